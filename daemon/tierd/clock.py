@@ -1,0 +1,34 @@
+"""Time as an argument, so that a test can turn it."""
+
+import asyncio
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the daemon knows of time. Tests pass a fake whose ``sleep`` moves it on."""
+
+    def now_ms(self) -> int:
+        """Return wall-clock time, milliseconds since the epoch; it may step."""
+
+    def monotonic_s(self) -> float:
+        """Return a time in seconds that never goes back; only differences mean anything."""
+
+    async def sleep(self, delay_s: float) -> None:
+        """Return after ``delay_s`` seconds; a cancellation leaves nothing behind."""
+
+
+class SystemClock:
+    """The clock of this host."""
+
+    def now_ms(self) -> int:
+        """Return wall-clock time, milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_s(self) -> float:
+        """Return seconds from an arbitrary start."""
+        return time.monotonic()
+
+    async def sleep(self, delay_s: float) -> None:
+        """Sleep on the running event loop."""
+        await asyncio.sleep(delay_s)

@@ -1,0 +1,37 @@
+"""LeadershipSource: which partitions this broker leads, and under which leader epoch."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from tierd.model import TopicIdPartition
+
+
+class Role(Enum):
+    """What this broker is to a partition."""
+
+    LEADER = "leader"
+    FOLLOWER = "follower"
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """A partition's role from now on."""
+
+    partition: TopicIdPartition
+    leader_epoch: int
+    role: Role
+
+
+class LeadershipSource(Protocol):
+    """Says who leads. A later event about a partition replaces the earlier one."""
+
+    def observe(self, partition: TopicIdPartition, leader_epoch: int | None) -> None:
+        """Take note of a local replica and the latest epoch in its checkpoint, None while it has none."""
+
+    def forget(self, partition: TopicIdPartition) -> None:
+        """The replica is gone from this host."""
+
+    def changes(self) -> AsyncIterator[Leadership]:
+        """Yield every role as it begins or changes; ends never. One consumer."""

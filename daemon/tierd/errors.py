@@ -1,0 +1,231 @@
+"""Every exception that tierd raises on purpose.
+
+::
+
+    TierError                              retriable: may the same call succeed later, unchanged?
+    ├── ConfigError                        the file is wrong; carries every fault with its place
+    ├── AlreadyRunningError                another process holds the state directory
+    ├── DaemonUnreachableError             nobody answers on the control socket
+    ├── UnknownPartitionError              neither a log dir nor the metadata knows it
+    ├── LogError                           what is on local disk
+    │   ├── PartitionNameError             a directory name that is no partition's (also ValueError)
+    │   ├── CheckpointError                a text file in a log dir that cannot be understood
+    │   ├── CorruptRecordError             a batch that is torn, damaged or impossible; file and position
+    │   ├── InvalidRecordError             a record inside a sound batch that cannot be decoded
+    │   ├── CorruptIndexError              an index or snapshot that cannot be understood
+    │   ├── MissingArtefactError           a file that a rolled segment must have is not there
+    │   ├── SegmentChangedError            retriable; the source changed while it was read
+    │   ├── LogDirOfflineError             retriable; the log dir cannot be read
+    │   └── HoldError                      retriable; a rolled segment could not be kept from deletion
+    ├── RemoteStorageError                 the object store
+    │   ├── RemoteResourceNotFoundError    the object, or the metadata, is not there (also LookupError)
+    │   ├── RemoteConflictError            an object is there already, with other bytes
+    │   ├── RemoteIntegrityError           stored bytes disagree with their checksum or manifest
+    │   ├── RemoteAccessError              refused: credentials, bucket, region; a person must act
+    │   ├── RetriableRemoteStorageError    retriable; slow, busy, reset, gone for a moment
+    │   ├── RemoteStorageNotReadyError     retriable; the partition's metadata is not loaded
+    │   └── ForeignTierError               the prefix belongs to another metadata store
+    ├── MetadataError                      the metadata store
+    │   ├── InvalidSegmentTransitionError  the lifecycle has no such step
+    │   ├── InvalidMetadataError           a value that breaks a rule of the model (also ValueError)
+    │   ├── MetadataDecodeError            a stored value that cannot be decoded; names the key
+    │   ├── PreconditionFailedError        a batch refused by the store; names the key
+    │   ├── FencedError                    a newer leader, or a newer session of ours, owns the partition
+    │   ├── BackendUnavailableError        retriable; definitely not written
+    │   └── OutcomeUnknownError            retriable after reload; may or may not have been written
+    └── OffsetOutOfRangeError              the offset is in neither tier
+
+A message says what, which, and what next.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+
+class TierError(Exception):
+    """The root: ``str()`` is the cause in one line, ``remedy`` the next step in one line."""
+
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, cause: str, *, remedy: str = "") -> None:
+        super().__init__(cause)
+        self.remedy = remedy
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFault:
+    """One mistake in a configuration file; ``line`` and ``column`` start at 1, 0 when there is no place."""
+
+    file: Path
+    line: int
+    column: int
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}:{self.column}" if self.line else str(self.file)
+        return f"{place}: {self.message}"
+
+
+class ConfigError(TierError):
+    """The configuration cannot be used; ``faults`` lists every mistake, in the order of the file."""
+
+    def __init__(self, faults: Sequence[ConfigFault]) -> None:
+        super().__init__("\n".join(map(str, faults)), remedy="correct the file, then run tierd check-config")
+        self.faults = tuple(faults)
+
+
+class AlreadyRunningError(TierError):
+    """Another tierd holds the state directory."""
+
+
+class DaemonUnreachableError(TierError):
+    """The control socket is missing or does not answer."""
+
+
+class UnknownPartitionError(TierError):
+    """The partition is in no log dir and in no metadata."""
+
+
+class LogError(TierError):
+    """Something on local disk."""
+
+
+class PartitionNameError(LogError, ValueError):
+    """A name that is not ``topic-partition`` in any of Kafka's forms."""
+
+
+class CheckpointError(LogError):
+    """A checkpoint, ``partition.metadata`` or ``meta.properties`` that cannot be understood."""
+
+
+class CorruptRecordError(LogError):
+    """A batch that is torn, damaged or impossible.
+
+    Attributes:
+        file: the segment, or a name for bytes that are in no file.
+        position: byte position of the batch in it.
+    """
+
+    def __init__(self, file: Path | str, position: int, problem: str, *, remedy: str = "") -> None:
+        super().__init__(
+            f"{file}: {problem} at position {position}",
+            remedy=remedy or f"run tierd inspect {file}; a replica may still have the segment intact",
+        )
+        self.file = file
+        self.position = position
+
+
+class InvalidRecordError(CorruptRecordError):
+    """A record inside a batch whose checksum is right, yet it cannot be decoded."""
+
+
+class CorruptIndexError(LogError):
+    """An index or producer snapshot that cannot be understood."""
+
+
+class MissingArtefactError(LogError):
+    """A file that belongs to every rolled segment is not there."""
+
+
+class SegmentChangedError(LogError):
+    """The source shrank, grew, was replaced or vanished while it was read."""
+
+    retriable: ClassVar[bool] = True
+
+
+class LogDirOfflineError(LogError):
+    """A log dir cannot be listed: unmounted, unreadable, or its disk is failing."""
+
+    retriable: ClassVar[bool] = True
+
+
+class HoldError(LogError):
+    """A rolled segment could not be protected from deletion."""
+
+    retriable: ClassVar[bool] = True
+
+
+class RemoteStorageError(TierError):
+    """The object store failed, and repeating the call will not help by itself."""
+
+
+class RemoteResourceNotFoundError(RemoteStorageError, LookupError):
+    """The object or its metadata is not there, and waiting will not bring it back."""
+
+
+class RemoteConflictError(RemoteStorageError):
+    """An object exists already under this key, with other content."""
+
+
+class RemoteIntegrityError(RemoteStorageError):
+    """Stored bytes do not agree with their checksum, size or manifest."""
+
+
+class RemoteAccessError(RemoteStorageError):
+    """The store refused us: wrong credentials, bucket, region or clock."""
+
+
+class RetriableRemoteStorageError(RemoteStorageError):
+    """The store was slow, busy or unreachable; the same call may succeed later."""
+
+    retriable: ClassVar[bool] = True
+
+
+class RemoteStorageNotReadyError(RetriableRemoteStorageError):
+    """The metadata of the partition is not loaded, or has to be loaded again."""
+
+
+class ForeignTierError(RemoteStorageError):
+    """The prefix in the bucket belongs to another metadata store."""
+
+
+class MetadataError(TierError):
+    """The metadata store or its rules."""
+
+
+class InvalidSegmentTransitionError(MetadataError):
+    """The segment lifecycle has no such step; nothing was written."""
+
+
+class InvalidMetadataError(MetadataError, ValueError):
+    """A value that breaks a rule of the model; nothing was written."""
+
+
+class MetadataDecodeError(MetadataError):
+    """A stored value that cannot be decoded; the partition stays not ready."""
+
+
+class PreconditionFailedError(MetadataError):
+    """The store refused a batch because a key did not hold what was expected; nothing was written.
+
+    Attributes:
+        key: the key whose value differed.
+        actual: what it holds, None when it is absent.
+    """
+
+    def __init__(self, key: str, actual: bytes | None) -> None:
+        super().__init__(f"precondition on {key} failed")
+        self.key = key
+        self.actual = actual
+
+
+class FencedError(MetadataError):
+    """Another leader epoch or session owns the partition; this writer must stop until leadership changes."""
+
+
+class BackendUnavailableError(MetadataError):
+    """The metadata store did not take the call; nothing was written."""
+
+    retriable: ClassVar[bool] = True
+
+
+class OutcomeUnknownError(MetadataError):
+    """The metadata store may or may not have applied the batch; the partition reloads before its next use."""
+
+    retriable: ClassVar[bool] = True
+
+
+class OffsetOutOfRangeError(TierError):
+    """The offset is in neither tier."""

@@ -1,0 +1,40 @@
+"""The words every room speaks: identities, ranges, lineage, and a remote segment with its states. Values only."""
+
+from tierd.model.checksums import CHECKSUM_BLOCK_BYTES, BlockChecksums
+from tierd.model.identity import (
+    RemoteLogSegmentId,
+    TopicIdPartition,
+    TopicPartition,
+    uuid_from_text,
+    uuid_to_text,
+)
+from tierd.model.lineage import UNDEFINED_END, EpochEndOffset, EpochEntry, Lineage
+from tierd.model.ranges import ByteRange, OffsetRange
+from tierd.model.segment import (
+    IndexType,
+    LogSegmentData,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+)
+
+__all__ = [
+    "CHECKSUM_BLOCK_BYTES",
+    "UNDEFINED_END",
+    "BlockChecksums",
+    "ByteRange",
+    "EpochEndOffset",
+    "EpochEntry",
+    "IndexType",
+    "Lineage",
+    "LogSegmentData",
+    "OffsetRange",
+    "RemoteLogSegmentId",
+    "RemoteLogSegmentMetadata",
+    "RemoteLogSegmentMetadataUpdate",
+    "RemoteLogSegmentState",
+    "TopicIdPartition",
+    "TopicPartition",
+    "uuid_from_text",
+    "uuid_to_text",
+]

@@ -1,0 +1,83 @@
+"""Topic, partition and segment identities, and Kafka's text form of a UUID."""
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Self
+from uuid import UUID
+
+from tierd.errors import PartitionNameError
+
+
+def uuid_to_text(value: UUID) -> str:
+    """Return Kafka's form: 22 characters of URL-safe base64 without padding (Kafka: Uuid.toString)."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def uuid_from_text(text: str) -> UUID:
+    """Parse Kafka's 22-character form.
+
+    Raises:
+        ValueError: not 22 characters of URL-safe base64.
+    """
+    if len(text) != 22:
+        raise ValueError(f"{text!r} is not a 22-character topic or segment id")
+    try:
+        return UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))
+    except binascii.Error as error:
+        raise ValueError(f"{text!r} is not URL-safe base64") from error
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """A partition by name; which incarnation of the topic is left open."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse ``topic-partition``, splitting at the last dash (log-format 1.1, step 3).
+
+        Raises:
+            PartitionNameError: no dash, an empty part, or a partition that is no 32-bit decimal.
+        """
+        topic, dash, number = text.rpartition("-")
+        digits = number.removeprefix("-")
+        if not (dash and topic and digits.isascii() and digits.isdigit()) or int(number) >= 2**31:
+            raise PartitionNameError(
+                f"{text!r} is not <topic>-<partition>",
+                remedy="name it as Kafka names its directories: orders-0",
+            )
+        return cls(topic, int(number))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicIdPartition:
+    """One incarnation of a partition: a topic created again under the same name has another ``topic_id``."""
+
+    topic_id: UUID
+    topic: str
+    partition: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The name without the incarnation."""
+        return TopicPartition(self.topic, self.partition)
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteLogSegmentId:
+    """One copy attempt of one segment; every attempt, a retry included, gets a fresh ``id`` (remote-tiering 2.1)."""
+
+    topic_id_partition: TopicIdPartition
+    id: UUID
+
+    def __str__(self) -> str:
+        return f"{self.topic_id_partition}:{uuid_to_text(self.id)}"

@@ -1,0 +1,128 @@
+"""Lineage: which leader epoch wrote which offsets (remote-tiering 8, log-format 3.4; Kafka: LeaderEpochFileCache).
+
+Immutable: every operation returns another lineage, so that a plan can be made from one while the log goes on.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+
+class EpochEntry(NamedTuple):
+    """The first offset of a leader epoch."""
+
+    epoch: int
+    start_offset: int
+
+
+class EpochEndOffset(NamedTuple):
+    """The first offset that is not of ``epoch`` any more, exclusive; (-1, -1) when that is not known."""
+
+    epoch: int
+    end_offset: int
+
+
+UNDEFINED_END = EpochEndOffset(-1, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Epoch entries, strictly increasing in both fields."""
+
+    entries: tuple[EpochEntry, ...] = ()
+
+    @classmethod
+    def of(cls, entries: Iterable[tuple[int, int]]) -> Self:
+        """Assign every (epoch, start offset) in turn, as Kafka does when it reads a checkpoint.
+
+        Raises:
+            ValueError: a negative epoch or offset.
+        """
+        lineage = cls()
+        for epoch, start_offset in entries:
+            lineage = lineage.assign(epoch=epoch, start_offset=start_offset)
+        return lineage
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    @property
+    def earliest(self) -> EpochEntry | None:
+        """The first entry."""
+        return self.entries[0] if self.entries else None
+
+    @property
+    def latest(self) -> EpochEntry | None:
+        """The last entry: the epoch that is being written."""
+        return self.entries[-1] if self.entries else None
+
+    def assign(self, *, epoch: int, start_offset: int) -> Self:
+        """Begin ``epoch`` at ``start_offset``, dropping what a newer truth contradicts.
+
+        Raises:
+            ValueError: a negative epoch or offset.
+        """
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"epoch {epoch} at offset {start_offset}: neither may be negative")
+        latest = self.latest
+        if latest and latest.epoch == epoch and latest.start_offset <= start_offset:
+            return self
+        kept = len(self.entries)
+        while kept and (self.entries[kept - 1].epoch >= epoch or self.entries[kept - 1].start_offset >= start_offset):
+            kept -= 1
+        return type(self)((*self.entries[:kept], EpochEntry(epoch, start_offset)))
+
+    def epoch_for(self, offset: int) -> int | None:
+        """The epoch that wrote ``offset``; None before the first entry."""
+        index = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
+        return self.entries[index - 1].epoch if index else None
+
+    def start_offset_of(self, epoch: int) -> int | None:
+        """The first offset of ``epoch``; None when the lineage has no such epoch."""
+        return next((entry.start_offset for entry in self.entries if entry.epoch == epoch), None)
+
+    def next_entry(self, epoch: int) -> EpochEntry | None:
+        """The entry with the smallest epoch above ``epoch``."""
+        return next((entry for entry in self.entries if entry.epoch > epoch), None)
+
+    def previous_entry(self, epoch: int) -> EpochEntry | None:
+        """The entry with the greatest epoch below ``epoch``."""
+        return next((entry for entry in reversed(self.entries) if entry.epoch < epoch), None)
+
+    def end_offset_for(self, epoch: int, *, log_end_offset: int) -> EpochEndOffset:
+        """Where ``epoch`` ends, exclusive, together with the epoch that the answer is about."""
+        latest = self.latest
+        if latest is None or epoch < 0:
+            return UNDEFINED_END
+        if epoch == latest.epoch:
+            return EpochEndOffset(epoch, log_end_offset)
+        following = self.next_entry(epoch)
+        if following is None:
+            return UNDEFINED_END
+        floor = next((entry.epoch for entry in reversed(self.entries) if entry.epoch <= epoch), epoch)
+        return EpochEndOffset(floor, following.start_offset)
+
+    def truncated_from_start(self, offset: int) -> Self:
+        """Forget what lies below ``offset``; the entry that covers it survives with its start moved up."""
+        covered = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
+        if not covered:
+            return self
+        return type(self)((EpochEntry(self.entries[covered - 1].epoch, offset), *self.entries[covered:]))
+
+    def truncated_from_end(self, offset: int) -> Self:
+        """Drop every entry that starts at or after ``offset``; a negative offset drops nothing."""
+        if offset < 0:
+            return self
+        return type(self)(tuple(entry for entry in self.entries if entry.start_offset < offset))
+
+    def entries_in(self, start: int, end: int) -> Self:
+        """The slice of ``start`` (inclusive; negative: from the beginning) to ``end`` (exclusive)."""
+        sliced = self.truncated_from_start(start) if start >= 0 else self
+        return sliced.truncated_from_end(end)
+
+    def with_data(self) -> Self:
+        """Without the epochs that wrote nothing: those whose successor starts at the same offset."""
+        pairs = zip(self.entries, [*self.entries[1:], None], strict=True)
+        kept = (e for e, successor in pairs if not (successor and successor.start_offset == e.start_offset))
+        return type(self)(tuple(kept))

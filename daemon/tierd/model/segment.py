@@ -1,0 +1,173 @@
+"""What is known of one remote segment, and the states it lives through (remote-tiering 2 and 3; KIP-405)."""
+
+from dataclasses import dataclass, replace
+from enum import Enum, IntEnum
+from pathlib import Path
+from typing import Self
+from uuid import UUID
+
+from tierd.errors import InvalidMetadataError, InvalidSegmentTransitionError
+from tierd.model.checksums import BlockChecksums
+from tierd.model.identity import RemoteLogSegmentId
+from tierd.model.lineage import EpochEntry
+
+
+class RemoteLogSegmentState(IntEnum):
+    """Where a segment stands; the numbers are Kafka's.
+
+    ::
+
+        (absent) ──add──► COPY_SEGMENT_STARTED ──► COPY_SEGMENT_FINISHED
+                                   │                        │
+                                   └──► DELETE_SEGMENT_STARTED ──► DELETE_SEGMENT_FINISHED
+
+    Every state may become itself, for retries.
+    """
+
+    COPY_SEGMENT_STARTED = 0
+    COPY_SEGMENT_FINISHED = 1
+    DELETE_SEGMENT_STARTED = 2
+    DELETE_SEGMENT_FINISHED = 3
+
+    def may_become(self, target: "RemoteLogSegmentState") -> bool:
+        """Whether the lifecycle has this step."""
+        return target == self or (self, target) in _STEPS
+
+
+_STEPS = frozenset(
+    {
+        (RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.COPY_SEGMENT_FINISHED),
+        (RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.DELETE_SEGMENT_STARTED),
+        (RemoteLogSegmentState.COPY_SEGMENT_FINISHED, RemoteLogSegmentState.DELETE_SEGMENT_STARTED),
+        (RemoteLogSegmentState.DELETE_SEGMENT_STARTED, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteLogSegmentMetadataUpdate:
+    """A step in a segment's life. Custom metadata that is absent here **erases** the stored one."""
+
+    segment: RemoteLogSegmentId
+    state: RemoteLogSegmentState
+    event_timestamp_ms: int
+    broker_id: int
+    custom_metadata: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteLogSegmentMetadata:
+    """What is known of one remote segment. Offsets are inclusive at both ends, as in Kafka.
+
+    Attributes:
+        max_timestamp_ms: largest record timestamp, -1 when there is none.
+        broker_id: who produced this event, not who owns the data.
+        event_timestamp_ms: wall clock of this event.
+        size_bytes: the log file only, before any transformation by the store.
+        custom_metadata: opaque; the remote storage gave it and gets it back with every fetch and delete.
+        segment_leader_epochs: the slice of lineage that the segment covers, never empty.
+        leader_epoch: leader epoch under which the copy was begun (tierd, for fencing and the sweep).
+        session_id: process that began the copy (the same).
+        txn_index_empty: True only when the transaction index was known to be empty at the copy.
+
+    Raises:
+        InvalidMetadataError: a negative start, an end before it, or no epochs.
+    """
+
+    segment: RemoteLogSegmentId
+    start_offset: int
+    end_offset: int
+    max_timestamp_ms: int
+    broker_id: int
+    event_timestamp_ms: int
+    size_bytes: int
+    segment_leader_epochs: tuple[EpochEntry, ...]
+    leader_epoch: int
+    session_id: UUID
+    custom_metadata: bytes | None = None
+    state: RemoteLogSegmentState = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+    txn_index_empty: bool = False
+
+    def __post_init__(self) -> None:
+        if self.start_offset < 0 or self.end_offset < self.start_offset:
+            raise InvalidMetadataError(
+                f"segment {self.segment}: offsets {self.start_offset}-{self.end_offset} are no range"
+            )
+        if not self.segment_leader_epochs:
+            raise InvalidMetadataError(f"segment {self.segment}: a segment covers at least one leader epoch")
+
+    def updated(self, update: RemoteLogSegmentMetadataUpdate) -> Self:
+        """Return this metadata after ``update``, whatever the states; ``require_step`` judges those.
+
+        Raises:
+            InvalidMetadataError: the update is of another segment.
+        """
+        if update.segment != self.segment:
+            raise InvalidMetadataError(f"update of {update.segment} applied to {self.segment}")
+        return replace(
+            self,
+            state=update.state,
+            event_timestamp_ms=update.event_timestamp_ms,
+            broker_id=update.broker_id,
+            custom_metadata=update.custom_metadata,
+        )
+
+    def require_step(self, target: RemoteLogSegmentState) -> None:
+        """Raise unless the lifecycle leads from the present state to ``target``.
+
+        Raises:
+            InvalidSegmentTransitionError: it does not.
+        """
+        if not self.state.may_become(target):
+            raise InvalidSegmentTransitionError(
+                f"{self.segment} is {self.state.name}, cannot become {target.name}",
+                remedy="reload the partition's metadata first",
+            )
+
+    def advance(
+        self, target: RemoteLogSegmentState, *, event_timestamp_ms: int, broker_id: int
+    ) -> RemoteLogSegmentMetadataUpdate:
+        """Describe the step to ``target``, keeping the custom metadata."""
+        return RemoteLogSegmentMetadataUpdate(
+            segment=self.segment,
+            state=target,
+            event_timestamp_ms=event_timestamp_ms,
+            broker_id=broker_id,
+            custom_metadata=self.custom_metadata,
+        )
+
+    def epoch_end(self, epoch: int) -> int:
+        """Last offset of ``epoch`` inside this segment, inclusive (remote-tiering 1)."""
+        following = (e.start_offset for e in self.segment_leader_epochs if e.epoch > epoch)
+        return next(following, self.end_offset + 1) - 1
+
+
+class IndexType(Enum):
+    """The artefacts kept beside a segment's records, in the order of the ``.indexes`` object."""
+
+    OFFSET = "offset"
+    TIMESTAMP = "timestamp"
+    TRANSACTION = "transaction"
+    PRODUCER_SNAPSHOT = "producer_snapshot"
+    LEADER_EPOCH = "leader_epoch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSegmentData:
+    """What the copy task hands to the remote storage: the checked log file and its small companions.
+
+    Attributes:
+        log: path of the records; may be ``/proc/self/fd/N`` when the segment is held by descriptor.
+        log_checksums: taken while every batch was checked; the store must receive exactly these bytes.
+        transaction_index: None when the segment has none, which is normal.
+    """
+
+    log: Path
+    log_checksums: BlockChecksums
+    batch_count: int
+    record_count: int
+    offset_index: bytes
+    time_index: bytes
+    transaction_index: bytes | None
+    producer_snapshot: bytes
+    leader_epoch_index: bytes
