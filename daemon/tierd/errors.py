@@ -5,7 +5,10 @@
     TierError                              retriable: may the same call succeed later, unchanged?
     ├── ConfigError                        the file is wrong; carries every fault with its place
     ├── AlreadyRunningError                another process holds the state directory
+    ├── StateDirError                      the state directory cannot be made, written or locked
+    ├── ListenError                        an address or socket cannot be bound
     ├── DaemonUnreachableError             nobody answers on the control socket
+    ├── ControlError                       the daemon answered a control request with a refusal
     ├── UnknownPartitionError              neither a log dir nor the metadata knows it
     ├── LogError                           what is on local disk
     │   ├── PartitionNameError             a directory name that is no partition's (also ValueError)
@@ -78,6 +81,18 @@ class ConfigError(TierError):
 
 class AlreadyRunningError(TierError):
     """Another tierd holds the state directory."""
+
+
+class StateDirError(TierError):
+    """The state directory cannot be used: not writable, full, read-only, or not a directory."""
+
+
+class ListenError(TierError):
+    """An address or socket cannot be bound."""
+
+
+class ControlError(TierError):
+    """The daemon refused a control request, or answered with something that is not its protocol."""
 
 
 class DaemonUnreachableError(TierError):

@@ -5,6 +5,7 @@ Immutable: every operation returns another lineage, so that a plan can be made f
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import zip_longest
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -123,6 +124,6 @@ class Lineage:
 
     def with_data(self) -> Self:
         """Without the epochs that wrote nothing: those whose successor starts at the same offset."""
-        pairs = zip(self.entries, [*self.entries[1:], None], strict=True)
+        pairs = zip_longest(self.entries, self.entries[1:])
         kept = (e for e, successor in pairs if not (successor and successor.start_offset == e.start_offset))
         return type(self)(tuple(kept))

@@ -1,0 +1,271 @@
+"""PartitionView: all that is known of one partition's remote segments, as one immutable value (remote-tiering 6).
+
+What each state of a segment lets a reader see:
+
+===================  ============  ============  ==============  ===============
+..                   COPY_STARTED  COPY_FINISHED DELETE_STARTED  DELETE_FINISHED
+===================  ============  ============  ==============  ===============
+segment_for          no            yes           no              no
+list, list_epoch     yes           yes           yes             no
+highest_offset       no            yes           stays           stays
+===================  ============  ============  ==============  ===============
+
+An event gives a ``ViewChange``: the next view and the rows that differ. The view it was made from stays as it was, so
+whoever reads sees all of an event or none of it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
+from uuid import UUID
+
+from tierd.errors import InvalidMetadataError, InvalidSegmentTransitionError, RemoteResourceNotFoundError
+from tierd.metadata import epoch_state
+from tierd.metadata.epoch_state import EpochChange, EpochRange, RemoteLogLeaderEpochState
+from tierd.metadata.row import Claim, PartitionRow
+from tierd.model import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+
+_NO_STATE = RemoteLogLeaderEpochState()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One partition's remote segments at one revision.
+
+    Attributes:
+        partition: whose segments they are.
+        row: the partition row, None while nobody ever claimed the partition.
+        segments: every segment that is not DELETE_SEGMENT_FINISHED, by id.
+        epochs: how lookups go, by leader epoch.
+        tombstones: segments whose objects are gone, oldest first; no list or count shows them.
+        unknown: fields of a later tierd, by segment id.
+        strict_kafka_compat: keep the holes that Kafka's algorithm leaves.
+    """
+
+    partition: TopicIdPartition
+    row: PartitionRow | None = None
+    segments: Mapping[UUID, RemoteLogSegmentMetadata] = field(default_factory=dict)
+    epochs: Mapping[int, RemoteLogLeaderEpochState] = field(default_factory=dict)
+    tombstones: Mapping[UUID, RemoteLogSegmentMetadata] = field(default_factory=dict)
+    unknown: Mapping[UUID, Mapping[str, object]] = field(default_factory=dict)
+    strict_kafka_compat: bool = False
+
+    @property
+    def revision(self) -> int:
+        """How many batches the partition has seen, 0 before the first."""
+        return self.row.revision if self.row else 0
+
+    @property
+    def claim(self) -> Claim | None:
+        """Who may write, None while nobody ever claimed the partition."""
+        return self.row.claim if self.row else None
+
+    @property
+    def log_start_offset(self) -> int:
+        """First offset that may be read, inclusive; 0 while it was never advanced."""
+        return self.row.log_start_offset if self.row else 0
+
+    def segment_for(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
+        """The finished segment that holds ``offset`` in ``epoch``; None in a hole or past the end.
+
+        Args:
+            epoch: the one that the lineage assigns to the offset; with another the answer is none.
+            offset: of a record.
+        """
+        segment_id = self.epochs.get(epoch, _NO_STATE).floor(offset)
+        if segment_id is None:
+            return None
+        metadata = self.segments[segment_id]
+        return metadata if offset <= metadata.epoch_end(epoch) else None
+
+    def next_segment_with_txn_index(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
+        """The first segment from ``offset`` on in ``epoch`` that may have aborted transactions; a hole ends it."""
+        metadata = self.segment_for(epoch, offset)
+        while metadata is not None and metadata.txn_index_empty:
+            metadata = self.segment_for(epoch, metadata.end_offset + 1)
+        return metadata
+
+    def highest_offset_for_epoch(self, epoch: int) -> int | None:
+        """The largest offset ever finished in ``epoch``, inclusive, whatever was deleted since; None when none was."""
+        return self.epochs.get(epoch, _NO_STATE).highest
+
+    def segment(self, segment_id: UUID) -> RemoteLogSegmentMetadata | None:
+        """The segment of that id, None when it is unknown or gone."""
+        return self.segments.get(segment_id)
+
+    def list(self) -> tuple[RemoteLogSegmentMetadata, ...]:
+        """Every segment that is not gone, in no order."""
+        return tuple(self.segments.values())
+
+    def list_epoch(self, epoch: int) -> tuple[RemoteLogSegmentMetadata, ...]:
+        """Every segment that mentions ``epoch``, ascending by start offset; of equal starts the readable one first."""
+        return self.epochs.get(epoch, _NO_STATE).listed(self.segments.get)
+
+    def size_of_epoch(self, epoch: int) -> int:
+        """Bytes of everything that ``list_epoch`` shows, unfinished and shadowed segments too."""
+        return sum(metadata.size_bytes for metadata in self.list_epoch(epoch))
+
+    def with_added(self, metadata: RemoteLogSegmentMetadata) -> "ViewChange":
+        """Begin a copy; repeating the very same request changes nothing.
+
+        Raises:
+            InvalidMetadataError: not COPY_SEGMENT_STARTED, of another partition, or the id is taken.
+        """
+        if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+            raise InvalidMetadataError(f"{metadata.segment} is added {metadata.state.name}, not COPY_SEGMENT_STARTED")
+        self._require_mine(metadata.segment.topic_id_partition)
+        segment_id = metadata.segment.id
+        present = self.segments.get(segment_id) or self.tombstones.get(segment_id)
+        if present == metadata:
+            return ViewChange(self)
+        if present is not None:
+            raise InvalidMetadataError(
+                f"{metadata.segment} exists already, as {present.state.name} with other content",
+                remedy="begin every copy attempt with a fresh segment id",
+            )
+        changes = tuple(
+            epoch_state.started(self.epochs.get(span.epoch, _NO_STATE), segment_id, span)
+            for span in epoch_state.ranges_of(metadata)
+        )
+        return self._changed(metadata, changes)
+
+    def with_updated(self, update: RemoteLogSegmentMetadataUpdate) -> "ViewChange":
+        """Take a step in a segment's life; a repeated step succeeds, and what was deleted may be deleted again.
+
+        Raises:
+            InvalidMetadataError: COPY_SEGMENT_STARTED, which only an add may set, or of another partition.
+            RemoteResourceNotFoundError: nobody added the segment.
+            InvalidSegmentTransitionError: the lifecycle has no such step.
+        """
+        if update.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+            raise InvalidMetadataError(f"{update.segment}: only adding a segment makes it COPY_SEGMENT_STARTED")
+        self._require_mine(update.segment.topic_id_partition)
+        present = self.segments.get(update.segment.id)
+        if present is None:
+            return self._repeated_on_tombstone(update)
+        present.require_step(update.state)
+        return self._changed(present.updated(update), self._epoch_changes(present, update.state))
+
+    def with_log_start_offset(self, offset: int) -> "ViewChange":
+        """Move the log start forward; an offset that is not ahead of it changes nothing."""
+        if self.row is None or offset <= self.row.log_start_offset:
+            return ViewChange(self)
+        return ViewChange(replace(self, row=replace(self.row, log_start_offset=offset)), row_changed=True)
+
+    def expired_tombstones(self, before_ms: int, *, limit: int) -> tuple[UUID, ...]:
+        """At most ``limit`` tombstones whose event is older than ``before_ms``, oldest first."""
+        expired: list[UUID] = []
+        for segment_id, metadata in self.tombstones.items():
+            if metadata.event_timestamp_ms >= before_ms or len(expired) == limit:
+                break
+            expired.append(segment_id)
+        return tuple(expired)
+
+    def without_tombstones(self, segment_ids: Iterable[UUID]) -> Self:
+        """Forget those tombstones."""
+        gone = frozenset(segment_ids)
+        kept = {segment_id: metadata for segment_id, metadata in self.tombstones.items() if segment_id not in gone}
+        unknown = {segment_id: fields for segment_id, fields in self.unknown.items() if segment_id not in gone}
+        return replace(self, tombstones=kept, unknown=unknown)
+
+    def _require_mine(self, partition: TopicIdPartition) -> None:
+        if partition != self.partition:
+            raise InvalidMetadataError(f"{partition} with id {partition.topic_id} is not {self.partition}")
+
+    def _repeated_on_tombstone(self, update: RemoteLogSegmentMetadataUpdate) -> "ViewChange":
+        if update.segment.id not in self.tombstones:
+            raise RemoteResourceNotFoundError(f"{update.segment}: no such segment was added")
+        if update.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+            raise InvalidSegmentTransitionError(f"{update.segment} is deleted, cannot become {update.state.name}")
+        return ViewChange(self)
+
+    def _epoch_changes(
+        self, metadata: RemoteLogSegmentMetadata, target: RemoteLogSegmentState
+    ) -> tuple[EpochChange, ...]:
+        return tuple(
+            self._epoch_change(metadata, target, span, self.epochs.get(span.epoch, _NO_STATE))
+            for span in epoch_state.ranges_of(metadata)
+        )
+
+    def _epoch_change(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        target: RemoteLogSegmentState,
+        span: EpochRange,
+        state: RemoteLogLeaderEpochState,
+    ) -> EpochChange:
+        segment_id = metadata.segment.id
+        match target:
+            case RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+                return epoch_state.finished(
+                    state,
+                    segment_id,
+                    span,
+                    range_of=lambda other: self._range_of(other, span.epoch),
+                    strict_kafka_compat=self.strict_kafka_compat,
+                )
+            case RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+                return epoch_state.delete_started(state, segment_id, span)
+            case _:
+                return epoch_state.delete_finished(state, segment_id, span)
+
+    def _range_of(self, segment_id: UUID, epoch: int) -> EpochRange:
+        metadata = self.segments[segment_id]
+        first = next(entry.start_offset for entry in metadata.segment_leader_epochs if entry.epoch == epoch)
+        return EpochRange(epoch, first, metadata.epoch_end(epoch))
+
+    def _changed(self, metadata: RemoteLogSegmentMetadata, changes: tuple[EpochChange, ...]) -> "ViewChange":
+        segment_id = metadata.segment.id
+        changes = tuple(change for change in changes if not change.is_empty())
+        if not changes and self.segments.get(segment_id) == metadata:
+            return ViewChange(self)
+        epochs = {**self.epochs, **{change.epoch: change.state for change in changes}}
+        for change in changes:
+            if change.state.is_blank():
+                del epochs[change.epoch]
+        segments = dict(self.segments)
+        tombstones = self.tombstones
+        if metadata.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
+            segments.pop(segment_id, None)
+            tombstones = {**tombstones, segment_id: metadata}
+        else:
+            segments[segment_id] = metadata
+        view = replace(self, segments=segments, epochs=epochs, tombstones=tombstones)
+        return ViewChange(view, segment=metadata, epochs=changes)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewChange:
+    """The next view, and what of it has to be stored.
+
+    Attributes:
+        view: as it will be once the change is durable; its row is not yet the one of that batch.
+        segment: whose row is written.
+        epochs: what differs in each epoch that the segment names.
+        expired: tombstones whose rows go.
+        row_changed: the partition row differs by more than its revision.
+    """
+
+    view: PartitionView
+    segment: RemoteLogSegmentMetadata | None = None
+    epochs: tuple[EpochChange, ...] = ()
+    expired: tuple[UUID, ...] = ()
+    row_changed: bool = False
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing to store."""
+        return self.segment is None and not self.epochs and not self.expired and not self.row_changed
+
+    def with_row(self, row: PartitionRow) -> Self:
+        """The same change under the row of its batch."""
+        return replace(self, view=replace(self.view, row=row))
+
+    def expiring(self, before_ms: int, *, limit: int) -> Self:
+        """The same change, which also drops at most ``limit`` tombstones older than ``before_ms``."""
+        expired = self.view.expired_tombstones(before_ms, limit=limit)
+        return replace(self, view=self.view.without_tombstones(expired), expired=expired) if expired else self

@@ -1,0 +1,74 @@
+"""MetadataKeyFactory: the ordered text keys of a metadata store (remote-tiering 7.3).
+
+::
+
+    v1/<cluster>/store                                             identity of this store
+    v1/<cluster>/partitions/<topic id>/<partition>                 that the partition exists, and its topic's name
+    v1/<cluster>/<topic id>/<partition>/row                        who owns the partition, and its revision
+    v1/<cluster>/<topic id>/<partition>/seg/<segment id>           one segment, or its tombstone
+    v1/<cluster>/<topic id>/<partition>/ep/<epoch>/at/<offset>     the segment that a lookup finds from this offset on
+    v1/<cluster>/<topic id>/<partition>/ep/<epoch>/highest         the largest offset ever finished in the epoch
+    v1/<cluster>/<topic id>/<partition>/ep/<epoch>/un/<segment id> a segment that only listing finds
+
+Every prefix that is scanned ends in a slash, so partition 1 is never taken for 10. Numbers have a fixed width, so that
+their byte order is their order. A topic's name is data: it is user-chosen, and its id is the identity.
+"""
+
+import re
+from typing import Final
+from uuid import UUID
+
+from tierd.errors import InvalidMetadataError
+from tierd.model import TopicIdPartition, uuid_to_text
+
+_CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class MetadataKeyFactory:
+    """Makes the keys of one cluster; several clusters may share a store.
+
+    Raises:
+        InvalidMetadataError: a cluster id that is not 1 to 64 of ``A-Z a-z 0-9 . _ -``.
+    """
+
+    def __init__(self, cluster_id: str) -> None:
+        if not _CLUSTER_ID.fullmatch(cluster_id):
+            raise InvalidMetadataError(
+                f"cluster id {cluster_id!r} cannot be part of a key",
+                remedy="set cluster_id to 1-64 letters, digits, dots, dashes or underscores",
+            )
+        self.cluster_id = cluster_id
+        self.all_prefix = f"v1/{cluster_id}/"
+        """Everything of this cluster."""
+        self.store_key = f"{self.all_prefix}store"
+        """Where the random identity of the store is kept."""
+        self.index_prefix = f"{self.all_prefix}partitions/"
+        """One small row per partition, so that listing partitions does not read their segments."""
+
+    def partition_prefix(self, partition: TopicIdPartition) -> str:
+        """What every key of the partition begins with, its index row excepted."""
+        return f"{self.all_prefix}{uuid_to_text(partition.topic_id)}/{partition.partition:010d}/"
+
+    def index(self, partition: TopicIdPartition) -> str:
+        """The row that says that the partition exists."""
+        return f"{self.index_prefix}{uuid_to_text(partition.topic_id)}/{partition.partition:010d}"
+
+    def row(self, partition: TopicIdPartition) -> str:
+        """The row that carries the claim; every batch has a precondition on it."""
+        return f"{self.partition_prefix(partition)}row"
+
+    def segment(self, partition: TopicIdPartition, segment_id: UUID) -> str:
+        """The row of one segment."""
+        return f"{self.partition_prefix(partition)}seg/{uuid_to_text(segment_id)}"
+
+    def epoch_reference(self, partition: TopicIdPartition, epoch: int, first_offset: int) -> str:
+        """Which segment a lookup finds from ``first_offset`` on; a row of its own, so that events stay small."""
+        return f"{self.partition_prefix(partition)}ep/{epoch:010d}/at/{first_offset:020d}"
+
+    def epoch_unreferenced(self, partition: TopicIdPartition, epoch: int, segment_id: UUID) -> str:
+        """That the segment mentions the epoch, yet no lookup finds it."""
+        return f"{self.partition_prefix(partition)}ep/{epoch:010d}/un/{uuid_to_text(segment_id)}"
+
+    def epoch_highest(self, partition: TopicIdPartition, epoch: int) -> str:
+        """The largest offset ever finished in the epoch; it outlives the segments."""
+        return f"{self.partition_prefix(partition)}ep/{epoch:010d}/highest"

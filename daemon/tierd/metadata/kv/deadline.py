@@ -1,0 +1,69 @@
+"""DeadlineKeyValueStore: every call of a store ends in time, and how long each took is counted."""
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tierd.clock import Clock
+from tierd.errors import BackendUnavailableError, OutcomeUnknownError
+from tierd.metadata.kv.base import Batch, KeyValueStore
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class CallLatency:
+    """How many calls there were and how long all of them took together."""
+
+    count: int = 0
+    total_s: float = 0.0
+
+
+class DeadlineKeyValueStore:
+    """Gives up on a call after ``timeout_s``: a read has failed, a batch may or may not have been written."""
+
+    def __init__(self, inner: KeyValueStore, *, timeout_s: float, clock: Clock) -> None:
+        self._inner = inner
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._latencies: dict[str, CallLatency] = {}
+
+    async def get(self, key: str) -> bytes | None:
+        """Return the value under ``key``."""
+        return await self._in_time("get", self._inner.get(key))
+
+    async def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
+        """Return the values of those keys that exist."""
+        return await self._in_time("get", self._inner.get_many(keys))
+
+    async def scan(self, prefix: str) -> list[tuple[str, bytes]]:
+        """Return every pair below ``prefix``, in order."""
+        return await self._in_time("scan", self._inner.scan(prefix))
+
+    async def apply(self, batch: Batch) -> None:
+        """Apply a batch durably, all of it or nothing."""
+        await self._in_time("apply", self._inner.apply(batch))
+
+    async def close(self) -> None:
+        """Close the store behind it, without a deadline."""
+        await self._inner.close()
+
+    def latencies(self) -> Mapping[str, CallLatency]:
+        """Calls so far by operation (``get``, ``scan``, ``apply``), failed ones too."""
+        return dict(self._latencies)
+
+    async def _in_time(self, operation: str, call: Awaitable[_T]) -> _T:
+        begun_s = self._clock.monotonic_s()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await call
+        except TimeoutError as error:
+            cause = f"the metadata store did not answer within {self._timeout_s} s"
+            remedy = "look at the store and its disk; tierd tries again"
+            kind = OutcomeUnknownError if operation == "apply" else BackendUnavailableError
+            raise kind(cause, remedy=remedy) from error
+        finally:
+            so_far = self._latencies.get(operation, CallLatency())
+            taken_s = self._clock.monotonic_s() - begun_s
+            self._latencies[operation] = CallLatency(so_far.count + 1, so_far.total_s + taken_s)

@@ -1,0 +1,156 @@
+"""SqliteKeyValueStore: the embedded metadata store of a single host."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Generic, Self, TypeVar, cast
+
+from tierd.errors import BackendUnavailableError, TierError
+from tierd.metadata.kv.base import Batch
+from tierd.metadata.kv.sqlite_file import SqliteFile
+
+_GROUP_LIMIT: Final = 512  # calls served by one turn of the worker, so that none waits for an unbounded transaction
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Read(Generic[_T]):
+    read: Callable[[SqliteFile], _T]
+    answer: "asyncio.Future[_T]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Write:
+    batch: Batch
+    answer: "asyncio.Future[None]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    value: object = None
+    error: TierError | None = None
+
+
+class SqliteKeyValueStore:
+    """One file, one worker thread, used from one event loop.
+
+    Batches that wait while the worker is busy share its next transaction, and so one fsync, each in a savepoint of
+    its own. A cancelled call stays in the queue and may still be applied.
+    """
+
+    def __init__(self, file: SqliteFile, worker: ThreadPoolExecutor) -> None:
+        self._file = file
+        self._worker = worker
+        self._waiting: list[_Read[object] | _Write] = []
+        self._turn: asyncio.Future[list[_Outcome]] | None = None
+        self._closed = False
+
+    @classmethod
+    async def open(cls, path: Path, *, read_only: bool = False, timeout_s: float = 5.0) -> Self:
+        """Open the file at ``path``; a daemon's file is made when there is none.
+
+        Args:
+            path: of the SQLite file.
+            read_only: never write, as beside a running daemon.
+            timeout_s: how long to wait for a lock that another process holds.
+
+        Raises:
+            MetadataError: the file is damaged, foreign or of another version; or missing, with ``read_only``.
+            BackendUnavailableError: it cannot be opened, or stays locked.
+        """
+        opener = SqliteFile.open_read_only if read_only else SqliteFile.open
+        worker = ThreadPoolExecutor(1, thread_name_prefix="metadata-sqlite")
+        opening = worker.submit(opener, path, timeout_s=timeout_s)
+        try:
+            return cls(await asyncio.wrap_future(opening), worker)
+        except BaseException:
+            opening.add_done_callback(_close_unwanted)  # cancelled while the thread opens the file
+            worker.shutdown(wait=False)
+            raise
+
+    async def get(self, key: str) -> bytes | None:
+        """Return the value under ``key``."""
+        return (await self.get_many((key,))).get(key)
+
+    async def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
+        """Return the values of those keys that exist."""
+        wanted = tuple(keys)
+        return await self._read(lambda file: file.get_many(wanted))
+
+    async def scan(self, prefix: str) -> list[tuple[str, bytes]]:
+        """Return every pair below ``prefix``, in order."""
+        return await self._read(lambda file: file.scan(prefix))
+
+    async def apply(self, batch: Batch) -> None:
+        """Apply a batch durably, all of it or nothing."""
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._enqueue(_Write(batch, answer))
+        await answer
+
+    async def close(self) -> None:
+        """Let running calls end and close the file; a cancellation leaves the closing to the worker."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            while self._turn is not None:
+                await asyncio.wait({self._turn})
+        finally:
+            closing = self._worker.submit(self._file.close)
+            self._worker.shutdown(wait=False)
+        await asyncio.wrap_future(closing)
+
+    async def _read(self, read: Callable[[SqliteFile], _T]) -> _T:
+        answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        self._enqueue(cast("_Read[object]", _Read(read, answer)))
+        return await answer
+
+    def _enqueue(self, call: "_Read[object] | _Write") -> None:
+        if self._closed:
+            raise BackendUnavailableError(f"{self._file.path}: the metadata store is closed")
+        self._waiting.append(call)
+        if self._turn is None:
+            self._begin_turn()
+
+    def _begin_turn(self) -> None:
+        calls, self._waiting = self._waiting[:_GROUP_LIMIT], self._waiting[_GROUP_LIMIT:]
+        self._turn = asyncio.get_running_loop().run_in_executor(self._worker, _serve, self._file, calls)
+        self._turn.add_done_callback(lambda turn: self._end_turn(turn, calls))
+
+    def _end_turn(self, turn: "asyncio.Future[list[_Outcome]]", calls: "list[_Read[object] | _Write]") -> None:
+        self._turn = None
+        if self._waiting:
+            self._begin_turn()
+        for call, outcome in zip(calls, turn.result(), strict=True):
+            if call.answer.done():  # the caller was cancelled meanwhile
+                continue
+            if outcome.error is not None:
+                call.answer.set_exception(outcome.error)
+            elif isinstance(call, _Read):
+                call.answer.set_result(outcome.value)
+            else:
+                call.answer.set_result(None)
+
+
+def _serve(file: SqliteFile, calls: "list[_Read[object] | _Write]") -> list[_Outcome]:
+    """Serve what waits, in the worker: every read, then every write in one transaction. All of them are concurrent."""
+    outcomes = {id(call): _outcome_of(file, call) for call in calls if isinstance(call, _Read)}
+    writes = [call for call in calls if isinstance(call, _Write)]
+    if writes:
+        errors = file.apply_all([write.batch for write in writes])
+        outcomes.update({id(write): _Outcome(error=error) for write, error in zip(writes, errors, strict=True)})
+    return [outcomes[id(call)] for call in calls]
+
+
+def _outcome_of(file: SqliteFile, call: "_Read[object]") -> _Outcome:
+    try:
+        return _Outcome(value=call.read(file))
+    except TierError as error:
+        return _Outcome(error=error)
+
+
+def _close_unwanted(opening: "Future[SqliteFile]") -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

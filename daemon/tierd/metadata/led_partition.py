@@ -1,0 +1,43 @@
+"""LedPartition: what the manager remembers of one partition that this broker leads."""
+
+import asyncio
+
+from tierd.errors import FencedError
+from tierd.metadata.cache import PartitionView
+from tierd.metadata.row import Claim
+from tierd.model import TopicIdPartition
+
+
+class LedPartition:
+    """The live view and how far it can be trusted. All but the lock changes only while the lock is held.
+
+    Attributes:
+        partition: which one.
+        claim: under which leader epoch and session we write, or are about to.
+        held: the store granted ``claim`` once. Lost to another session of the same epoch, it is not taken back.
+        view: the live view, replaced in one assignment; None until loaded, and after a fence.
+        dirty: why the view may be behind the store; None while it is not.
+        fenced: who took the partition from us; None while nobody did.
+        lock: gives operations on the partition their order.
+    """
+
+    def __init__(self, partition: TopicIdPartition, claim: Claim) -> None:
+        self.partition = partition
+        self.claim = claim
+        self.held = False
+        self.view: PartitionView | None = None
+        self.dirty: BaseException | None = None
+        self.fenced: FencedError | None = None
+        self.lock = asyncio.Lock()
+
+    def is_ready(self) -> bool:
+        """Whether reads and writes may go ahead."""
+        return self.view is not None and self.held and self.dirty is None and self.fenced is None
+
+    def reclaim_as(self, claim: Claim) -> None:
+        """Begin under a later leader epoch; the view is kept, but not used before the store has granted the claim."""
+        self.claim, self.held, self.fenced = claim, False, None
+
+    def fence(self, error: FencedError) -> None:
+        """Give the partition up until leadership changes."""
+        self.fenced, self.view, self.dirty = error, None, None

@@ -1,0 +1,74 @@
+"""The partition row: who may write a partition's metadata, and how often it was written (remote-tiering 7.6)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
+from uuid import UUID
+
+from tierd.errors import FencedError
+from tierd.model import TopicIdPartition
+
+
+class Claim(NamedTuple):
+    """The right to write: a leader epoch, the broker that leads in it, and the process that asked."""
+
+    leader_epoch: int
+    broker_id: int
+    session_id: UUID
+
+    def __str__(self) -> str:
+        return f"leader epoch {self.leader_epoch} of broker {self.broker_id}, session {self.session_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRow:
+    """What the store knows of a partition as a whole.
+
+    Attributes:
+        topic: the name; the id is in the key.
+        revision: grows with every batch, so that no two states of the partition share a row value.
+        log_start_offset: first offset that may be read anywhere, inclusive; it only moves forward.
+        unknown: fields of a later tierd, kept when the row is rewritten.
+    """
+
+    topic: str
+    revision: int
+    claim: Claim
+    log_start_offset: int = 0
+    unknown: Mapping[str, object] = field(default_factory=dict)
+
+    def bumped(self) -> Self:
+        """The same row after one more batch."""
+        return replace(self, revision=self.revision + 1)
+
+
+def claimed_row(stored: PartitionRow | None, claim: Claim, partition: TopicIdPartition, *, held: bool) -> PartitionRow:
+    """Return the row that makes ``claim`` the owner; the revision grows even when it owns the partition already.
+
+    The growth is what settles a write whose outcome is unknown: it landed before, or its precondition fails for ever.
+
+    Args:
+        stored: the present row, None when the partition is new to the store.
+        claim: who asks.
+        partition: whose row it is.
+        held: the claim was granted before. A session that lost it to a later one of the same broker does not
+            take it back.
+
+    Raises:
+        FencedError: a newer leader epoch, another broker in the same epoch, or a newer session of ours owns the row.
+    """
+    if stored is None:
+        return PartitionRow(topic=partition.topic, revision=1, claim=claim)
+    owner = stored.claim
+    same_broker = owner.leader_epoch == claim.leader_epoch and owner.broker_id == claim.broker_id
+    if owner.leader_epoch < claim.leader_epoch or (same_broker and (owner == claim or not held)):
+        return replace(stored.bumped(), claim=claim)
+    raise fenced(partition, claim, owner)
+
+
+def fenced(partition: TopicIdPartition, claim: Claim, owner: Claim | None) -> FencedError:
+    """The error for a writer with ``claim`` where ``owner`` owns the partition now."""
+    return FencedError(
+        f"{partition}: {claim} may not write, {owner or 'nobody'} owns the partition in the metadata store",
+        remedy="nothing to do if leadership moved; otherwise look for a second tierd with the same node_id",
+    )

@@ -1,0 +1,132 @@
+"""What any KeyValueStore promises. Subclass it and provide a ``store`` fixture."""
+
+import asyncio
+
+import pytest
+from tierd.errors import PreconditionFailedError, TierError
+from tierd.metadata import Batch, Delete, Expect, KeyValueStore, Put
+
+
+class KeyValueStoreContract:
+    async def test_a_key_that_was_never_written_has_no_value(self, store: KeyValueStore) -> None:
+        assert await store.get("a") is None
+
+    @pytest.mark.spec("remote-tiering 75")
+    @pytest.mark.parametrize("value", [b"one", b"", bytes(range(256)), b"x" * 300_000])
+    async def test_a_written_value_is_read_back_byte_for_byte(self, store: KeyValueStore, value: bytes) -> None:
+        await store.apply(Batch([Put("a", value)]))
+        assert await store.get("a") == value
+
+    @pytest.mark.spec("remote-tiering 76")
+    async def test_a_second_put_replaces_the_value(self, store: KeyValueStore) -> None:
+        await store.apply(Batch([Put("a", b"one")]))
+        await store.apply(Batch([Put("a", b"two")]))
+        assert await store.get("a") == b"two"
+
+    @pytest.mark.spec("remote-tiering 77")
+    async def test_a_replacement_of_what_is_not_there_is_refused(self, store: KeyValueStore) -> None:
+        with pytest.raises(PreconditionFailedError) as caught:
+            await store.apply(Batch([Put("a", b"two")], [Expect("a", b"one")]))
+        assert (caught.value.key, caught.value.actual) == ("a", None)
+        assert await store.get("a") is None
+
+    @pytest.mark.spec("remote-tiering 78")
+    async def test_the_writes_of_a_batch_happen_in_order(self, store: KeyValueStore) -> None:
+        await store.apply(Batch([Put("a", b"1"), Put("b", b"2"), Put("a", b"3"), Put("c", b"4"), Delete("c")]))
+        assert await store.scan("") == [("a", b"3"), ("b", b"2")]
+
+    @pytest.mark.spec("remote-tiering 79")
+    @pytest.mark.spec("remote-tiering 85")
+    async def test_a_failed_precondition_leaves_nothing_written_and_names_its_key(self, store: KeyValueStore) -> None:
+        await store.apply(Batch([Put("held", b"theirs"), Put("old", b"kept")]))
+        batch = Batch([Put("new", b"x"), Delete("old")], [Expect("old", b"kept"), Expect("held", b"ours")])
+        with pytest.raises(PreconditionFailedError, match="held") as caught:
+            await store.apply(batch)
+        assert (caught.value.key, caught.value.actual) == ("held", b"theirs")
+        assert await store.scan("") == [("held", b"theirs"), ("old", b"kept")]
+
+    async def test_a_key_expected_to_be_absent_is_created_once(self, store: KeyValueStore) -> None:
+        await store.apply(Batch([Put("a", b"first")], [Expect("a", None)]))
+        with pytest.raises(PreconditionFailedError) as caught:
+            await store.apply(Batch([Put("a", b"second")], [Expect("a", None)]))
+        assert caught.value.actual == b"first"
+
+    async def test_an_empty_value_is_not_an_absent_one(self, store: KeyValueStore) -> None:
+        await store.apply(Batch([Put("a", b"")]))
+        with pytest.raises(PreconditionFailedError):
+            await store.apply(Batch([], [Expect("a", None)]))
+        await store.apply(Batch([Put("a", b"x")], [Expect("a", b"")]))
+        assert await store.get("a") == b"x"
+
+    async def test_deleting_what_is_absent_is_no_error(self, store: KeyValueStore) -> None:
+        await store.apply(Batch([Delete("a"), Put("b", b"1")]))
+        assert await store.scan("") == [("b", b"1")]
+
+    @pytest.mark.spec("remote-tiering 80")
+    async def test_a_scan_returns_what_lies_below_its_prefix_in_byte_order(self, store: KeyValueStore) -> None:
+        keys = ["v/2/b", "v/10/a", "v/1/b", "v/1/a", "v/1", "v/1/", "v/1/~", "u/9", "w", "v/1/A"]
+        await store.apply(Batch([Put(key, key.encode()) for key in keys]))
+        expected = ["v/1/", "v/1/A", "v/1/a", "v/1/b", "v/1/~"]
+        assert await store.scan("v/1/") == [(key, key.encode()) for key in expected]
+        assert [key for key, _ in await store.scan("")] == sorted(keys)
+        assert await store.scan("v/3/") == []
+
+    @pytest.mark.spec("remote-tiering 84")
+    @pytest.mark.parametrize("wildcard", ["_", "%", "*", "?", "[a]", "\\"])
+    async def test_no_character_of_a_prefix_is_a_wildcard(self, store: KeyValueStore, wildcard: str) -> None:
+        await store.apply(Batch([Put("axb/1", b"other"), Put(f"a{wildcard}b/1", b"own")]))
+        assert await store.scan(f"a{wildcard}b/") == [(f"a{wildcard}b/1", b"own")]
+
+    @pytest.mark.spec("remote-tiering 81")
+    @pytest.mark.spec("remote-tiering 83")
+    async def test_what_a_scan_found_can_be_deleted_and_the_rest_stays(self, store: KeyValueStore) -> None:
+        await store.apply(Batch([Put(f"t/{number}/x", b"1") for number in (1, 10, 11)]))
+        found = await store.scan("t/1/")
+        await store.apply(Batch([Delete(key) for key, _ in found]))
+        assert [key for key, _ in await store.scan("t/")] == ["t/10/x", "t/11/x"]
+
+    @pytest.mark.spec("remote-tiering 82")
+    async def test_reading_several_keys_leaves_the_absent_ones_out(self, store: KeyValueStore) -> None:
+        keys = [f"k{number:04}" for number in range(1200)]
+        await store.apply(Batch([Put(key, key.encode()) for key in keys]))
+        wanted = ["absent", *reversed(keys)]
+        assert await store.get_many(wanted) == {key: key.encode() for key in keys}
+        assert await store.get_many([]) == {}
+
+    async def test_of_writers_who_expect_the_same_value_one_wins_each_round(self, store: KeyValueStore) -> None:
+        async def increment() -> int:
+            failures = 0
+            while True:
+                value = await store.get("counter")
+                successor = Put("counter", str(int(value or b"0") + 1).encode())
+                try:
+                    await store.apply(Batch([successor], [Expect("counter", value)]))
+                except PreconditionFailedError:
+                    failures += 1
+                else:
+                    return failures
+
+        failures = await asyncio.gather(*(increment() for _ in range(20)))
+        assert await store.get("counter") == b"20"
+        assert sum(failures) > 0
+
+    async def test_batches_asked_for_in_order_are_applied_in_order(self, store: KeyValueStore) -> None:
+        await asyncio.gather(*(store.apply(Batch([Put("last", str(n).encode())])) for n in range(100)))
+        assert await store.get("last") == b"99"
+
+    async def test_one_refused_batch_does_not_harm_those_beside_it(self, store: KeyValueStore) -> None:
+        batches = [Batch([Put(f"k{n}", b"v")], [Expect("absent", b"x")] if n % 3 == 0 else []) for n in range(30)]
+        outcomes = await asyncio.gather(*map(store.apply, batches), return_exceptions=True)
+        refused = [n for n, outcome in enumerate(outcomes) if isinstance(outcome, PreconditionFailedError)]
+        assert refused == [n for n in range(30) if n % 3 == 0]
+        assert {key for key, _ in await store.scan("k")} == {f"k{n}" for n in range(30) if n % 3}
+
+    async def test_after_closing_every_call_is_refused_and_closing_again_is_harmless(
+        self, store: KeyValueStore
+    ) -> None:
+        await store.close()
+        await store.close()
+        for call in (store.get("a"), store.scan(""), store.get_many(["a"]), store.apply(Batch([Put("a", b"")]))):
+            with pytest.raises(TierError) as caught:
+                await call
+            assert caught.value.retriable

@@ -1,0 +1,96 @@
+import asyncio
+from uuid import UUID
+
+import pytest
+from tierd.errors import BackendUnavailableError, MetadataDecodeError
+from tierd.metadata import (
+    Batch,
+    MemoryKeyValueStore,
+    MetadataKeyFactory,
+    Put,
+    RemoteLogMetadataManager,
+    list_partitions,
+    read_partition,
+    store_identity,
+)
+from tierd.model import TopicIdPartition
+
+from tests.fakes.clock import FakeClock
+from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
+from tests.fakes.remote_segments import FINISHED, PARTITION, SESSION, segment, step
+
+KEYS = MetadataKeyFactory("cluster")
+
+
+@pytest.fixture
+def store() -> FaultyKeyValueStore:
+    return FaultyKeyValueStore(MemoryKeyValueStore())
+
+
+def manager_of(store: FaultyKeyValueStore, cluster_id: str = "cluster") -> RemoteLogMetadataManager:
+    return RemoteLogMetadataManager(store, cluster_id=cluster_id, broker_id=1, session_id=SESSION, clock=FakeClock())
+
+
+@pytest.mark.spec("remote-tiering 98")
+async def test_of_a_partition_without_rows_a_follower_learns_none_and_empty(store: FaultyKeyValueStore) -> None:
+    view = await read_partition(store, KEYS, PARTITION)
+    assert view.highest_offset_for_epoch(0) is None
+    assert (view.list(), view.list_epoch(0), view.size_of_epoch(0), view.segment_for(0, 0)) == ((), (), 0, None)
+    assert (view.revision, view.claim, view.log_start_offset) == (0, None, 0)
+
+
+@pytest.mark.spec("remote-tiering 99")
+async def test_a_read_that_races_a_finish_sees_the_state_before_or_after(store: FaultyKeyValueStore) -> None:
+    manager = manager_of(store)
+    await manager.become_leader(PARTITION, 5)
+    metadata = segment(0, 9)
+    await manager.add(metadata)
+    before = manager.view(PARTITION)
+    for delay in range(8):
+        finishing = asyncio.ensure_future(manager.update(step(metadata, FINISHED)))
+        for _ in range(delay):
+            await asyncio.sleep(0)
+        read = await read_partition(store, KEYS, PARTITION)
+        await finishing
+        assert read in (before, manager.view(PARTITION))
+
+
+@pytest.mark.spec("remote-tiering 84")
+async def test_partitions_are_listed_by_name_without_reading_their_segments(store: FaultyKeyValueStore) -> None:
+    manager, other = manager_of(store), manager_of(store, "other")
+    names = [("b_c", 1, 3), ("bxc", 0, 2), ("b_c", 0, 3), ("b_c", 10, 3), ("b_c", 2, 3), ("b_c", 0, 1)]
+    partitions = [TopicIdPartition(UUID(int=topic_id), topic, number) for topic, number, topic_id in names]
+    for partition in partitions:
+        await manager.become_leader(partition, 5)
+        await other.become_leader(partition, 5)
+    expected = sorted(partitions, key=lambda p: (p.topic, p.partition, p.topic_id))
+    assert await list_partitions(store, KEYS) == expected
+    assert expected[0].topic_id == UUID(int=1)
+    assert await list_partitions(store, MetadataKeyFactory("third")) == []
+
+
+@pytest.mark.parametrize("key", ["short/0000000000", "AAAAAAAAAAAAAAAAAAAAAQ/x", "AAAAAAAAAAAAAAAAAAAAAQ"])
+async def test_an_index_row_that_cannot_be_understood_is_named(store: FaultyKeyValueStore, key: str) -> None:
+    await store.apply(Batch([Put(KEYS.index_prefix + key, b'\x01{"topic":"t"}')]))
+    with pytest.raises(MetadataDecodeError, match=key):
+        await list_partitions(store, KEYS)
+
+
+async def test_a_store_gets_one_identity_and_keeps_it(store: FaultyKeyValueStore) -> None:
+    ids = iter(UUID(int=n) for n in range(1, 100))
+    found = await asyncio.gather(*(store_identity(store, KEYS, new_id=lambda: next(ids)) for _ in range(10)))
+    assert len(set(found)) == 1
+    assert await store_identity(store, KEYS, new_id=lambda: UUID(int=999)) == found[0]
+    assert await store_identity(store, MetadataKeyFactory("other"), new_id=lambda: UUID(int=7)) == UUID(int=7)
+
+
+async def test_an_identity_that_cannot_be_read_is_an_error_and_not_replaced(store: FaultyKeyValueStore) -> None:
+    await store.apply(Batch([Put(KEYS.store_key, b"\x01{}")]))
+    with pytest.raises(MetadataDecodeError, match="store"):
+        await store_identity(store, KEYS, new_id=lambda: UUID(int=1))
+
+
+async def test_a_store_that_does_not_answer_is_said_to(store: FaultyKeyValueStore) -> None:
+    store.read_faults.append(Fault.FAIL)
+    with pytest.raises(BackendUnavailableError):
+        await read_partition(store, KEYS, PARTITION)
