@@ -1,0 +1,95 @@
+"""``tierd inspect``: files of a log dir decoded and checked."""
+
+import json as json_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tierd.errors import TierError
+from tierd.log import Damage, Decoded, FileFound, Finding, Note, inspect_path
+
+_REACHED_NOTHING = 3
+
+
+def inspect(
+    paths: Annotated[list[Path], typer.Argument(help="Segments, indexes, snapshots, checkpoints, directories.")],
+    records: Annotated[bool, typer.Option("--records", help="Decode the records of every sound batch too.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Print only damage and the summary.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Decode and check what a broker left on disk; exit code 1 when anything is damaged.
+
+    Examples:
+        tierd inspect /var/lib/kafka/data/orders-0/00000000000000001234.log --records
+
+        tierd inspect --check /var/lib/kafka/data
+    """
+    counts = {"files": 0, "batches": 0, "damage": 0}
+    for path in paths:
+        try:
+            for finding in inspect_path(path, records=records):
+                _count(counts, finding)
+                if not check or isinstance(finding, Damage):
+                    typer.echo(_as_json(finding) if json else _as_text(finding))
+        except TierError as error:
+            typer.echo(f"{error}\n{error.remedy}".strip(), err=True)
+            raise typer.Exit(_REACHED_NOTHING) from error
+    if json:
+        typer.echo(json_module.dumps({"type": "summary", **counts}))
+    else:
+        typer.echo(f"{counts['files']} files, {counts['batches']} batches, {counts['damage']} damaged places")
+    if counts["damage"]:
+        raise typer.Exit(1)
+
+
+def _count(counts: dict[str, int], finding: Finding) -> None:
+    match finding:
+        case FileFound():
+            counts["files"] += finding.kind not in ("log dir", "partition")
+        case Decoded(kind="batch"):
+            counts["batches"] += 1
+        case Damage():
+            counts["damage"] += 1
+        case _:
+            pass
+
+
+def _as_text(finding: Finding) -> str:
+    match finding:
+        case FileFound(path, kind, size_bytes):
+            return f"\n{path}: {kind}" + (f", {size_bytes} bytes" if kind not in ("log dir", "partition") else "")
+        case Decoded(kind, fields):
+            indent = "| " if kind == "record" else ""
+            return indent + " ".join(f"{name}: {_plain(value)}" for name, value in fields.items())
+        case Damage(path, position, problem, remedy):
+            place = "" if str(path) in problem else f"{path}: "
+            at = "" if position is None or "position" in problem else f" at position {position}"
+            return f"DAMAGE {place}{problem}{at}" + (f"\n       {remedy}" if remedy else "")
+        case Note(path, text):
+            return f"NOTE {path}: {text}"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "none" if value is None else str(value)
+
+
+def _as_json(finding: Finding) -> str:
+    match finding:
+        case FileFound(path, kind, size_bytes):
+            content: dict[str, object] = {"type": "file", "path": str(path), "kind": kind, "size_bytes": size_bytes}
+        case Decoded(kind, fields):
+            content = {"type": kind, **fields}
+        case Damage(path, position, problem, remedy):
+            content = {
+                "type": "damage",
+                "path": str(path),
+                "position": position,
+                "problem": problem,
+                "remedy": remedy,
+            }
+        case Note(path, text):
+            content = {"type": "note", "path": str(path), "text": text}
+    return json_module.dumps(content, ensure_ascii=False)

@@ -1,0 +1,120 @@
+"""A broker's partition directories, read and never written, in Kafka's own formats and words.
+
+Names, text files, batches, indexes and snapshots; what is stable; and where to look again when something changed.
+"""
+
+from tierd.log.batch_header import BatchHeader
+from tierd.log.check import SegmentCheck, check_segment
+from tierd.log.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
+    REPLICATION_OFFSET_CHECKPOINT,
+    encode_lineage,
+    parse_lineage,
+    parse_offset_checkpoint,
+    read_lineage,
+    read_offset_checkpoint,
+    read_topic_id,
+)
+from tierd.log.compression import MAX_DECOMPRESSED_BYTES, Compression
+from tierd.log.directory import (
+    DirectoryKind,
+    LogDirListing,
+    PartitionDirectory,
+    identify_directory,
+    list_log_dir,
+    parse_directory_name,
+)
+from tierd.log.findings import Damage, Decoded, FileFound, Finding, Note
+from tierd.log.index_build import build_indexes
+from tierd.log.local_log import LocalLog, find_log_end_offset
+from tierd.log.meta_properties import MetaProperties, read_meta_properties
+from tierd.log.offset_index import OffsetIndex, OffsetPosition
+from tierd.log.partition_inspection import inspect_path
+from tierd.log.producer_state import (
+    ProducerStateEntry,
+    encode_producer_snapshot,
+    parse_producer_snapshot,
+    read_producer_snapshot,
+)
+from tierd.log.record import ControlRecordType, Record
+from tierd.log.record_batch import RecordBatch, iter_batches
+from tierd.log.segment import LogSegment, PartitionScan, file_name, parse_file_name, scan_partition
+from tierd.log.segment_inspection import record_fields
+from tierd.log.stable_offset import last_stable_offset
+from tierd.log.time_index import TimeIndex, TimestampOffset
+from tierd.log.transaction_index import AbortedTransaction, TransactionIndex, read_transaction_index
+from tierd.log.watcher import (
+    CheckpointChanged,
+    LogDirChanged,
+    LogDirEvent,
+    LogDirWatcher,
+    Overflowed,
+    PartitionChanged,
+    WatchLimitReached,
+)
+
+__all__ = [
+    "LEADER_EPOCH_CHECKPOINT",
+    "LOG_START_OFFSET_CHECKPOINT",
+    "MAX_DECOMPRESSED_BYTES",
+    "PARTITION_METADATA",
+    "REPLICATION_OFFSET_CHECKPOINT",
+    "AbortedTransaction",
+    "BatchHeader",
+    "CheckpointChanged",
+    "Compression",
+    "ControlRecordType",
+    "Damage",
+    "Decoded",
+    "DirectoryKind",
+    "FileFound",
+    "Finding",
+    "LocalLog",
+    "LogDirChanged",
+    "LogDirEvent",
+    "LogDirListing",
+    "LogDirWatcher",
+    "LogSegment",
+    "MetaProperties",
+    "Note",
+    "OffsetIndex",
+    "OffsetPosition",
+    "Overflowed",
+    "PartitionChanged",
+    "PartitionDirectory",
+    "PartitionScan",
+    "ProducerStateEntry",
+    "Record",
+    "RecordBatch",
+    "SegmentCheck",
+    "TimeIndex",
+    "TimestampOffset",
+    "TransactionIndex",
+    "WatchLimitReached",
+    "build_indexes",
+    "check_segment",
+    "encode_lineage",
+    "encode_producer_snapshot",
+    "file_name",
+    "find_log_end_offset",
+    "identify_directory",
+    "inspect_path",
+    "iter_batches",
+    "last_stable_offset",
+    "list_log_dir",
+    "parse_directory_name",
+    "parse_file_name",
+    "parse_lineage",
+    "parse_offset_checkpoint",
+    "parse_producer_snapshot",
+    "read_lineage",
+    "read_meta_properties",
+    "read_offset_checkpoint",
+    "read_producer_snapshot",
+    "read_topic_id",
+    "read_transaction_index",
+    "record_fields",
+    "scan_partition",
+]

@@ -1,0 +1,118 @@
+"""The door to a broker's files: opened read-only, read within bounds, and every ``OSError`` told in our words."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tierd.errors import LogDirOfflineError, LogError, SegmentChangedError
+
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
+
+
+@contextmanager
+def broker_file(path: Path) -> Iterator[None]:
+    """Turn an ``OSError`` about ``path`` into one of ours.
+
+    Raises:
+        SegmentChangedError: the file is not there, or not there any more.
+        LogDirOfflineError: anything else; the disk, the mount or the permissions.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _GONE:
+            raise SegmentChangedError(
+                f"{path}: not there, or gone while it was read",
+                remedy="nothing to do: the partition is looked at again",
+            ) from error
+        raise LogDirOfflineError(
+            f"{path}: {error.strerror or error}", remedy="check the disk, the mount and who may read the file"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An open file, and what it was when it was opened."""
+
+    path: Path
+    fd: int
+    size_bytes: int
+    mtime_ns: int
+
+    def read_into(self, target: memoryview, position: int) -> None:
+        """Fill ``target`` with the bytes from ``position`` on.
+
+        Raises:
+            SegmentChangedError: the file ends before ``target`` is full.
+        """
+        done = 0
+        while done < len(target):
+            count = os.preadv(self.fd, [target[done:]], position + done)
+            if not count:
+                raise self.changed()
+            done += count
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``position`` on; fewer only at the end that the file had when it was opened."""
+        size = min(size, self.size_bytes - position)  # the kernel's answer is allocated before it is known
+        pieces = []
+        while size > 0 and (piece := os.pread(self.fd, size, position)):
+            pieces.append(piece)
+            position += len(piece)
+            size -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def require_unchanged(self) -> None:
+        """Raise when the file's size or modification time is not what it was at the start.
+
+        Raises:
+            SegmentChangedError: somebody wrote to it meanwhile.
+        """
+        now = os.fstat(self.fd)
+        if (now.st_size, now.st_mtime_ns) != (self.size_bytes, self.mtime_ns):
+            raise self.changed()
+
+    def changed(self) -> SegmentChangedError:
+        """The error for a file that is not what it was."""
+        return SegmentChangedError(
+            f"{self.path}: changed while it was read (it had {self.size_bytes} bytes)",
+            remedy="nothing to do: the partition is looked at again",
+        )
+
+
+@contextmanager
+def open_source(path: Path) -> Iterator[Source]:
+    """Open a regular file for reading; it is closed at the end.
+
+    Raises:
+        SegmentChangedError: it is not there, or vanishes.
+        LogDirOfflineError: it cannot be read, or is a device, a pipe or a directory.
+    """
+    with broker_file(path):
+        # O_NONBLOCK: a named pipe must not make us wait for a writer
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise LogDirOfflineError(f"{path}: not a regular file", remedy="remove it from the log dir")
+            yield Source(path, fd, status.st_size, status.st_mtime_ns)
+        finally:
+            os.close(fd)
+
+
+def read_whole(path: Path, *, limit_bytes: int, error: type[LogError]) -> bytes:
+    """Read a small file that has to fit in memory.
+
+    Raises:
+        LogError: of the kind ``error``, when it is larger than ``limit_bytes``.
+        SegmentChangedError: it is not there.
+        LogDirOfflineError: it cannot be read.
+    """
+    with open_source(path) as source:
+        if source.size_bytes > limit_bytes:
+            raise error(f"{path}: larger than {limit_bytes} bytes, which no such file is", remedy=f"look at {path}")
+        return source.read(0, source.size_bytes)

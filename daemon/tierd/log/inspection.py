@@ -1,0 +1,191 @@
+"""Any file or directory of a log dir, decoded and checked, for ``tierd inspect``."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tierd.errors import CheckpointError, CorruptIndexError, LogDirOfflineError, SegmentChangedError
+from tierd.log.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    parse_lineage,
+    parse_offset_checkpoint,
+    parse_topic_id,
+)
+from tierd.log.files import open_source, read_whole
+from tierd.log.findings import Damage, Decoded, FileFound, Finding, Note
+from tierd.log.meta_properties import parse_meta_properties
+from tierd.log.offset_index import OffsetPosition
+from tierd.log.producer_state import parse_producer_snapshot
+from tierd.log.segment import parse_file_name
+from tierd.log.segment_inspection import (
+    SegmentExpectations,
+    inspect_segment,
+    load_offset_index,
+    load_time_index,
+)
+from tierd.log.time_index import TimestampOffset
+from tierd.log.transaction_index import TransactionIndex
+from tierd.model import uuid_to_text
+
+LIMIT_BYTES = 256 << 20
+_TEMPORARY = (".deleted", ".cleaned", ".swap")
+_OFFSET_CHECKPOINTS = frozenset(
+    f"{name}-checkpoint"
+    for name in ("recovery-point-offset", "log-start-offset", "replication-offset", "cleaner-offset")
+)
+# beside partitions and log dirs, and of no interest here
+_SILENT = frozenset({".lock", ".kafka_cleanshutdown", "bootstrap.checkpoint", "quorum-state"})
+
+Decoder = Callable[[bytes, Path, int], Iterator[Finding]]
+
+
+def inspect_file(path: Path, *, records: bool = False) -> Iterator[Finding]:
+    """Decode and check one file by itself, whatever its name says it is.
+
+    Raises:
+        SegmentChangedError: it is not there.
+        LogDirOfflineError: it cannot be read.
+    """
+    name = path.name
+    for suffix in _TEMPORARY:
+        name = name.removesuffix(suffix)
+    offset, suffix = parse_file_name(name) or (0, Path(name).suffix)
+    with open_source(path) as source:
+        size_bytes = source.size_bytes
+    if suffix == ".log":
+        yield FileFound(path, "segment", size_bytes)
+        yield from inspect_segment(path, SegmentExpectations(base_offset=offset), records=records)
+        return
+    kind, decoder = _decoder(name, suffix)
+    yield FileFound(path, kind, size_bytes)
+    if decoder is None:
+        yield Note(path, "not one of Kafka's files, left alone")
+        return
+    yield from decode_file(path, decoder, offset)
+
+
+def decode_file(path: Path, decoder: Decoder, offset: int) -> Iterator[Finding]:
+    """Decode a small file; what cannot be understood is damage."""
+    try:
+        data = read_whole(path, limit_bytes=LIMIT_BYTES, error=CheckpointError)
+        yield from decoder(data, path, offset)
+    except (CheckpointError, CorruptIndexError) as error:
+        yield Damage(path, None, str(error), error.remedy)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file is on its way out, or not yet in."""
+    return name.endswith((*_TEMPORARY, ".tmp"))
+
+
+def is_silent(name: str) -> bool:
+    """Whether a file is Kafka's, and says nothing about the log."""
+    return name in _SILENT or name.endswith(".checkpoint")
+
+
+def _decoder(name: str, suffix: str) -> tuple[str, Decoder | None]:
+    if name == LEADER_EPOCH_CHECKPOINT:
+        return "leader epochs", _decode_lineage
+    if name == PARTITION_METADATA:
+        return "topic id", _decode_topic_id
+    if name == "meta.properties":
+        return "log dir identity", _decode_meta_properties
+    if name in _OFFSET_CHECKPOINTS:
+        return "offset checkpoint", _decode_offset_checkpoint
+    return {
+        ".index": ("offset index", _decode_offset_index),
+        ".timeindex": ("time index", _decode_time_index),
+        ".txnindex": ("transaction index", decode_transaction_index),
+        ".snapshot": ("producer snapshot", decode_snapshot),
+    }.get(suffix, ("unknown", None))
+
+
+def _decode_offset_index(data: bytes, path: Path, base_offset: int) -> Iterator[Finding]:
+    index = load_offset_index(path, data, base_offset=base_offset, is_active=True)
+    return map(offset_entry, index.entries())
+
+
+def _decode_time_index(data: bytes, path: Path, base_offset: int) -> Iterator[Finding]:
+    index = load_time_index(path, data, base_offset=base_offset, is_active=True)
+    return map(time_entry, index.entries)
+
+
+def offset_entry(entry: OffsetPosition) -> Decoded:
+    """An entry of an offset index."""
+    return Decoded("offsetIndexEntry", {"offset": entry.offset, "position": entry.position})
+
+
+def time_entry(entry: TimestampOffset) -> Decoded:
+    """An entry of a time index."""
+    return Decoded("timeIndexEntry", {"timestamp": entry.timestamp_ms, "offset": entry.offset})
+
+
+def decode_transaction_index(data: bytes, path: Path, base_offset: int) -> Iterator[Finding]:
+    """Every entry of a transaction index."""
+    for entry in TransactionIndex.from_bytes(data, base_offset, str(path)).entries:
+        yield Decoded(
+            "abortedTransaction",
+            {
+                "version": 0,
+                "producerId": entry.producer_id,
+                "firstOffset": entry.first_offset,
+                "lastOffset": entry.last_offset,
+                "lastStableOffset": entry.last_stable_offset,
+            },
+        )
+
+
+def decode_snapshot(data: bytes, path: Path, _: int) -> Iterator[Finding]:
+    """Every producer of a snapshot."""
+    for entry in parse_producer_snapshot(data, str(path)):
+        has_batch = entry.last_offset >= 0
+        yield Decoded(
+            "producer",
+            {
+                "producerId": entry.producer_id,
+                "producerEpoch": entry.producer_epoch,
+                "coordinatorEpoch": entry.coordinator_epoch,
+                "currentTxnFirstOffset": None if entry.current_txn_first_offset < 0 else entry.current_txn_first_offset,
+                "lastTimestamp": entry.timestamp_ms,
+                "firstSequence": entry.first_sequence if has_batch else None,
+                "lastSequence": entry.last_sequence if has_batch else None,
+                "lastOffset": entry.last_offset if has_batch else None,
+                "offsetDelta": entry.offset_delta if has_batch else None,
+            },
+        )
+
+
+def _decode_lineage(data: bytes, path: Path, _: int) -> Iterator[Finding]:
+    for entry in parse_lineage(data, name=str(path)).entries:
+        yield Decoded("leaderEpoch", {"epoch": entry.epoch, "startOffset": entry.start_offset})
+
+
+def _decode_topic_id(data: bytes, path: Path, _: int) -> Iterator[Finding]:
+    yield Decoded("topicId", {"topicId": uuid_to_text(parse_topic_id(data, name=str(path)))})
+
+
+def _decode_meta_properties(data: bytes, path: Path, _: int) -> Iterator[Finding]:
+    meta = parse_meta_properties(data, name=str(path))
+    directory_id = None if meta.directory_id is None else uuid_to_text(meta.directory_id)
+    yield Decoded("metaProperties", {"clusterId": meta.cluster_id, "nodeId": meta.node_id, "directoryId": directory_id})
+
+
+def _decode_offset_checkpoint(data: bytes, path: Path, _: int) -> Iterator[Finding]:
+    for partition, offset in parse_offset_checkpoint(data, name=str(path)).items():
+        yield Decoded("checkpointEntry", {"topic": partition.topic, "partition": partition.partition, "offset": offset})
+
+
+def list_names(path: Path) -> list[str]:
+    """The names in a directory, sorted.
+
+    Raises:
+        SegmentChangedError: it is not there.
+        LogDirOfflineError: it cannot be read.
+    """
+    try:
+        return sorted(os.listdir(path))  # noqa: PTH208 - names are all that is wanted
+    except FileNotFoundError as error:
+        raise SegmentChangedError(f"{path}: not there") from error
+    except OSError as error:
+        raise LogDirOfflineError(f"{path}: {error.strerror or error}", remedy="check who may read it") from error

@@ -1,0 +1,113 @@
+"""OffsetIndex: offset to position, sparse; a hint that readers verify (log-format 3.1)."""
+
+import sys
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from operator import lt
+from typing import NamedTuple, Self
+
+from tierd.errors import CorruptIndexError
+from tierd.log.files import Source
+
+ENTRY_BYTES = 8
+_POSITION_MASK = 0xFFFFFFFF
+_MAX_INT = (1 << 31) - 1
+
+
+class OffsetPosition(NamedTuple):
+    """Where a set of batches whose last offset is ``offset`` begins."""
+
+    offset: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetIndex:
+    """The entries of an ``.index`` file, strictly increasing in offset and position.
+
+    ::
+
+        relativeOffset i32 | position i32        (an entry is one 64-bit number, and numbers sort as offsets do)
+    """
+
+    base_offset: int
+    _entries: "array[int]"
+
+    @classmethod
+    def from_bytes(cls, data: bytes, base_offset: int, name: str) -> Self:
+        """Parse a whole file. Zeros at the end are the unused room of an active segment's index.
+
+        Raises:
+            CorruptIndexError: a partial entry, or entries that do not increase.
+        """
+        if len(data) % ENTRY_BYTES:
+            raise _corrupt(name, f"{len(data)} bytes are no whole number of entries")
+        used = len(data.rstrip(b"\0"))
+        entries = array("Q", data[: used + -used % ENTRY_BYTES])
+        if sys.byteorder == "little":
+            entries.byteswap()
+        for what, values in (
+            ("offsets", array("L", (entry >> 32 for entry in entries))),
+            ("positions", array("L", (entry & _POSITION_MASK for entry in entries))),
+        ):
+            if not all(map(lt, values, islice(values, 1, None))) or (values and values[-1] > _MAX_INT):
+                raise _corrupt(name, f"{what} do not increase, or are negative")
+        return cls(base_offset, entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, index: int) -> OffsetPosition:
+        return self._entry(self._entries[index])
+
+    def entries(self) -> Iterator[OffsetPosition]:
+        """Every entry, ascending."""
+        return map(self._entry, self._entries)
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The largest entry at or below ``offset``; (base offset, 0) when there is none."""
+        key = (offset - self.base_offset + 1 << 32) - 1
+        index = bisect_right(self._entries, key)
+        return self._entry(self._entries[index - 1]) if index else OffsetPosition(self.base_offset, 0)
+
+    def upper_bound(self, position: int, size: int) -> OffsetPosition | None:
+        """The first entry at or behind ``position + size``: its offset bounds that read, exclusive; None: unknown."""
+        index = bisect_right(self._entries, position + size - 1, key=lambda entry: entry & _POSITION_MASK)
+        return self._entry(self._entries[index]) if index < len(self._entries) else None
+
+    def _entry(self, entry: int) -> OffsetPosition:
+        return OffsetPosition(self.base_offset + (entry >> 32), entry & _POSITION_MASK)
+
+
+class _EntriesOnDisk:
+    """An index file as a sequence of its entries, read one at a time; unused room counts as beyond every offset."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def __len__(self) -> int:
+        return self._source.size_bytes // ENTRY_BYTES
+
+    def __getitem__(self, index: int) -> int:
+        return int.from_bytes(self._source.read(index * ENTRY_BYTES, ENTRY_BYTES), "big") or 1 << 64
+
+
+def lookup_on_disk(source: Source, *, base_offset: int, offset: int) -> OffsetPosition:
+    """Like ``OffsetIndex.lookup`` in an open file that is not loaded, whatever is in it. Blocking.
+
+    The answer is only as good as the file: the reader verifies that a batch begins there.
+    """
+    entries = _EntriesOnDisk(source)
+    key = (min(offset - base_offset, _MAX_INT) + 1 << 32) - 1
+    index = bisect_right(entries, key)
+    if not index:
+        return OffsetPosition(base_offset, 0)
+    found = entries[index - 1]
+    return OffsetPosition(base_offset + (found >> 32), found & _POSITION_MASK)
+
+
+def _corrupt(name: str, problem: str) -> CorruptIndexError:
+    return CorruptIndexError(f"{name}: {problem}", remedy=f"run tierd inspect {name}; it can be rebuilt from the log")

@@ -1,0 +1,59 @@
+"""TimeIndex: timestamp to offset, sparse (log-format 3.1)."""
+
+import struct
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, Self
+
+from tierd.errors import CorruptIndexError
+
+ENTRY = struct.Struct(">qi")  # timestamp, relativeOffset
+
+
+class TimestampOffset(NamedTuple):
+    """The largest timestamp up to ``offset``."""
+
+    timestamp_ms: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeIndex:
+    """The entries of a ``.timeindex`` file: timestamps strictly increasing, offsets not decreasing."""
+
+    base_offset: int
+    entries: tuple[TimestampOffset, ...]
+
+    @classmethod
+    def from_bytes(cls, data: bytes, base_offset: int, name: str) -> Self:
+        """Parse a whole file. Zeros at the end are the unused room of an active segment's index.
+
+        Raises:
+            CorruptIndexError: a partial entry, or entries that do not increase.
+        """
+        if len(data) % ENTRY.size:
+            raise _corrupt(name, f"{len(data)} bytes are no whole number of entries")
+        used = len(data.rstrip(b"\0"))
+        used += -used % ENTRY.size
+        entries = tuple(TimestampOffset(t, base_offset + r) for t, r in ENTRY.iter_unpack(data[:used]))
+        if any(
+            after.timestamp_ms <= before.timestamp_ms or after.offset < before.offset
+            for before, after in pairwise(entries)
+        ):
+            raise _corrupt(name, "entries do not increase")
+        if entries and entries[0].offset < base_offset:
+            raise _corrupt(name, "an offset is below the segment's base")
+        return cls(base_offset, entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def lookup(self, timestamp_ms: int) -> TimestampOffset:
+        """The largest entry at or below ``timestamp_ms``; (-1, base offset) when there is none."""
+        index = bisect_right(self.entries, timestamp_ms, key=lambda entry: entry.timestamp_ms)
+        return self.entries[index - 1] if index else TimestampOffset(-1, self.base_offset)
+
+
+def _corrupt(name: str, problem: str) -> CorruptIndexError:
+    return CorruptIndexError(f"{name}: {problem}", remedy=f"run tierd inspect {name}; it can be rebuilt from the log")

@@ -1,0 +1,110 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.log.batches import make_partition, plain
+from tierd.errors import SegmentChangedError
+from tierd.log import LogSegment, file_name, identify_directory, parse_file_name, scan_partition
+from tierd.model import Lineage
+
+
+@pytest.mark.spec("log-format DIR-12")
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".snapshot", ".log.deleted"])
+def test_a_file_name_holds_its_offset(suffix: str) -> None:
+    assert parse_file_name(file_name(23423423, suffix)) == (23423423, suffix)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "1.log", "0000000000000000000a.log", "99999999999999999999.log", "0" * 20 + "log"]
+)
+def test_other_names_hold_none(name: str) -> None:
+    assert parse_file_name(name) is None
+
+
+def test_the_last_segment_is_active_and_the_others_end_where_the_next_begins(tmp_path: Path) -> None:
+    directory = make_partition(tmp_path, {0: b"", 10: b"", 25: b""})
+    scan = scan_partition(directory)
+    assert [(s.base_offset, s.next_base_offset) for s in scan.segments] == [(0, 10), (10, 25), (25, None)]
+    assert scan.segments[0].end_offset == 9
+    assert scan.segments[0].producer_snapshot == directory.path / "00000000000000000010.snapshot"
+    with pytest.raises(ValueError, match="active"):
+        _ = scan.segments[2].end_offset
+    assert scan.lineage == Lineage.of([(0, 0)])
+    assert scan.lineage_problem is None
+
+
+def test_segments_renamed_for_deletion_are_seen_with_their_ends(tmp_path: Path) -> None:
+    directory = make_partition(tmp_path, {0: b"", 10: b"", 25: b""})
+    for base in (0, 10):
+        (directory.path / file_name(base, ".log")).rename(directory.path / file_name(base, ".log.deleted"))
+    scan = scan_partition(directory)
+    assert [(s.base_offset, s.next_base_offset, s.deleted) for s in scan.deleted_segments] == [
+        (0, 10, True),
+        (10, 25, True),
+    ]
+    assert scan.deleted_segments[0].log.name == "00000000000000000000.log.deleted"
+    assert scan.deleted_segments[0].offset_index.name == "00000000000000000000.index.deleted"
+    assert [s.base_offset for s in scan.segments] == [25]
+
+
+def test_the_snapshot_of_a_deleted_segment_is_found_under_either_name(tmp_path: Path) -> None:
+    segment = LogSegment(tmp_path, 0, 10, deleted=True)
+    assert segment.producer_snapshot.name == "00000000000000000010.snapshot.deleted"
+    (tmp_path / "00000000000000000010.snapshot").touch()
+    assert segment.producer_snapshot.name == "00000000000000000010.snapshot"
+
+
+def test_while_segments_are_replaced_nothing_is_said(tmp_path: Path) -> None:
+    directory = make_partition(tmp_path, {0: b"", 20: b""})
+    (directory.path / "00000000000000000010.log.swap").write_bytes(plain(10))
+    with pytest.raises(SegmentChangedError, match="replacing"):
+        scan_partition(directory)
+
+
+def test_snapshots_are_listed_and_other_files_are_not_segments(tmp_path: Path) -> None:
+    directory = make_partition(tmp_path, {0: b"", 10: b""})
+    for name in ("00000000000000000010.snapshot", "00000000000000000012.snapshot", "00000000000000000005.log.cleaned"):
+        (directory.path / name).touch()
+    (directory.path / "notes.log").touch()
+    scan = scan_partition(directory)
+    assert scan.snapshots == (10, 12)
+    assert [s.base_offset for s in scan.segments] == [0, 10]
+
+
+@pytest.mark.parametrize("content", [None, b"0\nx\n"])
+def test_a_lineage_that_is_missing_or_damaged_is_said_and_stops_no_scan(tmp_path: Path, content: bytes | None) -> None:
+    directory = make_partition(tmp_path, {0: b""})
+    file = directory.path / "leader-epoch-checkpoint"
+    file.unlink() if content is None else file.write_bytes(content)
+    scan = scan_partition(directory)
+    assert scan.lineage == Lineage()
+    assert scan.lineage_problem is not None
+    assert str(file) in scan.lineage_problem
+
+
+def test_a_directory_that_vanished_has_changed(tmp_path: Path) -> None:
+    directory = make_partition(tmp_path, {0: b""})
+    shutil.rmtree(directory.path)
+    with pytest.raises(SegmentChangedError):
+        scan_partition(directory)
+
+
+def test_a_directory_created_again_under_the_same_name_is_another(tmp_path: Path) -> None:
+    directory = make_partition(tmp_path, {0: b""})
+    directory.path.rename(tmp_path / "kept")  # keeps its inode in use
+    make_partition(tmp_path, {0: b""})
+    with pytest.raises(SegmentChangedError, match="another directory"):
+        scan_partition(directory)
+
+
+def test_a_fresh_modification_time_is_not_to_be_relied_on(tmp_path: Path, golden: Path) -> None:
+    assert scan_partition(make_partition(tmp_path, {0: b""})).mtime_ns == -1
+    settled = identify_directory(golden / "kafka-3.9.2/clean/logdir/txn-0")
+    assert settled is not None
+    assert scan_partition(settled).mtime_ns == settled.path.stat().st_mtime_ns
+
+
+def test_many_files_are_all_seen(tmp_path: Path) -> None:
+    directory = make_partition(tmp_path, {base: b"" for base in range(0, 7000, 10)})
+    assert [s.base_offset for s in scan_partition(directory).segments] == list(range(0, 7000, 10))

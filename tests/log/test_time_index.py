@@ -1,0 +1,57 @@
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tierd.errors import CorruptIndexError
+from tierd.log import TimeIndex
+
+BASE = 45
+
+
+def encode(*entries: tuple[int, int]) -> bytes:
+    return b"".join(struct.pack(">qi", timestamp, offset - BASE) for timestamp, offset in entries)
+
+
+@pytest.mark.spec("log-format REC-50")
+def test_the_golden_entry_is_read() -> None:
+    index = TimeIndex.from_bytes(bytes.fromhex("0000018bcfe5687b00000009"), 100, "file")
+    assert index.entries == ((1700000000123, 109),)
+
+
+@pytest.mark.spec("log-format IDX-12")
+def test_an_empty_index_points_to_the_start() -> None:
+    assert TimeIndex.from_bytes(b"", BASE, "file").lookup(100) == (-1, BASE)
+
+
+@pytest.mark.spec("log-format IDX-13")
+def test_lookup_gives_the_largest_entry_at_or_below() -> None:
+    index = TimeIndex.from_bytes(encode((10, 55), (20, 65), (30, 75)) + bytes(120), BASE, "file")
+    assert [index.lookup(t) for t in (9, 25, 30)] == [(-1, BASE), (20, 65), (30, 75)]
+    assert len(index) == 3
+
+
+@pytest.mark.spec("log-format IDX-16")
+@pytest.mark.parametrize(
+    "data",
+    [
+        encode((10, 55)) + b"x",
+        encode((20, 55), (10, 65)),
+        encode((10, 55), (10, 65)),
+        encode((10, 55), (20, 50)),
+        encode((10, 44)),
+    ],
+)
+def test_entries_that_do_not_increase_are_refused(data: bytes) -> None:
+    with pytest.raises(CorruptIndexError, match=r"^file: "):
+        TimeIndex.from_bytes(data, BASE, "file")
+
+
+@given(st.binary(max_size=80), st.integers(-(2**63), 2**63 - 1))
+def test_any_bytes_are_looked_up_or_refused(data: bytes, timestamp: int) -> None:
+    try:
+        index = TimeIndex.from_bytes(data, BASE, "file")
+    except CorruptIndexError:
+        return
+    assert index.lookup(timestamp).offset >= BASE
