@@ -1,0 +1,89 @@
+"""What pydantic found, in the words of somebody who edits the file. Pure."""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from tierd.config.places import Location, PlacedFaultsError, dotted
+from tierd.config.traversal import all_locations, field_at, fields_of, section_at, unit_of
+from tierd.config.units import format_bytes, format_duration
+from tierd.config.values import Unit
+
+_BOUNDS = {
+    "greater_than": ("gt", "must be more than"),
+    "greater_than_equal": ("ge", "must be at least"),
+    "less_than": ("lt", "must be less than"),
+    "less_than_equal": ("le", "must be at most"),
+}
+
+
+def explain(model: type[BaseModel], error: ErrorDetails) -> Iterator[tuple[Location, str]]:
+    """Turn one finding into faults: where, what is wrong, and how it is put right."""
+    location: Location = error["loc"]
+    context: Mapping[str, object] = error.get("ctx", {})
+    match error["type"]:
+        case "extra_forbidden":
+            yield location, unknown_key(model, location)
+        case "missing":
+            field = field_at(model, location)
+            yield location, f"{dotted(location)} is missing: {field.description if field else 'it has no default'}"
+        case "value_error" if isinstance(placed := context.get("error"), PlacedFaultsError):
+            for inner, message in placed.faults:
+                yield (*location, *inner), f"{dotted((*location, *inner))}: {message}"
+        case _:
+            yield location, f"{dotted(location)}: {_reason(model, location, error, context)}"
+
+
+def unknown_key(model: type[BaseModel], location: Location) -> str:
+    """Name the key, and the one that was meant: the same name further in, a similar one here, the same elsewhere."""
+    key, section = str(location[-1]), section_at(model, location[:-1])
+    message = f"unknown key {dotted(location)}"
+    same_name = [other for other in all_locations(model) if other[-1] == key]
+    below = [other for other in same_name if other[: len(location) - 1] == location[:-1]]
+    near = get_close_matches(key, list(fields_of(section)) if section else [], n=1)
+    if meant := below or [(*location[:-1], name) for name in near] or same_name:
+        return f"{message}: did you mean {' or '.join(map(dotted, meant))}?"
+    known = ", ".join(fields_of(section)) if section else ""
+    return f"{message}: remove it; {dotted(location[:-1]) or 'the file'} may hold {known}" if known else message
+
+
+def _reason(model: type[BaseModel], location: Location, error: ErrorDetails, context: Mapping[str, object]) -> str:
+    kind = error["type"]
+    if kind in _BOUNDS:
+        name, words = _BOUNDS[kind]
+        return f"{words} {_limit(model, location, context[name])}"
+    match kind:
+        case "value_error":
+            return str(context["error"])
+        case "literal_error":
+            expected = str(context["expected"]).replace("'", "")
+            near = get_close_matches(str(error["input"]), expected.replace(" or ", ", ").split(", "), n=1)
+            return f"{error['input']!r} is not {expected}" + (f": did you mean {near[0]}?" if near else "")
+        case "model_type" | "model_attributes_type":
+            section = section_at(model, location)
+            return (
+                f"must be a section with keys such as {next(iter(fields_of(section)))}" if section else "is no section"
+            )
+        case "tuple_type":
+            return "must be a list, such as [a, b]"
+        case "too_short" if not isinstance(error["input"], str):
+            return "must have at least one entry"
+        case "too_short" | "string_too_short":
+            return "must not be empty"
+        case "string_type":
+            return "is no text: put it in quotes"
+        case _:
+            return error["msg"]
+
+
+def _limit(model: type[BaseModel], location: Location, limit: object) -> str:
+    field = field_at(model, location)
+    match unit_of(field) if field else None, limit:
+        case Unit.DURATION, int() | float():
+            return format_duration(limit)
+        case Unit.SIZE | Unit.RATE, int():
+            return format_bytes(limit)
+        case _:
+            return str(limit)

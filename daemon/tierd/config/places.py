@@ -1,0 +1,44 @@
+"""Where a setting is, and the rules that bind several of them. Pure, no I/O."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+Location = tuple[str | int, ...]
+"""Keys and list indexes from the root of the file to a value."""
+
+
+class PlacedFaultsError(ValueError):
+    """Faults of a section, each with its location relative to that section."""
+
+    def __init__(self, faults: Sequence[tuple[Location, str]]) -> None:
+        super().__init__("; ".join(message for _, message in faults))
+        self.faults = tuple(faults)
+
+
+def dotted(location: Location) -> str:
+    """Write a location as people do: ``log_dirs[0].path``."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def path_faults(log_dirs: Mapping[Location, Path], own: Mapping[Location, Path]) -> list[tuple[Location, str]]:
+    """Log dirs that overlap, the later one at fault, and paths of tierd's own in a log dir, where it writes nothing."""
+    faults: list[tuple[Location, str]] = []
+    seen: list[Path] = []
+    for location, path in log_dirs.items():
+        overlapping = next((other for other in seen if path.is_relative_to(other) or other.is_relative_to(path)), None)
+        if overlapping == path:
+            faults.append((location, f"{path} is listed twice: remove one"))
+        elif overlapping:
+            faults.append((location, f"{path} and {overlapping} are nested: list directories of partitions only"))
+        seen.append(path)
+    for location, path in own.items():
+        log_dir = next((other for other in seen if path.is_relative_to(other)), None)
+        if log_dir:
+            message = (
+                f"{path} is inside the log dir {log_dir}, where tierd writes nothing: choose a directory beside it"
+            )
+            faults.append((location, message))
+    return faults

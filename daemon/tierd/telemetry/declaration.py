@@ -1,0 +1,23 @@
+"""What a metric is, apart from its value."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """Prometheus' kinds of metric."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+    SUMMARY = "summary"
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """One metric under the name that ``/metrics`` shows; its unit ends the name."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()

@@ -1,0 +1,89 @@
+"""The log: one event a line, as JSON or for people, with whatever looks like a secret masked."""
+
+import logging
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+MASK = "********"
+_SECRET_KEY = re.compile(
+    r"secret|password|passwd|token|credential|authorization|access_key|private_key|data_key", re.IGNORECASE
+)
+_SECRET_TEXT = re.compile(
+    r"(?P<keep>(?:secret|password|token|access[-_ ]?key(?:[-_ ]?id)?|signature)[\"']?\s*[=:]\s*[\"']?|://[^\s/@:]*:(?=[^\s/@]*@))"
+    r"[^\s\"'&@,;]+",
+    re.IGNORECASE,
+)
+
+
+def configure_logging(*, format: str, level: str, stream: TextIO) -> None:  # noqa: A002 - the key in the file
+    """Write structlog events, and what libraries log, to ``stream``; a second call replaces the first.
+
+    Args:
+        format: ``json``, an object a line with ``timestamp``, ``level`` and ``event``; or ``console``, for people.
+        level: ``debug``, ``info``, ``warning`` or ``error``. Libraries are heard from warning on,
+            all they say only at ``debug``.
+        stream: where lines go; colours only when it is a terminal.
+    """
+    number = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[Processor] = [structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, _timestamp]
+    renderer = _renderer(format, colors=stream.isatty())
+    structlog.configure(
+        processors=[*shared, structlog.processors.format_exc_info, mask_secrets, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(stream),
+        cache_logger_on_first_use=False,  # a reload may change the level
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                mask_secrets,
+                renderer,
+            ],
+        )
+    )
+    logging.basicConfig(
+        handlers=[handler], level=number if level == "debug" else max(number, logging.WARNING), force=True
+    )
+
+
+def mask_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Replace values under secret-sounding keys, and secrets inside texts, at any depth.
+
+    Time, level and event come first, as they are read first.
+    """
+    ordered = {key: event[key] for key in ("timestamp", "level", "event") if key in event} | dict(event)
+    return {key: _masked(key, value) for key, value in ordered.items()}
+
+
+def _masked(key: str, value: object) -> object:
+    if _SECRET_KEY.search(key) and value is not None and not isinstance(value, bool | int | float):
+        return MASK
+    match value:
+        case str():
+            return _SECRET_TEXT.sub(rf"\g<keep>{MASK}", value)
+        case Mapping():
+            return {name: _masked(str(name), item) for name, item in value.items()}
+        case list() | tuple():
+            return [_masked("", item) for item in value]
+        case _:
+            return value
+
+
+def _timestamp(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    event["timestamp"] = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return event
+
+
+def _renderer(format: str, *, colors: bool) -> Processor:  # noqa: A002 - the key in the file
+    if format == "console":
+        return structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
+    return structlog.processors.JSONRenderer(sort_keys=False, default=str)

@@ -1,0 +1,237 @@
+"""Every metric of the daemon, declared once: name, kind, labels and help.
+
+Kafka's names in snake case behind ``tierd_``, units last. Counters and timings are recorded by shells as things happen;
+what describes a state (lag, age, holds) is asked for at each scrape, so that it stays right while everything stalls.
+"""
+
+import platform
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+
+from tierd.clock import Clock
+from tierd.telemetry.declaration import Declaration, Kind
+from tierd.telemetry.scraped import SCRAPED, HoldUsage, MetadataCounts, PartitionLag, scrape
+
+_BUCKETS_S = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
+
+COPY_BYTES = Declaration(
+    "tierd_remote_copy_bytes_total", Kind.COUNTER, "Log bytes of finished copies; what the tier grew by.", ("topic",)
+)
+COPY_REQUESTS = Declaration(
+    "tierd_remote_copy_requests_total", Kind.COUNTER, "Copies of a segment that were begun.", ("topic",)
+)
+COPY_ERRORS = Declaration(
+    "tierd_remote_copy_errors_total", Kind.COUNTER, "Copies of a segment that failed.", ("topic",)
+)
+COPY_SECONDS = Declaration(
+    "tierd_remote_copy_seconds", Kind.HISTOGRAM, "Time of one finished copy, from its check to its last durable row."
+)
+GAP_OFFSETS = Declaration(
+    "tierd_gap_offsets_total",
+    Kind.COUNTER,
+    "Offsets that the broker deleted before tierd ever saw them; they are in no tier.",
+    ("topic",),
+)
+FETCH_BYTES = Declaration(
+    "tierd_remote_fetch_bytes_total", Kind.COUNTER, "Bytes read from the tier and handed to a reader.", ("topic",)
+)
+FETCH_REQUESTS = Declaration("tierd_remote_fetch_requests_total", Kind.COUNTER, "Reads from the tier.", ("topic",))
+FETCH_ERRORS = Declaration(
+    "tierd_remote_fetch_errors_total", Kind.COUNTER, "Failed reads from the tier, except out of range.", ("topic",)
+)
+DELETE_REQUESTS = Declaration(
+    "tierd_remote_delete_requests_total", Kind.COUNTER, "Deletions of a remote segment that were begun.", ("topic",)
+)
+DELETE_ERRORS = Declaration(
+    "tierd_remote_delete_errors_total", Kind.COUNTER, "Deletions of a remote segment that failed.", ("topic",)
+)
+DANGLING_SWEPT = Declaration(
+    "tierd_dangling_segments_swept_total",
+    Kind.COUNTER,
+    "Unfinished copies of dead processes that were removed.",
+    ("topic",),
+)
+UPLOADS_ABORTED = Declaration(
+    "tierd_uploads_aborted_total", Kind.COUNTER, "Unfinished multipart uploads of dead processes that were discarded."
+)
+STORE_SECONDS = Declaration(
+    "tierd_object_store_seconds", Kind.HISTOGRAM, "Time of one call to the object store.", ("operation",)
+)
+STORE_REQUESTS = Declaration(
+    "tierd_object_store_requests_total",
+    Kind.COUNTER,
+    "Calls to the object store, by outcome.",
+    ("operation", "outcome"),
+)
+STORE_BYTES = Declaration(
+    "tierd_object_store_bytes_total", Kind.COUNTER, "Bytes sent to or received from the object store.", ("operation",)
+)
+LAST_SUCCESS = Declaration(
+    "tierd_last_success_timestamp_seconds", Kind.GAUGE, "When a task of this kind last succeeded, Unix time.", ("task",)
+)
+RELOAD_SUCCESS = Declaration(
+    "tierd_config_reload_success", Kind.GAUGE, "1 after the file was read, 0 after a reload kept the old settings."
+)
+BUILD_INFO = Declaration("tierd_build_info", Kind.GAUGE, "Always 1; the labels say what runs.", ("version", "python"))
+
+RECORDED = (
+    COPY_BYTES,
+    COPY_REQUESTS,
+    COPY_ERRORS,
+    COPY_SECONDS,
+    GAP_OFFSETS,
+    FETCH_BYTES,
+    FETCH_REQUESTS,
+    FETCH_ERRORS,
+    DELETE_REQUESTS,
+    DELETE_ERRORS,
+    DANGLING_SWEPT,
+    UPLOADS_ABORTED,
+    STORE_SECONDS,
+    STORE_REQUESTS,
+    STORE_BYTES,
+    LAST_SUCCESS,
+    RELOAD_SUCCESS,
+    BUILD_INFO,
+)
+DECLARATIONS = (*RECORDED, *SCRAPED)
+
+
+class Metrics:
+    """The metrics of one daemon, in a registry of their own. Methods that record never block and never fail."""
+
+    def __init__(self, *, version: str, clock: Clock) -> None:
+        # A second series per counter that says when it was created; no rate needs it.
+        disable_created_metrics()  # type: ignore[no-untyped-call] # prometheus-client has no types here
+        self._clock = clock
+        self.registry = CollectorRegistry()
+        self._counters = {d: self._counter(d) for d in RECORDED if d.kind is Kind.COUNTER}
+        self._gauges = {d: self._gauge(d) for d in RECORDED if d.kind is Kind.GAUGE}
+        self._histograms = {d: self._histogram(d) for d in RECORDED if d.kind is Kind.HISTOGRAM}
+        self._partitions: Callable[[], Iterable[PartitionLag]] = tuple
+        self._holds: Callable[[], HoldUsage] = HoldUsage
+        self._metadata: Callable[[], MetadataCounts] = MetadataCounts
+        self._gauges[BUILD_INFO].labels(version, platform.python_version()).set(1)
+        self._gauges[RELOAD_SUCCESS].set(1)
+        ProcessCollector(registry=self.registry)
+        self.registry.register(self)
+
+    def copy_requested(self, topic: str) -> None:
+        """Count a copy that is about to reach the store."""
+        self._counters[COPY_REQUESTS].labels(topic).inc()
+
+    def segment_copied(self, topic: str, *, size_bytes: int, seconds: float) -> None:
+        """Count a copy whose COPY_SEGMENT_FINISHED is durable; ``seconds`` is what the attempt took."""
+        self._counters[COPY_BYTES].labels(topic).inc(size_bytes)
+        self._histograms[COPY_SECONDS].observe(seconds)
+
+    def copy_failed(self, topic: str) -> None:
+        """Count a copy that ended in an error; a cancelled one is none."""
+        self._counters[COPY_ERRORS].labels(topic).inc()
+
+    def gap_found(self, topic: str, *, offsets: int) -> None:
+        """Count offsets that the broker deleted before they were ever seen."""
+        self._counters[GAP_OFFSETS].labels(topic).inc(offsets)
+
+    def fetch_requested(self, topic: str) -> None:
+        """Count a read that goes to the tier."""
+        self._counters[FETCH_REQUESTS].labels(topic).inc()
+
+    def bytes_fetched(self, topic: str, size_bytes: int) -> None:
+        """Count bytes handed to a reader."""
+        self._counters[FETCH_BYTES].labels(topic).inc(size_bytes)
+
+    def fetch_failed(self, topic: str) -> None:
+        """Count a read that failed; out of range is an answer, not a failure."""
+        self._counters[FETCH_ERRORS].labels(topic).inc()
+
+    def delete_requested(self, topic: str) -> None:
+        """Count a remote segment whose deletion begins."""
+        self._counters[DELETE_REQUESTS].labels(topic).inc()
+
+    def delete_failed(self, topic: str) -> None:
+        """Count a remote segment whose deletion failed and will be tried again."""
+        self._counters[DELETE_ERRORS].labels(topic).inc()
+
+    def dangling_swept(self, topic: str) -> None:
+        """Count an unfinished copy that was removed."""
+        self._counters[DANGLING_SWEPT].labels(topic).inc()
+
+    def uploads_aborted(self, count: int) -> None:
+        """Count unfinished multipart uploads that were discarded."""
+        self._counters[UPLOADS_ABORTED].inc(count)
+
+    def object_store_called(self, operation: str, *, outcome: str, duration_s: float, size_bytes: int = 0) -> None:
+        """Record one call: ``operation`` and ``outcome`` come from small fixed sets, never from data."""
+        self._histograms[STORE_SECONDS].labels(operation).observe(duration_s)
+        self._counters[STORE_REQUESTS].labels(operation, outcome).inc()
+        if size_bytes:
+            self._counters[STORE_BYTES].labels(operation).inc(size_bytes)
+
+    def task_succeeded(self, task: str) -> None:
+        """Remember that a task of this kind (copy, reconcile, sweep ...) has just succeeded."""
+        self._gauges[LAST_SUCCESS].labels(task).set(self._clock.now_ms() / 1000)
+
+    def config_reloaded(self, *, success: bool) -> None:
+        """Say whether the settings in force are those of the file."""
+        self._gauges[RELOAD_SUCCESS].set(success)
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop the counters of a topic that this broker has no more; unknown topics are none of them."""
+        for declaration, counter in self._counters.items():
+            if declaration.labels == ("topic",):
+                counter.remove_by_labels({"topic": topic})
+
+    def watch_partitions(self, source: Callable[[], Iterable[PartitionLag]]) -> None:
+        """Compute lag, age and size gauges from ``source`` at every scrape; it must not block."""
+        self._partitions = source
+
+    def watch_holds(self, source: Callable[[], HoldUsage]) -> None:
+        """Ask ``source`` at every scrape what is held."""
+        self._holds = source
+
+    def watch_metadata(self, source: Callable[[], MetadataCounts]) -> None:
+        """Ask ``source`` at every scrape what the metadata manager counted."""
+        self._metadata = source
+
+    def render(self) -> tuple[bytes, str]:
+        """Return the body of ``/metrics`` and its content type."""
+        return generate_latest(self.registry), CONTENT_TYPE_LATEST
+
+    def collect(self) -> Iterator[Metric]:
+        """Compute the scraped metrics; called by the registry."""
+        metadata = self._metadata()
+        simple = {d.name: _family(d) for d in SCRAPED if d.kind is not Kind.SUMMARY}
+        samples = scrape(
+            now_ms=self._clock.now_ms(), partitions=self._partitions(), holds=self._holds(), metadata=metadata
+        )
+        for name, labels, value in samples:
+            simple[name].add_metric(labels, value)
+        yield from simple.values()
+        yield from (_backend_summary(d, metadata) for d in SCRAPED if d.kind is Kind.SUMMARY)
+
+    def _counter(self, declaration: Declaration) -> Counter:
+        return Counter(declaration.name, declaration.help, declaration.labels, registry=self.registry)
+
+    def _histogram(self, declaration: Declaration) -> Histogram:
+        return Histogram(
+            declaration.name, declaration.help, declaration.labels, buckets=_BUCKETS_S, registry=self.registry
+        )
+
+    def _gauge(self, declaration: Declaration) -> Gauge:
+        return Gauge(declaration.name, declaration.help, declaration.labels, registry=self.registry)
+
+
+def _family(declaration: Declaration) -> CounterMetricFamily | GaugeMetricFamily:
+    kind = CounterMetricFamily if declaration.kind is Kind.COUNTER else GaugeMetricFamily
+    return kind(declaration.name, declaration.help, labels=declaration.labels)
+
+
+def _backend_summary(declaration: Declaration, metadata: MetadataCounts) -> SummaryMetricFamily:
+    family = SummaryMetricFamily(declaration.name, declaration.help, labels=declaration.labels)
+    for operation, latency in sorted(metadata.backend.items()):
+        family.add_metric((operation,), latency.count, latency.total_s)
+    return family

@@ -1,0 +1,146 @@
+"""Values that metrics are computed from at the moment of a scrape, so that ages grow and lags stay right in a stall."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tierd.telemetry.declaration import Declaration, Kind
+
+PARTITION_STATES = ("copying", "following", "idle", "loading", "paused", "quarantined", "waiting")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLag:
+    """How far the tier is behind one partition, and how large its part of the tier is.
+
+    Attributes:
+        lag_segments: rolled segments that are due and not in the tier yet.
+        lag_bytes: their sizes together.
+        oldest_ms: wall clock since when the oldest of them waits; None when nothing waits.
+        state: one of ``PARTITION_STATES``.
+        metadata_count: metadata rows of the partition.
+        remote_size_bytes: log bytes of those rows together.
+    """
+
+    topic: str
+    partition: int
+    lag_segments: int
+    lag_bytes: int
+    oldest_ms: int | None
+    state: str = "idle"
+    metadata_count: int = 0
+    remote_size_bytes: int = 0
+
+    def age_s(self, now_ms: int) -> float:
+        """Seconds since the oldest byte that is not in the tier yet; 0 when nothing waits or the clock stepped back."""
+        return 0.0 if self.oldest_ms is None else max(0, now_ms - self.oldest_ms) / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class HoldUsage:
+    """Segments that tierd keeps although the broker may have deleted them."""
+
+    segments: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Calls of one kind since start: how many, and how long together."""
+
+    count: int
+    total_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataCounts:
+    """What the metadata manager counted since start; ``tombstones`` and ``dirty_partitions`` are as of now."""
+
+    reloads: int = 0
+    fenced_writes: int = 0
+    unknown_outcomes: int = 0
+    invalid_transitions: int = 0
+    tombstones: int = 0
+    dirty_partitions: int = 0
+    backend: Mapping[str, Latency] = field(default_factory=dict)
+    backend_errors: Mapping[str, int] = field(default_factory=dict)
+
+
+Sample = tuple[str, tuple[str, ...], float]
+"""Metric name, label values, value."""
+
+_PARTITION = ("topic", "partition")
+
+SCRAPED = (
+    Declaration("tierd_remote_copy_lag_bytes", Kind.GAUGE, "Bytes of rolled segments not in the tier yet.", _PARTITION),
+    Declaration("tierd_remote_copy_lag_segments", Kind.GAUGE, "Rolled segments not in the tier yet.", _PARTITION),
+    Declaration(
+        "tierd_remote_copy_lag_seconds",
+        Kind.GAUGE,
+        "Seconds since the oldest byte that is due and not in the tier; 0 when nothing is; grows while work stalls.",
+        _PARTITION,
+    ),
+    Declaration("tierd_remote_copy_lag_max_bytes", Kind.GAUGE, "The largest tierd_remote_copy_lag_bytes."),
+    Declaration("tierd_remote_copy_lag_max_segments", Kind.GAUGE, "The largest tierd_remote_copy_lag_segments."),
+    Declaration("tierd_remote_copy_lag_max_seconds", Kind.GAUGE, "The largest tierd_remote_copy_lag_seconds."),
+    Declaration("tierd_remote_log_metadata_count", Kind.GAUGE, "Metadata rows of the partition.", _PARTITION),
+    Declaration("tierd_remote_log_size_bytes", Kind.GAUGE, "Log bytes of the partition in the tier.", _PARTITION),
+    Declaration("tierd_partitions", Kind.GAUGE, "Partitions of this broker by what they are doing.", ("state",)),
+    Declaration(
+        "tierd_quarantined_partitions", Kind.GAUGE, "Partitions set aside after a failure; tierd status says why."
+    ),
+    Declaration("tierd_hold_bytes", Kind.GAUGE, "Bytes of segments kept from the broker's deletion until copied."),
+    Declaration("tierd_hold_segments", Kind.GAUGE, "Segments kept from the broker's deletion until copied."),
+    Declaration(
+        "tierd_metadata_backend_seconds", Kind.SUMMARY, "Calls to the metadata store, and their time.", ("operation",)
+    ),
+    Declaration(
+        "tierd_metadata_backend_errors_total", Kind.COUNTER, "Failed calls to the metadata store.", ("operation",)
+    ),
+    Declaration("tierd_metadata_reloads_total", Kind.COUNTER, "Partitions loaded again after an unknown outcome."),
+    Declaration(
+        "tierd_metadata_fenced_writes_total", Kind.COUNTER, "Writes refused because a newer leader owns the row."
+    ),
+    Declaration("tierd_metadata_unknown_outcomes_total", Kind.COUNTER, "Writes that may or may not have happened."),
+    Declaration(
+        "tierd_metadata_dirty_partitions", Kind.GAUGE, "Partitions that must be loaded again before their next use."
+    ),
+    Declaration("tierd_metadata_tombstones", Kind.GAUGE, "Rows of deleted segments that are kept for a while."),
+    Declaration(
+        "tierd_invalid_transitions_total", Kind.COUNTER, "Steps that the segment lifecycle does not have; a bug."
+    ),
+)
+
+
+def scrape(
+    *, now_ms: int, partitions: Iterable[PartitionLag], holds: HoldUsage, metadata: MetadataCounts
+) -> Iterator[Sample]:
+    """Turn the present state into samples of ``SCRAPED``, the summary of backend calls apart."""
+    yield from _partition_samples(now_ms, tuple(partitions))
+    yield "tierd_hold_bytes", (), holds.size_bytes
+    yield "tierd_hold_segments", (), holds.segments
+    yield "tierd_metadata_reloads_total", (), metadata.reloads
+    yield "tierd_metadata_fenced_writes_total", (), metadata.fenced_writes
+    yield "tierd_metadata_unknown_outcomes_total", (), metadata.unknown_outcomes
+    yield "tierd_metadata_dirty_partitions", (), metadata.dirty_partitions
+    yield "tierd_metadata_tombstones", (), metadata.tombstones
+    yield "tierd_invalid_transitions_total", (), metadata.invalid_transitions
+    for operation, count in sorted(metadata.backend_errors.items()):
+        yield "tierd_metadata_backend_errors_total", (operation,), count
+
+
+def _partition_samples(now_ms: int, partitions: tuple[PartitionLag, ...]) -> Iterator[Sample]:
+    states = dict.fromkeys(PARTITION_STATES, 0)
+    for lag in partitions:
+        labels = (lag.topic, str(lag.partition))
+        yield "tierd_remote_copy_lag_bytes", labels, lag.lag_bytes
+        yield "tierd_remote_copy_lag_segments", labels, lag.lag_segments
+        yield "tierd_remote_copy_lag_seconds", labels, lag.age_s(now_ms)
+        yield "tierd_remote_log_metadata_count", labels, lag.metadata_count
+        yield "tierd_remote_log_size_bytes", labels, lag.remote_size_bytes
+        states[lag.state] = states.get(lag.state, 0) + 1
+    yield "tierd_remote_copy_lag_max_bytes", (), max((lag.lag_bytes for lag in partitions), default=0)
+    yield "tierd_remote_copy_lag_max_segments", (), max((lag.lag_segments for lag in partitions), default=0)
+    yield "tierd_remote_copy_lag_max_seconds", (), max((lag.age_s(now_ms) for lag in partitions), default=0)
+    yield "tierd_quarantined_partitions", (), states["quarantined"]
+    for state, count in states.items():
+        yield "tierd_partitions", (state,), count

@@ -1,0 +1,81 @@
+import re
+from pathlib import Path
+
+import pytest
+from tierd.app.reload import LIVE_KEYS
+from tierd.config import load_config
+from tierd.config.reference import main, render_markdown, render_yaml
+from tierd.config.schema import TierdConfig
+from tierd.config.traversal import all_locations
+
+ROOT = Path(__file__).parents[2]
+
+
+def load(tmp_path: Path, text: str) -> TierdConfig:
+    path = tmp_path / "tierd.yaml"
+    path.write_text(text)
+    return load_config(path, {})
+
+
+@pytest.mark.parametrize(
+    ("file", "rendered"), [("docs/configuration.md", render_markdown()), ("config/tierd.yaml", render_yaml())]
+)
+def test_the_file_in_the_repository_is_what_the_schema_says(file: str, rendered: str) -> None:
+    assert (ROOT / file).read_text() == rendered, f"{file} is stale: run make docs"
+
+
+def test_the_generated_file_loads_as_it_is(tmp_path: Path) -> None:
+    config = load(tmp_path, render_yaml())
+
+    assert config.remote.s3
+    assert config.remote.s3.bucket == "tierd"
+
+
+def test_uncommenting_a_key_changes_nothing(tmp_path: Path) -> None:
+    as_it_is = load(tmp_path, render_yaml())
+    uncommented = load(tmp_path, re.sub(r"^( *)#(?=\w)", r"\1", render_yaml(), flags=re.MULTILINE))
+
+    without_example = uncommented.remote.model_copy(update={"filesystem": None})
+    assert uncommented.model_copy(update={"remote": without_example}) == as_it_is
+
+
+def test_every_key_is_in_both_files_with_its_help() -> None:
+    markdown, yaml = render_markdown(), render_yaml()
+
+    for location in all_locations(TierdConfig):
+        assert re.search(rf"^[ #-]*{location[-1]}:", yaml, re.MULTILINE), location
+        assert f"`{location[-1]}" in markdown or f".{location[-1]}`" in markdown, location
+    assert "None" not in markdown
+    assert "Undefined" not in markdown + yaml
+
+
+def test_both_files_are_written_below_the_given_root(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "config").mkdir()
+
+    main(tmp_path)
+
+    assert (tmp_path / "docs/configuration.md").read_text() == render_markdown()
+    assert (tmp_path / "config/tierd.yaml").read_text() == render_yaml()
+
+
+@pytest.mark.parametrize("name", ["tierd", "quickstart", "s3", "filesystem"])
+def test_every_example_is_sound(name: str) -> None:
+    env = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key"}
+
+    assert load_config(ROOT / "config" / f"{name}.yaml", env)
+
+
+def test_the_quickstart_needs_nothing_but_a_directory() -> None:
+    config = load_config(ROOT / "config" / "quickstart.yaml", {})
+
+    for path in (config.state_dir, config.log_dirs[0].path, config.remote.filesystem and config.remote.filesystem.path):
+        assert path
+        assert path.is_relative_to(ROOT / ".run")
+
+
+def test_the_rules_name_every_key_that_a_reload_changes() -> None:
+    (rule,) = re.findall(r"^- \*\*Reload\.\*\*(?:.|\n  )*", render_markdown(), re.MULTILINE)
+
+    for key in LIVE_KEYS:
+        assert f"`{key}`" in rule or f"`{key.split('.')[0]}`" in rule, key

@@ -1,0 +1,135 @@
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from tierd.telemetry import configure_logging
+from tierd.telemetry.logs import mask_secrets
+
+
+@pytest.fixture(autouse=True)
+def _restored_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers = []  # basicConfig closes the handlers it replaces, and pytest's are still in use
+    yield
+    root.handlers, root.level = handlers, level
+    structlog.reset_defaults()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_an_event_is_one_json_object_with_time_level_and_words_first() -> None:
+    stream = io.StringIO()
+    configure_logging(format="json", level="info", stream=stream)
+
+    structlog.get_logger().info("segment_copied", partition="orders-3", size_bytes=7)
+
+    (line,) = lines(stream)
+    assert list(line) == ["timestamp", "level", "event", "partition", "size_bytes"]
+    assert line["event"] == "segment_copied"
+    assert str(line["timestamp"]).endswith("Z")
+
+
+def test_what_json_does_not_know_is_written_as_text() -> None:
+    stream = io.StringIO()
+    configure_logging(format="json", level="info", stream=stream)
+
+    structlog.get_logger().info("seen", path=Path("/a"), error=ValueError("no"))
+
+    (line,) = lines(stream)
+    assert (line["path"], line["error"]) == ("/a", "no")
+
+
+def test_events_below_the_level_are_not_written() -> None:
+    stream = io.StringIO()
+    configure_logging(format="json", level="warning", stream=stream)
+
+    structlog.get_logger().info("quiet")
+    structlog.get_logger().warning("loud")
+
+    assert [line["event"] for line in lines(stream)] == ["loud"]
+
+
+def test_a_second_call_changes_loggers_that_exist() -> None:
+    log = structlog.get_logger()
+    first, second = io.StringIO(), io.StringIO()
+
+    configure_logging(format="json", level="error", stream=first)
+    log.info("lost")
+    configure_logging(format="json", level="debug", stream=second)
+    log.debug("kept")
+
+    assert first.getvalue() == ""
+    assert [line["event"] for line in lines(second)] == ["kept"]
+
+
+def test_libraries_are_heard_from_warning_on() -> None:
+    stream = io.StringIO()
+    configure_logging(format="json", level="info", stream=stream)
+
+    logging.getLogger("botocore").info("chatter")
+    logging.getLogger("botocore").warning("slow: %s", "secret=hush")
+
+    (line,) = lines(stream)
+    assert line["event"] == "slow: secret=********"
+    assert line["logger"] == "botocore"
+
+
+def test_an_exception_is_one_line_of_json_and_its_secrets_are_masked() -> None:
+    stream = io.StringIO()
+    configure_logging(format="json", level="info", stream=stream)
+
+    try:
+        int("password=hush")
+    except ValueError:
+        structlog.get_logger().exception("task_failed")
+
+    (line,) = lines(stream)
+    assert "ValueError" in str(line["exception"])
+    assert "hush" not in stream.getvalue()
+
+
+def test_the_console_is_for_people_and_has_no_colours_in_a_file() -> None:
+    stream = io.StringIO()
+    configure_logging(format="console", level="info", stream=stream)
+
+    structlog.get_logger().info("segment_copied", partition="orders-3")
+
+    assert "segment_copied" in stream.getvalue()
+    assert "partition=orders-3" in stream.getvalue()
+    assert "\x1b[" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"secret_access_key": "hush"},
+        {"AWS_SECRET_ACCESS_KEY": "hush"},
+        {"settings": {"s3": {"session_token": "hush"}}},
+        {"headers": [{"Authorization": "AWS4 hush"}]},
+        {"event": "GET https://user:hush@host/"},
+        {"event": "https://h/k?X-Amz-Signature=hush&x=1"},
+        {"event": "{'secret_access_key': 'hush'}"},
+        {"event": "password: hush"},
+    ],
+)
+def test_secrets_are_masked_wherever_they_hide(event: dict[str, object]) -> None:
+    assert "hush" not in repr(mask_secrets(None, "info", event))
+
+
+def test_what_is_no_secret_stays() -> None:
+    event = {
+        "event": "segment_copied",
+        "key": "prod/a.log",
+        "url": "http://127.0.0.1:9405/",
+        "access_key_set": True,
+        "n": 3,
+    }
+
+    assert mask_secrets(None, "info", dict(event)) == event

@@ -1,0 +1,236 @@
+import re
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tierd.telemetry import HoldUsage, Latency, MetadataCounts, Metrics, PartitionLag
+from tierd.telemetry.declaration import Kind
+from tierd.telemetry.metrics import DECLARATIONS
+
+from tests.fakes.clock import FakeClock
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def metrics(clock: FakeClock | None = None) -> Metrics:
+    return Metrics(version="9.8.7", clock=clock or FakeClock())
+
+
+def scrape(of: Metrics) -> Samples:
+    body, content_type = of.render()
+    assert content_type.startswith("text/plain")
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(body.decode())
+        for sample in family.samples
+    }
+
+
+def lag(**changes: int | str | None) -> PartitionLag:
+    given: dict[str, object] = {
+        "topic": "orders",
+        "partition": 3,
+        "lag_segments": 2,
+        "lag_bytes": 200,
+        "oldest_ms": None,
+    }
+    return PartitionLag(**(given | changes))  # type: ignore[arg-type]  # each test gives the types that it means
+
+
+ORDERS_3 = (("partition", "3"), ("topic", "orders"))
+ORDERS = (("topic", "orders"),)
+
+
+def test_a_finished_copy_counts_its_bytes_and_its_time() -> None:
+    it = metrics()
+
+    it.copy_requested("orders")
+    it.segment_copied("orders", size_bytes=100, seconds=3)
+
+    samples = scrape(it)
+    assert samples["tierd_remote_copy_requests_total", ORDERS] == 1
+    assert samples["tierd_remote_copy_bytes_total", ORDERS] == 100
+    assert samples["tierd_remote_copy_seconds_sum", ()] == 3
+
+
+def test_the_last_success_of_a_task_is_a_time() -> None:
+    it = metrics(FakeClock(now_ms=50_000))
+
+    it.task_succeeded("copy")
+
+    assert scrape(it)["tierd_last_success_timestamp_seconds", (("task", "copy"),)] == 50
+
+
+def test_what_is_recorded_is_counted_by_topic() -> None:
+    it = metrics()
+
+    it.copy_failed("orders")
+    it.gap_found("orders", offsets=12)
+    it.fetch_requested("orders")
+    it.fetch_failed("orders")
+    it.bytes_fetched("orders", 7)
+    it.delete_requested("orders")
+    it.delete_failed("orders")
+    it.dangling_swept("orders")
+    it.uploads_aborted(2)
+
+    samples = scrape(it)
+    assert samples["tierd_remote_copy_errors_total", ORDERS] == 1
+    assert samples["tierd_gap_offsets_total", ORDERS] == 12
+    assert samples["tierd_remote_fetch_requests_total", ORDERS] == 1
+    assert samples["tierd_remote_fetch_errors_total", ORDERS] == 1
+    assert samples["tierd_remote_fetch_bytes_total", ORDERS] == 7
+    assert samples["tierd_remote_delete_requests_total", ORDERS] == 1
+    assert samples["tierd_remote_delete_errors_total", ORDERS] == 1
+    assert samples["tierd_dangling_segments_swept_total", ORDERS] == 1
+    assert samples["tierd_uploads_aborted_total", ()] == 2
+
+
+def test_a_call_to_the_store_is_counted_timed_and_weighed() -> None:
+    it = metrics()
+
+    it.object_store_called("put", outcome="ok", duration_s=0.3, size_bytes=9)
+    it.object_store_called("get", outcome="not_found", duration_s=0.1)
+
+    samples = scrape(it)
+    assert samples["tierd_object_store_requests_total", (("operation", "put"), ("outcome", "ok"))] == 1
+    assert samples["tierd_object_store_requests_total", (("operation", "get"), ("outcome", "not_found"))] == 1
+    assert samples["tierd_object_store_bytes_total", (("operation", "put"),)] == 9
+    assert samples["tierd_object_store_seconds_sum", (("operation", "put"),)] == pytest.approx(0.3)
+    assert samples["tierd_object_store_seconds_bucket", (("le", "0.1"), ("operation", "put"))] == 0
+    assert samples["tierd_object_store_seconds_bucket", (("le", "0.5"), ("operation", "put"))] == 1
+
+
+def test_the_age_of_the_oldest_byte_grows_while_everything_stalls() -> None:
+    clock = FakeClock(now_ms=100_000)
+    it = metrics(clock)
+    it.watch_partitions(lambda: [lag(oldest_ms=90_000), lag(partition=4, oldest_ms=70_000)])
+
+    assert scrape(it)["tierd_remote_copy_lag_seconds", ORDERS_3] == 10
+    clock.advance(5)
+
+    samples = scrape(it)
+    assert samples["tierd_remote_copy_lag_seconds", ORDERS_3] == 15
+    assert samples["tierd_remote_copy_lag_max_seconds", ()] == 35
+
+
+def test_an_age_is_never_negative_when_the_clock_steps_back() -> None:
+    clock = FakeClock(now_ms=100_000)
+    it = metrics(clock)
+    it.watch_partitions(lambda: [lag(oldest_ms=100_000)])
+    clock.step_wall_clock(-50_000)
+
+    assert scrape(it)["tierd_remote_copy_lag_seconds", ORDERS_3] == 0
+
+
+@pytest.mark.spec("remote-tiering 21")
+def test_gauges_of_a_partition_vanish_with_it() -> None:
+    it = metrics()
+    partitions = [lag(metadata_count=4, remote_size_bytes=1000)]
+    it.watch_partitions(lambda: partitions)
+
+    before = scrape(it)
+    partitions.clear()
+    after = scrape(it)
+
+    assert before["tierd_remote_log_metadata_count", ORDERS_3] == 4
+    assert before["tierd_remote_log_size_bytes", ORDERS_3] == 1000
+    assert before["tierd_remote_copy_lag_segments", ORDERS_3] == 2
+    assert not [labels for _, labels in after if ("topic", "orders") in labels]
+    assert after["tierd_remote_copy_lag_max_bytes", ()] == 0
+
+
+@pytest.mark.spec("remote-tiering 21")
+def test_counters_of_a_forgotten_topic_vanish_and_those_of_others_stay() -> None:
+    it = metrics()
+    it.segment_copied("orders", size_bytes=1, seconds=1)
+    it.segment_copied("payments", size_bytes=2, seconds=1)
+
+    it.forget_topic("orders")
+    it.forget_topic("never-seen")
+
+    samples = scrape(it)
+    assert ("tierd_remote_copy_bytes_total", ORDERS) not in samples
+    assert samples["tierd_remote_copy_bytes_total", (("topic", "payments"),)] == 2
+
+
+def test_partitions_are_counted_by_state_and_absent_states_are_zero() -> None:
+    it = metrics()
+    it.watch_partitions(lambda: [lag(state="quarantined"), lag(partition=4, state="idle"), lag(partition=5)])
+
+    samples = scrape(it)
+    assert samples["tierd_partitions", (("state", "idle"),)] == 2
+    assert samples["tierd_partitions", (("state", "paused"),)] == 0
+    assert samples["tierd_quarantined_partitions", ()] == 1
+
+
+def test_holds_and_metadata_are_asked_for_at_each_scrape() -> None:
+    it = metrics()
+    it.watch_holds(lambda: HoldUsage(segments=2, size_bytes=10))
+    it.watch_metadata(
+        lambda: MetadataCounts(
+            reloads=1,
+            fenced_writes=2,
+            unknown_outcomes=3,
+            invalid_transitions=4,
+            tombstones=5,
+            dirty_partitions=6,
+            backend={"commit": Latency(count=8, total_s=0.5)},
+            backend_errors={"commit": 7},
+        )
+    )
+
+    samples = scrape(it)
+    assert (samples["tierd_hold_segments", ()], samples["tierd_hold_bytes", ()]) == (2, 10)
+    assert samples["tierd_metadata_reloads_total", ()] == 1
+    assert samples["tierd_metadata_fenced_writes_total", ()] == 2
+    assert samples["tierd_metadata_unknown_outcomes_total", ()] == 3
+    assert samples["tierd_invalid_transitions_total", ()] == 4
+    assert samples["tierd_metadata_tombstones", ()] == 5
+    assert samples["tierd_metadata_dirty_partitions", ()] == 6
+    assert samples["tierd_metadata_backend_errors_total", (("operation", "commit"),)] == 7
+    assert samples["tierd_metadata_backend_seconds_count", (("operation", "commit"),)] == 8
+    assert samples["tierd_metadata_backend_seconds_sum", (("operation", "commit"),)] == 0.5
+
+
+def test_a_failed_reload_shows_until_one_succeeds() -> None:
+    it = metrics()
+
+    assert scrape(it)["tierd_config_reload_success", ()] == 1
+    it.config_reloaded(success=False)
+    assert scrape(it)["tierd_config_reload_success", ()] == 0
+    it.config_reloaded(success=True)
+    assert scrape(it)["tierd_config_reload_success", ()] == 1
+
+
+def test_the_version_is_a_label() -> None:
+    assert [dict(labels)["version"] for name, labels in scrape(metrics()) if name == "tierd_build_info"] == ["9.8.7"]
+
+
+def test_two_registries_do_not_share_anything() -> None:
+    first, second = metrics(), metrics()
+    first.uploads_aborted(3)
+
+    assert scrape(second)["tierd_uploads_aborted_total", ()] == 0
+
+
+def test_every_exposed_metric_of_ours_is_declared_once() -> None:
+    names = [declaration.name for declaration in DECLARATIONS]
+    body = metrics().render()[0].decode()
+
+    assert len(names) == len(set(names))
+    assert {name for name in re.findall(r"^# TYPE (\S+)", body, re.MULTILINE) if name.startswith("tierd_")} == set(
+        names
+    )
+
+
+def test_names_end_in_their_unit_and_counters_in_total() -> None:
+    for declaration in DECLARATIONS:
+        assert declaration.name.startswith("tierd_")
+        assert declaration.name.endswith("_total") == (declaration.kind is Kind.COUNTER), declaration.name
+        assert declaration.help.endswith("."), declaration.name
+
+
+def test_labels_come_from_a_small_set() -> None:
+    allowed = {"topic", "partition", "operation", "outcome", "task", "state", "version", "python"}
+
+    assert {label for declaration in DECLARATIONS for label in declaration.labels} <= allowed
