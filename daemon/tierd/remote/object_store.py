@@ -1,5 +1,6 @@
 """ObjectStore: the narrow promise that every backend keeps; segments, retries and metrics are built on top of it."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -15,11 +16,13 @@ class FileBody:
         path: read with ordinary reads; may be ``/proc/self/fd/N``.
         byte_range: what to send; None for an empty file.
         checksums: of the whole file; ``kernels.crc32c_of_range`` gives that of ``byte_range``.
+        pace: awaited with the size of each step before it leaves, by whoever sends; None sends as fast as it goes.
     """
 
     path: Path
     byte_range: ByteRange | None
     checksums: BlockChecksums
+    pace: Callable[[int], Awaitable[None]] | None = None
 
     @property
     def size(self) -> int:

@@ -1,0 +1,211 @@
+"""FileUpload: one object on its way into a directory, as blocking steps: write, publish, close."""
+
+import contextlib
+import ctypes
+import errno
+import os
+import threading
+from pathlib import Path, PurePath
+
+from tierd.errors import RemoteIntegrityError
+from tierd.kernels import crc32c
+from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
+from tierd.remote.object_store import FileBody
+from tierd.remote.source import unreadable
+
+_RENAME_NOREPLACE = 1
+_AT_FDCWD = -100
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+
+
+class FileUpload:
+    """Writes a temporary file, then makes it appear under its name, whole and only if nothing is there.
+
+    What is written are the bytes whose checksum was compared, never read a second time. One call runs at a time; a
+    call that outlives the cancellation of its awaiter holds off the next one.
+    """
+
+    def __init__(self, folder: Path, name: PurePath, final: Path, body: bytes | FileBody) -> None:
+        self.final = final
+        self._folder = folder
+        self._temporary = folder / name
+        self._body = body
+        self._range = body.byte_range if isinstance(body, FileBody) else None
+        if isinstance(body, FileBody) and self._range:
+            _require_aligned(self._range, body.checksums.size_bytes)
+        self._position = self._range.start if self._range else 0
+        self._target = -1
+        self._source = -1
+        self._busy = threading.Lock()
+
+    @property
+    def remaining_bytes(self) -> int:
+        """Bytes of the file body that are not copied yet."""
+        return self._range.end + 1 - self._position if self._range else 0
+
+    def write(self, size_bytes: int, buffer: memoryview) -> None:
+        """Write about ``size_bytes`` more, in steps of ``buffer``, which holds one checksum block.
+
+        Raises:
+            RemoteIntegrityError: the source is not what was checked.
+            RemoteStorageError: the source cannot be read.
+            OSError: the temporary file cannot be written.
+        """
+        with self._busy:
+            if self._target < 0:
+                self._begin()
+            if isinstance(self._body, FileBody):
+                stop = self._position + min(size_bytes, self.remaining_bytes)
+                while self._position < stop:
+                    block = self._read_block(self._body, buffer)
+                    _write(self._target, block)
+                    self._position += len(block)
+
+    def _begin(self) -> None:
+        if isinstance(self._body, FileBody) and self._range:
+            try:
+                self._source = os.open(self._body.path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError as error:
+                raise unreadable(self._body.path, error) from error
+        self._temporary.parent.mkdir(parents=True, exist_ok=True)
+        self._target = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        if isinstance(self._body, bytes):
+            _write(self._target, memoryview(self._body))
+
+    def _read_block(self, body: FileBody, buffer: memoryview) -> memoryview:
+        index = self._position // CHECKSUM_BLOCK_BYTES
+        block = buffer[: body.checksums.block_size(index)]
+        try:
+            filled = _read(self._source, block, self._position)
+        except OSError as error:
+            raise unreadable(body.path, error) from error
+        if filled != len(block) or crc32c(block) != body.checksums.crc32c[index]:
+            raise RemoteIntegrityError(
+                f"{body.path} changed after it was checked, in the 1 MiB from byte {self._position} on",
+                remedy="nothing was stored; the segment is read and checked again",
+            )
+        return block
+
+    def publish(self) -> bool:
+        """Make the object appear, durably. Return False when its name is taken.
+
+        Raises:
+            FileNotFoundError: the directory of the final name is not there.
+            OSError: the file or its directory cannot be synced.
+        """
+        with self._busy:
+            os.fsync(self._target)
+            published = _link_or_rename(self._temporary, self.final)
+            sync_directory(self.final.parent)
+            return published
+
+    def same_content_as_final(self, buffer: memoryview) -> bool:
+        """Whether the file under the final name holds what this upload does.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        with self._busy, self.final.open("rb", buffering=0) as file:
+            if os.fstat(file.fileno()).st_size != (
+                len(self._body) if isinstance(self._body, bytes) else self._body.size
+            ):
+                return False
+            if isinstance(self._body, bytes):
+                return file.read() == self._body
+            start = self._range.start if self._range else 0
+            for position in range(0, self._body.size, CHECKSUM_BLOCK_BYTES):
+                index = (start + position) // CHECKSUM_BLOCK_BYTES
+                block = buffer[: self._body.checksums.block_size(index)]
+                if _read(file.fileno(), block, position) != len(block):
+                    return False
+                if crc32c(block) != self._body.checksums.crc32c[index]:
+                    return False
+            return True
+
+    def close(self) -> None:
+        """Close both files and remove what is left of the temporary one. Harmless when called twice."""
+        with self._busy:
+            for file in (self._source, self._target):
+                if file >= 0:
+                    os.close(file)
+            self._source = self._target = -1
+            with contextlib.suppress(OSError):  # what stays is listed as an unfinished upload
+                remove_upload(self._temporary, self._folder)
+
+
+def remove_upload(temporary: Path, folder: Path) -> None:
+    """Remove a temporary file below ``folder``, and the directories that only a long key needed; gone is no error.
+
+    Raises:
+        OSError: it is there and cannot be removed.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        temporary.unlink()
+    for parent in temporary.parents:
+        if parent == folder:
+            return
+        with contextlib.suppress(OSError):
+            parent.rmdir()
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in ``directory`` durable."""
+    file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def make_directories(directory: Path) -> None:
+    """Create ``directory`` and its parents, each durably."""
+    if directory.is_dir():
+        return
+    make_directories(directory.parent)
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir()
+    sync_directory(directory.parent)
+
+
+def _require_aligned(byte_range: ByteRange, file_size: int) -> None:
+    end = byte_range.end + 1
+    if byte_range.start % CHECKSUM_BLOCK_BYTES or (end % CHECKSUM_BLOCK_BYTES and end != file_size):
+        raise ValueError(f"bytes {byte_range.start}-{byte_range.end} cut a checksum block in two")
+
+
+def _read(file: int, block: memoryview, position: int) -> int:
+    """Fill ``block`` from ``position`` on; return how much there was."""
+    filled = 0
+    while filled < len(block):
+        count = os.preadv(file, [block[filled:]], position + filled)
+        if not count:
+            break
+        filled += count
+    return filled
+
+
+def _write(file: int, content: memoryview) -> None:
+    while content:
+        content = content[os.write(file, content) :]
+
+
+def _link_or_rename(temporary: Path, final: Path) -> bool:
+    try:
+        final.hardlink_to(temporary)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return _rename_without_replacing(temporary, final)
+    return True
+
+
+def _rename_without_replacing(temporary: Path, final: Path) -> bool:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(_AT_FDCWD, os.fsencode(temporary), _AT_FDCWD, os.fsencode(final), _RENAME_NOREPLACE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code == errno.EEXIST:
+        return False
+    raise OSError(code, os.strerror(code), str(final))

@@ -1,0 +1,81 @@
+"""MemoryObjectStore: objects in a dictionary, for tests and for trying things out. Gone with the process."""
+
+import asyncio
+
+from tierd.errors import RemoteConflictError, RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.kernels import crc32c, crc32c_of_range
+from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
+from tierd.remote.object_store import FileBody, ObjectInfo, UnfinishedUpload
+from tierd.remote.source import unreadable
+
+
+class MemoryObjectStore:
+    """An ``ObjectStore`` that keeps every object in memory. It has no unfinished uploads: a put is one step."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, bytes] = {}
+
+    async def put(self, key: str, body: bytes | FileBody) -> None:
+        """Create the object unless the key exists."""
+        content = body if isinstance(body, bytes) else await _read(key, body)
+        if self._objects.setdefault(key, content) != content:
+            raise RemoteConflictError(f"{key} exists already, with other content")
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+        """Return the object's bytes, or those of ``byte_range`` clipped at its end."""
+        content = self._find(key)
+        return content if byte_range is None else content[byte_range.start : byte_range.end + 1]
+
+    async def head(self, key: str) -> ObjectInfo:
+        """Describe the object."""
+        content = self._find(key)
+        return ObjectInfo(key, len(content), crc32c(content))
+
+    async def delete(self, key: str) -> None:
+        """Remove the object; one that is not there is no error."""
+        self._objects.pop(key, None)
+
+    async def list_objects(self, prefix: str) -> list[ObjectInfo]:
+        """Return every object whose key begins with ``prefix``, in order of key."""
+        return [ObjectInfo(key, len(self._objects[key])) for key in sorted(self._objects) if key.startswith(prefix)]
+
+    async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
+        """Return nothing."""
+        del prefix
+        return []
+
+    async def abort_upload(self, upload: UnfinishedUpload) -> None:
+        """Do nothing: such an upload is gone."""
+
+    async def check(self) -> None:
+        """Memory is always there."""
+
+    async def close(self) -> None:
+        """Keep everything: a test may look at it afterwards."""
+
+    def _find(self, key: str) -> bytes:
+        try:
+            return self._objects[key]
+        except KeyError:
+            raise RemoteResourceNotFoundError(f"{key} is not in the store") from None
+
+
+async def _read(key: str, body: FileBody) -> bytes:
+    if body.byte_range is None:
+        return b""
+    if body.pace is not None:
+        for position in range(0, body.size, CHECKSUM_BLOCK_BYTES):
+            await body.pace(min(CHECKSUM_BLOCK_BYTES, body.size - position))
+    try:
+        content = await asyncio.to_thread(_read_range, body, body.byte_range)
+    except OSError as error:
+        raise unreadable(body.path, error) from error
+    if crc32c(content) != crc32c_of_range(body.checksums, body.byte_range):
+        raise RemoteIntegrityError(f"{key}: {body.path} is not what was checked", remedy="the segment is read again")
+    return content
+
+
+def _read_range(body: FileBody, byte_range: ByteRange) -> bytes:
+    with body.path.open("rb") as file:
+        file.seek(byte_range.start)
+        return file.read(byte_range.size)

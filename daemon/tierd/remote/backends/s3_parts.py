@@ -1,0 +1,63 @@
+"""How a file is cut into the parts of a multipart upload, and the checksums that S3 knows them by."""
+
+import base64
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tierd.kernels import combine_crc32c, crc32c, crc32c_of_range
+from tierd.model import ByteRange
+from tierd.remote.object_store import FileBody
+
+
+class Part(NamedTuple):
+    """One part; numbers begin at 1."""
+
+    number: int
+    byte_range: ByteRange
+    crc32c: int
+
+
+def parts_of(body: FileBody, part_size: int) -> list[Part]:
+    """Cut the body; every part begins and ends where a checksum block does, or at the end of the file."""
+    if body.byte_range is None:
+        return []
+    start, stop = body.byte_range.start, body.byte_range.end + 1
+    ranges = [ByteRange(at, min(at + part_size, stop) - 1) for at in range(start, stop, part_size)]
+    return [Part(number, r, crc32c_of_range(body.checksums, r)) for number, r in enumerate(ranges, 1)]
+
+
+def part_of_bytes(content: bytes) -> list[Part]:
+    """The one part that ``content`` is; none when it is empty."""
+    return [Part(1, ByteRange.of_size(0, len(content)), crc32c(content))] if content else []
+
+
+def size_of(parts: Sequence[Part]) -> int:
+    """Bytes in all."""
+    return sum(part.byte_range.size for part in parts)
+
+
+def crc32c_of(parts: Sequence[Part]) -> int:
+    """The CRC-32C of the whole."""
+    total = 0
+    for part in parts:
+        total = combine_crc32c(total, part.crc32c, part.byte_range.size)
+    return total
+
+
+def composite_checksum(parts: Sequence[Part]) -> str:
+    """S3's older checksum of a multipart object: that of the checksums of its parts, and how many there are."""
+    return f"{encoded(crc32c(b''.join(part.crc32c.to_bytes(4, 'big') for part in parts)))}-{len(parts)}"
+
+
+def encoded(crc: int) -> str:
+    """A CRC in S3's form: base64 of its four bytes, the highest first."""
+    return base64.b64encode(crc.to_bytes(4, "big")).decode()
+
+
+def decoded(checksum: str) -> int:
+    """The CRC that S3 states.
+
+    Raises:
+        ValueError: it is not base64; a composite checksum is not.
+    """
+    return int.from_bytes(base64.b64decode(checksum, validate=True), "big")

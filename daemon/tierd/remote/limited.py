@@ -1,0 +1,122 @@
+"""LimitedObjectStore: a deadline for every call, a bound on calls at a time, and a byte rate for uploads."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from tierd.clock import Clock
+from tierd.model import ByteRange
+from tierd.remote.deadlines import Deadline, Deadlines, deadline
+from tierd.remote.object_store import FileBody, ObjectInfo, ObjectStore, UnfinishedUpload
+
+T = TypeVar("T")
+
+_UNKNOWN_SIZE_BYTES = 64 << 20
+"""What a whole object is taken for: the objects read whole are manifests and the artefacts beside a log."""
+
+
+class ByteRate:
+    """A token bucket: ``bytes_per_second`` on average, at most one second's worth at once after a pause.
+
+    Callers are served in order. A step larger than the bucket is let through and paid for by those that follow.
+    """
+
+    def __init__(self, bytes_per_second: float, *, clock: Clock) -> None:
+        self._rate = bytes_per_second
+        self._clock = clock
+        self._tokens = bytes_per_second
+        self._counted_s = clock.monotonic_s()
+
+    async def take(self, size_bytes: int) -> None:
+        """Return when ``size_bytes`` may leave. A cancellation in the wait gives nothing back: the place is taken."""
+        now_s = self._clock.monotonic_s()
+        self._tokens = min(self._rate, self._tokens + (now_s - self._counted_s) * self._rate) - size_bytes
+        self._counted_s = now_s
+        if self._tokens < 0:
+            await self._clock.sleep(-self._tokens / self._rate)
+
+
+class LimitedObjectStore:
+    """An ``ObjectStore`` whose calls end in time and do not crowd out one another.
+
+    Waiting for a free place or for the byte rate does not count against the deadline.
+    """
+
+    def __init__(
+        self,
+        inner: ObjectStore,
+        *,
+        deadlines: Deadlines,
+        max_calls: int,
+        upload_rate: ByteRate | None = None,
+    ) -> None:
+        self._inner = inner
+        self._deadlines = deadlines
+        self._places = asyncio.Semaphore(max_calls)
+        self._upload_rate = upload_rate
+
+    async def put(self, key: str, body: bytes | FileBody) -> None:
+        """Create the object before the deadline for its size."""
+        size = len(body) if isinstance(body, bytes) else body.size
+        async with self._places, deadline(f"put {key}", self._deadlines.for_size(size)) as running:
+            if self._upload_rate is not None:
+                if isinstance(body, bytes):
+                    await _paced(self._upload_rate, running, None)(size)
+                else:
+                    body = replace(body, pace=_paced(self._upload_rate, running, body.pace))
+            await self._inner.put(key, body)
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+        """Return the object's bytes before the deadline for the range."""
+        size = byte_range.size if byte_range else _UNKNOWN_SIZE_BYTES
+        return await self._call(f"get {key}", partial(self._inner.get, key, byte_range), size)
+
+    async def head(self, key: str) -> ObjectInfo:
+        """Describe the object."""
+        return await self._call(f"head {key}", partial(self._inner.head, key))
+
+    async def delete(self, key: str) -> None:
+        """Remove the object."""
+        await self._call(f"delete {key}", partial(self._inner.delete, key))
+
+    async def list_objects(self, prefix: str) -> list[ObjectInfo]:
+        """Return every object below ``prefix``; a listing has as long as an object of unknown size."""
+        return await self._call(f"list {prefix}", partial(self._inner.list_objects, prefix), _UNKNOWN_SIZE_BYTES)
+
+    async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
+        """Return unfinished uploads below ``prefix``."""
+        listing = partial(self._inner.list_unfinished_uploads, prefix)
+        return await self._call(f"list uploads {prefix}", listing, _UNKNOWN_SIZE_BYTES)
+
+    async def abort_upload(self, upload: UnfinishedUpload) -> None:
+        """Discard an unfinished upload."""
+        await self._call(f"abort {upload.key}", partial(self._inner.abort_upload, upload))
+
+    async def check(self) -> None:
+        """Raise unless the store may be used, or when it does not answer in time."""
+        async with deadline("check", self._deadlines.for_size(0)):  # no place: it answers while uploads take them all
+            await self._inner.check()
+
+    async def close(self) -> None:
+        """Close the inner store."""
+        await self._inner.close()
+
+    async def _call(self, what: str, call: Callable[[], Awaitable[T]], size_bytes: int = 0) -> T:
+        async with self._places, deadline(what, self._deadlines.for_size(size_bytes)):
+            return await call()
+
+
+def _paced(
+    rate: ByteRate, running: Deadline, further: Callable[[int], Awaitable[None]] | None
+) -> Callable[[int], Awaitable[None]]:
+    """Hold bytes back for ``rate`` and then for ``further``, outside the deadline."""
+
+    async def pace(size_bytes: int) -> None:
+        async with running.paused():
+            await rate.take(size_bytes)
+            if further is not None:
+                await further(size_bytes)
+
+    return pace

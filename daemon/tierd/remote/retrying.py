@@ -1,0 +1,117 @@
+"""RetryingObjectStore: repeats what failed retriably. The only retry loop around the object store."""
+
+import random as _random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import structlog
+
+from tierd.clock import Clock
+from tierd.errors import TierError
+from tierd.model import ByteRange
+from tierd.remote.object_store import FileBody, ObjectInfo, ObjectStore, UnfinishedUpload
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """How often to try, and how long to wait in between (remote-tiering 11.4; Kafka: ExponentialBackoff).
+
+    Attributes:
+        attempts: in all, the first one included; at least 1.
+        jitter: a wait is stretched or shortened by at most this part of itself.
+    """
+
+    base_s: float = 0.5
+    cap_s: float = 30.0
+    jitter: float = 0.2
+    attempts: int = 6
+
+    def delay_s(self, failures: int, *, random: float) -> float:
+        """The wait after ``failures`` failed attempts (1 or more); ``random`` is in [0, 1)."""
+        delay = min(self.cap_s, self.base_s * 2.0 ** min(failures - 1, 32))
+        return delay * (1 + self.jitter * (2 * random - 1))
+
+
+class Retry:
+    """Repeats a call while it fails retriably. A cancellation ends it at once, also in a wait."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        backoff: Backoff,
+        random: Callable[[], float] = _random.random,
+        on_retry: Callable[[str, TierError], None] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._backoff = backoff
+        self._random = random
+        self._on_retry = on_retry
+
+    async def __call__(self, operation: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Return what ``call`` returns; the last attempt reports its own failure."""
+        for failures in range(1, self._backoff.attempts):
+            try:
+                return await call()
+            except TierError as error:
+                if not error.retriable:
+                    raise
+                delay_s = self._backoff.delay_s(failures, random=self._random())
+                self._report(operation, error, delay_s)
+            await self._clock.sleep(delay_s)
+        return await call()
+
+    def _report(self, operation: str, error: TierError, delay_s: float) -> None:
+        log.warning("object_store_retry", operation=operation, delay_s=round(delay_s, 3), error=str(error))
+        if self._on_retry is not None:
+            self._on_retry(operation, error)
+
+
+class RetryingObjectStore:
+    """An ``ObjectStore`` that repeats the calls of another one by the rules of ``retry``."""
+
+    def __init__(self, inner: ObjectStore, retry: Retry) -> None:
+        self._inner = inner
+        self._retry = retry
+
+    async def put(self, key: str, body: bytes | FileBody) -> None:
+        """Create the object. A lost reply is no harm: the next attempt finds the same content there."""
+        await self._retry("put", partial(self._inner.put, key, body))
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+        """Return the object's bytes."""
+        return await self._retry("get", partial(self._inner.get, key, byte_range))
+
+    async def head(self, key: str) -> ObjectInfo:
+        """Describe the object."""
+        return await self._retry("head", partial(self._inner.head, key))
+
+    async def delete(self, key: str) -> None:
+        """Remove the object."""
+        await self._retry("delete", partial(self._inner.delete, key))
+
+    async def list_objects(self, prefix: str) -> list[ObjectInfo]:
+        """Return every object below ``prefix``."""
+        return await self._retry("list", partial(self._inner.list_objects, prefix))
+
+    async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
+        """Return unfinished uploads below ``prefix``."""
+        return await self._retry("list_uploads", partial(self._inner.list_unfinished_uploads, prefix))
+
+    async def abort_upload(self, upload: UnfinishedUpload) -> None:
+        """Discard an unfinished upload."""
+        await self._retry("abort", partial(self._inner.abort_upload, upload))
+
+    async def check(self) -> None:
+        """Raise unless the store may be used. Not repeated: who asks wants to know how it is now."""
+        await self._inner.check()
+
+    async def close(self) -> None:
+        """Close the inner store."""
+        await self._inner.close()

@@ -1,0 +1,51 @@
+"""Which metadata store owns a prefix: ``tierd.json`` carries the id that the store carries too (DESIGN 4)."""
+
+import json
+from uuid import UUID
+
+from tierd.errors import ForeignTierError, RemoteConflictError, RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.remote.keys import ObjectKeyFactory
+from tierd.remote.object_store import ObjectStore
+
+FORMAT_VERSION = 1
+
+
+async def claim_tier(store: ObjectStore, *, key_prefix: str, cluster_id: str, store_id: UUID) -> None:
+    """Make the prefix this metadata store's own, once; afterwards only look.
+
+    Two daemons that claim at the same moment cannot both win: the object is created only if it is absent.
+
+    Raises:
+        ForeignTierError: another metadata store owns the prefix.
+        RemoteStorageError: the object store failed.
+    """
+    key = ObjectKeyFactory(key_prefix, cluster_id).tier_identity
+    try:
+        owner = _decode(await store.get(key), key)
+    except RemoteResourceNotFoundError:
+        try:
+            await store.put(key, _encode(cluster_id, store_id))
+        except RemoteConflictError:
+            owner = _decode(await store.get(key), key)
+        else:
+            return
+    if owner != store_id:
+        raise ForeignTierError(
+            f"{key} says that metadata store {owner} owns this prefix; ours is {store_id}",
+            remedy="restore that metadata store, or set another remote.key_prefix",
+        )
+
+
+def _encode(cluster_id: str, store_id: UUID) -> bytes:
+    fields = {"format_version": FORMAT_VERSION, "cluster_id": cluster_id, "store_id": str(store_id)}
+    return (json.dumps(fields) + "\n").encode()
+
+
+def _decode(content: bytes, key: str) -> UUID:
+    try:
+        return UUID(json.loads(content)["store_id"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RemoteIntegrityError(
+            f"{key} cannot be understood: {content[:80]!r}",
+            remedy="find out who wrote it; delete it if nobody needs it",
+        ) from error

@@ -1,0 +1,27 @@
+"""Bodies for the storage contracts: files with known content, and their checksums."""
+
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from tierd.kernels import crc32c
+from tierd.model import CHECKSUM_BLOCK_BYTES, BlockChecksums, ByteRange
+from tierd.remote import FileBody
+
+
+def content_of(size_bytes: int, *, seed: int = 0) -> bytes:
+    """Incompressible bytes, the same for the same seed."""
+    return random.Random(seed).randbytes(size_bytes)
+
+
+def checksums_of(content: bytes) -> BlockChecksums:
+    """What the walk over a segment would have found."""
+    starts = range(0, len(content), CHECKSUM_BLOCK_BYTES)
+    return BlockChecksums(len(content), tuple(crc32c(content[at : at + CHECKSUM_BLOCK_BYTES]) for at in starts))
+
+
+def file_body(path: Path, content: bytes, *, pace: Callable[[int], Awaitable[None]] | None = None) -> FileBody:
+    """Write ``content`` to ``path`` and describe the whole of it."""
+    path.write_bytes(content)
+    whole = ByteRange.of_size(0, len(content)) if content else None
+    return FileBody(path, whole, checksums_of(content), pace)

@@ -1,0 +1,220 @@
+"""What every ``ObjectStore`` promises. Subclass the contract and provide a ``store`` fixture."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tierd.errors import RemoteConflictError, RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.model import ByteRange
+from tierd.remote import FileBody, ObjectStore
+
+from tests.contracts.bodies import content_of, file_body
+from tests.fakes.cancellation import cancel_at
+
+LARGE_BYTES = (12 << 20) + 777
+"""More than two parts of the smallest size that S3 takes, the last one short."""
+
+
+class ObjectStoreContract:
+    """Every test gets an empty store."""
+
+    async def test_bytes_come_back_as_they_were_put(self, store: ObjectStore) -> None:
+        await store.put("a/b/c.manifest", b"content")
+        assert await store.get("a/b/c.manifest") == b"content"
+
+    @pytest.mark.parametrize("size", [0, 1, 1 << 20, (1 << 20) + 1, 3 << 20, LARGE_BYTES])
+    async def test_a_file_comes_back_as_it_was_put(self, store: ObjectStore, tmp_path: Path, size: int) -> None:
+        content = content_of(size)
+        await store.put("a/segment.log", file_body(tmp_path / "segment", content))
+        assert await store.get("a/segment.log") == content
+        assert (await store.head("a/segment.log")).size_bytes == size
+        assert await store.list_unfinished_uploads("") == []
+
+    @pytest.mark.parametrize(("start", "size"), [(0, 1 << 20), (1 << 20, 2 << 20), (2 << 20, (10 << 20) + 777)])
+    async def test_part_of_a_file_can_be_put(self, store: ObjectStore, tmp_path: Path, start: int, size: int) -> None:
+        content = content_of(LARGE_BYTES)
+        whole = file_body(tmp_path / "segment", content)
+        await store.put("part", FileBody(whole.path, ByteRange.of_size(start, size), whole.checksums))
+        assert await store.get("part") == content[start : start + size]
+
+    async def test_a_checksum_that_is_told_is_right(self, store: ObjectStore, tmp_path: Path) -> None:
+        await store.put("small", b"123456789")
+        assert (await store.head("small")).crc32c in {0xE3069283, None}
+
+    @pytest.mark.spec("remote-tiering 243")
+    async def test_ranges_are_clipped_at_the_end(self, store: ObjectStore) -> None:
+        await store.put("key", b"0123456789")
+        assert await store.get("key", ByteRange(0, 0)) == b"0"
+        assert await store.get("key", ByteRange(9, 9)) == b"9"
+        assert await store.get("key", ByteRange(3, 5)) == b"345"
+        assert await store.get("key", ByteRange(0, 20)) == b"0123456789"
+        assert await store.get("key", ByteRange(10, 10)) == b""
+
+    async def test_a_range_of_an_empty_object_is_empty(self, store: ObjectStore) -> None:
+        await store.put("empty", b"")
+        assert await store.get("empty") == b""
+        assert await store.get("empty", ByteRange(0, 99)) == b""
+
+    async def test_what_is_not_there_is_not_found(self, store: ObjectStore) -> None:
+        with pytest.raises(RemoteResourceNotFoundError):
+            await store.get("nothing/here")
+        with pytest.raises(RemoteResourceNotFoundError):
+            await store.get("nothing/here", ByteRange(0, 9))
+        with pytest.raises(RemoteResourceNotFoundError):
+            await store.head("nothing/here")
+
+    async def test_the_same_content_again_is_success(self, store: ObjectStore, tmp_path: Path) -> None:
+        for name, content in {"small": b"content", "empty": b""}.items():
+            await store.put(name, content)
+            await store.put(name, content)
+        body = file_body(tmp_path / "segment", content_of(LARGE_BYTES))
+        await store.put("large", body)
+        await store.put("large", body)
+        assert await store.list_unfinished_uploads("") == []
+
+    @pytest.mark.parametrize("size", [100, LARGE_BYTES])
+    async def test_other_content_is_refused_and_what_is_there_stays(
+        self, store: ObjectStore, tmp_path: Path, size: int
+    ) -> None:
+        first = content_of(size, seed=1)
+        await store.put("key", file_body(tmp_path / "first", first))
+        for other in (content_of(size, seed=2), content_of(size - 1, seed=1)):
+            with pytest.raises(RemoteConflictError):
+                await store.put("key", file_body(tmp_path / "other", other))
+        with pytest.raises(RemoteConflictError):
+            await store.put("key", b"short")
+        assert await store.get("key") == first
+        assert await store.list_unfinished_uploads("") == []
+
+    async def test_of_many_writers_of_one_key_one_wins(self, store: ObjectStore) -> None:
+        contents = [f"writer {n}".encode() for n in range(8)]
+        outcomes = await asyncio.gather(*(store.put("key", c) for c in contents), return_exceptions=True)
+        winners = [c for c, outcome in zip(contents, outcomes, strict=True) if outcome is None]
+        assert [await store.get("key")] == winners
+        assert all(isinstance(o, RemoteConflictError) for o in outcomes if o is not None)
+
+    @pytest.mark.parametrize("size", [2 << 20, LARGE_BYTES])
+    async def test_a_source_that_changed_is_refused(self, store: ObjectStore, tmp_path: Path, size: int) -> None:
+        content = content_of(size)
+        body = file_body(tmp_path / "segment", content)
+        body.path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        with pytest.raises(RemoteIntegrityError):
+            await store.put("key", body)
+        await self._assert_nothing_is_left(store)
+
+    @pytest.mark.parametrize("size", [2 << 20, LARGE_BYTES])
+    async def test_a_source_that_shrank_is_refused(self, store: ObjectStore, tmp_path: Path, size: int) -> None:
+        content = content_of(size)
+        body = file_body(tmp_path / "segment", content)
+        body.path.write_bytes(content[:-1])
+        with pytest.raises(RemoteIntegrityError):
+            await store.put("key", body)
+        await self._assert_nothing_is_left(store)
+
+    async def test_a_source_that_vanished_is_refused(self, store: ObjectStore, tmp_path: Path) -> None:
+        body = file_body(tmp_path / "segment", content_of(LARGE_BYTES))
+        body.path.unlink()
+        with pytest.raises(RemoteIntegrityError):
+            await store.put("key", body)
+        await self._assert_nothing_is_left(store)
+
+    @pytest.mark.spec("remote-tiering 245")
+    async def test_what_is_deleted_is_gone_and_may_be_deleted_again(self, store: ObjectStore) -> None:
+        await store.put("a/key", b"content")
+        await store.put("a/other", b"content")
+        await store.delete("a/key")
+        await store.delete("a/key")
+        assert [info.key for info in await store.list_objects("")] == ["a/other"]
+        await store.put("a/key", b"another content")
+        assert await store.get("a/key") == b"another content"
+
+    async def test_listing_is_by_prefix_in_order_of_key(self, store: ObjectStore) -> None:
+        keys = ["a/1/x", "a/1/y", "a/10/x", "a/2/x", "ab/1/x", "b"]
+        for key in reversed(keys):
+            await store.put(key, key.encode())
+        assert [info.key for info in await store.list_objects("")] == sorted(keys)
+        assert [info.key for info in await store.list_objects("a/1")] == ["a/1/x", "a/1/y", "a/10/x"]
+        assert [info.key for info in await store.list_objects("a/1/")] == ["a/1/x", "a/1/y"]
+        assert [info.size_bytes for info in await store.list_objects("a/10/")] == [6]
+        assert await store.list_objects("c/") == []
+
+    async def test_a_listing_of_more_than_a_page_is_complete(self, store: ObjectStore) -> None:
+        keys = [f"many/{n:05d}" for n in range(1_005)]
+        for at in range(0, len(keys), 50):
+            await asyncio.gather(*(store.put(key, b"") for key in keys[at : at + 50]))
+        assert [info.key for info in await store.list_objects("many/")] == keys
+
+    @pytest.mark.parametrize(
+        "key", ["sp ace/ü%41/+&=?#", "topic.with.dots-_/0/x", "%2E/x%", "a/.hidden", "-dash/--", "quo'te\"/;:"]
+    )
+    async def test_odd_keys_are_kept_apart(self, store: ObjectStore, key: str) -> None:
+        await store.put(key, b"content")
+        assert await store.get(key) == b"content"
+        assert [info.key for info in await store.list_objects("")] == [key]
+        await store.delete(key)
+        assert await store.list_objects("") == []
+
+    @pytest.mark.parametrize("size", [100, LARGE_BYTES])
+    async def test_a_put_cancelled_at_any_await_leaves_nothing_behind(
+        self, store: ObjectStore, tmp_path: Path, size: int
+    ) -> None:
+        content = content_of(size)
+        body = file_body(tmp_path / "segment", content)
+        await store.check()  # connected, so that the awaits counted are those of the put
+        number = 1
+        while await cancel_at(number, lambda: store.put(f"key-{number}", body)):  # noqa: B023 - called at once
+            await self._assert_whole_or_absent(store, f"key-{number}", content)
+            number += 1
+        assert await store.get(f"key-{number}") == content
+
+    async def test_a_put_cancelled_in_the_middle_of_the_bytes_leaves_nothing_behind(
+        self, store: ObjectStore, tmp_path: Path
+    ) -> None:
+        content = content_of(LARGE_BYTES)
+        await store.check()
+        for steps in (1, 4, 11):
+            at_step = _CancelAtStep(steps)
+            body = file_body(tmp_path / "segment", content, pace=at_step.pace)
+            at_step.task = asyncio.create_task(store.put("key", body))
+            assert not await _ended(at_step.task)
+            await self._assert_whole_or_absent(store, "key", content)
+            await store.delete("key")
+
+    async def test_a_sound_store_passes_its_check_and_closes_twice(self, store: ObjectStore) -> None:
+        await store.check()
+        await store.close()
+        await store.close()
+
+    async def _assert_nothing_is_left(self, store: ObjectStore) -> None:
+        assert await store.list_objects("") == []
+        assert await store.list_unfinished_uploads("") == []
+
+    async def _assert_whole_or_absent(self, store: ObjectStore, key: str, content: bytes) -> None:
+        assert await store.list_unfinished_uploads("") == []
+        for info in await store.list_objects(key):
+            assert (info.key != key) or await store.get(key) == content
+
+
+async def _ended(task: "asyncio.Task[None]") -> bool:
+    """Wait for the end of ``task``; return False when it was cancelled."""
+    await asyncio.wait({task})
+    if task.cancelled():
+        return False
+    task.result()
+    return True
+
+
+class _CancelAtStep:
+    """Cancels a put when the bytes of its ``number``-th step are about to leave, whichever part they belong to."""
+
+    def __init__(self, number: int) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self._left = number
+
+    async def pace(self, size_bytes: int) -> None:
+        assert size_bytes > 0
+        self._left -= 1
+        if not self._left:
+            assert self.task is not None, "set before the put runs"
+            self.task.cancel()
+        await asyncio.sleep(0)  # where a paced upload would wait

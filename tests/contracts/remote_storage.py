@@ -1,0 +1,196 @@
+"""What every ``RemoteStorageManager`` promises (remote-tiering 4 and 23.14). Provide a ``remote`` fixture."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from tierd.errors import RemoteConflictError, RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.model import ByteRange, IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierd.remote import RemoteStorageManager
+
+from tests.contracts.bodies import checksums_of, content_of
+from tests.fakes.cancellation import cancel_at
+from tests.fakes.remote_segments import segment
+
+
+@dataclass(frozen=True)
+class Rolled:
+    """A rolled segment as the copy task hands it over."""
+
+    metadata: RemoteLogSegmentMetadata
+    data: LogSegmentData
+    content: bytes
+
+    @property
+    def indexes(self) -> dict[IndexType, bytes | None]:
+        """Every artefact beside the log."""
+        return {
+            IndexType.OFFSET: self.data.offset_index,
+            IndexType.TIMESTAMP: self.data.time_index,
+            IndexType.TRANSACTION: self.data.transaction_index,
+            IndexType.PRODUCER_SNAPSHOT: self.data.producer_snapshot,
+            IndexType.LEADER_EPOCH: self.data.leader_epoch_index,
+        }
+
+
+def rolled(
+    folder: Path, content: bytes, *, start_offset: int = 0, transaction_index: bytes | None = b"transactions"
+) -> Rolled:
+    """Write a segment whose log is ``content``. Its artefacts are told apart by their bytes, and one is empty."""
+    log = folder / f"{start_offset:020d}.log"
+    log.write_bytes(content)
+    data = LogSegmentData(
+        log=log,
+        log_checksums=checksums_of(content),
+        batch_count=1,
+        record_count=10,
+        offset_index=b"offset index",
+        time_index=b"",
+        transaction_index=transaction_index,
+        producer_snapshot=b"producer snapshot",
+        leader_epoch_index=b"0\n1\n0 0\n",
+    )
+    metadata = segment(start_offset, start_offset + 9, size_bytes=len(content))
+    return Rolled(metadata, data, content)
+
+
+class RemoteStorageContract:
+    """Every test gets an empty storage."""
+
+    @pytest.fixture
+    def one(self, tmp_path: Path) -> Rolled:
+        """A segment of three checksum blocks and a bit, with every artefact."""
+        return rolled(tmp_path, content_of((3 << 20) + 5))
+
+    @pytest.mark.spec("remote-tiering 232")
+    async def test_an_empty_log_is_copied_with_all_its_companions(
+        self, remote: RemoteStorageManager, tmp_path: Path
+    ) -> None:
+        empty = rolled(tmp_path, b"")
+        await remote.copy_log_segment_data(empty.metadata, empty.data)
+        for kind, content in empty.indexes.items():
+            assert await remote.fetch_index(empty.metadata, kind) == content
+        assert await remote.fetch_log_segment(empty.metadata, ByteRange(0, 99)) == b""
+
+    @pytest.mark.spec("remote-tiering 233")
+    async def test_the_stored_log_equals_the_local_file(self, remote: RemoteStorageManager, tmp_path: Path) -> None:
+        tiny = rolled(tmp_path, bytes([0, 1, 2]))
+        await remote.copy_log_segment_data(tiny.metadata, tiny.data)
+        assert await remote.fetch_log_segment(tiny.metadata, ByteRange(0, 2)) == tiny.data.log.read_bytes()
+
+    @pytest.mark.spec("remote-tiering 234")
+    async def test_a_copied_segment_is_readable_from_the_start(self, remote: RemoteStorageManager, one: Rolled) -> None:
+        await remote.copy_log_segment_data(one.metadata, one.data)
+        assert await remote.fetch_log_segment(one.metadata, ByteRange(0, len(one.content) - 1)) == one.content
+
+    @pytest.mark.spec("remote-tiering 235")
+    async def test_each_index_comes_back_as_it_was(self, remote: RemoteStorageManager, one: Rolled) -> None:
+        await remote.copy_log_segment_data(one.metadata, one.data)
+        for kind, content in one.indexes.items():
+            assert await remote.fetch_index(one.metadata, kind) == content
+
+    @pytest.mark.spec("remote-tiering 236")
+    async def test_nothing_of_a_deleted_segment_is_found(self, remote: RemoteStorageManager, one: Rolled) -> None:
+        await remote.copy_log_segment_data(one.metadata, one.data)
+        await remote.delete_log_segment_data(one.metadata)
+        await self._assert_absent(remote, one.metadata)
+
+    @pytest.mark.spec("remote-tiering 237")
+    async def test_a_segment_without_transactions_is_copied_and_deleted(
+        self, remote: RemoteStorageManager, tmp_path: Path
+    ) -> None:
+        plain = rolled(tmp_path, b"records", transaction_index=None)
+        await remote.copy_log_segment_data(plain.metadata, plain.data)
+        with pytest.raises(RemoteResourceNotFoundError):
+            await remote.fetch_index(plain.metadata, IndexType.TRANSACTION)
+        assert await remote.fetch_index(plain.metadata, IndexType.LEADER_EPOCH) == plain.data.leader_epoch_index
+        await remote.delete_log_segment_data(plain.metadata)
+        await self._assert_absent(remote, plain.metadata)
+
+    @pytest.mark.spec("remote-tiering 240")
+    async def test_nothing_is_found_where_nothing_was_stored(self, remote: RemoteStorageManager) -> None:
+        await self._assert_absent(remote, segment(0, 9))
+
+    @pytest.mark.spec("remote-tiering 241")
+    @pytest.mark.parametrize(("start", "end"), [(-1, 2**63 - 1), (1, -1), (2, 1)])
+    async def test_positions_that_are_no_range_are_refused(
+        self, remote: RemoteStorageManager, one: Rolled, start: int, end: int
+    ) -> None:
+        await remote.copy_log_segment_data(one.metadata, one.data)
+        with pytest.raises(ValueError, match="are no range"):
+            await remote.fetch_log_segment(one.metadata, ByteRange(start, end))
+
+    @pytest.mark.spec("remote-tiering 242")
+    async def test_segments_keep_to_themselves(self, remote: RemoteStorageManager, tmp_path: Path) -> None:
+        segments = [rolled(tmp_path, content_of(1000, seed=n), start_offset=10 * n) for n in range(2)]
+        for each in segments:
+            await remote.copy_log_segment_data(each.metadata, each.data)
+        for each in segments:
+            assert await remote.fetch_log_segment(each.metadata, ByteRange(0, 9999)) == each.content
+
+    @pytest.mark.spec("remote-tiering 243")
+    async def test_ranges_are_inclusive_and_clipped(self, remote: RemoteStorageManager, tmp_path: Path) -> None:
+        ten = rolled(tmp_path, b"0123456789")
+        await remote.copy_log_segment_data(ten.metadata, ten.data)
+        assert await remote.fetch_log_segment(ten.metadata, ByteRange(0, 0)) == b"0"
+        assert await remote.fetch_log_segment(ten.metadata, ByteRange(9, 9)) == b"9"
+        assert await remote.fetch_log_segment(ten.metadata, ByteRange(0, 20)) == b"0123456789"
+        assert await remote.fetch_log_segment(ten.metadata, ByteRange(10, 10)) == b""
+
+    @pytest.mark.spec("remote-tiering 244")
+    async def test_a_copy_that_was_cancelled_at_any_await_is_finished_by_the_next(
+        self, remote: RemoteStorageManager, tmp_path: Path
+    ) -> None:
+        number = 1
+        while True:
+            each = rolled(tmp_path, content_of(1000, seed=number), start_offset=10 * number)
+            copy = remote.copy_log_segment_data
+            if not await cancel_at(number, lambda: copy(each.metadata, each.data)):  # noqa: B023 - called at once
+                break
+            await remote.copy_log_segment_data(each.metadata, each.data)
+            assert await remote.fetch_log_segment(each.metadata, ByteRange(0, 9999)) == each.content
+            number += 1
+        assert number > 1, "it was cancelled at least once"
+
+    async def test_copying_again_is_success_and_gives_the_same_answer(
+        self, remote: RemoteStorageManager, one: Rolled
+    ) -> None:
+        first = await remote.copy_log_segment_data(one.metadata, one.data)
+        assert await remote.copy_log_segment_data(one.metadata, one.data) == first
+        assert first == remote.custom_metadata(one.metadata)
+
+    async def test_other_content_under_the_same_id_is_refused(
+        self, remote: RemoteStorageManager, one: Rolled, tmp_path: Path
+    ) -> None:
+        await remote.copy_log_segment_data(one.metadata, one.data)
+        other = rolled(tmp_path, content_of(len(one.content), seed=9))
+        with pytest.raises(RemoteConflictError):
+            await remote.copy_log_segment_data(one.metadata, other.data)
+        assert await remote.fetch_log_segment(one.metadata, ByteRange(0, 9999)) == one.content[:10_000]
+
+    async def test_a_log_that_changed_after_its_check_is_refused_and_not_readable(
+        self, remote: RemoteStorageManager, one: Rolled
+    ) -> None:
+        one.data.log.write_bytes(one.content[:-1] + b"\x00" if one.content[-1] else b"\x01")
+        with pytest.raises(RemoteIntegrityError):
+            await remote.copy_log_segment_data(one.metadata, one.data)
+        await self._assert_absent(remote, one.metadata)
+
+    async def test_a_log_shorter_than_recorded_is_damage(self, remote: RemoteStorageManager, one: Rolled) -> None:
+        await remote.copy_log_segment_data(one.metadata, one.data)
+        longer = replace(one.metadata, size_bytes=len(one.content) + 10)
+        with pytest.raises(RemoteIntegrityError):
+            await remote.fetch_log_segment(longer, ByteRange(0, len(one.content)))
+
+    @pytest.mark.spec("remote-tiering 245")
+    async def test_deleting_again_is_success(self, remote: RemoteStorageManager, one: Rolled) -> None:
+        await remote.copy_log_segment_data(one.metadata, one.data)
+        await remote.delete_log_segment_data(one.metadata)
+        await remote.delete_log_segment_data(one.metadata)
+
+    async def _assert_absent(self, remote: RemoteStorageManager, metadata: RemoteLogSegmentMetadata) -> None:
+        with pytest.raises(RemoteResourceNotFoundError):
+            await remote.fetch_log_segment(metadata, ByteRange(0, 9))
+        for kind in IndexType:
+            with pytest.raises(RemoteResourceNotFoundError):
+                await remote.fetch_index(metadata, kind)

@@ -1,0 +1,224 @@
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from tierd.errors import RemoteIntegrityError, RemoteStorageError
+from tierd.model import ByteRange, IndexType
+from tierd.remote import FileBody, SegmentStorage, UnfinishedUpload
+from tierd.remote.backends.filesystem import FilesystemObjectStore
+from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.s3 import S3ObjectStore
+
+from tests.contracts.bodies import content_of
+from tests.contracts.remote_storage import RemoteStorageContract, Rolled, rolled
+from tests.fakes.remote_segments import PARTITION, segment
+from tests.services.s3 import S3Service
+
+CLUSTER = "4L6g3nShT-eMCtK--X86sw"
+FOLDER = f"pre/fix/{CLUSTER}/orders-AAAAAAAAAAAAAAAAAAAABw/0/"
+
+
+def storage_over(store: MemoryObjectStore | FilesystemObjectStore | S3ObjectStore) -> SegmentStorage:
+    return SegmentStorage(store, cluster_id=CLUSTER, broker_id=1, key_prefix="pre/fix", chunk_size=1 << 20)
+
+
+class TestSegmentStorageInMemory(RemoteStorageContract):
+    @pytest.fixture
+    def remote(self) -> SegmentStorage:
+        return storage_over(MemoryObjectStore())
+
+
+class TestSegmentStorageOnDisk(RemoteStorageContract):
+    @pytest.fixture
+    async def remote(self, tmp_path: Path) -> AsyncIterator[SegmentStorage]:
+        store = FilesystemObjectStore(tmp_path / "tier")
+        yield storage_over(store)
+        await store.close()
+
+
+@pytest.mark.service("s3")
+class TestSegmentStorageInS3(RemoteStorageContract):
+    @pytest.fixture
+    async def remote(self, s3_service: S3Service, s3_bucket: str) -> AsyncIterator[SegmentStorage]:
+        store = S3ObjectStore(
+            bucket=s3_bucket,
+            endpoint_url=s3_service.endpoint_url,
+            region=s3_service.region,
+            access_key_id=s3_service.access_key_id,
+            secret_access_key=s3_service.secret_access_key,
+            path_style=True,
+            part_size=5 << 20,
+        )
+        yield storage_over(store)
+        await store.close()
+
+
+class OrderedStore(MemoryObjectStore):
+    """Remembers the order of what is written and removed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes: list[str] = []
+
+    async def put(self, key: str, body: bytes | FileBody) -> None:
+        self.changes.append(f"put {key.rpartition('.')[2]}")
+        await super().put(key, body)
+
+    async def delete(self, key: str) -> None:
+        self.changes.append(f"delete {key.rpartition('.')[2]}")
+        await super().delete(key)
+
+
+@pytest.fixture
+def store() -> OrderedStore:
+    return OrderedStore()
+
+
+@pytest.fixture
+def storage(store: OrderedStore) -> SegmentStorage:
+    return storage_over(store)
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Rolled:
+    return rolled(tmp_path, content_of((2 << 20) + 3), start_offset=1234)
+
+
+async def test_the_manifest_is_written_last_and_removed_first(
+    storage: SegmentStorage, store: OrderedStore, one: Rolled
+) -> None:
+    await storage.copy_log_segment_data(one.metadata, one.data)
+    await storage.delete_log_segment_data(one.metadata)
+    assert store.changes == [
+        "put log",
+        "put indexes",
+        "put manifest",
+        "delete manifest",
+        "delete indexes",
+        "delete log",
+    ]
+
+
+async def test_keys_say_cluster_topic_id_partition_offset_and_segment(
+    storage: SegmentStorage, store: OrderedStore, tmp_path: Path
+) -> None:
+    data = rolled(tmp_path, b"x").data
+    metadata = segment(1234, 1240, segment_id=UUID(int=0xABC), size_bytes=1)
+    await storage.copy_log_segment_data(metadata, data)
+    stem = f"{FOLDER}00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA"
+    assert [info.key for info in await store.list_objects("")] == [
+        f"{stem}.indexes",
+        f"{stem}.log",
+        f"{stem}.manifest",
+    ]
+
+
+async def test_the_manifest_describes_everything(storage: SegmentStorage, store: OrderedStore, one: Rolled) -> None:
+    await storage.copy_log_segment_data(one.metadata, one.data)
+    manifest = await storage.read_manifest(one.metadata)
+    key = next(info.key for info in await store.list_objects("") if info.key.endswith(".manifest"))
+    fields = json.loads(await store.get(key))
+    assert fields["format_version"] == 1
+    assert (fields["cluster_id"], fields["topic"], fields["partition"]) == (CLUSTER, "orders", 0)
+    assert fields["topic_id"] == "AAAAAAAAAAAAAAAAAAAABw"
+    assert (fields["start_offset"], fields["end_offset"], fields["size_bytes"]) == (1234, 1243, len(one.content))
+    assert fields["segment_leader_epochs"] == [[0, 1234]]
+    assert [chunk["size_bytes"] for chunk in fields["log"]["chunks"]] == [1 << 20, 1 << 20, 3]
+    assert fields["indexes"]["transaction"]["position"] == len(b"offset index")
+    assert (fields["compression"], fields["encryption"], fields["replaces"]) == ({"type": "none"}, None, [])
+    assert manifest.log.chunks[2].size_bytes == 3
+
+
+async def test_a_changed_prefix_does_not_orphan_old_segments(
+    storage: SegmentStorage, store: OrderedStore, one: Rolled
+) -> None:
+    custom_metadata = await storage.copy_log_segment_data(one.metadata, one.data)
+    assert custom_metadata == b"\x01pre/fix"
+    elsewhere = SegmentStorage(store, cluster_id=CLUSTER, broker_id=1, key_prefix="another")
+    recorded = replace(one.metadata, custom_metadata=custom_metadata)
+    assert await elsewhere.fetch_log_segment(recorded, ByteRange(0, 1)) == one.content[:2]
+    await elsewhere.delete_log_segment_data(recorded)
+    assert await store.list_objects("") == []
+
+
+async def test_custom_metadata_of_another_version_is_refused(storage: SegmentStorage, one: Rolled) -> None:
+    with pytest.raises(RemoteStorageError, match="custom metadata"):
+        await storage.fetch_log_segment(replace(one.metadata, custom_metadata=b"\x02x"), ByteRange(0, 1))
+
+
+async def test_a_damaged_index_is_found_out(store: OrderedStore, one: Rolled) -> None:
+    await storage_over(store).copy_log_segment_data(one.metadata, one.data)
+    key = next(info.key for info in await store.list_objects("") if info.key.endswith(".indexes"))
+    content = await store.get(key)
+    await store.delete(key)
+    await store.put(key, bytes(len(content)))
+    with pytest.raises(RemoteIntegrityError, match="offset index does not match"):
+        await storage_over(store).fetch_index(one.metadata, IndexType.OFFSET)
+
+
+async def test_a_manifest_is_read_once_for_many_indexes(one: Rolled) -> None:
+    gets: list[str] = []
+
+    class CountingStore(MemoryObjectStore):
+        async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+            gets.append(key.rpartition(".")[2])
+            return await super().get(key, byte_range)
+
+    storage = storage_over(CountingStore())
+    await storage.copy_log_segment_data(one.metadata, one.data)
+    for kind in IndexType:
+        await storage.fetch_index(one.metadata, kind)
+    assert gets == ["manifest"] + ["indexes"] * 4  # the time index of this segment is empty
+
+
+async def test_what_no_store_should_raise_becomes_a_storage_error(one: Rolled) -> None:
+    class BrokenStore(MemoryObjectStore):
+        async def put(self, key: str, body: bytes | FileBody) -> None:
+            raise ZeroDivisionError("a bug")
+
+        async def delete(self, key: str) -> None:
+            raise KeyError("another")
+
+    storage = storage_over(BrokenStore())
+    with pytest.raises(RemoteStorageError, match="ZeroDivisionError: a bug"):
+        await storage.copy_log_segment_data(one.metadata, one.data)
+    with pytest.raises(RemoteStorageError, match="cannot delete segment orders-0:"):
+        await storage.delete_log_segment_data(one.metadata)
+
+
+async def test_objects_of_a_partition_are_listed_by_segment(
+    storage: SegmentStorage, store: OrderedStore, one: Rolled
+) -> None:
+    await storage.copy_log_segment_data(one.metadata, one.data)
+    await store.put(f"{FOLDER}README", b"not ours")
+    listed = await storage.list_segment_objects(PARTITION)
+    assert list(listed) == [one.metadata.segment.id]
+    assert [info.key.rpartition(".")[2] for info in listed[one.metadata.segment.id]] == ["indexes", "log", "manifest"]
+
+
+async def test_unfinished_uploads_are_told_by_topic_and_segment(one: Rolled) -> None:
+    segment_key = f"{FOLDER}00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.log"
+    uploads = [
+        UnfinishedUpload(segment_key, "1", 0),
+        UnfinishedUpload(f"pre/fix/{CLUSTER}/something else", "2", 0),
+    ]
+
+    class StoreWithUploads(MemoryObjectStore):
+        async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
+            assert prefix == f"pre/fix/{CLUSTER}/"
+            return uploads
+
+    found = await storage_over(StoreWithUploads()).list_unfinished_uploads()
+    assert [(u.topic_id, u.segment_id) for u in found] == [
+        ("AAAAAAAAAAAAAAAAAAAABw", UUID(int=0xABC)),
+        (None, None),
+    ]
+
+
+@pytest.mark.parametrize("chunk_size", [0, 1000, (1 << 20) + 1])
+def test_a_chunk_size_that_cuts_checksum_blocks_is_refused(chunk_size: int) -> None:
+    with pytest.raises(ValueError, match="multiple"):
+        SegmentStorage(MemoryObjectStore(), cluster_id=CLUSTER, broker_id=1, chunk_size=chunk_size)
