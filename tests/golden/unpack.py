@@ -71,6 +71,7 @@ def golden_cases(*stages: str) -> tuple[GoldenCase, ...]:
 
 
 def _case(entry: dict[str, object]) -> GoldenCase:
+    logdirs: tuple[str, ...]
     if entry["kind"] == "crash":
         logdirs = (str(entry["before"]), str(entry["after"]))
     else:

@@ -7,13 +7,12 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from tests.log.batches import batch, legacy, marker, plain, transactional, wrapper
 from tierd.errors import CorruptRecordError, LogDirOfflineError, SegmentChangedError
 from tierd.kernels import crc32c_of_file
 from tierd.log import Compression, SegmentCheck, check_segment
-from tierd.log import files as log_files
 from tierd.model import CHECKSUM_BLOCK_BYTES, EpochEntry
+
+from tests.log.batches import batch, legacy, marker, plain, transactional, wrapper
 
 
 def check(folder: Path, data: bytes, *, base: int = 0, end: int | None = None) -> SegmentCheck:
@@ -186,7 +185,7 @@ def test_a_segment_that_shrinks_while_it_is_read_has_changed(tmp_path: Path, mon
         os.truncate(path, 1000)
         return read(fd, buffers, offset)
 
-    monkeypatch.setattr(log_files.os, "preadv", shrinking)
+    monkeypatch.setattr(os, "preadv", shrinking)
     with pytest.raises(SegmentChangedError, match="changed while"):
         check_segment(path, base_offset=0, next_base_offset=None)
 
@@ -201,7 +200,7 @@ def test_a_segment_that_grows_while_it_is_read_has_changed(tmp_path: Path, monke
             file.write(plain(1))
         return read(fd, buffers, offset)
 
-    monkeypatch.setattr(log_files.os, "preadv", growing)
+    monkeypatch.setattr(os, "preadv", growing)
     with pytest.raises(SegmentChangedError, match="changed while"):
         check_segment(path, base_offset=0, next_base_offset=None)
 
@@ -220,9 +219,12 @@ def test_a_failing_disk_takes_the_log_dir_offline(tmp_path: Path, monkeypatch: p
     def failing(fd: int, buffers: list[memoryview], offset: int) -> int:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(log_files.os, "preadv", failing)
+    monkeypatch.setattr(os, "preadv", failing)
     with pytest.raises(LogDirOfflineError, match="Input/output error"):
         check_segment(path, base_offset=0, next_base_offset=None)
+
+
+SOUND = plain(0, 2) + marker(2, 5, commit=False) + legacy(1, 3, b"k", b"v") + wrapper(0, 4, legacy(0, 4, b"a", b"b"))
 
 
 @given(
@@ -242,6 +244,3 @@ def test_any_bytes_are_sound_or_refused(tmp_path_factory: pytest.TempPathFactory
         return
     assert found.size_bytes == len(data)
     assert crc32c_of_file(found.checksums) == crc32c(data)
-
-
-SOUND = plain(0, 2) + marker(2, 5, commit=False) + legacy(1, 3, b"k", b"v") + wrapper(0, 4, legacy(0, 4, b"a", b"b"))

@@ -2,15 +2,16 @@ import gzip
 import os
 import struct
 import zlib
+from contextlib import suppress
 
 import cramjam
 import pytest
 import zstandard
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tierd.log.compression import Compression, PayloadError, decompress, xxh32
 
 from tests.log.batches import compress, lz4_frame, xerial
-from tierd.log.compression import Compression, PayloadError, decompress, xxh32
 
 CODECS = list(Compression)
 
@@ -96,7 +97,7 @@ def test_zstd_is_refused_in_old_formats(magic: int) -> None:
 @pytest.mark.parametrize("codec", CODECS[1:])
 def test_a_bomb_is_refused_before_it_goes_off(codec: Compression) -> None:
     payload = compress(codec, bytes(4 << 20))
-    with pytest.raises(PayloadError, match="after decompression|more than"):
+    with pytest.raises(PayloadError, match="more than"):
         decompress(codec, payload, magic=2, max_bytes=1 << 20)
     assert len(decompress(codec, payload, magic=2, max_bytes=4 << 20)) == 4 << 20
 
@@ -113,10 +114,8 @@ def test_a_snappy_block_that_claims_gigabytes_is_refused() -> None:
 @example(data=b"\x04\x22\x4d\x18\x60\x70\x73" + b"\x01\x00\x00\x00\xff")
 def test_any_bytes_are_decompressed_or_refused(codec: Compression, data: bytes) -> None:
     for magic in (0, 2):
-        try:
+        with suppress(PayloadError):
             assert len(decompress(codec, data, magic=magic, max_bytes=1 << 20)) <= 1 << 20
-        except PayloadError:
-            pass
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
@@ -125,10 +124,8 @@ def test_any_bytes_are_decompressed_or_refused(codec: Compression, data: bytes) 
 def test_damaged_payloads_are_decompressed_or_refused(codec: Compression, data: bytes, at: int, bit: int) -> None:
     payload = bytearray(compress(codec, data))
     payload[at % len(payload)] ^= 1 << bit
-    try:
+    with suppress(PayloadError):
         decompress(codec, bytes(payload), magic=2, max_bytes=1 << 20)
-    except PayloadError:
-        pass
 
 
 @pytest.mark.parametrize(

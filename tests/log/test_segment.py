@@ -2,11 +2,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-
-from tests.log.batches import make_partition, plain
 from tierd.errors import SegmentChangedError
 from tierd.log import LogSegment, file_name, identify_directory, parse_file_name, scan_partition
 from tierd.model import Lineage
+
+from tests.log.batches import make_partition, plain
 
 
 @pytest.mark.spec("log-format DIR-12")
@@ -106,5 +106,5 @@ def test_a_fresh_modification_time_is_not_to_be_relied_on(tmp_path: Path, golden
 
 
 def test_many_files_are_all_seen(tmp_path: Path) -> None:
-    directory = make_partition(tmp_path, {base: b"" for base in range(0, 7000, 10)})
+    directory = make_partition(tmp_path, dict.fromkeys(range(0, 7000, 10), b""))
     assert [s.base_offset for s in scan_partition(directory).segments] == list(range(0, 7000, 10))

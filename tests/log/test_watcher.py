@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from asyncinotify import Inotify, Mask, Watch
-
 from tierd.errors import LogDirOfflineError
 from tierd.log import (
     CheckpointChanged,
@@ -135,12 +134,15 @@ async def test_the_limit_of_watches_is_said_once(
     assert await next_events(watcher, 2) == [WatchLimitReached(log_dir / "orders-0"), LogDirChanged(log_dir)]
 
 
+def queue_limit() -> int:
+    return int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+
+
 async def test_lost_hints_are_said(watcher: LogDirWatcher, log_dir: Path) -> None:
-    limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     watcher.watch_partition(log_dir / "orders-0")
     one, other = log_dir / "orders-0" / "a", log_dir / "orders-0" / "b"
     one.touch()
-    for _ in range(limit // 4 + 1):
+    for _ in range(queue_limit() // 4 + 1):
         one.rename(other)
         other.rename(one)
     hints: list[LogDirEvent] = []

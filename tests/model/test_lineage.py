@@ -1,7 +1,8 @@
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tierd.model import UNDEFINED_END, EpochEntry, Lineage
 
 assignments = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 60)), max_size=12)
@@ -178,9 +179,7 @@ def test_nothing_negative_is_assigned(epoch: int, start: int) -> None:
 @given(assignments)
 def test_entries_always_increase_in_both_fields(assigned: list[tuple[int, int]]) -> None:
     entries = Lineage.of(assigned).entries
-    assert all(
-        a.epoch < b.epoch and a.start_offset < b.start_offset for a, b in zip(entries, entries[1:], strict=False)
-    )
+    assert all(a.epoch < b.epoch and a.start_offset < b.start_offset for a, b in pairwise(entries))
     assert not assigned or entries[-1].epoch == assigned[-1][0]
 
 

@@ -238,9 +238,7 @@ def _leftovers(path: Path, names: list[str], offsets: dict[str, list[int]]) -> I
             yield Note(file, "temporary; the broker removes it")
         elif suffix in _INDEXES and offset not in segments:
             problem = f"{file}: no segment has this base offset; its .log may be lost"
-            yield Damage(
-                file, None, problem, "look for the .log on a replica; the broker will remove the index"
-            )
+            yield Damage(file, None, problem, "look for the .log on a replica; the broker will remove the index")
         elif suffix == ".snapshot" and offset not in segments and offset < max(segments, default=0):
             yield Note(file, "no segment begins here; the broker removes it at its next start")
 

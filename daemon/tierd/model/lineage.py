@@ -5,8 +5,8 @@ Immutable: every operation returns another lineage, so that a plan can be made f
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from itertools import zip_longest
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import NamedTuple, Self
 
 
