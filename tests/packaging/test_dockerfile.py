@@ -1,0 +1,56 @@
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def stages() -> list[str]:
+    """The instructions of each stage, comments left out."""
+    text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
+    return re.split(r"^(?=FROM )", text, flags=re.MULTILINE)[1:]
+
+
+def test_what_builds_is_not_shipped(stages: list[str]) -> None:
+    build, final = stages
+
+    assert "pip install --constraint constraints.txt" in build
+    assert "pip" not in final
+    assert "COPY --from=build /opt/tierd /opt/tierd" in final
+
+
+def test_both_stages_have_the_same_slim_python(stages: list[str]) -> None:
+    images = {stage.split()[1] for stage in stages}
+
+    assert len(images) == 1
+    assert re.fullmatch(r"python:3\.\d+-slim-\w+", images.pop())
+
+
+def test_it_runs_without_privileges_and_stops_on_sigterm(stages: list[str]) -> None:
+    assert re.search(r"^USER 1000:1000$", stages[-1], re.MULTILINE)
+    assert re.search(r"^STOPSIGNAL SIGTERM$", stages[-1], re.MULTILINE)
+    assert re.search(r'^ENTRYPOINT \["tierd"\]$', stages[-1], re.MULTILINE)
+
+
+def test_health_is_livez_asked_with_a_deadline(stages: list[str]) -> None:
+    assert "/livez" in stages[-1]
+    assert re.search(r"^HEALTHCHECK .*--timeout=5s", stages[-1], re.MULTILINE)
+    assert "timeout=4" in stages[-1]
+
+
+def test_everything_that_is_copied_reaches_the_builder(stages: list[str]) -> None:
+    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", stages[0], re.MULTILINE)
+
+    assert {name for names in copied for name in names.split()} == allowed
+    assert all((ROOT / name).exists() for name in allowed)
+
+
+def test_the_licence_is_apache_2_in_full() -> None:
+    text = (ROOT / "LICENSE").read_text()
+
+    assert len(text.splitlines()) == 202
+    assert "TERMS AND CONDITIONS FOR USE, REPRODUCTION, AND DISTRIBUTION" in text
+    assert "Copyright [yyyy] [name of copyright owner]" in text

@@ -1,0 +1,81 @@
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tierd.config import CopySettings, parse_duration_s
+from tierd.config.schema import TierdConfig
+
+UNIT = Path(__file__).parents[2] / "systemd" / "tierd.service"
+MAX_EXPOSURE = 3.0
+
+
+@pytest.fixture(scope="module")
+def service() -> dict[str, list[str]]:
+    """Every setting of the [Service] section; systemd lets a key come more than once."""
+    section, settings = "", dict[str, list[str]]()
+    for line in UNIT.read_text().splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif section == "Service" and line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            settings.setdefault(key, []).append(value)
+    return settings
+
+
+def seconds(service: dict[str, list[str]], key: str) -> float:
+    return parse_duration_s(service[key][0].replace("min", "m"))
+
+
+def test_readiness_and_the_watchdog_are_told_by_the_daemon(service: dict[str, list[str]]) -> None:
+    assert service["Type"] == ["notify"]
+    assert service["NotifyAccess"] == ["main"]
+    assert seconds(service, "WatchdogSec") >= 30
+    assert service["ExecStart"] == ["/opt/tierd/bin/tierd run --config /etc/tierd/tierd.yaml"]
+    assert service["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
+
+
+def test_the_stop_timeout_is_longer_than_ours(service: dict[str, list[str]]) -> None:
+    ours_s = TierdConfig.model_fields["shutdown_timeout_s"].default
+
+    assert seconds(service, "TimeoutStopSec") >= ours_s + 10
+
+
+def test_a_descriptor_for_every_held_segment_is_allowed(service: dict[str, list[str]]) -> None:
+    assert int(service["LimitNOFILE"][0]) >= 65536
+    assert CopySettings().concurrency < 1000
+
+
+def test_it_runs_as_the_broker_without_any_privilege(service: dict[str, list[str]]) -> None:
+    assert service["User"] == ["kafka"]
+    assert service["CapabilityBoundingSet"] == [""]
+    assert service["NoNewPrivileges"] == ["yes"]
+    assert service["ProtectSystem"] == ["strict"]
+    assert "ReadWritePaths" not in service
+    assert "ReadOnlyPaths" not in service
+
+
+def test_both_set_ups_of_holds_are_explained() -> None:
+    comments = "\n".join(line for line in UNIT.read_text().splitlines() if line.startswith("#"))
+
+    for word in ("EXDEV", "protected_hardlinks", "ReadWritePaths=/var/lib/kafka", "hold.mode: auto", "hold: {dir:"):
+        assert word in comments
+
+
+def test_the_sandbox_is_tight(service: dict[str, list[str]]) -> None:
+    """systemd's own score where systemd is installed; the settings that it rests on everywhere."""
+    for key in ("PrivateTmp", "PrivateDevices", "PrivateUsers", "ProtectKernelTunables", "MemoryDenyWriteExecute"):
+        assert service[key] == ["yes"]
+    assert service["SystemCallFilter"] == ["@system-service", "~@privileged @resources"]
+    analyze = shutil.which("systemd-analyze")
+    if analyze:
+        report = subprocess.run(
+            [analyze, "security", "--offline=true", "--no-pager", str(UNIT)],
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stdout
+        score = re.search(r"exposure level for tierd\.service: ([\d.]+)", report)
+        assert score
+        assert float(score[1]) <= MAX_EXPOSURE
