@@ -26,7 +26,7 @@ class Fault(Enum):
 class FaultyKeyValueStore:
     """Another store, with faults for its next calls.
 
-    ``before_apply`` runs just before each batch is applied, so that a test may slip something in.
+    ``before_apply`` and ``before_scan`` run just before each such call, so that a test may slip something in.
     """
 
     def __init__(self, inner: KeyValueStore) -> None:
@@ -38,6 +38,7 @@ class FaultyKeyValueStore:
         self.hanging = asyncio.Event()
         """Set as soon as a call hangs."""
         self.before_apply: Callable[[], Awaitable[None]] | None = None
+        self.before_scan: Callable[[], Awaitable[None]] | None = None
         self._late: list[Batch] = []
         self._released = asyncio.Event()
 
@@ -63,6 +64,8 @@ class FaultyKeyValueStore:
         return await self._read(lambda: self.inner.get_many(keys))
 
     async def scan(self, prefix: str) -> list[tuple[str, bytes]]:
+        if self.before_scan is not None:
+            await self.before_scan()
         return await self._read(lambda: self.inner.scan(prefix))
 
     async def apply(self, batch: Batch) -> None:

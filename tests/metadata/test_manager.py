@@ -448,11 +448,12 @@ async def test_a_reload_that_fails_is_repeated_before_the_next_operation(
     assert leader.view(PARTITION).list() == (metadata,)
 
 
-async def test_a_store_that_never_answers_is_given_up_and_the_outcome_is_unknown(store: FaultyKeyValueStore) -> None:
-    manager = manager_of(store, backend_timeout_s=0.02)
+async def test_a_store_that_never_answers_is_given_up_and_the_outcome_is_unknown() -> None:
+    store = FaultyKeyValueStore(MemoryKeyValueStore())
+    manager = manager_of(store, backend_timeout_s=0.2)
     await manager.become_leader(PARTITION, 5)
     store.apply_faults.append(Fault.HANG)
-    with pytest.raises(OutcomeUnknownError, match=r"within 0\.02 s"):
+    with pytest.raises(OutcomeUnknownError, match=r"within 0\.2 s"):
         await manager.add(segment(0, 9))
     store.release()
     await manager.ensure_ready(PARTITION)
@@ -774,6 +775,51 @@ async def test_a_write_that_waits_while_its_partition_is_stopped_is_refused(
     await leader.ensure_ready(PARTITION)
     assert 10 not in {metadata.start_offset for metadata in leader.view(PARTITION).list()}
     assert leader.view(PARTITION) == await stored(store)
+
+
+async def test_a_write_that_waits_while_leadership_ends_is_refused(
+    leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
+) -> None:
+    store.apply_faults.append(Fault.HANG)
+    running = asyncio.ensure_future(leader.add(segment(0, 9)))
+    await store.hanging.wait()
+    waiting = asyncio.ensure_future(leader.add(segment(10, 19)))
+    await asyncio.sleep(0)
+    leader.stop(PARTITION)
+    store.release()
+    outcomes = await asyncio.gather(running, waiting, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [type(None), FencedError]
+    assert [metadata.start_offset for metadata in (await stored(store)).list()] == [0]
+
+
+@pytest.mark.parametrize("load_fails", [False, True])
+async def test_leading_again_after_somebody_else_did_reads_what_they_wrote(
+    leader: RemoteLogMetadataManager, store: FaultyKeyValueStore, load_fails: bool
+) -> None:
+    rival = rival_of(store)
+    await rival.become_leader(PARTITION, 6)
+    await bring(rival, segment(0, 9, leader_epoch=6, session_id=UUID(int=2)), FINISHED)
+    if load_fails:
+        store.read_faults.extend([None, Fault.FAIL])
+        with pytest.raises(BackendUnavailableError):
+            await leader.become_leader(PARTITION, 7)
+        assert not leader.is_ready(PARTITION)
+    await leader.become_leader(PARTITION, 7)
+    assert leader.view(PARTITION).segment_for(0, 5) is not None
+    assert leader.view(PARTITION) == await stored(store)
+
+
+async def test_a_claim_that_was_overtaken_before_the_load_is_fenced(store: FaultyKeyValueStore) -> None:
+    manager, rival = manager_of(store), rival_of(store)
+
+    async def overtake() -> None:
+        await rival.become_leader(PARTITION, 6)
+
+    store.before_scan = overtake
+    with pytest.raises(FencedError, match="leader epoch 6 of broker 2"):
+        await manager.become_leader(PARTITION, 5)
+    assert not manager.is_ready(PARTITION)
+    assert rival.view(PARTITION) == await stored(store)
 
 
 async def test_a_copy_that_was_begun_under_another_claim_is_refused(leader: RemoteLogMetadataManager) -> None:

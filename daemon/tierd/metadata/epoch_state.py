@@ -123,7 +123,7 @@ def finished(
         start, stop, hide = _popped_by_kafka(state, span)
     else:
         floor = state.floor(span.first)
-        if floor is not None and floor != segment_id and range_of(floor).holds(span):
+        if floor is not None and range_of(floor).holds(span):
             return _change(state, span.epoch, hide=(segment_id,), highest=highest)
         start = stop = bisect_left(state.first_offsets, span.first)
         while stop < len(state.ids) and range_of(state.ids[stop]).last <= span.last:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tierd.errors import BackendUnavailableError, MetadataError, OutcomeUnknownError, PreconditionFailedError
+from tierd.errors import BackendUnavailableError, MetadataError, OutcomeUnknownError
 from tierd.metadata import Batch, Expect, KeyValueStore, Put, SqliteKeyValueStore
 
 from tests.contracts.key_value_store import KeyValueStoreContract
@@ -200,7 +200,7 @@ async def test_damage_that_appears_while_reading_is_named(path: Path) -> None:
 @pytest.mark.parametrize("read_only", [True, False])
 async def test_an_empty_file_is_damage_and_no_new_store(path: Path, read_only: bool) -> None:
     write(path, b"")
-    with pytest.raises(MetadataError, match="empty"):
+    with pytest.raises(MetadataError, match="file is empty"):
         await SqliteKeyValueStore.open(path, read_only=read_only)
     assert size_of(path) == 0
 
@@ -254,6 +254,17 @@ async def test_on_a_full_disk_nothing_is_written_and_the_store_goes_on_when_ther
         assert await store.get("b") == bytes(200_000)
 
 
+async def test_a_batch_that_fails_midway_leaves_nothing_and_harms_none_beside_it(path: Path) -> None:
+    async with opened(path) as store:
+        connection = store._file._connection
+        limit = (sqlite3.SQLITE_LIMIT_LENGTH, 100_000)
+        await asyncio.wrap_future(store._worker.submit(connection.setlimit, *limit))
+        batches = [Batch([Put("a", b"1")]), Batch([Put("x", b""), Put("b", bytes(200_000))]), Batch([Put("c", b"3")])]
+        outcomes = await asyncio.gather(*map(store.apply, batches), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [type(None), BackendUnavailableError, type(None)]
+        assert await store.scan("") == [("a", b"1"), ("c", b"3")]
+
+
 class FailingCommit(sqlite3.Connection):
     code = 0
 
@@ -284,12 +295,14 @@ async def test_a_commit_that_fails_is_of_unknown_outcome_unless_the_disk_was_ful
         connection = store._file._connection
         assert isinstance(connection, FailingCommit)
         connection.code = code
-        refused = Batch([Put("b", b"")], [Expect("absent", b"x")])
-        outcomes = await asyncio.gather(
-            store.apply(Batch([Put("a", b"1")])), store.apply(refused), return_exceptions=True
+        refused = Batch([Put("b", b"")], [Expect("a", None)])
+        written = Batch([Put("a", b"1")])
+        # The read keeps the worker busy, so that both batches share a transaction.
+        _, *outcomes = await asyncio.gather(
+            store.get("a"), store.apply(written), store.apply(refused), return_exceptions=True
         )
-        assert type(outcomes[0]) is expected
-        assert type(outcomes[1]) in {BackendUnavailableError, PreconditionFailedError}
+        # What the second was refused for may not have happened, so it is told no more than that nothing was written.
+        assert [type(outcome) for outcome in outcomes] == [expected, BackendUnavailableError]
         connection.code = 0
         assert await store.scan("") == []
         await store.apply(Batch([Put("a", b"2")]))

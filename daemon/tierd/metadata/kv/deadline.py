@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tierd.clock import Clock
-from tierd.errors import BackendUnavailableError, OutcomeUnknownError
+from tierd.errors import BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError
 from tierd.metadata.kv.base import Batch, KeyValueStore
 
 _T = TypeVar("_T")
@@ -14,10 +14,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class CallLatency:
-    """How many calls there were and how long all of them took together."""
+    """How many calls there were, how long all of them took together, and how many of them failed.
+
+    A precondition that did not hold is an answer and no failure.
+    """
 
     count: int = 0
     total_s: float = 0.0
+    errors: int = 0
 
 
 class DeadlineKeyValueStore:
@@ -54,16 +58,22 @@ class DeadlineKeyValueStore:
         return dict(self._latencies)
 
     async def _in_time(self, operation: str, call: Awaitable[_T]) -> _T:
-        begun_s = self._clock.monotonic_s()
+        begun_s, failed = self._clock.monotonic_s(), 1
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await call
+                answer = await call
+        except PreconditionFailedError:
+            failed = 0
+            raise
         except TimeoutError as error:
             cause = f"the metadata store did not answer within {self._timeout_s} s"
             remedy = "look at the store and its disk; tierd tries again"
             kind = OutcomeUnknownError if operation == "apply" else BackendUnavailableError
             raise kind(cause, remedy=remedy) from error
+        else:
+            failed = 0
+            return answer
         finally:
             so_far = self._latencies.get(operation, CallLatency())
             taken_s = self._clock.monotonic_s() - begun_s
-            self._latencies[operation] = CallLatency(so_far.count + 1, so_far.total_s + taken_s)
+            self._latencies[operation] = CallLatency(so_far.count + 1, so_far.total_s + taken_s, so_far.errors + failed)

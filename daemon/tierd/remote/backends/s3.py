@@ -25,8 +25,10 @@ from botocore.exceptions import (
     PartialCredentialsError,
     SSLError,
 )
+from botocore.exceptions import ConnectionError as BotoConnectionError
 from botocore.parsers import ResponseParserError
 
+from tierd.clock import SystemClock
 from tierd.errors import (
     RemoteAccessError,
     RemoteConflictError,
@@ -37,7 +39,7 @@ from tierd.errors import (
 from tierd.kernels import crc32c, crc32c_of_range
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
 from tierd.remote.backends.s3_body import SourceFile, StreamedBody
-from tierd.remote.backends.s3_errors import S3Refusal, UploadGoneError, error_for
+from tierd.remote.backends.s3_errors import NoAnswerError, S3Refusal, UploadGoneError, error_for
 from tierd.remote.backends.s3_parts import (
     Part,
     composite_checksum,
@@ -50,7 +52,7 @@ from tierd.remote.backends.s3_parts import (
 )
 from tierd.remote.deadlines import Deadlines, deadline
 from tierd.remote.object_store import FileBody, ObjectInfo, UnfinishedUpload
-from tierd.remote.retrying import Retry
+from tierd.remote.retrying import Backoff, Retry
 from tierd.remote.source import unreadable
 
 if TYPE_CHECKING:
@@ -69,7 +71,18 @@ T_co = TypeVar("T_co", covariant=True)
 _MIN_PART_BYTES = 5 << 20  # S3's own limit
 _CLEAN_UP_TIMEOUT_S = 10.0
 _READ_BACK_BYTES = 8 << 20
+_AGAIN = Retry(clock=SystemClock(), backoff=Backoff(base_s=0.1, cap_s=2.0))
 _SPARE_CONNECTIONS = 16  # for calls without a body, which must not queue behind uploads that hang
+
+
+_UNREACHABLE = (
+    BotoConnectionError,
+    HTTPClientError,
+    ResponseParserError,  # not S3 that answered: a proxy's page, or half an answer
+    aiohttp.ClientError,  # out of a body that is read
+    ConnectionError,
+    TimeoutError,
+)
 
 
 class _Source(NamedTuple):
@@ -118,6 +131,7 @@ class S3ObjectStore:
         self._part_size = part_size
         self._log_arguments: dict[str, Any] = {"StorageClass": storage_class} if storage_class else {}
         self._deadlines = deadlines or Deadlines()
+        self._clean_up_s = min(_CLEAN_UP_TIMEOUT_S, self._deadlines.base_s)
         self._retry = retry
         self._slots = asyncio.Semaphore(max_concurrency)
         self._threads = ThreadPoolExecutor(max_concurrency, thread_name_prefix="tierd-s3")
@@ -149,15 +163,10 @@ class S3ObjectStore:
                 await self._put_in_parts(key, body)
             else:
                 await self._put_whole(key, body)
-        except (RemoteConflictError, UploadGoneError) as error:
-            # The key exists, or a call whose reply was lost has completed the upload: is it ours?
-            if not await self._holds(key, body):
-                if isinstance(error, UploadGoneError):
-                    raise RetriableRemoteStorageError(str(error), remedy=error.remedy) from error
-                raise RemoteConflictError(
-                    f"s3://{self._bucket}/{key} exists already, with other content",
-                    remedy="find out who wrote it; tierd never replaces an object",
-                ) from error
+        except (RemoteConflictError, UploadGoneError, NoAnswerError) as error:
+            # The key exists, or the reply to what created it was lost. A server may also refuse a key that exists and
+            # hang up while the body is still on its way, and then only the broken connection is seen.
+            await self._stored_after_all(key, body, error)
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes, or those of ``byte_range`` clipped at its end."""
@@ -351,15 +360,16 @@ class S3ObjectStore:
 
     async def _abort(self, key: str, upload_id: str) -> None:
         try:
-            async with deadline(f"abort upload {key}", _CLEAN_UP_TIMEOUT_S):
-                await self.abort_upload(UnfinishedUpload(key, upload_id, 0))
+            async with deadline(f"abort upload {key}", self._clean_up_s):
+                # Again when it fails: a part whose connection was cut may still be on its way to the server's disk.
+                await _AGAIN("abort_upload", partial(self.abort_upload, UnfinishedUpload(key, upload_id, 0)))
         except RemoteStorageError as error:
             # The sweep finds it later; the failure that brought us here is the one to report.
             log.warning("upload_not_aborted", key=key, upload_id=upload_id, error=str(error))
 
     async def _abort_when_created(self, key: str, creating: "asyncio.Task[tuple[str, bool]]") -> None:
         try:
-            async with deadline(f"begin upload {key}", _CLEAN_UP_TIMEOUT_S):
+            async with deadline(f"begin upload {key}", self._clean_up_s):
                 upload_id, _ = await creating
         except RemoteStorageError as error:
             log.warning("upload_perhaps_left", key=key, error=str(error))
@@ -375,12 +385,25 @@ class S3ObjectStore:
 
     # ------------------------------------------------------------ is it ours?
 
-    async def _holds(self, key: str, body: bytes | FileBody) -> bool:
-        """Whether the object is there with the content of ``body``."""
+    async def _stored_after_all(self, key: str, body: bytes | FileBody, error: RemoteStorageError) -> None:
+        """Return when the object is there with the content of ``body``, in spite of ``error``.
+
+        Raises:
+            RemoteConflictError: it is there with other content.
+            RetriableRemoteStorageError: it is not there, or the store cannot be asked.
+        """
         try:
-            size, checksum = await self._describe(key)
-        except RemoteResourceNotFoundError:
-            return False
+            async with deadline(f"head {key}", self._clean_up_s):
+                size, checksum = await self._describe(key)
+        except (RemoteResourceNotFoundError, RetriableRemoteStorageError):
+            raise RetriableRemoteStorageError(str(error), remedy=error.remedy) from error
+        if not await self._is_same(key, body, size, checksum):
+            raise RemoteConflictError(
+                f"s3://{self._bucket}/{key} exists already, with other content",
+                remedy="find out who wrote it; tierd never replaces an object",
+            ) from error
+
+    async def _is_same(self, key: str, body: bytes | FileBody, size: int, checksum: str | None) -> bool:
         if isinstance(body, bytes) or body.byte_range is None:
             content = body if isinstance(body, bytes) else b""
             parts = part_of_bytes(content)
@@ -454,8 +477,8 @@ class S3ObjectStore:
                 f"{subject}: {_innermost(error)}",
                 remedy="set remote.s3.ca_file to the authority that signed the store's certificate",
             ) from error
-        except (HTTPClientError, ResponseParserError, aiohttp.ClientError, TimeoutError, ConnectionError) as error:
-            raise RetriableRemoteStorageError(
+        except _UNREACHABLE as error:
+            raise NoAnswerError(
                 f"{subject}: {self._endpoint} does not answer: {_innermost(error)}",
                 remedy="it is tried again; look at the store and at the network to it",
             ) from error

@@ -35,10 +35,22 @@ _WRONG_REGION = frozenset(
     {"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect", "IncorrectEndpoint"}
 )
 _SKEWED = "RequestTimeTooSkewed"
+_EXPIRED = "renew the session token in the place that tierd takes its credentials from"
+_CREDENTIALS = {
+    "SignatureDoesNotMatch": "correct remote.s3.secret_access_key",
+    "InvalidAccessKeyId": "correct remote.s3.access_key_id",
+    "ExpiredToken": _EXPIRED,
+    "InvalidToken": _EXPIRED,
+    "TokenRefreshRequired": _EXPIRED,
+}
 
 
 class UploadGoneError(RemoteStorageError):
     """The multipart upload is gone: aborted by somebody, or completed by a call whose reply was lost."""
+
+
+class NoAnswerError(RetriableRemoteStorageError):
+    """The connection failed: what was asked for may or may not have happened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +100,7 @@ def error_for(refusal: S3Refusal, *, now: datetime) -> RemoteStorageError:
         )
     if status == 412:
         return RemoteConflictError(str(refusal), remedy="find out who wrote it; tierd never replaces an object")
-    if status in {401, 403}:
+    if status in {401, 403} or code in _CREDENTIALS:
         return _forbidden(refusal)
     if status == 404:
         return RemoteResourceNotFoundError(str(refusal), remedy="run tierd verify to see what is missing")
@@ -125,16 +137,8 @@ def _wrong_region(refusal: S3Refusal) -> RemoteStorageError:
 
 
 def _forbidden(refusal: S3Refusal) -> RemoteStorageError:
-    match refusal.code:
-        case "SignatureDoesNotMatch":
-            remedy = "correct remote.s3.secret_access_key"
-        case "InvalidAccessKeyId":
-            remedy = "correct remote.s3.access_key_id"
-        case "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired":
-            remedy = "renew the session token in the environment that tierd takes its credentials from"
-        case _:
-            remedy = (
-                "allow s3:GetObject, s3:PutObject, s3:DeleteObject, s3:AbortMultipartUpload, s3:ListBucket and "
-                f"s3:ListBucketMultipartUploads on bucket {refusal.bucket} to these credentials"
-            )
-    return RemoteAccessError(str(refusal), remedy=remedy)
+    rights = (
+        "allow s3:GetObject, s3:PutObject, s3:DeleteObject, s3:AbortMultipartUpload, s3:ListBucket and "
+        f"s3:ListBucketMultipartUploads on bucket {refusal.bucket} to these credentials"
+    )
+    return RemoteAccessError(str(refusal), remedy=_CREDENTIALS.get(refusal.code, rights))

@@ -1,0 +1,56 @@
+# Every target may be run again at any time; stamp files remember what is installed.
+# What the targets need: make run, Python 3.11 or newer with venv. make test: also Go and Java with Maven, for real servers.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: install run test services lint bench docs clean
+.DELETE_ON_ERROR:
+
+install: $(VENV)/.stamp-dev
+
+# The demo: a log dir that keeps growing, and the daemon on it. Ctrl-C stops both; the next run continues.
+run: $(VENV)/.stamp-run
+	@$(BIN)/tierd demo --config config/quickstart.yaml
+
+test: $(VENV)/.stamp-dev services
+	$(BIN)/pytest -q
+
+# A server that cannot be had on this machine makes its tests skip by name, but with CI=true it is a failure.
+services:
+	@tests/services/install.sh s3 toxiproxy || [ "$$CI" != true ]
+	@for version in 3.9.2 4.3.1; do \
+	    KAFKA_VERSION=$$version tests/services/kafka/kafka.sh libs || [ "$$CI" != true ] || exit 1; \
+	done
+
+lint: $(VENV)/.stamp-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.stamp-dev services
+	$(BIN)/python -m tests.bench
+
+docs: $(VENV)/.stamp-dev
+	$(BIN)/python -m tierd.config.reference
+	$(BIN)/python -m tierd.telemetry.reference
+
+clean:
+	rm -rf $(VENV) .run .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit("tierd needs Python 3.11 or newer, this is " + sys.version) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.stamp-run: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing tierd into $(VENV)"
+	$(PIP) install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.stamp-dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing tierd and what its tests need into $(VENV)"
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@ $(VENV)/.stamp-run

@@ -1,0 +1,185 @@
+"""Builds every object that copies, from the whole configuration; the only place that reads all of it."""
+
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from tierd import __version__
+from tierd.app.identity import BrokerIdentity, broker_identity
+from tierd.app.ownership import OwnedObjectStore
+from tierd.app.stores import log_dir_identities, metadata_store, object_store
+from tierd.clock import Clock, SystemClock
+from tierd.config import TierdConfig
+from tierd.control import StaticLeadership
+from tierd.metadata import (
+    KeyValueStore,
+    MetadataKeyFactory,
+    MetadataStatistics,
+    RemoteLogMetadataManager,
+    store_identity,
+)
+from tierd.model import TopicIdPartition, uuid_from_text
+from tierd.remote import ObjectStore, ObjectStoreCall, SegmentStorage, claim_tier
+from tierd.telemetry import HoldUsage, Latency, MetadataCounts, Metrics, PartitionLag
+from tierd.tiering import PartitionStatus, RemoteLogManager, SegmentHold, Supervisor
+
+
+@dataclass(slots=True)
+class LiveSettings:
+    """What of the configuration is in force; a reload replaces it."""
+
+    config: TierdConfig
+
+    def wants(self, topic: str) -> bool:
+        """Whether ``topic`` is tiered now."""
+        return self.config.topics.wants(topic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """Everything that copies, built and not yet running."""
+
+    settings: LiveSettings
+    identity: BrokerIdentity
+    clock: Clock
+    random: Callable[[], float]
+    metrics: Metrics
+    metadata: RemoteLogMetadataManager
+    store: OwnedObjectStore
+    storage: SegmentStorage
+    hold: SegmentHold
+    session_id: UUID
+
+    def new_manager(self, supervisor: Supervisor) -> RemoteLogManager:
+        """Return what finds partitions and hands their tasks to ``supervisor``."""
+        config = self.settings.config
+        manager = RemoteLogManager(
+            [log_dir.path for log_dir in config.log_dirs],
+            leadership=StaticLeadership(config.leadership.partitions),
+            metadata=self.metadata,
+            remote=self.storage,
+            supervisor=supervisor,
+            hold=self.hold,
+            recorder=self.metrics,
+            clock=self.clock,
+            settings=config.copying,
+            broker_id=self.identity.node_id,
+            session_id=self.session_id,
+            wants=self.settings.wants,
+            random=self.random,
+        )
+        self.metrics.watch_partitions(lambda: [self._lag(status) for status in manager.status()])
+        return manager
+
+    def _lag(self, status: PartitionStatus) -> PartitionLag:
+        name = status.partition
+        partition = TopicIdPartition(uuid_from_text(status.topic_id), name.topic, name.partition)
+        rows = self.metadata.view(partition).list() if self.metadata.is_ready(partition) else ()
+        return PartitionLag(
+            topic=name.topic,
+            partition=name.partition,
+            lag_segments=status.lag.segments,
+            lag_bytes=status.lag.bytes,
+            oldest_ms=status.lag.oldest_ms,
+            state=status.state,
+            metadata_count=len(rows),
+            remote_size_bytes=sum(row.size_bytes for row in rows),
+        )
+
+
+@contextlib.asynccontextmanager
+async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engine]:
+    """Open both stores and build the engine over them; close them afterwards. The caller holds the instance lock.
+
+    Raises:
+        ConfigError: cluster or node are not known, or contradictory.
+        MetadataError: the metadata store is damaged.
+        BackendUnavailableError: it cannot be opened.
+    """
+    clock = SystemClock()
+    metrics = Metrics(version=__version__, clock=clock)
+    identity = broker_identity(
+        config_file,
+        cluster_id=config.cluster_id,
+        node_id=config.node_id,
+        found=await log_dir_identities(config),
+    )
+    session_id = uuid4()
+    async with (
+        metadata_store(config, read_only=False) as rows,
+        object_store(config, clock=clock, on_call=partial(_record_call, metrics)) as objects,
+    ):
+        owned = await _owned(config, identity, rows, objects)
+        metadata = RemoteLogMetadataManager(
+            rows,
+            cluster_id=identity.cluster_id,
+            broker_id=identity.node_id,
+            session_id=session_id,
+            clock=clock,
+            backend_timeout_s=config.metadata.timeout_s,
+        )
+        hold = SegmentHold(mode=config.hold.mode, hold_dir=config.hold_dir, max_bytes=config.hold.max_bytes)
+        metrics.watch_holds(lambda: _hold_usage(hold))
+        metrics.watch_metadata(lambda: _metadata_counts(metadata.statistics()))
+        try:
+            yield Engine(
+                settings=LiveSettings(config),
+                identity=identity,
+                clock=clock,
+                random=random.random,
+                metrics=metrics,
+                metadata=metadata,
+                store=owned,
+                storage=SegmentStorage(
+                    owned,
+                    cluster_id=identity.cluster_id,
+                    broker_id=identity.node_id,
+                    key_prefix=config.remote.key_prefix,
+                    chunk_size=config.remote.chunk_size_bytes,
+                ),
+                hold=hold,
+                session_id=session_id,
+            )
+        finally:
+            hold.close()
+
+
+async def _owned(
+    config: TierdConfig, identity: BrokerIdentity, rows: KeyValueStore, objects: ObjectStore
+) -> OwnedObjectStore:
+    store_id = await store_identity(rows, MetadataKeyFactory(identity.cluster_id), new_id=uuid4)
+    claim = partial(
+        claim_tier,
+        objects,
+        key_prefix=config.remote.key_prefix,
+        cluster_id=identity.cluster_id,
+        store_id=store_id,
+    )
+    return OwnedObjectStore(objects, claim)
+
+
+def _record_call(metrics: Metrics, call: ObjectStoreCall) -> None:
+    metrics.object_store_called(
+        call.operation, outcome=call.outcome, duration_s=call.duration_s, size_bytes=call.size_bytes
+    )
+
+
+def _hold_usage(hold: SegmentHold) -> HoldUsage:
+    held = hold.statistics()
+    return HoldUsage(segments=held.segments, size_bytes=held.bytes)
+
+
+def _metadata_counts(statistics: MetadataStatistics) -> MetadataCounts:
+    return MetadataCounts(
+        reloads=statistics.reloads,
+        fenced_writes=statistics.fenced_writes,
+        unknown_outcomes=statistics.unknown_outcomes,
+        invalid_transitions=statistics.invalid_transitions,
+        tombstones=statistics.tombstones,
+        dirty_partitions=statistics.dirty_partitions,
+        backend={name: Latency(call.count, call.total_s) for name, call in statistics.backend.items()},
+    )

@@ -1,0 +1,199 @@
+"""The running daemon: the root TaskGroup, what lives in it, and its orderly stop.
+
+::
+
+    own the tier ──┐
+    manager.run ───┤ vital: one that dies ends the daemon, exit code 1, after an orderly stop
+    http, control ─┤
+    watchdog ──────┘
+    partition tasks: supervised one by one (supervise.py); none of them ends anything
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from pathlib import Path
+
+import structlog
+
+from tierd import __version__
+from tierd.app.backoff import Backoff
+from tierd.app.commands import control_handlers
+from tierd.app.compose import Engine, compose
+from tierd.app.instance_lock import instance_lock, make_state_dir
+from tierd.app.ownership import own_until_done
+from tierd.app.reloading import Reloader
+from tierd.app.snapshot import status_snapshot
+from tierd.app.stopping import StopRequest, handled_signals
+from tierd.app.supervise import TaskSupervisor
+from tierd.app.systemd import SystemdNotifier, feed_watchdog
+from tierd.config import TierdConfig
+from tierd.errors import ForeignTierError, TierError
+from tierd.serve import ControlServer, HttpServer, StatusSnapshot
+from tierd.tiering import CopyTask, PartitionTask, RemoteLogManager
+
+log = structlog.get_logger()
+
+STATUS_INTERVAL_S = 30.0
+_STALL_FACTOR = 3  # a segment above 1 GiB has its deadline twice, and is checked before the deadline begins
+_STALL_MARGIN_S = 300.0
+
+
+async def run_daemon(config: TierdConfig, config_file: Path, env: Mapping[str, str]) -> int:
+    """Run until a signal or a fault ends it, and return the exit code.
+
+    Raises:
+        TierError: it could not start: state dir in use, metadata damaged, tier of another store, address taken.
+    """
+    await asyncio.to_thread(make_state_dir, config.state_dir)
+    notifier = SystemdNotifier.from_environment(env)
+    with instance_lock(config.state_dir):
+        async with compose(config, config_file) as engine:
+            return await Daemon(engine, config_file, env, notifier).run()
+
+
+class Daemon:
+    """One run of everything that was composed."""
+
+    def __init__(self, engine: Engine, config_file: Path, env: Mapping[str, str], notifier: SystemdNotifier) -> None:
+        self._engine = engine
+        self._config = engine.settings.config
+        self._notifier = notifier
+        self._stop = StopRequest()
+        self._reloader = Reloader(engine, config_file, env, notifier)
+        self._started_ms = engine.clock.now_ms()
+        self._failure: TierError | None = None
+        self._supervisor: TaskSupervisor
+        self._manager: RemoteLogManager
+
+    async def run(self) -> int:
+        """Run until asked to stop, stop in order, and return the exit code.
+
+        Raises:
+            TierError: what made it end, where that has an exit code of its own.
+        """
+        with handled_signals(self._stop, self._reloader.ask):
+            async with asyncio.TaskGroup() as group:
+                self._supervisor = TaskSupervisor(
+                    group,
+                    clock=self._engine.clock,
+                    random=self._engine.random,
+                    progress_of=_progress,
+                    stall_s=_STALL_FACTOR * self._config.copying.attempt_timeout_s + _STALL_MARGIN_S,
+                )
+                self._manager = self._engine.new_manager(self._supervisor)
+                self._reloader.manager = self._manager
+                async with self._serving(group):
+                    await self._run_until_asked(group)
+        if self._failure is not None:
+            raise self._failure
+        log.info("stopped", exit_code=self._stop.exit_code)
+        return self._stop.exit_code
+
+    @contextlib.asynccontextmanager
+    async def _serving(self, group: asyncio.TaskGroup) -> AsyncIterator[None]:
+        http = HttpServer(
+            host=self._config.http.host,
+            port=self._config.http.port,
+            metrics=self._engine.metrics.render,
+            stalled=self._supervisor.stalled,
+            not_ready=self.not_ready,
+            status=self.status,
+        )
+        control = ControlServer(self._config.state_dir, control_handlers(self._manager, self.status))
+        async with http.listening() as url, control.listening(group):
+            log.info("started", version=__version__, pid=os.getpid(), status=url, state_dir=str(self._config.state_dir))
+            yield
+
+    async def _run_until_asked(self, group: asyncio.TaskGroup) -> None:
+        vital = [
+            self._vital(group, "manager", self._manager.run()),
+            self._vital(group, "ownership", self._own_tier()),
+            self._vital(group, "reload", self._reloader.run()),
+            self._vital(group, "readiness", self._tell_readiness()),
+            self._vital(
+                group,
+                "watchdog",
+                feed_watchdog(self._notifier, self._supervisor.stalled, clock=self._engine.clock),
+            ),
+        ]
+        try:
+            await self._stop.asked.wait()
+            await self._stop_in_order()
+        finally:
+            for task in vital:
+                task.cancel()
+            await asyncio.wait(vital)
+
+    async def _stop_in_order(self) -> None:
+        """Begin nothing, let running copies end until the deadline or a second signal, then cancel them."""
+        self._notifier.stopping()
+        self._manager.stop_intake()
+        running, timeout_s = self._supervisor.running_passes, self._config.shutdown_timeout_s
+        log.info("stopping", reason=self._stop.reason, running_copies=running, timeout_s=timeout_s)
+        draining = asyncio.create_task(self._supervisor.drain(timeout_s), name="drain")
+        hurried = asyncio.create_task(self._stop.at_once.wait(), name="second signal")
+        try:
+            await asyncio.wait({draining, hurried}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hurried.cancel()
+            draining.cancel()
+            await asyncio.wait({draining, hurried})
+        if draining.cancelled() or not draining.result():
+            log.warning("copies_cancelled", remedy="they begin anew at the next start; nothing is lost")
+        await self._supervisor.drain(0)
+
+    def _vital(self, group: asyncio.TaskGroup, name: str, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        return group.create_task(self._watched(name, work), name=name)
+
+    async def _watched(self, name: str, work: Coroutine[object, object, None]) -> None:
+        """Run what the daemon cannot do without; when it fails, everything stops in order."""
+        try:
+            await work
+        except ForeignTierError as error:
+            self._failure = error
+            self._stop.ask(str(error), exit_code=1)
+        except Exception:
+            log.exception("vital_task_failed", task=name)
+            self._stop.ask(f"{name} failed", exit_code=1)
+
+    async def _own_tier(self) -> None:
+        engine = self._engine
+        await own_until_done(engine.store, clock=engine.clock, random=engine.random, backoff=Backoff(cap_s=30))
+
+    async def _tell_readiness(self) -> None:
+        """Tell systemd once everything was looked at, and from then on what is going on."""
+        await self._manager.first_reconcile_done.wait()
+        summary = self.status().summary()
+        self._notifier.ready(summary)
+        log.info("ready", summary=summary)
+        while self._notifier.is_heard:  # a line that nobody reads is not worth a look at every partition
+            await self._engine.clock.sleep(STATUS_INTERVAL_S)
+            if (now := self.status().summary()) != summary:
+                summary = now
+                self._notifier.status(summary)
+
+    def not_ready(self) -> list[str]:
+        """Why the daemon is not ready; empty when it is."""
+        causes = []
+        if self._stop.asked.is_set():
+            causes.append(f"stopping: {self._stop.reason}")
+        if not self._manager.first_reconcile_done.is_set():
+            causes.append("the log dirs have not been looked at completely yet")
+        if self._engine.store.problem:
+            causes.append(f"the tier cannot be written: {self._engine.store.problem}")
+        return causes
+
+    def status(self) -> StatusSnapshot:
+        """Everything at this moment."""
+        return status_snapshot(
+            self._engine, self._manager, started_ms=self._started_ms, not_ready=tuple(self.not_ready())
+        )
+
+
+def _progress(task: PartitionTask) -> object:
+    """What changes while a task gets on; one that waits for a slot is waiting for others and never stalled itself."""
+    if not isinstance(task, CopyTask):
+        return None
+    return object() if task.state.reason.startswith("queued") else task.state

@@ -1,0 +1,50 @@
+"""``tierd copy --once``: one pass over every partition, or over those named, without a daemon."""
+
+import asyncio
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from tierd.app.compose import compose
+from tierd.app.instance_lock import instance_lock, make_state_dir
+from tierd.config import TierdConfig
+from tierd.errors import LogDirOfflineError, LogError
+from tierd.model import TopicPartition
+from tierd.tiering import CopyOutcome, LogDirState, PartitionStatus, PassiveSupervisor
+
+
+async def copy_once(
+    config: TierdConfig, config_file: Path, partitions: Collection[TopicPartition] | None
+) -> tuple[CopyOutcome, ...]:
+    """Copy what is due and return how each partition ended; None means all that this broker leads.
+
+    Raises:
+        TierError: it could not begin: state dir in use, a store cannot be reached, tier of another metadata store.
+    """
+    await asyncio.to_thread(make_state_dir, config.state_dir)
+    with instance_lock(config.state_dir):
+        async with compose(config, config_file) as engine:
+            await engine.store.own()
+            manager = engine.new_manager(PassiveSupervisor())
+            outcomes = await manager.copy_once(partitions)
+            tried = {outcome.partition for outcome in outcomes}
+            left_out = [
+                _never_tried(status)
+                for status in manager.status()
+                if status.state == "quarantined"
+                and status.partition not in tried
+                and (partitions is None or status.partition in partitions)
+            ]
+            _require_online(manager.log_dirs())
+            return (*outcomes, *left_out)
+
+
+def _never_tried(status: PartitionStatus) -> CopyOutcome:
+    """The outcome of a partition that no task could be made for: nobody can lead what is in its directory."""
+    problem = LogError(status.last_error or status.reason, remedy=f"run tierd inspect {status.directory}")
+    return CopyOutcome(status.partition, status, problem)
+
+
+def _require_online(log_dirs: Iterable[LogDirState]) -> None:
+    for log_dir in log_dirs:
+        if log_dir.problem:
+            raise LogDirOfflineError(log_dir.problem, remedy="mount it, or grant this user read permission")

@@ -1,0 +1,215 @@
+"""TierReader: what the reading commands share. Metadata is read only, so they work beside a daemon and without one."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import structlog
+
+from tierd.app.identity import BrokerIdentity, broker_identity
+from tierd.app.stores import log_dir_identities, metadata_store, object_store
+from tierd.clock import Clock, SystemClock
+from tierd.config import TierdConfig
+from tierd.errors import LogDirOfflineError, UnknownPartitionError
+from tierd.log import (
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    DirectoryKind,
+    PartitionDirectory,
+    find_log_end_offset,
+    last_stable_offset,
+    list_log_dir,
+    read_offset_checkpoint,
+    scan_partition,
+)
+from tierd.metadata import KeyValueStore, MetadataKeyFactory, PartitionView, list_partitions, read_partition
+from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, uuid_to_text
+from tierd.remote import ObjectKeyFactory, SegmentStorage
+from tierd.tiering import Explanation, FetchTask, Finding, SilentRecorder, TieredLog, Verification, explain
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """One incarnation of a partition and its local directory, None where this host has no replica."""
+
+    partition: TopicIdPartition
+    directory: PartitionDirectory | None
+
+
+class TierReader:
+    """Answers from both tiers, writing to none."""
+
+    def __init__(
+        self,
+        config: TierdConfig,
+        identity: BrokerIdentity,
+        metadata: KeyValueStore,
+        storage: SegmentStorage,
+        *,
+        clock: Clock,
+    ) -> None:
+        self.identity = identity
+        self.storage = storage
+        self.clock = clock
+        self._config = config
+        self._metadata = metadata
+        self._keys = MetadataKeyFactory(identity.cluster_id)
+
+    async def locate(self, name: TopicPartition) -> Located:
+        """Find the incarnation that ``name`` means: the local one, else the one that the tier heard of last.
+
+        Raises:
+            UnknownPartitionError: neither a log dir nor the metadata knows the name.
+        """
+        for directory in await self._local_directories():
+            if directory.topic_partition == name and directory.topic_id is not None:
+                return Located(directory.partition, directory)
+        remote = [p for p in await list_partitions(self._metadata, self._keys) if p.topic_partition == name]
+        if not remote:
+            raise UnknownPartitionError(
+                f"no log dir and no metadata knows {name}",
+                remedy="name it as Kafka names its directories, such as orders-0; tierd status lists them",
+            )
+        views = [await self.view(partition) for partition in remote]
+        latest = max(views, key=lambda view: max((m.event_timestamp_ms for m in view.list()), default=-1))
+        if len(remote) > 1:
+            log.warning("several_incarnations", partition=str(name), shown=uuid_to_text(latest.partition.topic_id))
+        return Located(latest.partition, None)
+
+    async def partitions(self) -> list[TopicIdPartition]:
+        """Every partition that the metadata knows."""
+        return await list_partitions(self._metadata, self._keys)
+
+    async def view(self, partition: TopicIdPartition) -> PartitionView:
+        """The partition's remote segments as they are stored now."""
+        return await read_partition(self._metadata, self._keys, partition)
+
+    async def tiered_log(self, located: Located) -> TieredLog:
+        """Look at both tiers anew; the local directory is found again, for it may have moved or gone."""
+        directories = await self._local_directories()
+        directory = next((d for d in directories if d.topic_id and d.partition == located.partition), None)
+        view = await self.view(located.partition)
+        if directory is None:
+            return TieredLog(located.partition, view, None, None)
+        name, log_dir = directory.topic_partition, directory.path.parent
+        scan = await asyncio.to_thread(scan_partition, directory)
+        watermarks = await asyncio.to_thread(read_offset_checkpoint, log_dir / REPLICATION_OFFSET_CHECKPOINT)
+        starts = await asyncio.to_thread(read_offset_checkpoint, log_dir / LOG_START_OFFSET_CHECKPOINT)
+        return TieredLog(located.partition, view, scan, watermarks.get(name), starts.get(name))
+
+    def remote_key(self, metadata: RemoteLogSegmentMetadata | None) -> str | None:
+        """The key of the segment's log object; None for no segment."""
+        if metadata is None:
+            return None
+        keys = ObjectKeyFactory(self._config.remote.key_prefix, self.identity.cluster_id)
+        return keys.for_custom_metadata(metadata.custom_metadata).segment(metadata, ".log")
+
+    def fetch_task(self, located: Located) -> FetchTask:
+        """A reader of the partition's records."""
+        return FetchTask(
+            lambda: self.tiered_log(located),
+            remote=self.storage,
+            recorder=SilentRecorder(),
+            prefetch_bytes=self._config.fetch.prefetch_bytes,
+        )
+
+    async def verify(
+        self, name: TopicPartition | None, *, deep: bool, tell: Callable[[str], None]
+    ) -> AsyncGenerator[Finding, None]:
+        """Yield what is wrong with the tier of one partition, or of all that the metadata knows.
+
+        Args:
+            name: None means all of them.
+            deep: also download every segment and check every batch.
+            tell: is told which partition is looked at.
+
+        Raises:
+            UnknownPartitionError: nobody knows the name.
+            RemoteStorageError: the store does not answer.
+        """
+        local = {d.partition: d for d in await self._local_directories() if d.topic_id is not None}
+        if name is None:
+            located = [Located(partition, local.get(partition)) for partition in await self.partitions()]
+        else:
+            located = [await self.locate(name)]
+        for number, each in enumerate(located, start=1):
+            tell(f"{each.partition} ({number} of {len(located)})")
+            verification = Verification(
+                await self.tiered_log(each),
+                storage=self.storage,
+                clock=self.clock,
+                grace_s=self._config.copying.dangling_grace_s,
+            )
+            async with contextlib.aclosing(
+                cast("AsyncGenerator[Finding, None]", verification.run(deep=deep))
+            ) as findings:
+                async for finding in findings:
+                    yield finding
+            for finding in await verification.unfinished_uploads():
+                yield finding
+
+    async def _local_directories(self) -> list[PartitionDirectory]:
+        found: list[PartitionDirectory] = []
+        for log_dir in self._config.log_dirs:
+            try:
+                listing = await asyncio.to_thread(list_log_dir, log_dir.path)
+            except LogDirOfflineError as error:  # the tier may still have everything
+                log.warning("log_dir_offline", log_dir=str(log_dir.path), problem=str(error))
+                continue
+            found += [d for d in listing.partitions if d.kind is DirectoryKind.CURRENT]
+        return found
+
+
+async def explain_offset(reader: TierReader, located: Located, offset: int) -> Explanation:
+    """Say where ``offset`` is and why.
+
+    Raises:
+        LogError: the local log cannot be read.
+    """
+    tiered = await reader.tiered_log(located)
+    stable = end = tiered.remote_end_offset
+    if tiered.scan is not None and tiered.high_watermark is not None:
+        stable = await asyncio.to_thread(last_stable_offset, tiered.scan, high_watermark=tiered.high_watermark)
+    if tiered.scan is not None:
+        end = await asyncio.to_thread(find_log_end_offset, tiered.scan)
+    return explain(
+        tiered,
+        offset,
+        last_stable_offset=stable,
+        log_end_offset=end,
+        remote_key=reader.remote_key(tiered.remote_segment(offset)),
+    )
+
+
+@contextlib.asynccontextmanager
+async def tier_reader(config: TierdConfig, config_file: Path) -> AsyncIterator[TierReader]:
+    """Open both stores for reading.
+
+    Raises:
+        ConfigError: cluster or node are not known.
+        TierError: a store cannot be opened.
+    """
+    clock = SystemClock()
+    identity = broker_identity(
+        config_file,
+        cluster_id=config.cluster_id,
+        node_id=config.node_id,
+        found=await log_dir_identities(config),
+    )
+    async with (
+        metadata_store(config, read_only=True) as metadata,
+        object_store(config, clock=clock) as store,
+    ):
+        storage = SegmentStorage(
+            store,
+            cluster_id=identity.cluster_id,
+            broker_id=identity.node_id,
+            key_prefix=config.remote.key_prefix,
+            chunk_size=config.remote.chunk_size_bytes,
+        )
+        yield TierReader(config, identity, metadata, storage, clock=clock)

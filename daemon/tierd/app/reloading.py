@@ -1,0 +1,70 @@
+"""Reloader: SIGHUP reads the configuration again; a bad file changes nothing, a good one what can change at once."""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import structlog
+
+from tierd.app.compose import Engine
+from tierd.app.reload import changed_keys, merged
+from tierd.app.systemd import SystemdNotifier
+from tierd.config import TierdConfig, load_config
+from tierd.errors import ConfigError
+from tierd.telemetry import configure_logging
+from tierd.tiering import RemoteLogManager
+
+log = structlog.get_logger()
+
+
+class Reloader:
+    """Applies one reload at a time; several requests that arrive meanwhile are one."""
+
+    def __init__(self, engine: Engine, config_file: Path, env: Mapping[str, str], notifier: SystemdNotifier) -> None:
+        self._engine = engine
+        self._config_file = config_file
+        self._env = env
+        self._notifier = notifier
+        self._asked = asyncio.Event()
+        self.manager: RemoteLogManager | None = None
+        """What new settings are handed to, once it exists."""
+
+    def ask(self) -> None:
+        """Ask for a reload; returns at once."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Reload whenever asked, until cancelled."""
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            self._notifier.reloading(monotonic_s=self._engine.clock.monotonic_s())
+            await self._reload()
+            self._notifier.ready("configuration reloaded")
+
+    async def _reload(self) -> None:
+        try:
+            wanted = await asyncio.to_thread(load_config, self._config_file, self._env)
+        except ConfigError as error:
+            self._refuse(error)
+            return
+        settings = self._engine.settings
+        change = changed_keys(settings.config, wanted)
+        settings.config = merged(settings.config, wanted)
+        await self._apply(settings.config, change.live)
+        self._engine.metrics.config_reloaded(success=True)
+        log.info("config_reloaded", changed=list(change.live))
+        if change.after_restart:
+            log.warning("config_needs_restart", keys=list(change.after_restart))
+
+    def _refuse(self, error: ConfigError) -> None:
+        for fault in error.faults:
+            log.error("config_fault", fault=str(fault))
+        log.error("config_reload_failed", remedy="the old settings stay in force; " + error.remedy)
+        self._engine.metrics.config_reloaded(success=False)
+
+    async def _apply(self, config: TierdConfig, keys: tuple[str, ...]) -> None:
+        configure_logging(format=config.logging.format, level=config.logging.level, stream=sys.stderr)
+        if self.manager is not None and any(key.startswith("topics.") for key in keys):
+            await self.manager.sync([])  # looks at the log dirs with the new patterns, and waits for no copy

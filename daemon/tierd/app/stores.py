@@ -1,0 +1,73 @@
+"""The stack of object stores and the metadata store, as the configuration asks for them."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import structlog
+
+from tierd.clock import Clock
+from tierd.config import TierdConfig
+from tierd.errors import LogDirOfflineError
+from tierd.log import MetaProperties, read_meta_properties
+from tierd.metadata import KeyValueStore, MemoryKeyValueStore, SqliteKeyValueStore
+from tierd.remote import ObjectStore, ObjectStoreCall, open_object_store
+
+log = structlog.get_logger()
+
+
+@contextlib.asynccontextmanager
+async def object_store(
+    config: TierdConfig, *, clock: Clock, on_call: Callable[[ObjectStoreCall], None] | None = None
+) -> AsyncIterator[ObjectStore]:
+    """Give the configured object store, with deadlines, retries and observation around it; close it afterwards."""
+    store = open_object_store(
+        config.remote, clock=clock, max_bytes_per_second=config.copying.max_bytes_per_second, on_call=on_call
+    )
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@contextlib.asynccontextmanager
+async def metadata_store(config: TierdConfig, *, read_only: bool) -> AsyncIterator[KeyValueStore]:
+    """Open the configured metadata store; close it afterwards.
+
+    Read only, a store that was never made is an empty one: then nothing was ever copied.
+
+    Raises:
+        MetadataError: it is damaged.
+        BackendUnavailableError: it cannot be opened.
+    """
+    path = config.sqlite_path
+    store: KeyValueStore
+    if read_only and not await asyncio.to_thread(path.exists):
+        store = MemoryKeyValueStore()
+    else:
+        store = await SqliteKeyValueStore.open(path, read_only=read_only, timeout_s=config.metadata.timeout_s)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def log_dir_identities(config: TierdConfig) -> dict[Path, MetaProperties | None]:
+    """Read the ``meta.properties`` of every log dir; one that is offline says nothing while another one does.
+
+    Raises:
+        CheckpointError: one cannot be understood.
+        LogDirOfflineError: none can be read.
+    """
+    found: dict[Path, MetaProperties | None] = {}
+    offline: list[LogDirOfflineError] = []
+    for log_dir in config.log_dirs:
+        try:
+            found[log_dir.path] = await asyncio.to_thread(read_meta_properties, log_dir.path)
+        except LogDirOfflineError as error:
+            offline.append(error)
+            log.warning("log_dir_offline", log_dir=str(log_dir.path), problem=str(error), remedy=error.remedy)
+    if offline and not found:
+        raise offline[0]
+    return found

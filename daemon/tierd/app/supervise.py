@@ -1,0 +1,222 @@
+"""Supervision of partition tasks: a failing one is quarantined, shown and retried, and the others go on.
+
+::
+
+    start ──► waiting ──wake or delay──► running a pass ──ends well──► waiting
+                                             │
+                                             ├─ fails ──► quarantined ──backoff──► running a pass
+                                             └─ fenced ─► parked until it is stopped, or retried by hand
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from tierd.app.backoff import Backoff
+from tierd.clock import Clock
+from tierd.errors import FencedError, TierError
+from tierd.tiering import PartitionTask, TaskHealth
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Supervised:
+    """One task and how it fares."""
+
+    task: PartitionTask
+    retry: asyncio.Event = field(default_factory=asyncio.Event)  # set by hand: ends a quarantine early
+    health: TaskHealth = field(default_factory=TaskHealth)
+    runner: "asyncio.Task[None] | None" = None
+    progress_at_s: float | None = None  # monotonic, of the last sign of life; None between passes
+    progress_mark: object = None
+
+
+class TaskSupervisor:
+    """Runs every partition task in a task of its own, so that none dies unseen and none takes another down."""
+
+    def __init__(
+        self,
+        group: asyncio.TaskGroup,
+        *,
+        clock: Clock,
+        random: Callable[[], float],
+        backoff: Backoff = Backoff(),  # noqa: B008 - frozen
+        progress_of: Callable[[PartitionTask], object] = lambda _: None,
+        stall_s: float = float("inf"),
+    ) -> None:
+        """``progress_of`` gives a value that changes while a pass gets on; unchanged for ``stall_s`` it stalls."""
+        self._group = group
+        self._clock = clock
+        self._random = random
+        self._backoff = backoff
+        self._progress_of = progress_of
+        self._stall_s = stall_s
+        self._supervised: dict[str, _Supervised] = {}
+        self._draining = False
+        self._failures_total = 0
+
+    def start(self, task: PartitionTask) -> None:
+        """Begin to run ``task``; its first pass comes at once. Ignored while draining.
+
+        Raises:
+            ValueError: a task of that name runs already.
+        """
+        if task.name in self._supervised:
+            raise ValueError(f"task {task.name} runs already")
+        if self._draining:
+            return
+        supervised = self._supervised[task.name] = _Supervised(task)
+        supervised.runner = self._group.create_task(self._run(supervised), name=task.name)
+
+    async def stop(self, name: str) -> None:
+        """Cancel the task of that name and return when it has ended; an unknown name is no error."""
+        supervised = self._supervised.pop(name, None)
+        if supervised is not None:
+            await _end([supervised])
+
+    def retry(self, names: Collection[str] | None = None) -> None:
+        """Let quarantined and fenced tasks try again at once; None means all of them."""
+        for name, supervised in self._supervised.items():
+            if names is None or name in names:
+                supervised.retry.set()
+
+    def statistics(self) -> Mapping[str, TaskHealth]:
+        """The health of every running task, by name."""
+        return {name: supervised.health for name, supervised in self._supervised.items()}
+
+    @property
+    def failures_total(self) -> int:
+        """Passes that failed since start."""
+        return self._failures_total
+
+    @property
+    def running_passes(self) -> int:
+        """Passes under way at this moment."""
+        return sum(supervised.progress_at_s is not None for supervised in self._supervised.values())
+
+    def stalled(self) -> str | None:
+        """Name a task whose pass has outlived every deadline of its own; None when all is well."""
+        now_s = self._clock.monotonic_s()
+        for name, supervised in self._supervised.items():
+            if supervised.progress_at_s is None:
+                continue
+            mark = self._progress_of(supervised.task)
+            if mark != supervised.progress_mark:
+                supervised.progress_mark, supervised.progress_at_s = mark, now_s
+            elif now_s - supervised.progress_at_s > self._stall_s:
+                return name
+        return None
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Begin no further pass, let running ones end until the deadline, then cancel them.
+
+        Returns:
+            Whether every pass ended by itself.
+        """
+        self._draining = True
+        everyone = list(self._supervised.values())
+        await _end([supervised for supervised in everyone if supervised.progress_at_s is None])
+        passes = [s.runner for s in everyone if s.runner is not None and not s.runner.done()]
+        unfinished: Collection[asyncio.Task[None]] = ()
+        if passes:
+            _, unfinished = await asyncio.wait(passes, timeout=timeout_s)
+        self._supervised.clear()
+        await _end(everyone)
+        return not unfinished
+
+    async def _run(self, supervised: _Supervised) -> None:
+        while not self._draining:
+            supervised.task.wake.clear()
+            delay_s = await self._pass(supervised)
+            if not self._draining:
+                await self._rest(supervised, delay_s)
+
+    async def _pass(self, supervised: _Supervised) -> float | None:
+        """Run one pass and return the wait before the next one."""
+        supervised.progress_at_s = self._clock.monotonic_s()
+        try:
+            delay_s = await supervised.task.run_once()
+        except asyncio.CancelledError:
+            if _cancelled_from_outside():
+                raise
+            # To let a cancellation that nobody asked for end the task would be a silent death.
+            return self._quarantined(supervised, RuntimeError("the pass was cancelled from within"))
+        except Exception as error:  # noqa: BLE001 - one partition never takes the others down, whatever it raises
+            return self._quarantined(supervised, error)
+        finally:
+            supervised.progress_at_s = None
+        if supervised.health.failures:
+            log.info("task_recovered", task=supervised.task.name, failures=supervised.health.failures)
+            supervised.health = TaskHealth()
+        return delay_s
+
+    def _quarantined(self, supervised: _Supervised, failure: Exception) -> float | None:
+        """Record the failure and return the wait before the next attempt, None for a fenced partition."""
+        failures = supervised.health.failures + 1
+        fenced = isinstance(failure, FencedError)
+        delay_s = None if fenced else self._backoff.delay_s(failures, random=self._random)
+        message = _one_line(failure)
+        if message != supervised.health.last_error:  # once per change of error, not at every retry
+            _report(supervised.task.name, failure, message)
+        self._failures_total += 1
+        supervised.health = TaskHealth(
+            failures=failures,
+            last_error=message,
+            retry_at_ms=None if delay_s is None else self._clock.now_ms() + round(delay_s * 1000),
+        )
+        supervised.retry.clear()
+        return delay_s
+
+    async def _rest(self, supervised: _Supervised, delay_s: float | None) -> None:
+        """Wait for news or the delay; a quarantined task hears no news, or each event would cut its backoff short."""
+        event = supervised.retry if supervised.health.failures else supervised.task.wake
+        if delay_s is None:
+            await event.wait()  # an idle partition costs one sleeping task and no timer
+        else:
+            await _first_of(event.wait(), self._clock.sleep(max(0.0, delay_s)))
+
+
+def _cancelled_from_outside() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def _first_of(*waits: Coroutine[object, object, object]) -> None:
+    """Return when one of ``waits`` has ended; the others are cancelled, whatever happens to the caller."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _end(supervised: Collection[_Supervised]) -> None:
+    """Cancel the runners and return when all have ended; their group sees to what they raise."""
+    ours = asyncio.current_task()
+    runners = [each.runner for each in supervised if each.runner and each.runner is not ours and not each.runner.done()]
+    for runner in runners:
+        runner.cancel()
+    if runners:
+        await asyncio.wait(runners)
+
+
+def _one_line(failure: Exception) -> str:
+    if isinstance(failure, TierError):
+        return " ".join(str(failure).split())
+    return " ".join(f"{type(failure).__name__}: {failure}".split())
+
+
+def _report(task: str, failure: Exception, message: str) -> None:
+    match failure:
+        case FencedError():
+            log.warning("task_fenced", task=task, problem=message, remedy=failure.remedy)
+        case TierError() if failure.retriable:
+            log.warning("task_quarantined", task=task, problem=message, remedy=failure.remedy)
+        case TierError():
+            log.error("task_quarantined", task=task, problem=message, remedy=failure.remedy)
+        case _:
+            log.error("task_quarantined_by_bug", task=task, problem=message, exc_info=failure)

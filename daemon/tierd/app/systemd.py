@@ -1,0 +1,83 @@
+"""What systemd is told by sd_notify: readiness, a status line, reloads, the stop, and a watchdog tied to progress."""
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from tierd.clock import Clock
+
+log = structlog.get_logger()
+
+
+class SystemdNotifier:
+    """Sends state to the socket in ``NOTIFY_SOCKET``; silent where there is none. Never blocks, never fails."""
+
+    def __init__(self, address: str | None, *, watchdog_s: float | None = None) -> None:
+        """``address`` is a path, or a name in the abstract namespace after ``@``."""
+        self._address = "\0" + address[1:] if address and address.startswith("@") else address
+        self.watchdog_s = watchdog_s if address else None
+        """How long systemd waits for a sign of life; None when it does not watch."""
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether there is a systemd to tell."""
+        return self._address is not None
+
+    @classmethod
+    def from_environment(cls, env: Mapping[str, str]) -> "SystemdNotifier":
+        """Read ``NOTIFY_SOCKET``, ``WATCHDOG_USEC`` and ``WATCHDOG_PID``; a watchdog meant for another pid is none."""
+        microseconds = env.get("WATCHDOG_USEC", "")
+        meant_for_us = env.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        watched = meant_for_us and microseconds.isdigit() and int(microseconds) > 0
+        return cls(env.get("NOTIFY_SOCKET") or None, watchdog_s=int(microseconds) / 1e6 if watched else None)
+
+    def ready(self, status: str) -> None:
+        """Start-up, or a reload, has ended."""
+        self._send(f"READY=1\nSTATUS={status}")
+
+    def status(self, status: str) -> None:
+        """One line for ``systemctl status``."""
+        self._send(f"STATUS={status}")
+
+    def reloading(self, *, monotonic_s: float) -> None:
+        """A reload began; ``monotonic_s`` is CLOCK_MONOTONIC, as Type=notify-reload asks."""
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={int(monotonic_s * 1e6)}")
+
+    def stopping(self) -> None:
+        """The orderly stop began."""
+        self._send("STOPPING=1\nSTATUS=stopping")
+
+    def alive(self) -> None:
+        """Feed the watchdog."""
+        self._send("WATCHDOG=1")
+
+    def _send(self, state: str) -> None:
+        if self._address is None:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+                channel.setblocking(False)
+                channel.sendto(state.encode(), self._address)
+        except OSError as error:  # a supervisor that does not listen must not stop the work
+            log.warning("systemd_notify_failed", problem=str(error))
+
+
+async def feed_watchdog(notifier: SystemdNotifier, stalled: Callable[[], str | None], *, clock: Clock) -> None:
+    """Feed the watchdog at half its period for as long as ``stalled`` names nothing; runs until cancelled.
+
+    The loop that turns is the first half of the proof; ``stalled`` is the second: it names a task that has run past
+    its own deadline. Once something stalls, the silence lets systemd restart the service.
+    """
+    if notifier.watchdog_s is None:
+        return
+    reported: str | None = None
+    while True:
+        culprit = stalled()
+        if culprit is None:
+            notifier.alive()
+        elif culprit != reported:
+            log.error("progress_stalled", task=culprit)
+        reported = culprit
+        await clock.sleep(notifier.watchdog_s / 2)

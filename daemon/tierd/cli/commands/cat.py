@@ -1,0 +1,86 @@
+"""``tierd cat``: records as a consumer would read them."""
+
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tierd.app import run_in_loop, tier_reader
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
+from tierd.cli.records import as_json_line, as_text_line
+from tierd.cli.session import begin
+from tierd.config import TierdConfig
+from tierd.model import TopicPartition
+from tierd.tiering import Isolation
+
+_WRITTEN_AT_ONCE_BYTES = 256 * 1024
+
+
+def cat(
+    partition: PartitionArgument,
+    *,
+    from_offset: Annotated[
+        int | None, typer.Option("--from", min=0, metavar="O", help="First offset; the log start otherwise.")
+    ] = None,
+    to_offset: Annotated[
+        int | None, typer.Option("--to", min=0, metavar="O", help="Last offset, inclusive; the end otherwise.")
+    ] = None,
+    committed: Annotated[
+        bool, typer.Option("--committed", help="Leave out aborted and undecided transactions.")
+    ] = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the records of a partition, local and remote together, in order of offset.
+
+    One line a record: offset, timestamp, key and value between tabs, or one JSON object with --json, where
+    key, value and header values are base64 or null.
+
+    Example: tierd cat orders-0 --from 1000 --to 1099 --committed
+    """
+    isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
+    end = None if to_offset is None else to_offset + 1
+    settings, name = begin(config), TopicPartition.parse(partition)
+    run_in_loop(
+        _print(settings, config, name, from_offset=from_offset, end_offset=end, isolation=isolation, as_json=as_json)
+    )
+
+
+async def _print(
+    config: TierdConfig,
+    config_file: Path,
+    name: TopicPartition,
+    *,
+    from_offset: int | None,
+    end_offset: int | None,
+    isolation: Isolation,
+    as_json: bool,
+) -> None:
+    line_of = as_json_line if as_json else as_text_line
+    async with tier_reader(config, config_file) as reader:
+        task = reader.fetch_task(await reader.locate(name))
+        pending = bytearray()
+        try:
+            async with contextlib.aclosing(task.records(from_offset, end_offset, isolation)) as records:
+                async for record in records:
+                    pending += line_of(record)
+                    if len(pending) >= _WRITTEN_AT_ONCE_BYTES:
+                        await _write(pending)
+        finally:
+            await _write(pending)  # what was read before a failure is still an answer
+
+
+async def _write(pending: bytearray) -> None:
+    """Write to standard output in a thread, for its reader may be slow; at most one piece is in memory."""
+    data = bytes(pending)
+    pending.clear()
+    if data:
+        await asyncio.to_thread(_write_all, data)
+
+
+def _write_all(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

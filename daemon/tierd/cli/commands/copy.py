@@ -1,0 +1,71 @@
+"""``tierd copy --once``: one pass of the copy tasks."""
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue
+from rich.table import Table
+from rich.text import Text
+
+from tierd.app import copy_once, run_in_loop
+from tierd.cli.display import answer_console, plain_table
+from tierd.cli.failures import ExitCode, exit_code_of, print_failure
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionsArgument
+from tierd.cli.session import begin
+from tierd.model import TopicPartition
+from tierd.tiering import CopyOutcome
+
+
+def copy(
+    once: Annotated[bool, typer.Option("--once", help="Required: copy what is due now, then exit.")] = False,
+    partitions: PartitionsArgument = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy finished segments to the tier once and exit; 1 when a partition could not be copied.
+
+    Refused while a daemon holds the state directory: tierd sync asks that daemon instead.
+
+    Example: tierd copy --once orders-0 orders-1
+    """
+    if not once:
+        print("tierd: copy needs --once\n  next: tierd run copies continuously", file=sys.stderr)
+        raise typer.Exit(ExitCode.USAGE)
+    wanted = [TopicPartition.parse(name) for name in partitions or []] or None
+    outcomes = run_in_loop(copy_once(begin(config), config, wanted))
+    if as_json:
+        print(json.dumps([_as_json(outcome) for outcome in outcomes]))
+    else:
+        answer_console().print(_table(outcomes))
+    failures = [outcome.error for outcome in outcomes if outcome.error is not None]
+    for failure in failures:
+        print_failure(failure)
+    if failures:
+        codes = {exit_code_of(failure) for failure in failures}
+        raise typer.Exit(codes.pop() if codes <= {ExitCode.UNREACHABLE, ExitCode.REFUSED} else ExitCode.NO)
+
+
+def _table(outcomes: Sequence[CopyOutcome]) -> Table:
+    table = plain_table(("partition",), ("tiered to", "segments left"), "why")
+    for outcome in outcomes:
+        status = outcome.status
+        through = "-" if status.copied_through is None or status.copied_through < 0 else str(status.copied_through)
+        why = "failed" if outcome.error else status.reason
+        table.add_row(Text(str(outcome.partition)), through, str(status.lag.segments), Text(why))
+    return table
+
+
+def _as_json(outcome: CopyOutcome) -> dict[str, JsonValue]:
+    status = outcome.status
+    return {
+        "partition": str(outcome.partition),
+        "copied_through": -1 if status.copied_through is None else status.copied_through,
+        "lag_segments": status.lag.segments,
+        "lag_bytes": status.lag.bytes,
+        "state": status.state,
+        "reason": status.reason,
+        "error": None if outcome.error is None else str(outcome.error),
+    }

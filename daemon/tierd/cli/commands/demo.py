@@ -1,0 +1,63 @@
+"""``tierd demo``: the daemon beside a log dir that keeps growing; what ``make run`` starts."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tierd.cli.commands.run import run_foreground
+from tierd.cli.demo.writer import prepare
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption
+from tierd.config import TierdConfig, load_config
+
+_WRITER_STOP_DEADLINE_S = 10.0
+
+
+def demo(config: ConfigOption = DEFAULT_CONFIG) -> None:
+    """Write a small demo log dir into the first of log_dirs, keep it growing, and run the daemon on it.
+
+    Example: tierd demo --config config/quickstart.yaml
+    """
+    settings = load_config(config, os.environ)
+    log_dir = settings.log_dirs[0].path
+    prepare(log_dir, cluster_id=settings.cluster_id, node_id=settings.node_id)
+    print(_introduction(settings, config), flush=True)
+    with _writer(log_dir):
+        run_foreground(config)
+
+
+@contextlib.contextmanager
+def _writer(log_dir: Path) -> Iterator[None]:
+    """Keep a writer running; it ends when its standard input does, so it outlives this process in no case."""
+    command = [sys.executable, "-m", "tierd.cli.demo.writer", str(log_dir)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdout.readline()  # it has begun its leader epoch, or has ended and said why
+        yield
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        try:
+            process.wait(_WRITER_STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+def _introduction(settings: TierdConfig, config: Path) -> str:
+    tierd = Path(sys.argv[0])
+    with contextlib.suppress(ValueError):
+        tierd = tierd.absolute().relative_to(Path.cwd())
+    commands = ("status --watch", "segments orders-0", "cat orders-0 --to 9", "explain orders-0 0", "verify --deep")
+    lines = "\n".join(f"  {tierd} {command} --config {config}" for command in commands)
+    return (
+        f"Demo log dir:    {settings.log_dirs[0].path}\n"
+        f"Status endpoint: http://{settings.http.listen}\n"
+        f"In a second terminal, from this directory:\n{lines}\n"
+        "Ctrl-C stops; the next run continues.\n"
+    )

@@ -1,0 +1,62 @@
+"""``tierd explain``: where one record is, and why."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue
+from rich.text import Text
+
+from tierd.app import explain_offset, run_in_loop, tier_reader
+from tierd.cli.display import answer_console
+from tierd.cli.failures import ExitCode
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
+from tierd.cli.session import begin
+from tierd.config import TierdConfig
+from tierd.model import TopicPartition
+from tierd.tiering import Explanation, Place
+
+_UNREADABLE = frozenset({Place.EXPIRED, Place.LOST, Place.NOT_WRITTEN})
+
+
+def explain(
+    partition: PartitionArgument,
+    offset: Annotated[int, typer.Argument(min=0, metavar="OFFSET", help="The offset of a record.")],
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Say where a record is (local file, queued, remote object, expired, lost, never written) and why.
+
+    Exits with 1 when no reader can have it.
+
+    Example: tierd explain orders-0 1234
+    """
+    found = run_in_loop(_explain(begin(config), config, TopicPartition.parse(partition), offset))
+    if as_json:
+        facts: dict[str, JsonValue] = asdict(found) | {"place": found.place.value, "attempts": list(found.attempts)}
+        print(json.dumps(facts))
+    else:
+        console = answer_console()
+        console.print(Text(f"{partition} offset {offset}: {found.place.value}: {found.why}"))
+        for label, value in _details(found).items():
+            console.print(Text(f"  {label}: {value}"), soft_wrap=True)
+    if found.place in _UNREADABLE:
+        raise typer.Exit(ExitCode.NO)
+
+
+async def _explain(config: TierdConfig, config_file: Path, name: TopicPartition, offset: int) -> Explanation:
+    async with tier_reader(config, config_file) as reader:
+        return await explain_offset(reader, await reader.locate(name), offset)
+
+
+def _details(found: Explanation) -> dict[str, str]:
+    details = {
+        "leader epoch": None if found.leader_epoch is None else str(found.leader_epoch),
+        "local file": found.local_file,
+        "remote object": found.remote_key,
+        "segment": found.segment_id,
+        "other attempts": ", ".join(found.attempts) or None,
+    }
+    return {label: value for label, value in details.items() if value is not None}

@@ -1,0 +1,14 @@
+"""``tierd pause``: live control of the running daemon."""
+
+from tierd.cli.control import tell_daemon
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionsArgument
+
+
+def pause(
+    partitions: PartitionsArgument = None, config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False
+) -> None:
+    """Stop copying partitions, all of them when none is named; a segment under way is finished.
+
+    Example: tierd pause orders-0 orders-1
+    """
+    tell_daemon("pause", partitions or [], config=config, as_json=as_json)

@@ -1,0 +1,122 @@
+"""From errors to exit codes and to the two lines that a person reads: the cause, then what to do next."""
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from enum import IntEnum
+from typing import ParamSpec
+
+import typer
+
+from tierd.errors import (
+    AlreadyRunningError,
+    BackendUnavailableError,
+    ConfigError,
+    ControlError,
+    CorruptIndexError,
+    CorruptRecordError,
+    DaemonUnreachableError,
+    FencedError,
+    ForeignTierError,
+    ListenError,
+    LogDirOfflineError,
+    MetadataError,
+    OffsetOutOfRangeError,
+    OutcomeUnknownError,
+    PartitionNameError,
+    RemoteConflictError,
+    RemoteIntegrityError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    StateDirError,
+    TierError,
+    UnknownPartitionError,
+)
+
+P = ParamSpec("P")
+
+
+class ExitCode(IntEnum):
+    """What the shell is told."""
+
+    DONE = 0
+    NO = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    REFUSED = 4
+    INTERRUPTED = 130
+
+
+_CODES: tuple[tuple[type[TierError], ExitCode], ...] = (  # the first that fits, so kinds come before their families
+    (ConfigError, ExitCode.USAGE),
+    (PartitionNameError, ExitCode.USAGE),
+    (UnknownPartitionError, ExitCode.USAGE),
+    (ListenError, ExitCode.USAGE),
+    (AlreadyRunningError, ExitCode.REFUSED),
+    (ForeignTierError, ExitCode.REFUSED),
+    (RemoteConflictError, ExitCode.REFUSED),
+    (FencedError, ExitCode.REFUSED),
+    (CorruptRecordError, ExitCode.NO),
+    (CorruptIndexError, ExitCode.NO),
+    (RemoteIntegrityError, ExitCode.NO),
+    (RemoteResourceNotFoundError, ExitCode.NO),
+    (OffsetOutOfRangeError, ExitCode.NO),
+    (ControlError, ExitCode.NO),
+    (DaemonUnreachableError, ExitCode.UNREACHABLE),
+    (StateDirError, ExitCode.UNREACHABLE),
+    (LogDirOfflineError, ExitCode.UNREACHABLE),
+    (BackendUnavailableError, ExitCode.UNREACHABLE),
+    (OutcomeUnknownError, ExitCode.UNREACHABLE),
+    (RemoteStorageError, ExitCode.UNREACHABLE),
+    (MetadataError, ExitCode.UNREACHABLE),
+    (TierError, ExitCode.NO),
+)
+
+
+def exit_code_of(error: TierError) -> ExitCode:
+    """Return the exit code that ``error`` ends a command with."""
+    return next(code for kind, code in _CODES if isinstance(error, kind))
+
+
+def reported(command: Callable[P, None]) -> Callable[P, None]:
+    """Wrap a command so that every expected failure becomes a cause, a remedy and an exit code, never a traceback."""
+
+    @functools.wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+            sys.stdout.flush()
+        except (TierError, ExceptionGroup) as error:
+            failure = first_failure(error)
+            if failure is None:
+                raise
+            print_failure(failure)
+            raise typer.Exit(exit_code_of(failure)) from None
+        except BrokenPipeError:
+            # The reader has seen enough. Python would complain once more when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(ExitCode.DONE) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+    return run
+
+
+def first_failure(error: Exception) -> TierError | None:
+    """The ``TierError`` in ``error`` or in the groups below it; None when a bug is among them, which must be seen."""
+    if isinstance(error, TierError):
+        return error
+    if not isinstance(error, ExceptionGroup):
+        return None
+    found = [first_failure(inner) for inner in error.exceptions]
+    return found[0] if all(found) else None
+
+
+def print_failure(error: TierError) -> None:
+    """Write cause and remedy to standard error."""
+    lines = str(error).splitlines() if isinstance(error, ConfigError) else [" ".join(str(error).split())]
+    for line in lines:
+        print(f"tierd: {line}", file=sys.stderr)
+    if error.remedy:
+        print(f"  next: {error.remedy}", file=sys.stderr)

@@ -1,0 +1,18 @@
+"""What every command begins with: its settings, and a log that keeps standard output for the answer."""
+
+import os
+import sys
+from pathlib import Path
+
+from tierd.config import TierdConfig, load_config
+from tierd.telemetry import configure_logging
+
+
+def begin(config: Path) -> TierdConfig:
+    """Send warnings to standard error in a readable form, and load the configuration.
+
+    Raises:
+        ConfigError: every fault of the file.
+    """
+    configure_logging(format="console", level="warning", stream=sys.stderr)
+    return load_config(config, os.environ)

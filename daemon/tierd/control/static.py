@@ -1,0 +1,53 @@
+"""StaticLeadership: the configuration says which partitions this broker leads; their files say under which epoch."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+
+from tierd.control.leadership import Leadership, Role
+from tierd.model import TopicIdPartition
+
+
+class StaticLeadership:
+    """Every observed replica whose name matches is led, at the latest epoch of its local checkpoint.
+
+    Right where a broker leads all it holds: a single broker, or a list that somebody keeps. Two daemons that both
+    claim a partition through one metadata store are told apart by its fencing, not here.
+    """
+
+    def __init__(self, partitions: Sequence[str] = (".*",)) -> None:
+        """``partitions``: full-match patterns over ``topic-partition``.
+
+        Raises:
+            re.error: a pattern that is no regular expression.
+        """
+        self._patterns = tuple(re.compile(pattern) for pattern in partitions)
+        self._known: dict[TopicIdPartition, Leadership] = {}
+        # Unbounded by count, bounded by content: at most one event per partition and epoch that it ever had here.
+        self._events: asyncio.Queue[Leadership] = asyncio.Queue()
+
+    def observe(self, partition: TopicIdPartition, leader_epoch: int | None) -> None:
+        """Announce the replica once it has an epoch, and again whenever the epoch grows."""
+        if leader_epoch is None:
+            return  # nothing was ever written under any leader; there is nothing to claim yet
+        known = self._known.get(partition)
+        if known is not None and leader_epoch <= known.leader_epoch:
+            return
+        event = Leadership(partition, leader_epoch, self._role(partition))
+        self._known[partition] = event
+        self._events.put_nowait(event)
+
+    def forget(self, partition: TopicIdPartition) -> None:
+        """Drop the replica; seen again, it is announced again."""
+        self._known.pop(partition, None)
+
+    async def changes(self) -> AsyncIterator[Leadership]:
+        """Yield roles as replicas are observed; an event that is outdated by the time it is read is left out."""
+        while True:
+            event = await self._events.get()
+            if self._known.get(event.partition) == event:
+                yield event
+
+    def _role(self, partition: TopicIdPartition) -> Role:
+        led = any(pattern.fullmatch(str(partition)) for pattern in self._patterns)
+        return Role.LEADER if led else Role.FOLLOWER

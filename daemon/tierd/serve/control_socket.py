@@ -1,0 +1,228 @@
+"""The control socket: a 0600 unix socket in the state directory, one JSON request and one JSON answer a line.
+
+::
+
+    → {"command": "pause", "partitions": ["orders-0"]}
+    ← {"ok": true, "answer": ["orders-0"]}
+    ← {"ok": false, "error": "…", "remedy": "…"}
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import structlog
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from tierd.errors import ControlError, DaemonUnreachableError, ListenError, TierError
+
+SOCKET_NAME = "control.sock"
+MAX_REQUEST_BYTES = 1 << 20
+MAX_ANSWER_BYTES = 64 << 20  # status of many thousands of partitions
+MAX_CLIENTS = 32
+
+log = structlog.get_logger()
+
+ControlHandler = Callable[[Sequence[str]], Awaitable[JsonValue]]
+"""Carries out one command for the named partitions (none: all of them) and returns the answer."""
+
+
+class ControlRequest(BaseModel):
+    """One line from a client."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    command: str
+    partitions: tuple[str, ...] = ()
+
+
+class ControlAnswer(BaseModel):
+    """One line to a client."""
+
+    model_config = ConfigDict(frozen=True)  # unknown fields of a newer daemon are ignored
+
+    ok: bool
+    answer: JsonValue = None
+    error: str = ""
+    remedy: str = ""
+
+
+class ControlServer:
+    """Answers control requests of several clients at a time, each within a deadline."""
+
+    def __init__(
+        self,
+        state_dir: Path,
+        handlers: Mapping[str, ControlHandler],
+        *,
+        idle_timeout_s: float = 30.0,
+        answer_timeout_s: float = 30.0,
+    ) -> None:
+        """``handlers`` maps a command's name to what carries it out."""
+        self._state_dir = state_dir
+        self._handlers = handlers
+        self._idle_timeout_s = idle_timeout_s
+        self._answer_timeout_s = answer_timeout_s
+        self._clients = 0
+
+    @contextlib.asynccontextmanager
+    async def listening(self, group: asyncio.TaskGroup) -> AsyncIterator[None]:
+        """Accept clients while the context lasts; each is a task of ``group``. The caller holds the instance lock.
+
+        Raises:
+            ListenError: the socket cannot be made.
+        """
+        clients: set[asyncio.Task[None]] = set()
+
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = group.create_task(self._serve_client(reader, writer), name="control client")
+            clients.add(task)
+            task.add_done_callback(clients.discard)
+
+        with _bound(self._state_dir) as channel:
+            server = await asyncio.start_unix_server(accept, sock=channel, limit=MAX_REQUEST_BYTES)
+            try:
+                yield
+            finally:
+                server.close()
+                for task in clients:
+                    task.cancel()
+
+    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._clients += 1
+        try:
+            if self._clients > MAX_CLIENTS:
+                await self._send(writer, ControlAnswer(ok=False, error="too many control clients", remedy="try again"))
+                return
+            while line := await self._read_line(reader, writer):
+                await self._send(writer, await self._answer(line))
+        except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
+            pass  # a client that went away or fell asleep is its own business
+        finally:
+            self._clients -= 1
+            writer.close()
+
+    async def _read_line(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        try:
+            async with asyncio.timeout(self._idle_timeout_s):
+                return await reader.readline()
+        except ValueError:  # longer than the limit
+            await self._send(writer, ControlAnswer(ok=False, error=f"request above {MAX_REQUEST_BYTES} bytes"))
+            return b""
+
+    async def _answer(self, line: bytes) -> ControlAnswer:
+        try:
+            request = ControlRequest.model_validate_json(line)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]["msg"]
+            return ControlAnswer(ok=False, error=f"not a control request: {problem}")
+        handler = self._handlers.get(request.command)
+        if handler is None:
+            return ControlAnswer(ok=False, error=f"no command {request.command!r}", remedy=_known(self._handlers))
+        try:
+            async with asyncio.timeout(self._answer_timeout_s):
+                return ControlAnswer(ok=True, answer=await handler(request.partitions))
+        except TierError as error:
+            return ControlAnswer(ok=False, error=str(error), remedy=error.remedy)
+        except TimeoutError:
+            return ControlAnswer(ok=False, error=f"{request.command} took above {self._answer_timeout_s:g} s")
+        except Exception as error:
+            log.exception("control_command_failed", command=request.command)
+            return ControlAnswer(ok=False, error=f"internal error: {error!r}", remedy="see the daemon's log")
+
+    async def _send(self, writer: asyncio.StreamWriter, answer: ControlAnswer) -> None:
+        writer.write(answer.model_dump_json().encode() + b"\n")
+        async with asyncio.timeout(self._idle_timeout_s):
+            await writer.drain()
+
+
+def _known(handlers: Mapping[str, ControlHandler]) -> str:
+    return "known commands: " + ", ".join(sorted(handlers))
+
+
+async def request(
+    state_dir: Path, command: str, partitions: Sequence[str] = (), *, timeout_s: float = 40.0
+) -> JsonValue:
+    """Ask the daemon that holds ``state_dir`` and return its answer.
+
+    Raises:
+        DaemonUnreachableError: no daemon listens there, or it does not answer in time.
+        ControlError: it refused; the message and remedy are its own.
+    """
+    wanted = ControlRequest(command=command, partitions=tuple(partitions))
+    try:
+        async with asyncio.timeout(timeout_s):
+            line = await _exchange(state_dir, wanted.model_dump_json().encode() + b"\n")
+        answer = ControlAnswer.model_validate_json(line)
+    except (OSError, EOFError, ValueError) as error:  # TimeoutError and ConnectionError are OSErrors
+        raise DaemonUnreachableError(
+            f"no answer from tierd on {state_dir / SOCKET_NAME}: {_why(error)}",
+            remedy="start it with systemctl start tierd, or check --config: its state_dir names the socket",
+        ) from error
+    if not answer.ok:
+        raise ControlError(answer.error, remedy=answer.remedy)
+    return answer.answer
+
+
+def _why(error: Exception) -> str:
+    match error:
+        case TimeoutError():
+            return "it took too long"
+        case OSError():
+            return error.strerror or str(error)
+        case EOFError():
+            return "it closed the connection"
+        case _:
+            return "the answer is not its protocol"
+
+
+async def _exchange(state_dir: Path, line: bytes) -> bytes:
+    with _address(state_dir) as address:
+        reader, writer = await asyncio.open_unix_connection(address, limit=MAX_ANSWER_BYTES)
+    try:
+        writer.write(line)
+        await writer.drain()
+        return await reader.readuntil(b"\n")
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+@contextlib.contextmanager
+def _address(state_dir: Path) -> Iterator[str]:
+    """The socket's path by way of a descriptor: a unix address has 108 bytes, a state directory may have more."""
+    descriptor = os.open(state_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{SOCKET_NAME}"
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _bound(state_dir: Path) -> Iterator[socket.socket]:
+    path = state_dir / SOCKET_NAME
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        path.unlink(missing_ok=True)  # left by a daemon that was killed: the instance lock says that none lives
+        previous = os.umask(0o177)  # never visible with wider permissions, not for a moment
+        try:
+            with _address(state_dir) as address:
+                channel.bind(address)
+        finally:
+            os.umask(previous)
+        channel.setblocking(False)
+    except OSError as error:
+        channel.close()
+        raise ListenError(
+            f"control socket {path} cannot be made: {error.strerror or error}", remedy="check state_dir and its disk"
+        ) from error
+    try:
+        yield channel
+    finally:
+        channel.close()
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,100 @@
+"""One frozen snapshot of what every room says of itself, and its JSON: a contract that is only ever added to."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from tierd.tiering import LogDirState, PartitionStatus
+
+Facts = Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusSnapshot:
+    """The daemon at one moment.
+
+    Attributes:
+        not_ready: why ``/readyz`` says no; empty when ready.
+        hold, metadata: statistics of those rooms, as they name them.
+    """
+
+    version: str
+    pid: int
+    cluster_id: str
+    node_id: int
+    started_ms: int
+    now_ms: int
+    not_ready: tuple[str, ...]
+    partitions: tuple[PartitionStatus, ...]
+    log_dirs: tuple[LogDirState, ...]
+    hold: Facts
+    metadata: Facts
+
+    def states(self) -> Counter[str]:
+        """How many partitions are in each state."""
+        return Counter(partition.state for partition in self.partitions)
+
+    def worst_lag(self) -> dict[str, JsonValue]:
+        """The largest lag of any partition, in each unit by itself."""
+        return {
+            "segments": max((p.lag.segments for p in self.partitions), default=0),
+            "bytes": max((p.lag.bytes for p in self.partitions), default=0),
+            "seconds": max((lag_seconds(p, self.now_ms) for p in self.partitions), default=0.0),
+        }
+
+    def summary(self) -> str:
+        """One line for ``systemctl status`` and the head of a page."""
+        counts = ", ".join(f"{count} {state}" for state, count in sorted(self.states().items()))
+        lag = sum(p.lag.segments for p in self.partitions)
+        return f"{len(self.partitions)} partitions ({counts or 'none'}), {lag} segments to copy"
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """Everything, as ``/status`` and ``tierd status --json`` print it."""
+        return {
+            "version": self.version,
+            "pid": self.pid,
+            "cluster_id": self.cluster_id,
+            "node_id": self.node_id,
+            "started_ms": self.started_ms,
+            "now_ms": self.now_ms,
+            "ready": not self.not_ready,
+            "not_ready": list(self.not_ready),
+            "states": dict(self.states()),
+            "worst_lag": self.worst_lag(),
+            "log_dirs": [
+                {"path": str(each.path), "problem": each.problem, "ignored": [list(pair) for pair in each.ignored]}
+                for each in self.log_dirs
+            ],
+            "hold": dict(self.hold),
+            "metadata": dict(self.metadata),
+            "partitions": [_partition_json(partition, self.now_ms) for partition in self.partitions],
+        }
+
+
+def lag_seconds(partition: PartitionStatus, now_ms: int) -> float:
+    """Seconds since the oldest rolled byte that is not in the tier was written; 0 when none waits."""
+    oldest_ms = partition.lag.oldest_ms
+    return 0.0 if oldest_ms is None else max(0, now_ms - oldest_ms) / 1000
+
+
+def _partition_json(partition: PartitionStatus, now_ms: int) -> dict[str, JsonValue]:
+    return {
+        "partition": str(partition.partition),
+        "topic_id": partition.topic_id,
+        "directory": partition.directory,
+        "role": partition.role,
+        "leader_epoch": partition.leader_epoch,
+        "state": partition.state,
+        "reason": partition.reason,
+        "last_error": partition.last_error,
+        "retry_at_ms": partition.retry_at_ms,
+        "log_start_offset": partition.log_start_offset,
+        "local_log_start_offset": partition.local_log_start_offset,
+        "copied_through": -1 if partition.copied_through is None else partition.copied_through,
+        "high_watermark": partition.high_watermark,
+        "lag_segments": partition.lag.segments,
+        "lag_bytes": partition.lag.bytes,
+        "lag_seconds": lag_seconds(partition, now_ms),
+    }

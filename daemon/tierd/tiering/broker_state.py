@@ -1,0 +1,63 @@
+"""What the broker says of its offsets: the two checkpoints in the root of a log dir, read only when they changed."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tierd.log import read_offset_checkpoint
+from tierd.model import TopicPartition
+
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
+
+_Signature = tuple[int, int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOffsets:
+    """Offsets of one partition as the broker last wrote them down.
+
+    Attributes:
+        high_watermark: exclusive, a lower bound up to five seconds old; None until the broker wrote one.
+        log_start_offset: listed only while it lies above the base of the first local segment.
+    """
+
+    high_watermark: int | None
+    log_start_offset: int | None
+
+
+class BrokerCheckpoints:
+    """The checkpoints of any number of log dirs. Reading them for two thousand partitions parses each file once."""
+
+    def __init__(self) -> None:
+        self._files: dict[Path, tuple[_Signature, Mapping[TopicPartition, int]]] = {}
+
+    async def offsets(self, log_dir: Path, partition: TopicPartition) -> BrokerOffsets:
+        """Return what the broker says of ``partition``.
+
+        Raises:
+            CheckpointError: a checkpoint that cannot be understood; the broker rewrites it every few seconds.
+        """
+        watermarks = await self._read(log_dir / HIGH_WATERMARK_CHECKPOINT)
+        starts = await self._read(log_dir / LOG_START_CHECKPOINT)
+        return BrokerOffsets(watermarks.get(partition), starts.get(partition))
+
+    async def _read(self, path: Path) -> Mapping[TopicPartition, int]:
+        # One stat on a directory that is in the kernel's cache: cheaper than a thread.
+        signature = _signature(path)
+        known = self._files.get(path)
+        if known is not None and known[0] == signature:
+            return known[1]
+        parsed = await asyncio.to_thread(read_offset_checkpoint, path)
+        self._files[path] = (signature, parsed)
+        return parsed
+
+
+def _signature(path: Path) -> _Signature:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - asked for every partition
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -1,0 +1,63 @@
+"""Which partitions there are: what several listings of log dirs say, against what was known before. Decisions only."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tierd.log import DirectoryKind, PartitionDirectory
+from tierd.model import TopicIdPartition
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogChange:
+    """What differs.
+
+    Attributes:
+        appeared: replicas seen for the first time; a topic created again under its name is one, by its id.
+        moved: replicas whose directory is another one now: renamed, or moved between log dirs.
+        vanished: replicas that no healthy log dir holds any more.
+        unidentified: directories without a topic id yet; something in them has to change first.
+    """
+
+    appeared: tuple[PartitionDirectory, ...]
+    moved: tuple[PartitionDirectory, ...]
+    vanished: tuple[TopicIdPartition, ...]
+    unidentified: tuple[PartitionDirectory, ...]
+
+
+def catalog_change(
+    known: Mapping[TopicIdPartition, PartitionDirectory],
+    found: Iterable[PartitionDirectory],
+    *,
+    offline: Collection[Path],
+    wants: Callable[[str], bool],
+) -> CatalogChange:
+    """Compare.
+
+    Args:
+        known: the directory of every replica that is followed.
+        found: all directories of the log dirs that could be listed.
+        offline: log dirs that could not; what was known there stays known.
+        wants: whether a topic is tiered at all.
+    """
+    current = [d for d in found if d.kind is DirectoryKind.CURRENT and wants(d.topic_partition.topic)]
+    by_partition: dict[TopicIdPartition, PartitionDirectory] = {}
+    for directory in current:
+        if directory.topic_id is None:
+            continue
+        partition = directory.partition
+        # Two directories of one replica: the one we know wins, else the first.
+        if partition not in by_partition or _same(known.get(partition), directory):
+            by_partition[partition] = directory
+    return CatalogChange(
+        appeared=tuple(d for p, d in by_partition.items() if p not in known),
+        moved=tuple(d for p, d in by_partition.items() if p in known and not _same(known[p], d)),
+        vanished=tuple(
+            p for p, directory in known.items() if p not in by_partition and directory.path.parent not in offline
+        ),
+        unidentified=tuple(d for d in current if d.topic_id is None),
+    )
+
+
+def _same(one: PartitionDirectory | None, other: PartitionDirectory) -> bool:
+    return one is not None and one.path == other.path and one.inode == other.inode

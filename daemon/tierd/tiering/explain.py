@@ -1,0 +1,133 @@
+"""Where one offset is, and why (``tierd explain``). Decisions only."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tierd.log import LogSegment
+from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, uuid_to_text
+from tierd.tiering.tiered_log import TieredLog
+
+
+class Place(Enum):
+    """The answer in one word."""
+
+    BOTH = "both"
+    LOCAL = "local"
+    QUEUED = "queued"
+    REMOTE = "remote"
+    EXPIRED = "expired"
+    LOST = "lost"
+    UNCOMMITTED = "uncommitted"
+    NOT_WRITTEN = "not-written"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where an offset is.
+
+    Attributes:
+        place: in one word.
+        why: in one sentence.
+        leader_epoch: that wrote it, None when not known.
+        local_file: the log file that has it, None when none does.
+        remote_key: the object that has it, None when none does.
+        segment_id: of the remote segment that readers use, None when there is none.
+        attempts: other rows that cover the offset, as ``<segment id> <state>``: unfinished, shadowed, being deleted.
+    """
+
+    offset: int
+    place: Place
+    why: str
+    leader_epoch: int | None
+    local_file: str | None
+    remote_key: str | None
+    segment_id: str | None
+    attempts: tuple[str, ...]
+
+
+def explain(
+    log: TieredLog, offset: int, *, last_stable_offset: int, log_end_offset: int, remote_key: str | None
+) -> Explanation:
+    """Say where ``offset`` is.
+
+    Args:
+        log: both tiers.
+        offset: of a record, existing or not.
+        last_stable_offset: exclusive; of the local log, or the remote end without one.
+        log_end_offset: exclusive; of the local log, or the remote end without one.
+        remote_key: of the object that ``log.remote_segment(offset)`` names, None when it names none.
+    """
+    remote = log.remote_segment(offset) if offset >= log.log_start_offset else None
+    local = _local_segment(log, offset) if offset < log_end_offset else None
+    place, why = _place(
+        log, offset, local=local, remote=remote, last_stable_offset=last_stable_offset, log_end_offset=log_end_offset
+    )
+    return Explanation(
+        offset=offset,
+        place=place,
+        why=why,
+        leader_epoch=log.lineage.epoch_for(offset) if offset < log_end_offset else None,
+        local_file=str(local.log) if local else None,
+        remote_key=remote_key if remote else None,
+        segment_id=uuid_to_text(remote.segment.id) if remote else None,
+        attempts=tuple(
+            f"{uuid_to_text(m.segment.id)} {m.state.name}"
+            for m in log.view.list()
+            if m.start_offset <= offset <= m.end_offset and (remote is None or m.segment != remote.segment)
+        ),
+    )
+
+
+def _place(
+    log: TieredLog,
+    offset: int,
+    *,
+    local: LogSegment | None,
+    remote: RemoteLogSegmentMetadata | None,
+    last_stable_offset: int,
+    log_end_offset: int,
+) -> tuple[Place, str]:
+    if offset < 0 or offset >= max(log_end_offset, log.end_offset):
+        return Place.NOT_WRITTEN, f"the log ends at {max(log_end_offset, log.end_offset)}"
+    if offset < log.log_start_offset:
+        return Place.EXPIRED, f"the log starts at {log.log_start_offset}: retention or a deletion request removed it"
+    if remote is not None and local is not None:
+        return Place.BOTH, f"copied in {_span(remote)}, and the broker still has it; readers use the local file"
+    if remote is not None:
+        return Place.REMOTE, f"copied in {_span(remote)}; the broker has deleted its file"
+    if local is None:
+        return Place.LOST, "neither tier has it: the broker deleted it before it was copied"
+    return _local_place(log, offset, local, last_stable_offset)
+
+
+def _local_place(log: TieredLog, offset: int, local: LogSegment, last_stable_offset: int) -> tuple[Place, str]:
+    high_watermark = log.high_watermark
+    if high_watermark is None:
+        return Place.UNCOMMITTED, "replication-offset-checkpoint names no high watermark yet"
+    if offset >= high_watermark:
+        return Place.UNCOMMITTED, f"the high watermark is {high_watermark}; readers do not see it yet"
+    if local.next_base_offset is None:
+        return Place.LOCAL, "it is in the active segment, which is copied after the broker rolls it"
+    if local.next_base_offset > last_stable_offset:
+        return Place.LOCAL, (
+            f"its segment ends at {local.next_base_offset - 1}, the last stable offset is {last_stable_offset}: "
+            "copied once the rest is committed and decided"
+        )
+    started = any(
+        m.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED and m.start_offset <= offset <= m.end_offset
+        for m in log.view.list()
+    )
+    return Place.QUEUED, "its segment is being copied" if started else "its segment is rolled and due for copy"
+
+
+def _local_segment(log: TieredLog, offset: int) -> LogSegment | None:
+    """The live segment whose range has ``offset``."""
+    segments = log.scan.segments if log.scan else ()
+    return next(
+        (s for s in reversed(segments) if s.base_offset <= offset),
+        None,
+    )
+
+
+def _span(metadata: RemoteLogSegmentMetadata) -> str:
+    return f"segment {metadata.start_offset}-{metadata.end_offset}"

@@ -1,0 +1,389 @@
+"""SegmentHold: a rolled segment cannot vanish before its copy is finished (design: two kinds of log dir).
+
+::
+
+    <hold dir>/<topic id>/<partition>/<20-digit base>-<next base>/<base>.log, .index, ..., <next base>.snapshot
+                                                                  leader-epoch-checkpoint   (a copy, at hold time)
+
+Nothing is written into a log dir: a hard link changes only the inode's link count. Where linking is impossible the
+files are kept open instead, which a restart of tierd does not survive.
+"""
+
+import contextlib
+import errno
+import os
+import resource
+import shutil
+import threading
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+from uuid import UUID
+
+import structlog
+
+from tierd.errors import SegmentChangedError, TierError
+from tierd.log import LogSegment, PartitionScan, encode_lineage, read_lineage
+from tierd.model import uuid_from_text, uuid_to_text
+from tierd.tiering.held_segment import (
+    DELETED_SUFFIX,
+    LINEAGE_FILE,
+    FileState,
+    HeldSegment,
+    HoldKind,
+    SegmentFile,
+)
+
+log = structlog.get_logger()
+
+HoldMode = Literal["auto", "link", "descriptor", "none"]
+PartitionKey = tuple[UUID, int]  # topic id and partition: what a hold dir is named after
+
+_UNFINISHED_SUFFIX = ".tmp"
+# These say that links will never work for that log dir; a full disk says it only of this moment.
+_LINKS_IMPOSSIBLE = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOTSUP, errno.EMLINK})
+_ARTEFACTS: dict[frozenset[SegmentFile], frozenset[SegmentFile]] = {}  # equal sets shared: thousands are alike
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirHold:
+    """How segments of one log dir are held, and why not by link."""
+
+    log_dir: Path
+    kind: HoldKind
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldStatistics:
+    """What is held now. ``unheld_segments`` are queued without protection, ``unheld_reason`` says why."""
+
+    segments: int
+    bytes: int
+    descriptors: int
+    unheld_segments: int
+    unheld_reason: str
+    log_dirs: tuple[LogDirHold, ...]
+
+
+class SegmentHold:
+    """Keeps queued segments of every partition. Blocking; safe to call from several threads, one per partition."""
+
+    def __init__(
+        self, *, mode: HoldMode, hold_dir: Path, max_bytes: int | None, max_descriptors: int | None = None
+    ) -> None:
+        """``max_bytes`` of log files are held at most, None is no limit; descriptors default to half the fd limit."""
+        self._mode: HoldMode = mode
+        self._hold_dir = hold_dir
+        self._max_bytes = max_bytes
+        self._max_descriptors = (
+            resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 if max_descriptors is None else max_descriptors
+        )
+        self._lock = threading.Lock()  # guards everything below; never held across the file system
+        self._held: dict[PartitionKey, dict[int, HeldSegment]] = {}
+        self._unheld: dict[PartitionKey, tuple[int, str]] = {}
+        self._log_dirs: dict[Path, LogDirHold] = {}
+        self._bytes = 0
+        self._descriptors = 0
+
+    def recover(self) -> int:
+        """Find the links that an earlier process left; return how many segments they hold. Call once, first.
+
+        What cannot be understood is left alone and logged: it may be a person's.
+        """
+        count = 0
+        for topic_dir in _directories(self._hold_dir):
+            for partition_dir in _directories(topic_dir):
+                try:
+                    key = (uuid_from_text(topic_dir.name), int(partition_dir.name))
+                except ValueError:
+                    log.warning("hold_not_understood", path=str(partition_dir))
+                    continue
+                count += sum(self._recover_segment(key, path) for path in _directories(partition_dir))
+        return count
+
+    def protect(self, scan: PartitionScan, *, copied_through: int) -> tuple[HeldSegment, ...]:
+        """Bring the holds of one partition in line with what is on disk.
+
+        Drops what is in the tier already (ends at or below ``copied_through``) and what is no part of the log any
+        more, takes what has rolled since, and returns every rolled segment above ``copied_through``, ascending:
+        held, held and deleted by the broker meanwhile, or without protection where nothing else was possible.
+        """
+        key = (scan.directory.partition.topic_id, scan.directory.partition.partition)
+        sources: dict[int, HeldSegment] = {}
+        for held in self.held(key):
+            if held.end_offset <= copied_through or is_superseded(held, scan):
+                self.release(key, held.base_offset)
+            else:
+                sources[held.base_offset] = held
+        unheld, reason = 0, ""
+        for segment in _rolled(scan):
+            assert segment.next_base_offset is not None, "rolled segments have an end"
+            if segment.next_base_offset - 1 <= copied_through or segment.base_offset in sources:
+                continue
+            try:
+                source, why_not = self._take(key, segment, scan)
+            except SegmentChangedError:
+                continue  # gone between the listing and now; the next listing tells what happened to it
+            sources[segment.base_offset] = source
+            if source.kind is HoldKind.NONE and self._mode != "none":
+                unheld, reason = unheld + 1, why_not
+        with self._lock:
+            self._unheld[key] = (unheld, reason)
+        return tuple(sources[base] for base in sorted(sources))
+
+    def held(self, key: PartitionKey) -> tuple[HeldSegment, ...]:
+        """The held segments of a partition, ascending."""
+        with self._lock:
+            return tuple(held for _, held in sorted(self._held.get(key, {}).items()))
+
+    def release(self, key: PartitionKey, base_offset: int) -> None:
+        """Let go of one segment; one that is not held is no error."""
+        with self._lock:
+            held = self._held.get(key, {}).pop(base_offset, None)
+            if held is None:
+                return
+            self._bytes -= held.size_bytes
+            self._descriptors -= len(held.descriptors)
+        _discard(held)
+
+    def drop_partition(self, key: PartitionKey) -> int:
+        """Let go of all segments of a partition that is gone; return how many there were."""
+        held = self.held(key)
+        for segment in held:
+            self.release(key, segment.base_offset)
+        with self._lock:
+            self._held.pop(key, None)
+            self._unheld.pop(key, None)
+        topic_dir = self._hold_dir / uuid_to_text(key[0])
+        for emptied in (topic_dir / str(key[1]), topic_dir):
+            with contextlib.suppress(OSError):
+                emptied.rmdir()
+        return len(held)
+
+    def partitions(self) -> Collection[PartitionKey]:
+        """The partitions of which something is held."""
+        with self._lock:
+            return [key for key, held in self._held.items() if held]
+
+    def statistics(self) -> HoldStatistics:
+        """Sums over all partitions, and how each log dir is held."""
+        with self._lock:
+            reasons = [reason for count, reason in self._unheld.values() if count]
+            return HoldStatistics(
+                segments=sum(map(len, self._held.values())),
+                bytes=self._bytes,
+                descriptors=self._descriptors,
+                unheld_segments=sum(count for count, _ in self._unheld.values()),
+                unheld_reason=reasons[0] if reasons else "",
+                log_dirs=tuple(self._log_dirs[path] for path in sorted(self._log_dirs)),
+            )
+
+    def close(self) -> None:
+        """Close the descriptors. Links stay: the next process finds them again."""
+        with self._lock:
+            held = [segment for segments in self._held.values() for segment in segments.values()]
+            self._held.clear()
+            self._bytes = self._descriptors = 0
+        for segment in held:
+            if segment.kind is HoldKind.DESCRIPTOR:
+                _discard(segment)
+
+    def _take(self, key: PartitionKey, segment: LogSegment, scan: PartitionScan) -> tuple[HeldSegment, str]:
+        """Hold ``segment`` as well as can be; with it, why it is not held if it is not."""
+        plain = _unprotected(segment, scan)
+        if self._mode == "none":
+            return plain, ""
+        with self._lock:
+            over = self._max_bytes is not None and self._bytes + plain.size_bytes > self._max_bytes
+        if over:
+            return plain, f"hold.max_bytes ({self._max_bytes}) is reached"
+        held, why_not = self._hold(key, plain, scan.directory.path.parent)
+        if held is None:
+            return plain, why_not
+        with self._lock:
+            self._held.setdefault(key, {})[held.base_offset] = held
+            self._bytes += held.size_bytes
+            self._descriptors += len(held.descriptors)
+        return held, ""
+
+    def _hold(self, key: PartitionKey, plain: HeldSegment, log_dir: Path) -> tuple[HeldSegment | None, str]:
+        decided = self._log_dirs.get(log_dir)
+        reason = decided.reason if decided else ""
+        if self._mode != "descriptor" and not (decided and decided.kind is HoldKind.DESCRIPTOR):
+            try:
+                held = self._link(key, plain)
+            except OSError as error:
+                reason = f"cannot link into {self._hold_dir}: {error.strerror}"
+                if error.errno in _LINKS_IMPOSSIBLE and self._mode == "auto":
+                    self._decide(LogDirHold(log_dir, HoldKind.DESCRIPTOR, reason))
+                if self._mode == "link":
+                    self._decide(LogDirHold(log_dir, HoldKind.NONE, reason))
+                    return None, reason
+            else:
+                self._decide(LogDirHold(log_dir, HoldKind.LINK))
+                return held, ""
+        else:
+            self._decide(LogDirHold(log_dir, HoldKind.DESCRIPTOR, reason))
+        return self._open(plain, reason)
+
+    def _decide(self, decided: LogDirHold) -> None:
+        with self._lock:
+            previous = self._log_dirs.get(decided.log_dir)
+            self._log_dirs[decided.log_dir] = decided
+        if decided.reason and decided != previous:
+            log.warning("hold_by_link_impossible", log_dir=str(decided.log_dir), reason=decided.reason)
+
+    def _link(self, key: PartitionKey, plain: HeldSegment) -> HeldSegment:
+        name = f"{plain.base_offset:020d}-{plain.next_base_offset}"
+        target = self._hold_dir / uuid_to_text(key[0]) / str(key[1]) / name
+        unfinished = target.with_name(name + _UNFINISHED_SUFFIX)
+        for leftover in (target, unfinished):
+            shutil.rmtree(leftover, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        try:
+            for file in plain.present:
+                source = plain.path(file)
+                assert source is not None, "present files have a path"
+                plain_name = source.name.removesuffix(DELETED_SUFFIX)
+                os.link(source, unfinished / plain_name, follow_symlinks=False)
+            (unfinished / LINEAGE_FILE).write_bytes(encode_lineage(plain.lineage))
+            unfinished.rename(target)
+        except FileNotFoundError as error:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise SegmentChangedError(f"{plain.log}: deleted before it could be held") from error
+        except OSError:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+        return replace(plain, kind=HoldKind.LINK, root=str(target), renamed=frozenset())
+
+    def _open(self, plain: HeldSegment, reason: str) -> tuple[HeldSegment | None, str]:
+        with self._lock:
+            full = self._descriptors + len(plain.present) > self._max_descriptors
+        if full:
+            return None, f"{reason or 'held by descriptor'}; {self._max_descriptors} descriptors are in use"
+        opened: list[tuple[SegmentFile, int]] = []
+        try:
+            for file in plain.present:
+                source = plain.path(file)
+                assert source is not None, "present files have a path"
+                opened.append((file, os.open(source, os.O_RDONLY | os.O_CLOEXEC)))
+        except OSError as error:
+            for _, descriptor in opened:
+                os.close(descriptor)
+            if isinstance(error, FileNotFoundError):
+                raise SegmentChangedError(f"{plain.log}: deleted before it could be held") from error
+            return None, f"cannot open {error.filename}: {error.strerror}"
+        return replace(plain, kind=HoldKind.DESCRIPTOR, descriptors=tuple(opened)), ""
+
+    def _recover_segment(self, key: PartitionKey, path: Path) -> bool:
+        if path.name.endswith(_UNFINISHED_SUFFIX):
+            shutil.rmtree(path, ignore_errors=True)
+            return False
+        try:
+            base, next_base = (int(part) for part in path.name.split("-"))
+            held = HeldSegment(
+                base_offset=base,
+                next_base_offset=next_base,
+                kind=HoldKind.LINK,
+                root=str(path),
+                log_file=FileState.of(path / SegmentFile.LOG.name_for(base_offset=base, next_base_offset=next_base)),
+                lineage=read_lineage(path / LINEAGE_FILE),
+                present=_present(path, base_offset=base, next_base_offset=next_base)[0],
+            )
+        except (ValueError, OSError, TierError) as error:
+            log.warning("hold_not_understood", path=str(path), error=str(error))
+            return False
+        with self._lock:
+            self._held.setdefault(key, {})[base] = held
+            self._bytes += held.size_bytes
+        return True
+
+
+def is_superseded(held: HeldSegment, scan: PartitionScan) -> bool:
+    """Whether the log has no such segment any more for another reason than retention. Asks the file system once.
+
+    Retention deletes from the front, and what it deleted is still history. A segment that was compacted, truncated
+    away or rewritten is not: its offsets lie among those of the live segments, which do not contain it.
+    """
+    if not scan.segments:
+        return False
+    live = next((s for s in scan.segments if s.base_offset == held.base_offset), None)
+    if live is None:
+        return held.next_base_offset > scan.segments[0].base_offset
+    if live.next_base_offset != held.next_base_offset:
+        return True
+    try:
+        return FileState.of(live.log).inode != held.log_file.inode
+    except SegmentChangedError:
+        return False  # deleted since the listing; the next one decides
+
+
+def _rolled(scan: PartitionScan) -> Iterable[LogSegment]:
+    """Rolled segments of the log, ascending: those that retention is deleting, then the live ones."""
+    live = {segment.base_offset for segment in scan.segments}
+    first = scan.segments[0].base_offset if scan.segments else None
+    for segment in scan.deleted_segments:
+        # Anything else with this suffix was replaced by compaction or cut off by truncation.
+        retained = first is None or (segment.next_base_offset is not None and segment.next_base_offset <= first)
+        if segment.next_base_offset is not None and segment.base_offset not in live and retained:
+            yield segment
+    for segment in scan.segments:
+        if segment.next_base_offset is not None:
+            yield segment
+
+
+def _unprotected(segment: LogSegment, scan: PartitionScan) -> HeldSegment:
+    assert segment.next_base_offset is not None, "rolled segments have an end"
+    present, renamed = _present(
+        segment.directory, base_offset=segment.base_offset, next_base_offset=segment.next_base_offset
+    )
+    return HeldSegment(
+        base_offset=segment.base_offset,
+        next_base_offset=segment.next_base_offset,
+        kind=HoldKind.NONE,
+        root=str(segment.directory),
+        log_file=FileState.of(segment.log),
+        lineage=scan.lineage,
+        renamed=renamed,
+        present=present,
+    )
+
+
+def _present(
+    directory: Path, *, base_offset: int, next_base_offset: int
+) -> tuple[frozenset[SegmentFile], frozenset[SegmentFile]]:
+    """The files that exist, and those of them that the broker has marked for deletion."""
+    found, renamed = [], []
+    for file in SegmentFile:
+        path = f"{directory}/{file.name_for(base_offset=base_offset, next_base_offset=next_base_offset)}"
+        if _exists(path):
+            found.append(file)
+        elif _exists(path + DELETED_SUFFIX):
+            found.append(file)
+            renamed.append(file)
+    return _shared(found), _shared(renamed)
+
+
+def _exists(path: str) -> bool:
+    return os.path.exists(path)  # noqa: PTH110 - up to ten calls per segment of thousands
+
+
+def _shared(files: Iterable[SegmentFile]) -> frozenset[SegmentFile]:
+    artefacts = frozenset(files)
+    return _ARTEFACTS.setdefault(artefacts, artefacts)
+
+
+def _discard(held: HeldSegment) -> None:
+    for _, descriptor in held.descriptors:
+        os.close(descriptor)
+    if held.kind is HoldKind.LINK:
+        shutil.rmtree(held.root, ignore_errors=True)
+
+
+def _directories(path: Path) -> list[Path]:
+    try:
+        return sorted(entry for entry in path.iterdir() if entry.is_dir())
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,123 @@
+"""PartitionLog: what is known of one local partition; the manager looks at it, the task copies from it."""
+
+import asyncio
+from pathlib import Path
+
+from tierd.errors import LogDirOfflineError
+from tierd.log import PartitionDirectory, PartitionScan, scan_partition
+from tierd.model import TopicIdPartition
+from tierd.tiering.held_segment import HeldSegment
+from tierd.tiering.hold import PartitionKey, SegmentHold
+from tierd.tiering.lag import CopyLag, PendingSegment, copy_lag
+
+
+class PartitionLog:
+    """One partition directory as it was last scanned, and its rolled segments that are not in the tier yet.
+
+    State changes only on the event loop; scanning and holding happen in threads, one at a time per partition.
+    """
+
+    def __init__(self, scan: PartitionScan, hold: SegmentHold) -> None:
+        self._scan = scan
+        self._hold = hold
+        self._looking = asyncio.Lock()
+        self._pending: tuple[HeldSegment, ...] = ()
+        self._measured_through = -1  # frontier for which ``_pending`` was taken
+        self._protects = False
+
+    @property
+    def partition(self) -> TopicIdPartition:
+        """Which partition, by topic id."""
+        return self._scan.directory.partition
+
+    @property
+    def key(self) -> PartitionKey:
+        """What its holds are kept under."""
+        return self.partition.topic_id, self.partition.partition
+
+    @property
+    def directory(self) -> PartitionDirectory:
+        """Where it is; another one after it was moved between log dirs."""
+        return self._scan.directory
+
+    @property
+    def path(self) -> Path:
+        """The partition directory."""
+        return self._scan.directory.path
+
+    @property
+    def log_dir(self) -> Path:
+        """The log dir that holds it."""
+        return self._scan.directory.path.parent
+
+    @property
+    def scan(self) -> PartitionScan:
+        """The latest scan."""
+        return self._scan
+
+    @property
+    def pending(self) -> tuple[HeldSegment, ...]:
+        """Rolled segments above the frontier, ascending, each held as well as can be."""
+        return self._pending
+
+    async def look(self, directory: PartitionDirectory | None = None) -> PartitionScan:
+        """Scan again, at ``directory`` if it moved, and hold what has rolled.
+
+        Raises:
+            SegmentChangedError: the directory is gone.
+            LogDirOfflineError: the log dir does not answer.
+        """
+        async with self._looking:
+            scan = await asyncio.to_thread(scan_partition, directory or self._scan.directory)
+            await self._adopt(scan)
+        return self._scan
+
+    async def adopt(self, scan: PartitionScan) -> None:
+        """Take over a scan that somebody else made, and hold what has rolled.
+
+        Raises:
+            LogDirOfflineError: a file cannot even be looked at; the previous scan stays.
+        """
+        async with self._looking:
+            await self._adopt(scan)
+
+    async def protect(self, *, copied_through: int) -> tuple[HeldSegment, ...]:
+        """Hold every rolled segment above ``copied_through`` from now on, and return them.
+
+        Called once the frontier is known: before that, holding would link every segment of a tier that has them all.
+        """
+        async with self._looking:
+            self._measured_through = copied_through
+            self._protects = True
+            await self._adopt(self._scan)
+        return self._pending
+
+    async def copied(self, held: HeldSegment) -> None:
+        """Note that ``held`` is in the tier and let go of it. Cancelled, a later look lets go of it."""
+        self._measured_through = max(self._measured_through, held.end_offset)
+        self._pending = tuple(segment for segment in self._pending if segment.end_offset > self._measured_through)
+        async with self._looking:  # or a look that began before would hold it again
+            await asyncio.to_thread(self._hold.release, self.key, held.base_offset)
+
+    def lag(self) -> CopyLag:
+        """What is rolled and not in the tier, as last seen; right whether or not anybody copies."""
+        return copy_lag(
+            (
+                PendingSegment(end_offset=held.end_offset, size_bytes=held.size_bytes, modified_ms=held.modified_ms)
+                for held in self._pending
+            ),
+            copied_through=self._measured_through,
+        )
+
+    async def _adopt(self, scan: PartitionScan) -> None:
+        if self._protects:
+            through = self._measured_through
+            try:
+                pending = await asyncio.to_thread(self._hold.protect, scan, copied_through=through)
+            except OSError as error:
+                raise LogDirOfflineError(
+                    f"{error.filename or self.path}: {error.strerror}", remedy="check the disk; it is looked at again"
+                ) from error
+            # A copy may have been finished while the thread was at it.
+            self._pending = tuple(held for held in pending if held.end_offset > self._measured_through)
+        self._scan = scan

@@ -1,0 +1,177 @@
+"""What to copy next, from where, and what was lost: decisions over plain values (remote-tiering 10 and 12.8)."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
+from uuid import UUID
+
+from tierd.model import Lineage, OffsetRange, RemoteLogSegmentMetadata, RemoteLogSegmentState
+
+
+class OffsetSpan(Protocol):
+    """Anything that begins at one offset and ends before another."""
+
+    @property
+    def base_offset(self) -> int:
+        """First offset."""
+
+    @property
+    def next_base_offset(self) -> int | None:
+        """First offset of the successor, exclusive end; None for the active segment."""
+
+
+Span = TypeVar("Span", bound=OffsetSpan)
+
+
+class CopiedThrough(NamedTuple):
+    """The frontier: the last offset known to be in the tier, inclusive, and its epoch; (-1, -1) when nothing is."""
+
+    offset: int
+    epoch: int
+
+
+NOTHING_COPIED = CopiedThrough(-1, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyCandidate(Generic[Span]):
+    """A rolled segment that is due for copy."""
+
+    segment: Span
+    end_offset: int  # invariant: end_offset == segment.next_base_offset - 1
+
+
+def highest_copied(
+    lineage: Lineage, highest_offset_for_epoch: Callable[[int], int | None], *, log_end_offset: int
+) -> CopiedThrough:
+    """Find the frontier along our own lineage (remote-tiering 10.3).
+
+    Args:
+        lineage: which epoch wrote which offsets, as this log has it.
+        highest_offset_for_epoch: last offset ever finished per epoch, deleted segments included.
+        log_end_offset: exclusive; any offset that the log surely reaches will do, a lower one copies more again.
+    """
+    for entry in reversed(lineage.entries):
+        highest = highest_offset_for_epoch(entry.epoch)
+        if highest is None:
+            continue
+        end = lineage.end_offset_for(entry.epoch, log_end_offset=log_end_offset)
+        # After an unclean election the tier may hold offsets of a branch that our log has abandoned.
+        return (
+            CopiedThrough(end.end_offset - 1, end.epoch)
+            if end.end_offset <= highest
+            else (CopiedThrough(highest, entry.epoch))
+        )
+    return NOTHING_COPIED
+
+
+def first_offset_due(*, copied_through: int, log_start_offset: int) -> int:
+    """The first offset that has to be in the tier and is not."""
+    return max(copied_through + 1, log_start_offset)
+
+
+def rolled_after(segments: Iterable[Span], *, copied_through: int, log_start_offset: int) -> list[Span]:
+    """The rolled segments that hold an offset due for copy, stable or not; ``segments`` ascending."""
+    due_from = first_offset_due(copied_through=copied_through, log_start_offset=log_start_offset)
+    return [s for s in segments if s.next_base_offset is not None and due_from < s.next_base_offset]
+
+
+def copy_candidates(
+    segments: Sequence[Span], *, copied_through: int, log_start_offset: int, last_stable_offset: int
+) -> list[CopyCandidate[Span]]:
+    """Choose the rolled segments due for copy, oldest first (remote-tiering 10.4).
+
+    Args:
+        segments: what is left of the log, ascending. The active one has no end and is never due.
+        copied_through: highest offset already remote, inclusive; -1 when there is none.
+        log_start_offset: nothing below it is wanted; inside a segment, that segment is copied whole.
+        last_stable_offset: exclusive; from here on a transaction may still abort.
+    """
+    candidates = []
+    for segment in rolled_after(segments, copied_through=copied_through, log_start_offset=log_start_offset):
+        assert segment.next_base_offset is not None, "only rolled segments are chosen"
+        if segment.next_base_offset > last_stable_offset:
+            break
+        candidates.append(CopyCandidate(segment, end_offset=segment.next_base_offset - 1))
+    return candidates
+
+
+def gaps(segments: Iterable[OffsetSpan], *, due_from: int) -> list[OffsetRange]:
+    """Offsets from ``due_from`` on that lie before or between ``segments``: deleted before anybody copied them."""
+    found = []
+    expected = due_from
+    for segment in segments:
+        if segment.base_offset > expected:
+            found.append(OffsetRange(expected, segment.base_offset - 1))
+        if segment.next_base_offset is None:
+            break
+        expected = max(expected, segment.next_base_offset)
+    return found
+
+
+def initial_log_start_offset(
+    lineage: Lineage,
+    list_epoch: Callable[[int], Sequence[RemoteLogSegmentMetadata]],
+    *,
+    local_log_start_offset: int,
+) -> int:
+    """Where the log begins over both tiers, for a partition whose start was never stored (remote-tiering 10.2).
+
+    Only finished segments count: a start taken from an attempt that failed would skip what lies before it for good.
+    """
+    for entry in lineage.entries:
+        finished = [m for m in list_epoch(entry.epoch) if m.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
+        if finished:
+            return min(m.start_offset for m in finished)
+    return local_log_start_offset
+
+
+def deleted_records_before(*, checkpointed: int | None, first_base_offset: int) -> int | None:
+    """The offset that a DeleteRecords request raised the log start to, None when there was none.
+
+    The broker's own retention moves the local start to a segment's base; that is no deletion for the tier. Only a
+    request can put the start inside a segment. (Kafka lists a log in ``log-start-offset-checkpoint`` only while its
+    start is above its first base.)
+    """
+    if checkpointed is None or checkpointed <= first_base_offset:
+        return None
+    return checkpointed
+
+
+class Dangling(NamedTuple):
+    """Rows to sweep now, oldest first, and the wall clock at which the next one is due, None when there is none."""
+
+    due: list[RemoteLogSegmentMetadata]
+    next_due_ms: int | None
+
+
+def dangling_segments(
+    segments: Iterable[RemoteLogSegmentMetadata],
+    *,
+    being_copied: Collection[UUID],
+    now_ms: int,
+    grace_ms: int,
+    limit: int,
+) -> Dangling:
+    """Choose the rows that no living writer will bring to an end (remote-tiering 12.8).
+
+    A deletion that was begun is due at once. A copy that was begun is due after the grace, unless this process is at
+    it: ``being_copied`` speaks for our own session, and fencing keeps every other writer from finishing it.
+    """
+    due, waiting = [], []
+    for metadata in sorted(segments, key=lambda m: (m.event_timestamp_ms, m.start_offset)):
+        if metadata.segment.id in being_copied:
+            continue
+        match metadata.state:
+            case RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+                due.append(metadata)
+            case RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+                due_ms = metadata.event_timestamp_ms + grace_ms
+                if due_ms <= now_ms:
+                    due.append(metadata)
+                else:
+                    waiting.append(due_ms)
+            case _:
+                pass
+    next_due_ms = now_ms if len(due) > limit else min(waiting, default=None)
+    return Dangling(due[:limit], next_due_ms)

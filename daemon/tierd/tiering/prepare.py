@@ -1,0 +1,173 @@
+"""Everything that is checked and gathered of a segment before its first byte leaves. Blocking: runs in a thread."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from tierd.errors import (
+    CorruptIndexError,
+    CorruptRecordError,
+    LogDirOfflineError,
+    MissingArtefactError,
+    SegmentChangedError,
+)
+from tierd.log import OffsetIndex, TimeIndex, build_indexes, check_segment, encode_lineage
+from tierd.model import EpochEntry, Lineage, LogSegmentData
+from tierd.tiering.held_segment import FileState, HeldSegment, SegmentFile
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSegment:
+    """A segment that may be copied: every batch sound, every artefact there.
+
+    Attributes:
+        log_file: the log before the first and after the last byte of the check.
+        epochs: the slice of lineage that the segment covers.
+        txn_index_empty: no transaction was aborted in it.
+    """
+
+    log_file: FileState
+    max_timestamp_ms: int
+    epochs: tuple[EpochEntry, ...]
+    txn_index_empty: bool
+    data: LogSegmentData
+
+
+def prepare_segment(held: HeldSegment, lineage: Lineage, *, directory: Path) -> PreparedSegment:
+    """Check every batch and gather the artefacts (design: one segment's way; remote-tiering 10.6).
+
+    Args:
+        held: the files; unprotected ones may vanish meanwhile.
+        lineage: the whole lineage of the partition, beyond the segment as well.
+        directory: the partition's, to name the broker's file in errors and not the hold's.
+
+    Raises:
+        CorruptRecordError: a batch is damaged; nothing of this segment is uploaded.
+        MissingArtefactError: the producer snapshot of the roll, or the epochs of these offsets, are not there.
+        SegmentChangedError: the file changed or vanished, or a batch is of an epoch that the lineage does not give it.
+        LogDirOfflineError: the disk does not give the bytes.
+    """
+    try:
+        return _prepare(held, lineage)
+    except CorruptRecordError as error:
+        problem = str(error).removeprefix(f"{error.file}: ").removesuffix(f" at position {error.position}")
+        live = directory / SegmentFile.LOG.name_for(
+            base_offset=held.base_offset, next_base_offset=held.next_base_offset
+        )
+        raise CorruptRecordError(live if live.exists() else held.log, error.position, problem) from error
+    except FileNotFoundError as error:
+        raise SegmentChangedError(f"{error.filename}: deleted while it was read") from error
+    except OSError as error:
+        raise LogDirOfflineError(
+            f"{error.filename or held.log}: {error.strerror}", remedy="check the disk; the copy is tried again"
+        ) from error
+
+
+def _prepare(held: HeldSegment, lineage: Lineage) -> PreparedSegment:
+    before = FileState.of(held.log)
+    epochs = lineage.entries_in(held.base_offset, held.next_base_offset).entries
+    if not epochs:
+        raise MissingArtefactError(
+            f"{held.log}: leader-epoch-checkpoint gives no epoch to offsets {held.base_offset}-{held.end_offset}",
+            remedy="restart the broker, which rebuilds the file, or run tierd inspect on the directory",
+        )
+    snapshot = _producer_snapshot(held)
+    check = check_segment(held.log, base_offset=held.base_offset, next_base_offset=held.next_base_offset)
+    if (misfit := epoch_misfit(check.epochs, lineage)) is not None:
+        raise SegmentChangedError(
+            f"{held.log}: {misfit}", remedy="the log may have been truncated; the partition is scanned again"
+        )
+    offset_index, time_index = _indexes(held)
+    transactions = _read_optional(held.path(SegmentFile.TRANSACTION_INDEX))
+    if FileState.of(held.log) != before:
+        raise SegmentChangedError(f"{held.log}: changed while it was checked")
+    return PreparedSegment(
+        log_file=before,
+        max_timestamp_ms=check.max_timestamp_ms,
+        epochs=epochs,
+        txn_index_empty=not transactions,
+        data=LogSegmentData(
+            log=held.log,
+            log_checksums=check.checksums,
+            batch_count=check.batch_count,
+            record_count=check.record_count,
+            offset_index=offset_index,
+            time_index=time_index,
+            transaction_index=transactions or None,
+            producer_snapshot=snapshot,
+            # The whole lineage up to the end, not only the segment's: whoever restores from it needs all of it.
+            leader_epoch_index=encode_lineage(lineage.entries_in(-1, held.next_base_offset)),
+        ),
+    )
+
+
+def epoch_misfit(seen: tuple[EpochEntry, ...], lineage: Lineage) -> str | None:
+    """Say which batch has an epoch that ``lineage`` does not give to its offset; None when all fit.
+
+    Below the first entry the lineage knows nothing any more (the log start was raised into the segment), and batches
+    of old formats carry no epoch.
+    """
+    earliest = lineage.earliest
+    for epoch, offset in seen:
+        if epoch < 0 or (earliest and offset < earliest.start_offset and epoch <= earliest.epoch):
+            continue
+        if (expected := lineage.epoch_for(offset)) != epoch:
+            return f"the batch at offset {offset} is of leader epoch {epoch}, the lineage says {expected}"
+    return None
+
+
+def _producer_snapshot(held: HeldSegment) -> bytes:
+    path = held.path(SegmentFile.PRODUCER_SNAPSHOT)
+    if path is None:
+        raise MissingArtefactError(
+            f"{held.log}: the producer snapshot {held.next_base_offset:020d}.snapshot of its roll is missing",
+            remedy="restart the broker, which rebuilds it, or run tierd inspect on the directory",
+        )
+    return path.read_bytes()
+
+
+def _indexes(held: HeldSegment) -> tuple[bytes, bytes]:
+    """The offset and time index; rebuilt from the batches when one is missing or damaged."""
+    offset_index = _read_optional(held.path(SegmentFile.OFFSET_INDEX))
+    time_index = _read_optional(held.path(SegmentFile.TIME_INDEX))
+    problem = "missing"
+    if offset_index is not None and time_index is not None:
+        try:
+            OffsetIndex.from_bytes(offset_index, held.base_offset, f"{held.log} offset index")
+            TimeIndex.from_bytes(time_index, held.base_offset, f"{held.log} time index")
+        except CorruptIndexError as error:
+            problem = str(error)
+        else:
+            return offset_index, time_index
+    log.warning("index_rebuilt", segment=str(held.log), problem=problem)
+    return build_indexes(held.log, base_offset=held.base_offset)
+
+
+def _read_optional(path: Path | None) -> bytes | None:
+    return path.read_bytes() if path is not None else None
+
+
+def require_unchanged(held: HeldSegment, before: FileState, directory: Path) -> None:
+    """Make sure that what was copied is still the segment of the log. Blocking.
+
+    Deleted by the broker's retention it still is; replaced by compaction, cut off by truncation or written to it is
+    not, and the copy must not be finished.
+
+    Raises:
+        SegmentChangedError: it is another file by now.
+    """
+    if FileState.of(held.log) != before:
+        raise SegmentChangedError(f"{held.log}: changed while it was copied")
+    live = directory / SegmentFile.LOG.name_for(base_offset=held.base_offset, next_base_offset=held.next_base_offset)
+    try:
+        if live.stat().st_ino != before.inode:
+            raise SegmentChangedError(f"{live}: replaced while it was copied")
+    except FileNotFoundError as error:
+        if not directory.is_dir():
+            raise SegmentChangedError(f"{directory}: moved or deleted while a segment was copied") from error
+        bases = sorted(int(p.stem) for p in directory.glob("[0-9]*.log") if p.stem.isdigit())
+        if bases and bases[0] < held.next_base_offset:
+            raise SegmentChangedError(f"{live}: gone from the middle of the log while it was copied") from error

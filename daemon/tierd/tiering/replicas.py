@@ -1,0 +1,282 @@
+"""Replicas: the partitions of every log dir, kept in line with what is on disk. Listing and scanning, no copying."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from tierd.control import Leadership, LeadershipSource
+from tierd.errors import LogDirOfflineError, LogError, SegmentChangedError
+from tierd.log import LogDirListing, PartitionDirectory, PartitionScan, list_log_dir, scan_partition
+from tierd.model import TopicIdPartition
+from tierd.tiering.catalog import catalog_change
+from tierd.tiering.copy_task import CopyTask
+from tierd.tiering.hold import SegmentHold
+from tierd.tiering.partition_log import PartitionLog
+
+log = structlog.get_logger()
+
+_SCANNED_PER_THREAD = 64
+_SETTLED_NS = 1_000_000_000  # a directory's mtime may not tell two changes within a tick of the kernel apart
+
+
+@dataclass(slots=True)
+class Replica:
+    """One followed partition.
+
+    Attributes:
+        local: its directory as it was last seen.
+        leadership: the source's last word about it.
+        task: the copy task while it is led.
+        problem: why it could not be looked at or led the last time, empty when it could.
+        scanned_ns: wall clock of the last scan.
+    """
+
+    local: PartitionLog
+    leadership: Leadership | None = None
+    task: CopyTask | None = None
+    problem: str = ""
+    scanned_ns: int = 0
+
+
+@dataclass(slots=True)
+class LogDirState:
+    """One log dir. ``problem`` is empty while it can be listed; ``ignored`` names what is no partition and why."""
+
+    path: Path
+    problem: str = ""
+    ignored: tuple[tuple[str, str], ...] = ()
+
+
+class ReplicaListener(Protocol):
+    """What is done when replicas come and go."""
+
+    async def appeared(self, replica: Replica) -> None:
+        """It is known from now on."""
+
+    async def changed(self, replica: Replica, *, moved: bool) -> None:
+        """It was looked at again; ``moved``: its directory is another one."""
+
+    async def vanished(self, replica: Replica) -> None:
+        """It is gone from every healthy log dir, and forgotten."""
+
+
+@dataclass(slots=True)
+class _Watching:
+    """Which directories are watched."""
+
+    watch: Callable[[Path], object] = field(default=lambda path: None)
+    unwatch: Callable[[Path], object] = field(default=lambda path: None)
+
+
+class Replicas:
+    """Every replica of the log dirs whose topic is wanted. One reconcile or look at a time."""
+
+    def __init__(
+        self,
+        log_dirs: Sequence[Path],
+        *,
+        hold: SegmentHold,
+        leadership: LeadershipSource,
+        listener: ReplicaListener,
+        wants: Callable[[str], bool],
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._log_dirs = {path: LogDirState(path) for path in log_dirs}
+        self._hold = hold
+        self._leadership = leadership
+        self._listener = listener
+        self._wants = wants
+        self._now_ns = now_ns
+        self._replicas: dict[TopicIdPartition, Replica] = {}
+        self._by_path: dict[Path, TopicIdPartition] = {}
+        self._failed: dict[TopicIdPartition, tuple[PartitionDirectory, str]] = {}
+        self._watching = _Watching()
+        self._lock = asyncio.Lock()
+
+    def watch_with(self, watch: Callable[[Path], object], unwatch: Callable[[Path], object]) -> None:
+        """Have directories watched from now on, those known already at once; call ``reconcile`` afterwards."""
+        self._watching = _Watching(watch, unwatch)
+        for path in self._by_path:
+            watch(path)
+
+    def all(self) -> Iterable[Replica]:
+        """Every replica."""
+        return tuple(self._replicas.values())
+
+    def get(self, partition: TopicIdPartition) -> Replica | None:
+        """The replica of that identity."""
+        return self._replicas.get(partition)
+
+    def at(self, path: Path) -> Replica | None:
+        """The replica in that directory."""
+        partition = self._by_path.get(path)
+        return self._replicas.get(partition) if partition else None
+
+    def failed(self) -> tuple[tuple[PartitionDirectory, str], ...]:
+        """Directories of wanted replicas that could never be looked at, and why."""
+        return tuple(self._failed.values())
+
+    def log_dirs(self) -> tuple[LogDirState, ...]:
+        """Every log dir."""
+        return tuple(self._log_dirs.values())
+
+    @property
+    def online(self) -> tuple[Path, ...]:
+        """The log dirs that could be listed the last time."""
+        return tuple(state.path for state in self._log_dirs.values() if not state.problem)
+
+    async def reconcile(self) -> None:
+        """List every log dir and scan what is new or has changed. What cannot be listed stays as it was known."""
+        async with self._lock:
+            found: list[PartitionDirectory] = []
+            for listing in await asyncio.gather(*(self._list(state) for state in self._log_dirs.values())):
+                found.extend(listing.partitions if listing else ())
+            offline = frozenset(state.path for state in self._log_dirs.values() if state.problem)
+            known = {partition: replica.local.directory for partition, replica in self._replicas.items()}
+            change = catalog_change(known, found, offline=offline, wants=self._wants)
+            for partition in change.vanished:
+                await self._forget(partition)
+            for directory in change.unidentified:
+                self._watching.watch(directory.path)
+            touched = {directory.partition for directory in change.moved}
+            await self._scan_all([*change.appeared, *change.moved, *await self._stale(touched, offline)])
+            gone = set(self._failed) - {d.partition for d in found if d.topic_id is not None}
+            for partition in gone:
+                del self._failed[partition]
+            if not offline:
+                await self._drop_orphaned_holds()
+
+    async def look(self, path: Path) -> bool:
+        """Scan the replica in ``path`` again; False when none is known there, so that only a reconcile tells."""
+        async with self._lock:
+            replica = self.at(path)
+            if replica is None:
+                return False
+            await self._scan_all([replica.local.directory])
+            return True
+
+    async def _list(self, state: LogDirState) -> LogDirListing | None:
+        try:
+            listing = await asyncio.to_thread(list_log_dir, state.path)
+        except LogDirOfflineError as error:
+            if state.problem != str(error):
+                log.error("log_dir_offline", log_dir=str(state.path), problem=str(error), remedy=error.remedy)  # noqa: TRY400 - the cause is in the message
+            state.problem = str(error)
+            return None
+        if state.problem:
+            log.info("log_dir_online", log_dir=str(state.path))
+        state.problem, state.ignored = "", listing.ignored
+        return listing
+
+    async def _stale(self, touched: set[TopicIdPartition], offline: frozenset[Path]) -> list[PartitionDirectory]:
+        """Replicas whose directory has changed since their last scan, or so shortly before it that nobody can tell."""
+        candidates = [
+            replica
+            for partition, replica in self._replicas.items()
+            if partition not in touched and replica.local.log_dir not in offline
+        ]
+        mtimes = await asyncio.to_thread(_mtimes, [str(replica.local.path) for replica in candidates])
+        return [
+            replica.local.directory
+            for replica, mtime_ns in zip(candidates, mtimes, strict=True)
+            if replica.problem or mtime_ns != replica.local.scan.mtime_ns or mtime_ns + _SETTLED_NS > replica.scanned_ns
+        ]
+
+    async def _scan_all(self, directories: Sequence[PartitionDirectory]) -> None:
+        for start in range(0, len(directories), _SCANNED_PER_THREAD):
+            some = directories[start : start + _SCANNED_PER_THREAD]
+            for directory in some:
+                self._watching.watch(directory.path)  # before the scan: what changes after it is an event
+            scanned_ns = self._now_ns()
+            for directory, scan in zip(some, await asyncio.to_thread(_scan_many, some), strict=True):
+                await self._take(directory, scan, scanned_ns)
+
+    async def _take(self, directory: PartitionDirectory, scan: PartitionScan | LogError, scanned_ns: int) -> None:
+        partition = directory.partition
+        replica = self._replicas.get(partition)
+        if isinstance(scan, LogError):
+            self._failed_look(directory, replica, scan)
+            return
+        self._failed.pop(partition, None)
+        if replica is None:
+            replica = self._replicas[partition] = Replica(PartitionLog(scan, self._hold), scanned_ns=scanned_ns)
+            self._by_path[directory.path] = partition
+            self._note_lineage(replica, scan)
+            await self._listener.appeared(replica)
+        else:
+            moved = replica.local.directory != directory
+            if moved:
+                self._by_path.pop(replica.local.path, None)
+                self._watching.unwatch(replica.local.path)
+                self._by_path[directory.path] = partition
+            replica.scanned_ns = scanned_ns
+            try:
+                await replica.local.adopt(scan)
+            except LogError as error:
+                self._failed_look(directory, replica, error)
+                return
+            self._note_lineage(replica, scan)
+            await self._listener.changed(replica, moved=moved)
+        latest = scan.lineage.latest
+        self._leadership.observe(partition, latest.epoch if latest else None)
+
+    def _note_lineage(self, replica: Replica, scan: PartitionScan) -> None:
+        """Without epochs nobody can lead what is there: said, or it would be a silent stall."""
+        problem = scan.lineage_problem or "" if len(scan.segments) > 1 else ""
+        if problem and problem != replica.problem:
+            log.error("lineage_unusable", partition=str(replica.local.partition), problem=problem)
+        replica.problem = problem
+
+    def _failed_look(self, directory: PartitionDirectory, replica: Replica | None, error: LogError) -> None:
+        if isinstance(error, SegmentChangedError):
+            log.info("partition_not_scanned", path=str(directory.path), problem=str(error))
+        else:
+            log.warning("partition_not_scanned", path=str(directory.path), problem=str(error), remedy=error.remedy)
+        if replica is None:
+            self._failed[directory.partition] = (directory, str(error))
+        else:
+            replica.problem = str(error)
+
+    async def _forget(self, partition: TopicIdPartition) -> None:
+        replica = self._replicas.pop(partition)
+        self._by_path.pop(replica.local.path, None)
+        self._watching.unwatch(replica.local.path)
+        self._leadership.forget(partition)
+        await self._listener.vanished(replica)
+        dropped = await asyncio.to_thread(self._hold.drop_partition, replica.local.key)
+        log.info("partition_gone", partition=str(partition), path=str(replica.local.path), holds_dropped=dropped)
+
+    async def _drop_orphaned_holds(self) -> None:
+        """Holds of partitions that are on no log dir any more, all of them being healthy: their topic was deleted."""
+        here = {replica.local.key for replica in self._replicas.values()}
+        here.update((d.partition.topic_id, d.partition.partition) for d, _ in self._failed.values())
+        for key in self._hold.partitions():
+            if key not in here:
+                dropped = await asyncio.to_thread(self._hold.drop_partition, key)
+                log.info("orphaned_hold_dropped", topic_id=str(key[0]), partition=key[1], segments=dropped)
+
+
+def _scan_many(directories: Sequence[PartitionDirectory]) -> list[PartitionScan | LogError]:
+    scans: list[PartitionScan | LogError] = []
+    for directory in directories:
+        try:
+            scans.append(scan_partition(directory))
+        except LogError as error:
+            scans.append(error)
+    return scans
+
+
+def _mtimes(paths: Sequence[str]) -> list[int]:
+    """Modification times in ns, -1 for what is gone."""
+    times = []
+    for path in paths:
+        try:
+            times.append(os.stat(path).st_mtime_ns)  # noqa: PTH116 - two thousand of them
+        except OSError:
+            times.append(-1)
+    return times

@@ -1,0 +1,77 @@
+"""What runs the tasks of this room: the promise that the supervisor keeps, and what a task is to it."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class PartitionTask(Protocol):
+    """Work on one partition, done in passes. The supervisor calls ``run_once``, one pass at a time.
+
+    After a pass it waits until ``wake`` is set or the returned delay is over; None waits for ``wake`` alone, so that
+    an idle partition costs nothing. It clears ``wake`` before a pass, never after, so that no event is lost.
+    """
+
+    @property
+    def name(self) -> str:
+        """Unique among running tasks."""
+
+    @property
+    def wake(self) -> asyncio.Event:
+        """Set by whoever has news for the task."""
+
+    async def run_once(self) -> float | None:
+        """Do what is due; return seconds until there is more, None when only an event can bring more.
+
+        Raises:
+            TierError: the pass failed; the task is quarantined and tried again with backoff.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class TaskHealth:
+    """How the last passes of one task went.
+
+    Attributes:
+        failures: consecutive failed passes; 0 when the last one ended well.
+        last_error: cause of the latest failure in one line, kept until a pass ends well.
+        retry_at_ms: wall clock of the next attempt while quarantined, else None.
+    """
+
+    failures: int = 0
+    last_error: str | None = None
+    retry_at_ms: int | None = None
+
+
+class Supervisor(Protocol):
+    """Runs tasks so that none dies unseen and none takes another down."""
+
+    def start(self, task: PartitionTask) -> None:
+        """Begin to run ``task``; its first pass comes at once. A name that runs already is a bug."""
+
+    async def stop(self, name: str) -> None:
+        """Cancel the task of that name and return when it has ended; an unknown name is no error."""
+
+    def retry(self, names: Collection[str] | None = None) -> None:
+        """Let failed tasks try again at once; None means all of them."""
+
+    def statistics(self) -> Mapping[str, TaskHealth]:
+        """The health of every running task, by name."""
+
+
+class PassiveSupervisor:
+    """Runs nothing: for commands that run one pass of every task themselves and end."""
+
+    def start(self, task: PartitionTask) -> None:
+        """Do nothing; whoever made the task runs it."""
+
+    async def stop(self, name: str) -> None:
+        """Do nothing."""
+
+    def retry(self, names: Collection[str] | None = None) -> None:
+        """Do nothing."""
+
+    def statistics(self) -> Mapping[str, TaskHealth]:
+        """Nothing is supervised."""
+        return {}

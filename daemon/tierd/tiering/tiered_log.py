@@ -1,0 +1,155 @@
+"""TieredLog: local and remote segments of a partition as one log, as they were at one moment. Decisions only."""
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from tierd.errors import OffsetOutOfRangeError
+from tierd.log import PartitionScan
+from tierd.metadata import PartitionView, effective_lineage
+from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+
+
+class Isolation(Enum):
+    """Which records a reader wants."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+class Tier(Enum):
+    """Where a read goes."""
+
+    LOCAL = "local"
+    REMOTE = "remote"
+
+
+@dataclass(frozen=True)
+class TieredLog:
+    """What a reader has to know of one partition.
+
+    Attributes:
+        view: the remote segments.
+        scan: the local ones; None where this host has no replica.
+        high_watermark: exclusive end of committed local data; None when the broker has not told.
+        log_start_checkpoint: the entry of ``log-start-offset-checkpoint``, None when there is none.
+    """
+
+    partition: TopicIdPartition
+    view: PartitionView
+    scan: PartitionScan | None
+    high_watermark: int | None
+    log_start_checkpoint: int | None = None
+
+    @cached_property
+    def lineage(self) -> Lineage:
+        """The epochs of both tiers."""
+        return effective_lineage(self.view, self.scan.lineage if self.scan else Lineage())
+
+    @cached_property
+    def finished(self) -> tuple[RemoteLogSegmentMetadata, ...]:
+        """Readable remote segments, ascending."""
+        readable = (m for m in self.view.list() if m.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+        return tuple(sorted(readable, key=lambda m: (m.start_offset, m.end_offset)))
+
+    @property
+    def local_start_offset(self) -> int | None:
+        """First offset on local disk; None without local segments."""
+        if self.scan is None or not self.scan.segments:
+            return None
+        return self.scan.segments[0].base_offset
+
+    @property
+    def log_start_offset(self) -> int:
+        """First offset that may be read in either tier."""
+        first_remote = self.finished[0].start_offset if self.finished else None
+        starts = [start for start in (first_remote, self.local_start_offset) if start is not None]
+        return max(self.view.log_start_offset, self.log_start_checkpoint or 0, min(starts, default=0))
+
+    @property
+    def remote_end_offset(self) -> int:
+        """Exclusive end of what the tier holds of our own branch; 0 when it holds nothing."""
+        ends = (
+            min(m.epoch_end(entry.epoch), self._epoch_end(entry.epoch))
+            for m in self.finished
+            for entry in m.segment_leader_epochs
+        )
+        return max(ends, default=-1) + 1
+
+    @property
+    def end_offset(self) -> int:
+        """Exclusive end of what may be read uncommitted: the high watermark, or what the tier proves to be below it."""
+        return max(self.high_watermark or 0, self.remote_end_offset)
+
+    def tier_of(self, offset: int) -> Tier:
+        """Where to read ``offset``: local is preferred where both have it."""
+        local_start = self.local_start_offset
+        local = local_start is not None and local_start <= offset < (self.high_watermark or 0)
+        return Tier.LOCAL if local else Tier.REMOTE
+
+    def remote_segment(self, offset: int) -> RemoteLogSegmentMetadata | None:
+        """The readable segment that holds ``offset`` in the epoch that wrote it."""
+        epoch = self.lineage.epoch_for(offset)
+        return None if epoch is None else self.view.segment_for(epoch, offset)
+
+    def readable_end(self, metadata: RemoteLogSegmentMetadata, offset: int) -> int:
+        """Exclusive end of what ``metadata`` holds of our own branch, from ``offset`` on.
+
+        After an unclean election a segment may go on with epochs, or with offsets of an epoch, that our lineage has
+        abandoned; whoever reads on must take those from another segment.
+        """
+        end = offset
+        while end <= metadata.end_offset:
+            epoch = self.lineage.epoch_for(end)
+            begins = next((e.start_offset for e in metadata.segment_leader_epochs if e.epoch == epoch), None)
+            if epoch is None or begins is None or begins > end:
+                break
+            end = min(metadata.epoch_end(epoch), self._epoch_end(epoch)) + 1
+        return end
+
+    def next_indexed_segment(self, offset: int) -> RemoteLogSegmentMetadata | None:
+        """The first segment from ``offset`` on that may name aborted transactions (remote-tiering 14.4)."""
+        first = self.lineage.epoch_for(offset)
+        if first is None:
+            return None
+        for entry in self.lineage.entries:
+            if entry.epoch >= first:
+                found = self.view.next_segment_with_txn_index(entry.epoch, max(entry.start_offset, offset))
+                if found is not None:
+                    return found
+        return None
+
+    def next_available(self, offset: int) -> int | None:
+        """The first offset after a hole at ``offset``, None when nothing follows."""
+        starts = [m.start_offset for m in self.finished if m.start_offset > offset]
+        if self.local_start_offset is not None and self.local_start_offset > offset:
+            starts.append(self.local_start_offset)
+        return min(starts, default=None)
+
+    def require_readable(self, offset: int) -> None:
+        """Raise unless ``offset`` lies between log start and end, the end included.
+
+        Raises:
+            OffsetOutOfRangeError: it does not.
+        """
+        if not self.log_start_offset <= offset <= max(self.end_offset, self.log_start_offset):
+            raise OffsetOutOfRangeError(
+                f"{self.partition}: offset {offset} is out of range [{self.log_start_offset}, {self.end_offset})",
+                remedy=f"read from {self.log_start_offset} on, or ask tierd explain {self.partition} {offset}",
+            )
+
+    def missing(self, offset: int) -> OffsetOutOfRangeError:
+        """The error for an offset inside the log that neither tier holds."""
+        following = self.next_available(offset)
+        remedy = "nothing follows it" if following is None else f"the next readable offset is {following}"
+        return OffsetOutOfRangeError(
+            f"{self.partition}: offset {offset} is in neither tier; it was deleted before it was copied",
+            remedy=f"{remedy}; run tierd verify {self.partition}",
+        )
+
+    def _epoch_end(self, epoch: int) -> int:
+        """Last offset that our lineage gives to ``epoch``, inclusive."""
+        following = self.lineage.next_entry(epoch)
+        if self.lineage.start_offset_of(epoch) is None:
+            return -1
+        return (1 << 63) - 1 if following is None else following.start_offset - 1

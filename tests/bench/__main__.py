@@ -1,0 +1,51 @@
+"""``python -m tests.bench``: every benchmark, or those that are named. ``--quick`` only shows that they work."""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from tests.bench.copying import MIB, bench_filesystem, bench_s3
+from tests.bench.many_partitions import bench_many_partitions
+from tests.bench.report import Figure, print_table, write_json
+
+NAMES = ("filesystem", "s3", "many")
+
+
+def main() -> None:
+    """Parse the arguments, run, print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; default: all")
+    parser.add_argument("--quick", action="store_true", help="little data, one round: a smoke test")
+    parser.add_argument("--dir", type=Path, help="where the data goes; default: the temporary directory")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(NAMES):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    figures: list[Figure] = []
+    for name in options.names or NAMES:
+        with tempfile.TemporaryDirectory(prefix="tierd-bench-", dir=options.dir) as root:
+            Path(root).chmod(0o711)
+            found = run_one(name, Path(root), quick=options.quick)
+        print_table(found)
+        print(flush=True)
+        figures += found
+    if options.json:
+        write_json(figures, options.json)
+
+
+def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:
+    """Run one benchmark in an empty directory."""
+    rounds = 1 if quick else 5
+    match name:
+        case "filesystem":
+            return bench_filesystem(root, segments=2 if quick else 16, segment_bytes=64 * MIB, rounds=rounds)
+        case "s3":
+            return bench_s3(root, segments=1 if quick else 4, segment_bytes=(64 if quick else 512) * MIB, rounds=rounds)
+        case _:
+            return bench_many_partitions(
+                root, partitions=100 if quick else 2_000, rolled_segments=5 if quick else 20, idle_s=5 if quick else 30
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Thousands of partitions: found, copied, then idle, then restarted."""
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.bench.child_process import cpu_seconds, resident_bytes
+from tests.bench.report import Figure
+from tests.fakes.log_dirs import LogDirWriter, write_log_dir
+from tests.scenarios.installation import Daemon, Installation
+
+CHECKPOINT_INTERVAL_S = 5.0  # Kafka: replica.high.watermark.checkpoint.interval.ms
+SETTLE_S = 10.0
+COPY_DEADLINE_S = 3600.0
+
+
+def bench_many_partitions(root: Path, *, partitions: int, rolled_segments: int, idle_s: float) -> list[Figure]:
+    """Copy ``partitions`` × ``rolled_segments`` small segments to the filesystem store, then watch the daemon rest."""
+    log_dir_path = root / "logdir"
+    shutil.rmtree(log_dir_path, ignore_errors=True)
+    log_dir = write_log_dir(log_dir_path, partitions=partitions, rolled_segments=rolled_segments)
+    tierd = Installation(
+        root / "many", [log_dir_path], settings={"copy": {"interval": "30s", "reconcile_interval": "5m"}}
+    )
+    daemon = tierd.daemon()
+
+    first_ready_s = _seconds_to_ready(daemon)
+    begun_s = time.monotonic()
+    total = partitions * rolled_segments
+    daemon.wait_until(lambda: _finished(daemon, partitions, log_dir), what="all copies", deadline_s=COPY_DEADLINE_S)
+    copied_s = time.monotonic() - begun_s + first_ready_s
+    _, copy_peak = resident_bytes(daemon.pid)
+    with _checkpoints_rewritten(log_dir):
+        idle = _idle(daemon, idle_s)
+    quiet = _idle(daemon, idle_s)
+    daemon.stop()
+
+    restart_s = _seconds_to_ready(daemon)
+    time.sleep(SETTLE_S)
+    resident, _ = resident_bytes(daemon.pid)
+    after_restart = _idle(daemon, idle_s)
+    daemon.stop()
+    return [
+        Figure("many: partitions", partitions, ""),
+        Figure("many: rolled segments", total, ""),
+        Figure("many: first start to ready", first_ready_s, "s"),
+        Figure("many: all copied after", copied_s, "s"),
+        Figure("many: segments copied", total / copied_s, "1/s"),
+        Figure("many: peak memory while copying", copy_peak / 1e6, "MB", "< 300"),
+        Figure("many: idle CPU beside a broker", idle.cpu_percent, "% of core", "< 1"),
+        Figure("many: idle CPU, nothing changes at all", quiet.cpu_percent, "% of core", "< 1"),
+        Figure("many: store operations while idle", idle.store_requests + quiet.store_requests, "", "0"),
+        Figure("many: restart to ready", restart_s, "s", "< 5"),
+        Figure("many: idle CPU after a restart", after_restart.cpu_percent, "% of core", "< 1"),
+        Figure("many: store operations after a restart", after_restart.store_requests, "", "0"),
+        Figure("many: resident memory after a restart", resident / 1e6, "MB", "< 300"),
+    ]
+
+
+class _Idle:
+    """CPU and store operations of a stretch of time in which nothing is to be done."""
+
+    def __init__(self, *, cpu_percent: float, store_requests: float) -> None:
+        self.cpu_percent = cpu_percent
+        self.store_requests = store_requests
+
+
+def _idle(daemon: Daemon, idle_s: float) -> _Idle:
+    time.sleep(SETTLE_S)
+    requests_before = _store_requests(daemon)
+    cpu_before, begun_s = cpu_seconds(daemon.pid), time.monotonic()
+    time.sleep(idle_s)
+    cpu_percent = 100 * (cpu_seconds(daemon.pid) - cpu_before) / (time.monotonic() - begun_s)
+    return _Idle(cpu_percent=cpu_percent, store_requests=_store_requests(daemon) - requests_before)
+
+
+def _store_requests(daemon: Daemon) -> float:
+    prefix = "tierd_object_store_requests_total"
+    return sum(value for name, value in daemon.metrics().items() if name.startswith(prefix))
+
+
+def _seconds_to_ready(daemon: Daemon) -> float:
+    begun_s = time.monotonic()
+    daemon.start()
+    daemon.wait_ready(deadline_s=300)
+    return time.monotonic() - begun_s
+
+
+def _finished(daemon: Daemon, partitions: int, log_dir: LogDirWriter) -> bool:
+    time.sleep(1.0)  # the question itself costs the daemon something
+    status = daemon.status()["partitions"]
+    end = next(iter(log_dir.partitions.values())).active_segment.stem
+    return len(status) == partitions and all(entry["copied_through"] == int(end) - 1 for entry in status)
+
+
+@contextmanager
+def _checkpoints_rewritten(log_dir: LogDirWriter) -> Iterator[None]:
+    """Rewrite the checkpoints as often as a broker does, which it also does when nothing has changed."""
+    end = threading.Event()
+
+    def rewrite() -> None:
+        while not end.wait(CHECKPOINT_INTERVAL_S):
+            log_dir.write_checkpoints()
+
+    thread = threading.Thread(target=rewrite, name="checkpoints")
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()

@@ -1,0 +1,193 @@
+"""segments, cat, explain and verify over a tier that copy --once has filled, local files deleted or not."""
+
+import json
+import os
+import signal
+import subprocess
+from base64 import b64decode
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import LAST_OFFSET, ROLLED_THROUGH
+from tests.fakes.log_dirs import LogDirWriter
+from tests.scenarios.command import TIERD
+from tests.scenarios.installation import Installation
+
+
+def broker_deletes_everything_rolled(log_dir: LogDirWriter) -> None:
+    for file in (log_dir.path / "orders-0").glob("*.*"):
+        base = file.stem
+        if base.isdigit() and int(base) <= ROLLED_THROUGH and file.suffix != ".snapshot":
+            file.unlink()
+
+
+def test_segments_as_json_is_the_documented_contract(copied: Installation) -> None:
+    segments = copied.segments("orders-0")
+    assert [(s["start_offset"], s["end_offset"], s["state"]) for s in segments] == [
+        (0, 3, "COPY_SEGMENT_FINISHED"),
+        (4, 7, "COPY_SEGMENT_FINISHED"),
+        (8, 11, "COPY_SEGMENT_FINISHED"),
+    ]
+    assert set(segments[0]) >= {
+        "segment_id",
+        "start_offset",
+        "end_offset",
+        "state",
+        "size_bytes",
+        "max_timestamp_ms",
+        "segment_leader_epochs",
+    }
+    assert segments[0]["segment_leader_epochs"] == [[0, 0]]
+    assert len(segments[0]["segment_id"]) == 22
+
+
+def test_segments_of_a_partition_that_was_never_copied_is_an_empty_list(tierd: Installation) -> None:
+    assert tierd.segments("orders-0") == []
+
+
+def test_cat_reads_local_and_remote_as_one_log(copied: Installation, log_dir: LogDirWriter) -> None:
+    before = copied.cat("orders-0")
+    broker_deletes_everything_rolled(log_dir)
+    after = copied.cat("orders-0")
+    assert [record["offset"] for record in before] == list(range(LAST_OFFSET + 1))
+    assert after == before
+    assert set(before[0]) == {"offset", "timestamp", "timestampType", "key", "value", "headers", "leaderEpoch"}
+    assert b64decode(before[5]["value"]) == b"value 1"
+    assert before[0]["key"] is None
+
+
+def test_cat_keeps_to_its_bounds_both_inclusive(copied: Installation) -> None:
+    assert [r["offset"] for r in copied.cat("orders-0", "--from", "3", "--to", "9")] == list(range(3, 10))
+
+
+def test_cat_of_an_empty_range_prints_nothing(copied: Installation) -> None:
+    assert copied.cat("orders-0", "--from", str(LAST_OFFSET + 1)) == []
+
+
+def test_cat_for_people_escapes_what_would_move_the_cursor(tierd: Installation, log_dir: LogDirWriter) -> None:
+    hostile = log_dir.add_partition("hostile")
+    hostile.append([b"two\nlines", b"\x1b[2J\ttab", "smile é ☺".encode(), b"\xff\xfe", None])
+    log_dir.write_checkpoints()
+    lines = tierd.tierd("cat", "hostile-0").stdout.splitlines()
+    values = [line.split("\t")[3] for line in lines]
+    assert values == ["two\\nlines", "\\x1b[2J\\ttab", "smile é ☺", "\\xff\\xfe", "null"]
+    assert lines[0].split("\t")[:3] == ["0", "2023-11-14T22:13:20.000Z", "null"]
+
+
+def test_cat_into_a_closed_pipe_is_quiet(tierd: Installation, log_dir: LogDirWriter) -> None:
+    many = log_dir.add_partition("many")
+    for _ in range(200):
+        many.append([bytes(1000)] * 20)
+    log_dir.write_checkpoints()
+    command = f"{TIERD} cat many-0 --json --config {tierd.config_file} | head -n 1"
+    ended = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert json.loads(ended.stdout)["offset"] == 0
+    assert ended.stderr == ""
+    assert ended.returncode == 0
+
+
+def test_ctrl_c_ends_cat_without_a_traceback(tierd: Installation, log_dir: LogDirWriter) -> None:
+    many = log_dir.add_partition("many")
+    for _ in range(500):
+        many.append([bytes(1000)] * 20)
+    log_dir.write_checkpoints()
+    reader, writer = os.pipe()
+    process = subprocess.Popen(
+        [TIERD, "cat", "many-0", "--config", str(tierd.config_file)], stdout=writer, stderr=subprocess.PIPE
+    )
+    os.close(writer)
+    os.read(reader, 1)  # it has begun to print, and then waits for its reader
+    process.send_signal(signal.SIGINT)
+    with os.fdopen(reader, "rb") as output:
+        while output.read(1 << 16):
+            pass
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert said == b""
+
+
+@pytest.mark.parametrize(("offset", "place"), [(0, "both"), (13, "local")])
+def test_explain_says_where_a_record_is(copied: Installation, offset: int, place: str) -> None:
+    ended = copied.tierd("explain", "orders-0", str(offset), "--json")
+    assert ended.exit_code == 0
+    assert ended.json()["place"] == place
+
+
+def test_explain_follows_a_record_into_the_tier(
+    tierd: Installation, copied: Installation, log_dir: LogDirWriter
+) -> None:
+    broker_deletes_everything_rolled(log_dir)
+    found = copied.tierd("explain", "orders-0", "4", "--json").json()
+    assert found["place"] == "remote"
+    assert (tierd.store_dir / found["remote_key"]).is_file()
+    text = copied.tierd("explain", "orders-0", "4").stdout
+    assert found["remote_key"] in text
+
+
+def test_explain_says_that_a_segment_is_queued(tierd: Installation) -> None:
+    assert tierd.tierd("explain", "orders-0", "4", "--json").json()["place"] == "queued"
+
+
+def test_verify_finds_nothing_wrong_with_a_sound_tier(copied: Installation) -> None:
+    for options in ([], ["--deep"], ["orders-0", "--deep"]):
+        ended = copied.tierd("verify", *options)
+        assert ended.exit_code == 0, ended.output
+        assert "nothing wrong" in ended.stdout
+
+
+def flip_last_byte(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+@pytest.mark.parametrize(
+    ("damage", "options", "kind"),
+    [
+        (Path.unlink, [], "missing-object"),
+        (flip_last_byte, ["--deep"], "damaged-log"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), [], "wrong-size"),
+    ],
+)
+def test_verify_names_damage_and_exits_with_1(
+    copied: Installation, damage: Callable[[Path], object], options: list[str], kind: str
+) -> None:
+    log = sorted(copied.store_dir.rglob("*.log"))[1]
+    damage(log)
+    ended = copied.tierd("verify", *options, "--json")
+    assert ended.exit_code == 1, ended.output
+    findings = ended.json_lines()
+    assert kind in {finding["kind"] for finding in findings}
+    assert all(finding["remedy"] for finding in findings)
+
+
+def test_copy_once_tells_what_it_did_and_a_second_pass_does_nothing(tierd: Installation) -> None:
+    for _ in range(2):
+        ended = tierd.tierd("copy", "--once", "--json")
+        assert ended.exit_code == 0, ended.output
+        through = {entry["partition"]: entry["copied_through"] for entry in ended.json()}
+        assert through == {"orders-0": ROLLED_THROUGH, "audit-0": -1}
+    assert len(tierd.segments("orders-0")) == 3
+
+
+def test_copy_once_copies_only_what_was_named(tierd: Installation, log_dir: LogDirWriter) -> None:
+    other = log_dir.add_partition("other")
+    other.append([b"a"])
+    other.roll()
+    other.append([b"b"])
+    log_dir.write_checkpoints()
+    assert tierd.tierd("copy", "--once", "other-0").exit_code == 0
+    assert len(tierd.segments("other-0")) == 1
+    assert tierd.segments("orders-0") == []
+
+
+def test_check_config_as_json_lists_every_fault(tierd: Installation) -> None:
+    assert tierd.tierd("check-config", "--json").json() == {"valid": True, "faults": []}
+    tierd.configure({"copy": {"intervall": "30s", "concurrency": "many"}})
+    ended = tierd.tierd("check-config", "--json")
+    assert ended.exit_code == 2
+    answer = ended.json()
+    assert not answer["valid"]
+    assert len(answer["faults"]) == 2
+    assert all(fault["line"] > 0 and fault["column"] > 0 for fault in answer["faults"])

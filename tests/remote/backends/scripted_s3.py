@@ -1,0 +1,110 @@
+"""A tiny S3 server that answers what a test tells it to, for the answers that a sound server cannot be made to give."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer; ``hang_up`` closes the connection instead, after the request was read."""
+
+    status: int = 200
+    body: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    hang_up: bool = False
+
+
+def refusal(status: int, code: str, more: str = "", **headers: str) -> Answer:
+    """An error in S3's form."""
+    body = f"<Error><Code>{code}</Code><Message>{code} was said</Message>{more}</Error>"
+    return Answer(status, body, {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+class ScriptedS3:
+    """Takes the answers of each operation one after the other, the last one for ever; notes every request."""
+
+    def __init__(self) -> None:
+        self.endpoint_url = ""
+        self.requests: list[str] = []
+        self.headers: dict[str, list[Mapping[str, str]]] = defaultdict(list)
+        self._answers: dict[str, list[Answer]] = {}
+
+    def answer(self, operation: str, *answers: Answer) -> None:
+        """Set the answers of an operation, for example ``upload_part`` or ``head``."""
+        self._answers[operation] = list(answers)
+
+    def begin_uploads(self, *, checksum_type: str | None) -> None:
+        """Let multipart uploads begin and take parts; an older store does not tell a checksum type."""
+        told = {"x-amz-checksum-type": checksum_type} if checksum_type else {}
+        body = "<InitiateMultipartUploadResult><UploadId>id-1</UploadId></InitiateMultipartUploadResult>"
+        self.answer("create_upload", Answer(200, body, told))
+        self.answer("upload_part", Answer(200, "", {"ETag": '"tag"'}))
+        self.answer("abort_upload", Answer(204))
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        await request.read()
+        operation = _operation(request)
+        self.requests.append(operation)
+        self.headers[operation].append(request.headers)
+        answers = self._answers.get(operation) or [refusal(501, "NotScripted")]
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if answer.hang_up:
+            assert request.transport is not None
+            request.transport.abort()
+            raise asyncio.CancelledError
+        headers = dict(answer.headers)
+        if request.method == "HEAD":
+            return _Head(answer.status, headers)
+        return web.Response(status=answer.status, text=answer.body, headers=headers, content_type="application/xml")
+
+
+class _Head(web.Response):
+    """An answer to HEAD may state a length that it does not have."""
+
+    def __init__(self, status: int, headers: dict[str, str]) -> None:
+        self._stated = headers.pop("Content-Length", "0")
+        super().__init__(status=status, headers=headers)
+
+    async def _start(self, request: web.BaseRequest) -> AbstractStreamWriter:
+        self.headers["Content-Length"] = self._stated
+        return await super()._start(request)
+
+
+def _operation(request: web.Request) -> str:
+    query = request.query
+    match request.method:
+        case "PUT":
+            return "upload_part" if "partNumber" in query else "put"
+        case "POST":
+            return "create_upload" if "uploads" in query else "complete_upload"
+        case "DELETE":
+            return "abort_upload" if "uploadId" in query else "delete"
+        case "GET" if "list-type" in query:
+            return "list"
+        case method:
+            return method.lower()
+
+
+@asynccontextmanager
+async def scripted_s3() -> AsyncIterator[ScriptedS3]:
+    """Run one on a free port."""
+    script = ScriptedS3()
+    application = web.Application(client_max_size=1 << 30)
+    application.router.add_route("*", "/{path:.*}", script.handle)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    script.endpoint_url = f"http://{host}:{port}"
+    try:
+        yield script
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,46 @@
+"""``tierd`` as a command: how it ended and what it said."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TIERD = Path(sys.executable).parent / "tierd"
+COMMAND_DEADLINE_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """How a command ended and what it said."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    def json(self) -> Any:  # noqa: ANN401 - JSON is what it is
+        """The whole output as one JSON value."""
+        return json.loads(self.stdout)
+
+    def json_lines(self) -> list[dict[str, Any]]:
+        """The output as one JSON object a line."""
+        return [json.loads(line) for line in self.stdout.splitlines()]
+
+    @property
+    def output(self) -> str:
+        """Everything it said, for messages that may come either way."""
+        return self.stdout + self.stderr
+
+
+def run_tierd(*arguments: str, deadline_s: float = COMMAND_DEADLINE_S) -> CommandResult:
+    """Run ``tierd`` as a process of its own."""
+    ended = subprocess.run(
+        [str(TIERD), *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=deadline_s,
+        check=False,
+    )
+    return CommandResult(ended.returncode, ended.stdout, ended.stderr)

@@ -1,0 +1,74 @@
+"""Fixtures of the scenarios: brokers that a test may have to itself, and installations of tierd."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.installation import Installation, Settings
+from tests.scenarios.stores import SpoilableS3, s3_section
+from tests.scenarios.warm_tierd import WarmTierd
+from tests.services.kafka_cluster import KafkaBroker, KafkaUnavailableError, require_kafka
+from tests.services.s3 import FaultyPath, S3Admin, S3Service
+
+MakeBroker = Callable[..., KafkaBroker]
+MakeInstallation = Callable[..., Installation]
+
+
+@pytest.fixture
+def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
+    """Starts brokers that end with the test; where none can be had the test skips, and with CI=true it fails."""
+    with ExitStack() as running:
+
+        def make(
+            version: str = "3.9.2", *, log_dir_count: int = 1, properties: Mapping[str, str] | None = None
+        ) -> KafkaBroker:
+            try:
+                require_kafka(version)
+            except KafkaUnavailableError as error:
+                if os.environ.get("CI") == "true":
+                    pytest.fail(f"CI=true needs a real broker: {error}")
+                pytest.skip(f"no Kafka broker: {error}")
+            broker = KafkaBroker(
+                tmp_path / "kafka", version=version, log_dir_count=log_dir_count, properties=properties
+            )
+            return running.enter_context(broker)
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def warm_tierd() -> Iterator[WarmTierd]:
+    """Answers reading commands quickly."""
+    with WarmTierd() as warm:
+        yield warm
+
+
+@pytest.fixture
+def make_installation(tmp_path: Path, warm_tierd: WarmTierd) -> MakeInstallation:
+    """Makes installations of tierd below ``tmp_path``."""
+
+    def make(
+        log_dirs: Sequence[Path],
+        *,
+        name: str = "tierd",
+        remote: Settings | None = None,
+        settings: Settings | None = None,
+    ) -> Installation:
+        return Installation(tmp_path / name, log_dirs, remote=remote, settings=settings, warm=warm_tierd)
+
+    return make
+
+
+@pytest.fixture
+def s3_remote(s3_service: S3Service, s3_bucket: str) -> Settings:
+    """The ``remote`` section for an empty bucket of the real S3 server."""
+    return s3_section(s3_service, s3_bucket)
+
+
+@pytest.fixture
+def spoilable_s3(s3_service: S3Service, s3_bucket: str, s3_admin: S3Admin, faulty_s3: FaultyPath) -> SpoilableS3:
+    """An empty bucket behind a path that can be spoiled."""
+    return SpoilableS3(s3_service, s3_bucket, s3_admin, faulty_s3)

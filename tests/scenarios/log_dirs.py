@@ -1,0 +1,73 @@
+"""Looking at log dirs behind tierd's back, and doing to them what a broker does."""
+
+import shutil
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What must not change on a file or directory that tierd only reads; hard links to it may come and go."""
+
+    inode: int
+    mode: int
+    owner: tuple[int, int]
+    size_bytes: int
+    mtime_ns: int
+
+
+def facts_below(log_dir: Path) -> dict[str, FileFacts]:
+    """Everything below a log dir, itself included, by relative name."""
+    facts = {}
+    for path in [log_dir, *sorted(log_dir.rglob("*"))]:
+        stat = path.lstat()
+        facts[str(path.relative_to(log_dir))] = FileFacts(
+            stat.st_ino, stat.st_mode, (stat.st_uid, stat.st_gid), stat.st_size, stat.st_mtime_ns
+        )
+    return facts
+
+
+def copy_writable(source: Path, target: Path) -> None:
+    """Copy a log dir whose files may be read-only, so that a test can change the copy."""
+    shutil.copytree(source, target)
+    for path in [target, *target.rglob("*")]:
+        path.chmod(path.stat().st_mode | 0o200)
+
+
+def base_offsets(partition_dir: Path) -> list[int]:
+    """Base offsets of the segments, ascending; the last one is active."""
+    return sorted(int(log.stem) for log in partition_dir.glob("*.log"))
+
+
+def partition_dirs(log_dir: Path) -> list[Path]:
+    """Current directories of the topics that are tiered by default: those whose name has no ``__`` in front."""
+    found = (path for path in log_dir.iterdir() if (path / "partition.metadata").exists())
+    return sorted(path for path in found if not path.name.startswith("__"))
+
+
+def delete_copied_segments(partition_dir: Path, *, copied_through: int) -> int:
+    """Delete the rolled segments that end at or below ``copied_through``, as a broker's retention does.
+
+    Their producer snapshots go with them, and the epoch checkpoint forgets what lies below the first segment left.
+
+    Returns:
+        How many segments were deleted.
+    """
+    deleted = [base for base, successor in pairwise(base_offsets(partition_dir)) if successor - 1 <= copied_through]
+    for base in deleted:
+        for file in partition_dir.glob(f"{base:020d}.*"):
+            file.unlink()
+    if deleted:
+        _forget_epochs_below(partition_dir / "leader-epoch-checkpoint", base_offsets(partition_dir)[0])
+    return len(deleted)
+
+
+def _forget_epochs_below(checkpoint: Path, offset: int) -> None:
+    """Kafka: LeaderEpochFileCache.truncateFromStart; the epoch that covers ``offset`` begins there."""
+    entries = [(int(epoch), int(start)) for epoch, start in map(str.split, checkpoint.read_text().splitlines()[2:])]
+    covered = [epoch for epoch, start in entries if start <= offset]
+    kept = [(epoch, start) for epoch, start in entries if start > offset]
+    if covered:
+        kept.insert(0, (covered[-1], offset))
+    checkpoint.write_text(f"0\n{len(kept)}\n" + "".join(f"{epoch} {start}\n" for epoch, start in kept))

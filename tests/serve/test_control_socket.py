@@ -1,0 +1,150 @@
+import asyncio
+import json
+import socket
+import stat
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from pydantic import JsonValue
+from structlog.testing import capture_logs
+from tierd.errors import ControlError, DaemonUnreachableError, UnknownPartitionError
+from tierd.serve.control_socket import MAX_REQUEST_BYTES, SOCKET_NAME, ControlServer, request
+
+
+async def echo(partitions: Sequence[str]) -> JsonValue:
+    await asyncio.sleep(0)
+    return list(partitions)
+
+
+async def refuse(partitions: Sequence[str]) -> JsonValue:
+    await asyncio.sleep(0)
+    raise UnknownPartitionError(f"{partitions[0]} is unknown", remedy="see tierd status")
+
+
+async def fail(_partitions: Sequence[str]) -> JsonValue:
+    await asyncio.sleep(0)
+    raise ZeroDivisionError("a bug")
+
+
+async def hang(_partitions: Sequence[str]) -> JsonValue:
+    return await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def serving(state_dir: Path, **timeouts: float) -> AsyncIterator[None]:
+    handlers = {"echo": echo, "refuse": refuse, "fail": fail, "hang": hang}
+    async with asyncio.TaskGroup() as group, ControlServer(state_dir, handlers, **timeouts).listening(group):
+        yield
+
+
+async def raw(state_dir: Path, data: bytes) -> list[dict[str, object]]:
+    reader, writer = await asyncio.open_unix_connection(str(state_dir / SOCKET_NAME))
+    writer.write(data)
+    writer.write_eof()
+    answers = (await reader.read()).splitlines()
+    writer.close()
+    await writer.wait_closed()
+    return [json.loads(answer) for answer in answers]
+
+
+async def test_a_request_is_answered(tmp_path: Path) -> None:
+    async with serving(tmp_path):
+        assert await request(tmp_path, "echo", ["orders-0", "orders-1"]) == ["orders-0", "orders-1"]
+
+
+async def test_the_socket_is_for_its_owner_alone_and_goes_with_the_server(tmp_path: Path) -> None:
+    async with serving(tmp_path):
+        assert stat.S_IMODE((tmp_path / SOCKET_NAME).stat().st_mode) == 0o600
+    assert not (tmp_path / SOCKET_NAME).exists()
+
+
+async def test_a_socket_left_by_a_killed_daemon_is_replaced(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / SOCKET_NAME))
+    async with serving(tmp_path):
+        assert await request(tmp_path, "echo") == []
+
+
+async def test_a_state_dir_with_a_long_path_works(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 100) / ("e" * 100)
+    deep.mkdir(parents=True)
+    async with serving(deep):
+        assert await request(deep, "echo", ["a-0"]) == ["a-0"]
+
+
+async def test_several_requests_on_one_connection_and_several_clients(tmp_path: Path) -> None:
+    line = b'{"command": "echo", "partitions": ["a-0"]}\n'
+    async with serving(tmp_path):
+        answers = await asyncio.gather(*(raw(tmp_path, line * 3) for _ in range(8)))
+    assert [len(each) for each in answers] == [3] * 8
+
+
+async def test_a_refusal_carries_cause_and_remedy(tmp_path: Path) -> None:
+    async with serving(tmp_path):
+        with pytest.raises(ControlError, match="a-0 is unknown") as refused:
+            await request(tmp_path, "refuse", ["a-0"])
+        assert refused.value.remedy == "see tierd status"
+        with pytest.raises(ControlError, match="no command 'dance'") as unknown:
+            await request(tmp_path, "dance")
+        assert "echo" in unknown.value.remedy
+
+
+async def test_a_bug_in_a_command_is_loud_and_the_server_goes_on(tmp_path: Path) -> None:
+    async with serving(tmp_path):
+        with capture_logs() as logs, pytest.raises(ControlError, match="internal error"):
+            await request(tmp_path, "fail")
+        assert [entry["event"] for entry in logs] == ["control_command_failed"]
+        assert await request(tmp_path, "echo") == []
+
+
+async def test_a_command_has_a_deadline(tmp_path: Path) -> None:
+    async with serving(tmp_path, answer_timeout_s=0.01):
+        with pytest.raises(ControlError, match="took above"):
+            await request(tmp_path, "hang")
+
+
+@pytest.mark.parametrize(
+    "line", [b"junk\n", b"{}\n", b'{"command": 7}\n', b'{"command": "echo", "more": 1}\n', b"\xff\n"]
+)
+async def test_what_is_no_request_is_answered_and_the_connection_goes_on(tmp_path: Path, line: bytes) -> None:
+    async with serving(tmp_path):
+        first, second = await raw(tmp_path, line + b'{"command": "echo"}\n')
+    assert first["ok"] is False
+    assert second["ok"] is True
+
+
+async def test_a_line_above_the_limit_is_refused_and_ends_the_connection(tmp_path: Path) -> None:
+    async with serving(tmp_path):
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / SOCKET_NAME))
+        writer.write(b"x" * (3 * MAX_REQUEST_BYTES))
+        answer = json.loads(await reader.readline())
+        writer.close()
+        assert answer["ok"] is False
+        assert str(MAX_REQUEST_BYTES) in answer["error"]
+        assert await request(tmp_path, "echo") == []
+
+
+async def test_a_silent_client_is_dropped(tmp_path: Path) -> None:
+    async with serving(tmp_path, idle_timeout_s=0.01):
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / SOCKET_NAME))
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_the_server_ends_although_a_client_is_connected(tmp_path: Path) -> None:
+    async with serving(tmp_path):
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / SOCKET_NAME))
+        writer.write(b'{"command": "echo"}\n')
+        await reader.readline()
+    assert await reader.read() == b""
+    writer.close()
+
+
+async def test_without_a_daemon_the_client_says_so(tmp_path: Path) -> None:
+    with pytest.raises(DaemonUnreachableError, match=r"control\.sock") as unreachable:
+        await request(tmp_path, "status")
+    assert "systemctl start tierd" in unreachable.value.remedy
+    with pytest.raises(DaemonUnreachableError):
+        await request(tmp_path / "absent", "status")

@@ -1,0 +1,225 @@
+"""A whole little tierd over memory stores and real log dirs, whose parts a test may replace one by one."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+from uuid import UUID, uuid4
+
+from tierd.config import CopySettings
+from tierd.control import LeadershipSource, StaticLeadership
+from tierd.log import (
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    Record,
+    identify_directory,
+    read_offset_checkpoint,
+    scan_partition,
+)
+from tierd.metadata import KeyValueStore, MemoryKeyValueStore, RemoteLogMetadataManager
+from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, TopicPartition
+from tierd.remote import ObjectStore, SegmentStorage
+from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.tiering import (
+    CopyOutcome,
+    FetchTask,
+    Isolation,
+    PassiveSupervisor,
+    RemoteLogManager,
+    SegmentHold,
+    Supervisor,
+    TieredLog,
+)
+
+from tests.fakes.clock import FakeClock
+
+CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"
+BROKER_ID = 1
+
+HoldModeName = Literal["auto", "link", "descriptor", "none"]
+
+
+@dataclass
+class Recorded:
+    """A TieringRecorder that remembers."""
+
+    requests: int = 0
+    copied: list[int] = field(default_factory=list)
+    failures: int = 0
+    gaps: list[int] = field(default_factory=list)
+    fetches: int = 0
+    fetched_bytes: int = 0
+    fetch_failures: int = 0
+    deletes: int = 0
+    delete_failures: int = 0
+    swept: int = 0
+    aborted: int = 0
+    succeeded: list[str] = field(default_factory=list)
+
+    def copy_requested(self, topic: str) -> None:
+        self.requests += 1
+
+    def segment_copied(self, topic: str, *, size_bytes: int, seconds: float) -> None:
+        self.copied.append(size_bytes)
+
+    def copy_failed(self, topic: str) -> None:
+        self.failures += 1
+
+    def gap_found(self, topic: str, *, offsets: int) -> None:
+        self.gaps.append(offsets)
+
+    def fetch_requested(self, topic: str) -> None:
+        self.fetches += 1
+
+    def bytes_fetched(self, topic: str, size_bytes: int) -> None:
+        self.fetched_bytes += size_bytes
+
+    def fetch_failed(self, topic: str) -> None:
+        self.fetch_failures += 1
+
+    def delete_requested(self, topic: str) -> None:
+        self.deletes += 1
+
+    def delete_failed(self, topic: str) -> None:
+        self.delete_failures += 1
+
+    def dangling_swept(self, topic: str) -> None:
+        self.swept += 1
+
+    def uploads_aborted(self, count: int) -> None:
+        self.aborted += count
+
+    def task_succeeded(self, task: str) -> None:
+        self.succeeded.append(task)
+
+
+class Tier:
+    """Both stores, which survive, and sessions of tierd over them, which come and go."""
+
+    def __init__(
+        self,
+        tmp_path: Path,
+        log_dirs: Collection[Path],
+        *,
+        store: ObjectStore | None = None,
+        rows: KeyValueStore | None = None,
+    ) -> None:
+        self.log_dirs = list(log_dirs)
+        self.hold_dir = tmp_path / "hold"
+        self.clock = FakeClock()
+        self.store: ObjectStore = store or MemoryObjectStore()
+        self.rows: KeyValueStore = rows or MemoryKeyValueStore()
+
+    def session(
+        self,
+        *,
+        supervisor: Supervisor | None = None,
+        settings: CopySettings | None = None,
+        hold_mode: HoldModeName = "auto",
+        hold_max_bytes: int | None = None,
+        leadership: LeadershipSource | None = None,
+        storage: Callable[[SegmentStorage], SegmentStorage] | None = None,
+        wants: Callable[[str], bool] = lambda topic: not topic.startswith("__"),
+    ) -> "Session":
+        """A process of tierd: a session id, caches and holds of its own."""
+        return Session(
+            self,
+            supervisor=supervisor or PassiveSupervisor(),
+            settings=settings or CopySettings(),
+            hold=SegmentHold(mode=hold_mode, hold_dir=self.hold_dir, max_bytes=hold_max_bytes),
+            leadership=leadership or StaticLeadership(),
+            storage=storage or (lambda plain: plain),
+            wants=wants,
+        )
+
+
+class Session:
+    """One process of tierd."""
+
+    def __init__(
+        self,
+        tier: Tier,
+        *,
+        supervisor: Supervisor,
+        settings: CopySettings,
+        hold: SegmentHold,
+        leadership: LeadershipSource,
+        storage: Callable[[SegmentStorage], SegmentStorage],
+        wants: Callable[[str], bool],
+    ) -> None:
+        self.tier = tier
+        self.hold = hold
+        self.recorder = Recorded()
+        self.session_id = uuid4()
+        self.storage = storage(SegmentStorage(tier.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID))
+        self.metadata = RemoteLogMetadataManager(
+            tier.rows, cluster_id=CLUSTER_ID, broker_id=BROKER_ID, session_id=self.session_id, clock=tier.clock
+        )
+        self.manager = RemoteLogManager(
+            tier.log_dirs,
+            leadership=leadership,
+            metadata=self.metadata,
+            remote=self.storage,
+            supervisor=supervisor,
+            hold=hold,
+            recorder=self.recorder,
+            clock=tier.clock,
+            settings=settings,
+            broker_id=BROKER_ID,
+            session_id=self.session_id,
+            wants=wants,
+            random=lambda: 0.5,
+        )
+
+    async def copy_once(self, *names: str) -> dict[str, CopyOutcome]:
+        """One pass over everything, or over the partitions of that name."""
+        chosen = [TopicPartition.parse(name) for name in names] or None
+        return {str(outcome.partition): outcome for outcome in await self.manager.copy_once(chosen)}
+
+    def rows(self, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
+        """Every row, ascending."""
+        return sorted(self.metadata.view(partition).list(), key=lambda m: (m.start_offset, m.event_timestamp_ms))
+
+    def finished(self, partition: TopicIdPartition) -> list[tuple[int, int]]:
+        """Offsets of the readable segments, ascending, inclusive."""
+        state = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        return [(m.start_offset, m.end_offset) for m in self.rows(partition) if m.state is state]
+
+    async def tiered_log(self, path: Path, *, topic_id: UUID | None = None) -> TieredLog:
+        """What a reader sees of the partition in ``path``."""
+        directory = identify_directory(path)
+        assert directory is not None
+        name = directory.topic_partition
+        return TieredLog(
+            directory.partition,
+            self.metadata.view(directory.partition),
+            scan_partition(directory),
+            read_offset_checkpoint(path.parent / REPLICATION_OFFSET_CHECKPOINT).get(name),
+            read_offset_checkpoint(path.parent / LOG_START_OFFSET_CHECKPOINT).get(name),
+        )
+
+    def reader(self, path: Path, *, prefetch_bytes: int = 1 << 20) -> FetchTask:
+        """A reader of the partition in ``path``."""
+        return FetchTask(
+            lambda: self.tiered_log(path),
+            remote=self.storage,
+            recorder=self.recorder,
+            prefetch_bytes=prefetch_bytes,
+        )
+
+    async def read_all(self, path: Path, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> list[Record]:
+        """Every record from the log start to the end."""
+        return [record async for record in self.reader(path).records(None, None, isolation)]
+
+
+def partition_of(path: Path) -> TopicIdPartition:
+    """The identity of the replica in ``path``."""
+    directory = identify_directory(path)
+    assert directory is not None
+    return directory.partition
+
+
+def delete_segment(path: Path, base_offset: int) -> None:
+    """Remove the files of a segment, as the broker's retention ends up doing; its snapshot too."""
+    for file in path.glob(f"{base_offset:020d}.*"):
+        file.unlink()

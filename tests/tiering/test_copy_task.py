@@ -1,0 +1,504 @@
+"""CopyTask against real segment files, a real metadata manager and a storage that can be told to fail."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tierd.config import CopySettings
+from tierd.errors import (
+    BackendUnavailableError,
+    CorruptRecordError,
+    FencedError,
+    MissingArtefactError,
+    OutcomeUnknownError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+    SegmentChangedError,
+    TierError,
+)
+from tierd.metadata import Batch, MemoryKeyValueStore
+from tierd.model import (
+    IndexType,
+    LogSegmentData,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicPartition,
+)
+from tierd.remote import SegmentStorage
+from tierd.tiering import CopyOutcome
+
+from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, SegmentShape
+from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Session, Tier, delete_segment, partition_of
+
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+SHAPE = SegmentShape()  # 8 records a segment
+
+
+class ScriptedStorage(SegmentStorage):
+    """A SegmentStorage that can be told what to do instead."""
+
+    def __init__(self, tier: Tier) -> None:
+        super().__init__(tier.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
+        self.copied: list[RemoteLogSegmentMetadata] = []
+        self.deleted: list[RemoteLogSegmentMetadata] = []
+        self.on_copy: Callable[[], object] = lambda: None
+        self.on_delete: Callable[[], object] = lambda: None
+        self.custom: bytes | None = None
+        self.hangs = False
+
+    async def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes:
+        self.copied.append(metadata)
+        if self.hangs:
+            await asyncio.Event().wait()
+        stored = await super().copy_log_segment_data(metadata, data)
+        self.on_copy()
+        return stored if self.custom is None else self.custom
+
+    async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        self.deleted.append(metadata)
+        self.on_delete()
+        if self.custom is None:
+            await super().delete_log_segment_data(metadata)
+
+
+class Setup:
+    """One partition with some rolled segments, and a session over scripted storage."""
+
+    def __init__(self, tmp_path: Path, *, rolled: int = 2) -> None:
+        self.tmp_path = tmp_path
+        self.log_dir = LogDirWriter(tmp_path / "kafka")
+        self.writer: PartitionWriter = self.log_dir.add_partition("orders")
+        self.writer.fill(rolled_segments=rolled, shape=SHAPE)
+        self.log_dir.write_checkpoints()
+        self.path = self.writer.path
+        self.partition = partition_of(self.path)
+        self.rows = MemoryKeyValueStore()
+        self.tier = Tier(tmp_path, [self.log_dir.path], rows=self.rows)
+        self.storage = ScriptedStorage(self.tier)
+        self.session = self.new_session()
+
+    def new_session(self, settings: CopySettings | None = None) -> Session:
+        return self.tier.session(storage=lambda _: self.storage, settings=settings)
+
+    async def run(self) -> CopyOutcome:
+        return (await self.session.copy_once())["orders-0"]
+
+    async def fails_with(self, kind: type[TierError]) -> TierError:
+        error = (await self.run()).error
+        assert isinstance(error, kind)
+        return error
+
+    @property
+    def finished(self) -> list[tuple[int, int]]:
+        return self.session.finished(self.partition)
+
+    def set_high_watermark(self, offset: int | None) -> None:
+        entries = "" if offset is None else f"orders 0 {offset}\n"
+        content = f"0\n{0 if offset is None else 1}\n{entries}"
+        (self.log_dir.path / "replication-offset-checkpoint").write_text(content)
+
+    def set_log_start(self, offset: int) -> None:
+        (self.log_dir.path / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {offset}\n")
+
+
+def _raise(error: BaseException) -> Callable[[], object]:
+    def call() -> object:
+        raise error
+
+    return call
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Setup:
+    return Setup(tmp_path)
+
+
+class TestOneSegment:
+    @pytest.mark.spec("remote-tiering 126")
+    @pytest.mark.spec("remote-tiering 127")
+    @pytest.mark.spec("remote-tiering 128")
+    async def test_a_segment_over_two_epochs_goes_up_with_its_slice_of_lineage(self, tmp_path: Path) -> None:
+        setup = Setup(tmp_path, rolled=0)
+        setup.writer.append([b"x"] * 96)  # 100 records of epoch 0, with the four of the fixture
+        setup.writer.begin_epoch(1)
+        setup.writer.append([b"y"] * 50)
+        setup.writer.roll()
+        setup.writer.append([b"z"] * 50)
+        setup.writer.begin_epoch(2)
+        setup.writer.append([b"z"] * 50)
+        setup.log_dir.write_checkpoints()
+
+        outcome = await setup.run()
+
+        assert outcome.error is None
+        assert outcome.status.copied_through == 149
+        (row,) = setup.session.rows(setup.partition)
+        assert (row.state, row.start_offset, row.end_offset) == (FINISHED, 0, 149)
+        assert [tuple(e) for e in row.segment_leader_epochs] == [(0, 0), (1, 100)]
+        assert row.broker_id == BROKER_ID
+        epochs = await setup.storage.fetch_index(row, IndexType.LEADER_EPOCH)
+        assert epochs == b"0\n2\n0 0\n1 100\n"
+        snapshot = await setup.storage.fetch_index(row, IndexType.PRODUCER_SNAPSHOT)
+        assert snapshot == (setup.path / f"{150:020d}.snapshot").read_bytes()
+        assert (setup.session.recorder.requests, setup.session.recorder.failures) == (1, 0)
+        assert setup.session.recorder.copied == [row.size_bytes]
+
+    async def test_segments_go_up_one_at_a_time_and_ascending(self, setup: Setup) -> None:
+        assert (await setup.run()).error is None
+        assert [m.start_offset for m in setup.storage.copied] == [0, 8]  # remote-tiering 10.8, I3
+        assert setup.finished == [(0, 7), (8, 15)]
+
+    async def test_a_second_pass_finds_nothing_to_do(self, setup: Setup) -> None:
+        await setup.run()
+        assert (await setup.run()).status.state == "idle"
+        assert len(setup.storage.copied) == 2
+
+    async def test_another_session_goes_on_where_the_first_one_stopped(self, setup: Setup) -> None:
+        await setup.run()
+        setup.writer.roll()
+        setup.log_dir.write_checkpoints()
+        setup.session = setup.new_session()
+        await setup.run()
+        assert setup.finished == [(0, 7), (8, 15), (16, 19)]
+        assert len(setup.storage.copied) == 3
+
+    async def test_a_rolled_segment_without_a_byte_is_copied(self, tmp_path: Path) -> None:
+        setup = Setup(tmp_path)
+        (setup.path / f"{0:020d}.log").write_bytes(b"")  # as compaction leaves it
+        assert (await setup.run()).error is None
+        assert setup.finished == [(0, 7), (8, 15)]
+        assert setup.session.rows(setup.partition)[0].size_bytes == 0
+
+    @pytest.mark.parametrize("suffix", ["index", "timeindex"])
+    async def test_a_missing_index_is_rebuilt(self, setup: Setup, suffix: str) -> None:
+        (setup.path / f"{0:020d}.{suffix}").unlink()
+        assert (await setup.run()).error is None
+        assert setup.finished == [(0, 7), (8, 15)]
+
+
+class TestWhatIsNotCopied:
+    async def test_a_partition_without_a_high_watermark_waits(self, setup: Setup) -> None:
+        setup.set_high_watermark(None)
+        status = (await setup.run()).status
+        assert (status.state, status.copied_through) == ("waiting", -1)
+        assert "no high watermark" in status.reason
+        assert setup.storage.copied == []
+
+    async def test_a_segment_above_the_high_watermark_waits(self, setup: Setup) -> None:
+        setup.set_high_watermark(15)
+        status = (await setup.run()).status
+        assert setup.finished == [(0, 7)]
+        assert "high watermark 15" in status.reason
+        assert (status.lag.segments, status.state) == (1, "waiting")
+
+    @pytest.mark.spec("remote-tiering 152")
+    async def test_a_missing_producer_snapshot_writes_no_row(self, setup: Setup) -> None:
+        (setup.path / f"{8:020d}.snapshot").unlink()
+        error = await setup.fails_with(MissingArtefactError)
+        assert f"{8:020d}.snapshot" in str(error)
+        assert error.remedy
+        assert setup.session.rows(setup.partition) == []
+        assert setup.session.recorder.failures == 1
+
+    async def test_a_damaged_batch_stops_the_segment_before_a_byte_leaves(self, setup: Setup) -> None:
+        log = setup.path / f"{8:020d}.log"
+        content = bytearray(log.read_bytes())
+        content[100] ^= 0xFF
+        log.write_bytes(content)
+        error = await setup.fails_with(CorruptRecordError)
+        assert str(log) in str(error), "the broker's file is named, not the link"
+        assert setup.finished == [(0, 7)]
+        assert len(setup.session.rows(setup.partition)) == 1
+        assert [m.start_offset for m in setup.storage.copied] == [0]
+
+    async def test_a_missing_epoch_checkpoint_is_shown_and_recovers_by_itself(self, setup: Setup) -> None:
+        checkpoint = setup.path / "leader-epoch-checkpoint"
+        content = checkpoint.read_bytes()
+        checkpoint.unlink()
+        assert await setup.session.copy_once() == {}
+        (status,) = setup.session.manager.status()
+        assert status.state == "quarantined"
+        assert "leader-epoch-checkpoint" in status.reason
+        checkpoint.write_bytes(content)
+        assert (await setup.run()).error is None
+        assert setup.finished == [(0, 7), (8, 15)]
+
+    async def test_a_batch_of_an_epoch_that_the_lineage_does_not_give_it_is_refused(self, setup: Setup) -> None:
+        (setup.path / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n3 8\n")
+        await setup.fails_with(SegmentChangedError)
+        assert setup.finished == [(0, 7)]
+
+    async def test_a_paused_partition_begins_nothing_and_says_so(self, setup: Setup) -> None:
+        setup.session.manager.pause([TopicPartition("orders", 0)])
+        status = (await setup.run()).status
+        assert (status.state, status.lag.segments) == ("paused", 2)
+        assert setup.storage.copied == []
+        setup.session.manager.resume()
+        assert (await setup.run()).status.state == "idle"
+
+
+class TestFailures:
+    @pytest.mark.spec("remote-tiering 134")
+    @pytest.mark.spec("remote-tiering 138")
+    async def test_a_failed_copy_is_deleted_at_once_and_nothing_counts_as_copied(self, setup: Setup) -> None:
+        setup.storage.on_copy = _raise(RemoteStorageError("refused"))
+        error = await setup.fails_with(RemoteStorageError)
+        assert "refused" in str(error)
+        assert setup.session.rows(setup.partition) == [], "the delete cycle ran to its end"
+        assert [m.segment for m in setup.storage.deleted] == [m.segment for m in setup.storage.copied]
+        recorder = setup.session.recorder
+        assert (recorder.requests, recorder.failures, recorder.copied) == (1, 1, [])
+        (status,) = setup.session.manager.status()
+        assert (status.copied_through, status.lag.segments) == (-1, 2)
+        assert await setup.storage.list_segment_objects(setup.partition) == {}
+
+    @pytest.mark.spec("remote-tiering 136")
+    @pytest.mark.spec("remote-tiering 154")
+    @pytest.mark.parametrize("failure", [KeyError("surprise"), MemoryError()], ids=["bug", "memory"])
+    async def test_any_exception_of_the_storage_is_a_storage_error(self, setup: Setup, failure: Exception) -> None:
+        setup.storage.on_copy = _raise(failure)
+        await setup.fails_with(RemoteStorageError)
+        assert setup.session.rows(setup.partition) == []
+        setup.storage.on_copy = lambda: None
+        assert (await setup.run()).error is None
+
+    @pytest.mark.spec("remote-tiering 154")
+    async def test_a_copy_that_never_ends_meets_its_deadline(self, setup: Setup) -> None:
+        setup.storage.hangs = True
+        setup.session = setup.new_session(CopySettings(attempt_timeout_s=0.01))
+        error = await setup.fails_with(RetriableRemoteStorageError)
+        assert "longer than" in str(error)
+        assert setup.session.rows(setup.partition) == []
+
+    @pytest.mark.spec("remote-tiering 141")
+    async def test_a_retriable_failure_is_not_counted_as_an_error(self, setup: Setup) -> None:
+        setup.storage.on_copy = _raise(RetriableRemoteStorageError("slow down"))
+        await setup.fails_with(RetriableRemoteStorageError)
+        assert setup.session.recorder.failures == 0
+
+    @pytest.mark.spec("remote-tiering 135")
+    async def test_a_failed_cleanup_is_repeated_by_the_next_pass(self, setup: Setup) -> None:
+        setup.storage.on_copy = _raise(RemoteStorageError("refused"))
+        setup.storage.on_delete = _raise(RemoteStorageError("refused too"))
+        error = await setup.fails_with(RemoteStorageError)
+        assert str(error) == "refused", "the original error ends the pass"
+        (row,) = setup.session.rows(setup.partition)
+        assert row.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+        setup.storage.on_copy = setup.storage.on_delete = lambda: None
+        await setup.run()
+        assert [m.state for m in setup.session.rows(setup.partition)] == [FINISHED, FINISHED]
+
+    @pytest.mark.spec("remote-tiering 132")
+    async def test_custom_metadata_that_is_too_long_ends_copying(self, setup: Setup) -> None:
+        setup.storage.custom = b"x" * 129
+        outcome = await setup.run()
+        assert outcome.status.state == "quarantined"
+        assert "129 bytes" in outcome.status.reason
+        assert [m.custom_metadata for m in setup.storage.deleted] == [b"x" * 129]
+        assert setup.session.rows(setup.partition) == []
+        assert (setup.session.recorder.failures, setup.session.recorder.copied) == (1, [])
+        await setup.run()
+        assert len(setup.storage.copied) == 1, "not tried again under this leadership"
+
+    @pytest.mark.spec("remote-tiering 133")
+    async def test_custom_metadata_of_the_greatest_length_is_stored(self, setup: Setup) -> None:
+        setup.storage.custom = b"x" * 128
+        assert (await setup.run()).error is None
+        assert {m.custom_metadata for m in setup.session.rows(setup.partition)} == {b"x" * 128}
+
+    async def test_a_source_that_changed_during_the_upload_is_never_finished(self, setup: Setup) -> None:
+        log = setup.path / f"{0:020d}.log"
+        setup.storage.on_copy = lambda: log.write_bytes(log.read_bytes() + b"\0")
+        await setup.fails_with(SegmentChangedError)
+        assert setup.finished == []
+        assert setup.session.rows(setup.partition) == []
+
+    async def test_a_source_that_was_replaced_during_the_upload_is_never_finished(self, setup: Setup) -> None:
+        log = setup.path / f"{0:020d}.log"
+
+        def compact() -> None:
+            swapped = log.with_suffix(".log.swap")
+            swapped.write_bytes(log.read_bytes())
+            swapped.rename(log)
+
+        setup.storage.on_copy = compact
+        await setup.fails_with(SegmentChangedError)
+        assert setup.finished == []
+        setup.storage.on_copy = lambda: None
+        assert (await setup.run()).error is None
+        assert setup.finished == [(0, 7), (8, 15)]
+
+    async def test_a_segment_that_the_broker_deletes_during_the_upload_is_finished(self, setup: Setup) -> None:
+        setup.storage.on_copy = lambda: delete_segment(setup.path, 0)
+        assert (await setup.run()).error is None
+        assert setup.finished == [(0, 7), (8, 15)]
+        assert [r.offset for r in await setup.session.read_all(setup.path)] == list(range(20))
+
+
+class _ScriptedRows(MemoryKeyValueStore):
+    """Batches of which one gets another answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fail_at: tuple[int, TierError, bool] | None = None  # which batch, with what, after applying it
+        self.failures = 1
+        self.batches = 0
+
+    async def apply(self, batch: Batch) -> None:
+        self.batches += 1
+        if self.fail_at is None or not self.fail_at[0] <= self.batches < self.fail_at[0] + self.failures:
+            return await super().apply(batch)
+        _, error, applied = self.fail_at
+        if applied:
+            await super().apply(batch)
+        raise error
+
+
+class TestMetadataFailures:
+    @staticmethod
+    def _setup(tmp_path: Path, *, at: int, error: TierError, applied: bool, times: int = 1) -> Setup:
+        setup = Setup(tmp_path, rolled=1)
+        rows = _ScriptedRows()
+        rows.fail_at, rows.failures = (at, error, applied), times
+        setup.tier.rows = rows
+        setup.session = setup.new_session()
+        return setup
+
+    @pytest.mark.spec("remote-tiering 137")
+    async def test_without_a_row_nothing_is_uploaded(self, tmp_path: Path) -> None:
+        setup = self._setup(tmp_path, at=2, error=RemoteStorageError("down"), applied=False)
+        setup.session.recorder.failures = 0
+        assert (await setup.run()).error is not None
+        assert setup.storage.copied == []
+        assert setup.session.recorder.failures == 1
+
+    @pytest.mark.parametrize("applied", [False, True], ids=["lost", "landed"])
+    async def test_an_add_of_unknown_outcome_is_confirmed_before_the_upload(
+        self, tmp_path: Path, applied: bool
+    ) -> None:
+        setup = self._setup(tmp_path, at=2, error=OutcomeUnknownError("silence"), applied=applied)
+        assert (await setup.run()).error is None
+        assert setup.finished == [(0, 7)]
+        assert len(setup.session.rows(setup.partition)) == 1
+
+    @pytest.mark.parametrize("applied", [False, True], ids=["lost", "landed"])
+    async def test_a_finish_of_unknown_outcome_is_repeated(self, tmp_path: Path, applied: bool) -> None:
+        setup = self._setup(tmp_path, at=3, error=OutcomeUnknownError("silence"), applied=applied)
+        assert (await setup.run()).error is None
+        assert setup.finished == [(0, 7)]
+        assert len(setup.storage.copied) == 1
+
+    @pytest.mark.spec("remote-tiering 151")
+    async def test_a_finish_that_fails_leaves_the_row_to_the_sweep_and_the_hold_in_place(self, tmp_path: Path) -> None:
+        setup = self._setup(tmp_path, at=3, error=BackendUnavailableError("down"), applied=False, times=4)
+        outcome = await setup.run()
+        assert outcome.error is not None
+        assert outcome.status.copied_through == -1
+        (row,) = setup.session.rows(setup.partition)
+        assert row.state is STARTED
+        assert setup.session.hold.statistics().segments == 1
+        setup.tier.clock.advance(3600)
+        assert (await setup.run()).error is None
+        assert [m.state for m in setup.session.rows(setup.partition)] == [FINISHED]
+        assert setup.session.recorder.swept == 1
+
+    async def test_a_later_session_fences_the_earlier_one(self, setup: Setup) -> None:
+        await setup.run()
+        later = setup.new_session()
+        await later.copy_once()
+        setup.writer.roll()
+        setup.log_dir.write_checkpoints()
+        assert isinstance((await setup.run()).error, FencedError)
+        assert len(setup.storage.copied) == 2
+
+
+class TestLogStart:
+    @pytest.mark.spec("remote-tiering 125")
+    async def test_the_first_leadership_takes_the_local_start(self, setup: Setup) -> None:
+        delete_segment(setup.path, 0)
+        assert (await setup.run()).status.log_start_offset == 8
+        assert setup.session.recorder.gaps == []
+
+    @pytest.mark.spec("remote-tiering 149")
+    async def test_a_deletion_request_raises_it_and_the_retention_does_not(self, setup: Setup) -> None:
+        await setup.run()
+        delete_segment(setup.path, 0)
+        assert (await setup.run()).status.log_start_offset == 0
+        setup.set_log_start(10)
+        assert (await setup.run()).status.log_start_offset == 10
+        view = setup.session.metadata.view(setup.partition)
+        assert view.log_start_offset == 10, "and it is stored"
+
+    async def test_what_was_deleted_before_it_was_seen_is_said_once_and_stepped_over(self, setup: Setup) -> None:
+        setup.set_high_watermark(8)
+        await setup.run()
+        setup.session.hold.close()
+        setup.writer.roll()
+        for number in range(3):
+            setup.writer.append([b"x"] * 4)
+            setup.writer.roll()
+            assert number < 3
+        setup.log_dir.write_checkpoints()
+        for held in (setup.tmp_path / "hold").rglob("*.log"):
+            held.unlink()
+        delete_segment(setup.path, 0)
+        delete_segment(setup.path, 8)
+        setup.session = setup.new_session()
+        await setup.run()
+        await setup.run()
+        assert setup.session.recorder.gaps == [8]
+        assert setup.finished == [(0, 7), (16, 19), (20, 23), (24, 27), (28, 31)]
+
+
+class TestMovesAndEpochs:
+    @pytest.mark.spec("remote-tiering 139")
+    async def test_a_log_that_moved_to_another_log_dir_goes_on(self, tmp_path: Path) -> None:
+        setup = Setup(tmp_path)
+        other = LogDirWriter(tmp_path / "kafka2")
+        setup.tier.log_dirs.append(other.path)
+        setup.session = setup.new_session()
+        await setup.run()
+        setup.writer.roll()
+        setup.path.rename(other.path / setup.path.name)
+        setup.log_dir.write_checkpoints()
+        (setup.log_dir.path / "replication-offset-checkpoint").rename(other.path / "replication-offset-checkpoint")
+        outcome = await setup.run()
+        assert outcome.error is None
+        assert str(other.path) in outcome.status.directory
+        assert setup.finished == [(0, 7), (8, 15), (16, 19)]
+
+    async def test_a_new_leader_epoch_gets_a_task_of_its_own(self, setup: Setup) -> None:
+        first = (await setup.run()).status
+        setup.writer.begin_epoch(5)
+        setup.writer.append([b"x"])
+        setup.writer.roll()
+        setup.log_dir.write_checkpoints()
+        second = (await setup.run()).status
+        assert (first.leader_epoch, second.leader_epoch) == (0, 5)
+        assert setup.finished == [(0, 7), (8, 15), (16, 20)]
+
+    @pytest.mark.spec("remote-tiering 155")
+    async def test_a_truncated_and_rewritten_log_is_copied_again_from_where_it_differs(self, tmp_path: Path) -> None:
+        setup = Setup(tmp_path, rolled=3)
+        await setup.run()
+        topic_id = setup.writer.topic_id
+        for file in setup.path.iterdir():
+            file.unlink()
+        setup.path.rmdir()
+        rewritten = PartitionWriter(setup.log_dir.path, TopicPartition("orders", 0), topic_id=topic_id)
+        rewritten.append_batch(SHAPE.batch(), 4, times=3)
+        rewritten.begin_epoch(1)
+        rewritten.append([b"new"] * 8)
+        rewritten.roll()
+        rewritten.append([b"new"] * 8)
+        setup.log_dir.partitions[TopicPartition("orders", 0)] = rewritten
+        setup.log_dir.write_checkpoints()
+        setup.session = setup.new_session()
+        assert (await setup.run()).status.copied_through == 19
+        delete_segment(setup.path, 0)
+        read = await setup.session.read_all(setup.path)
+        assert [r.offset for r in read] == list(range(28))
+        assert [r.leader_epoch for r in read] == [0] * 12 + [1] * 16
+        assert all(r.value == b"new" for r in read[12:])

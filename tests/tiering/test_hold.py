@@ -1,0 +1,224 @@
+"""SegmentHold by itself, over real files."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from tierd.log import PartitionScan, identify_directory, scan_partition
+from tierd.tiering import HoldKind, SegmentHold
+from tierd.tiering.held_segment import FileState, SegmentFile
+from tierd.tiering.hold import PartitionKey
+
+from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, SegmentShape
+from tests.tiering.setups import HoldModeName, delete_segment
+
+SHAPE = SegmentShape()  # 8 records a segment
+
+
+class Setup:
+    def __init__(self, tmp_path: Path, *, rolled: int = 3) -> None:
+        self.hold_dir = tmp_path / "hold"
+        self.log_dir = LogDirWriter(tmp_path / "kafka")
+        self.writer: PartitionWriter = self.log_dir.add_partition("orders")
+        self.writer.fill(rolled_segments=rolled, shape=SHAPE)
+        self.path = self.writer.path
+
+    def hold(
+        self, *, mode: HoldModeName = "auto", max_bytes: int | None = None, max_descriptors: int | None = None
+    ) -> SegmentHold:
+        return SegmentHold(mode=mode, hold_dir=self.hold_dir, max_bytes=max_bytes, max_descriptors=max_descriptors)
+
+    def scan(self) -> PartitionScan:
+        directory = identify_directory(self.path)
+        assert directory is not None
+        return scan_partition(directory)
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.scan().directory.partition.topic_id, 0
+
+    def log(self, base: int) -> Path:
+        return self.path / f"{base:020d}.log"
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Setup:
+    return Setup(tmp_path)
+
+
+def _names(path: Path) -> dict[str, FileState]:
+    return {str(file.relative_to(path)): FileState.of(file) for file in sorted(path.rglob("*"))}
+
+
+@pytest.mark.parametrize("mode", ["link", "descriptor"])
+def test_a_held_segment_outlives_the_brokers_deletion(setup: Setup, mode: HoldModeName) -> None:
+    hold = setup.hold(mode=mode)
+    content = setup.log(0).read_bytes()
+    hold.protect(setup.scan(), copied_through=-1)
+    delete_segment(setup.path, 0)
+
+    first, *others = hold.protect(setup.scan(), copied_through=-1)
+
+    assert (first.base_offset, first.end_offset) == (0, 7)
+    assert first.log.read_bytes() == content
+    snapshot = first.path(SegmentFile.PRODUCER_SNAPSHOT)
+    assert snapshot is not None
+    assert snapshot.read_bytes()
+    assert first.path(SegmentFile.TRANSACTION_INDEX) is None
+    assert [held.base_offset for held in others] == [8, 16]
+    hold.close()
+
+
+def test_nothing_in_the_log_dir_is_touched(setup: Setup) -> None:
+    before = _names(setup.log_dir.path)
+    hold = setup.hold()
+    hold.protect(setup.scan(), copied_through=-1)
+    hold.release(setup.key, 0)
+    hold.drop_partition(setup.key)
+    assert _names(setup.log_dir.path) == before
+
+
+def test_what_is_in_the_tier_is_let_go(setup: Setup) -> None:
+    hold = setup.hold()
+    hold.protect(setup.scan(), copied_through=-1)
+    assert hold.statistics().segments == 3
+    assert [held.base_offset for held in hold.protect(setup.scan(), copied_through=7)] == [8, 16]
+    assert hold.statistics().segments == 2
+    assert hold.statistics().bytes == sum(setup.log(base).stat().st_size for base in (8, 16))
+
+
+def test_links_are_found_again_by_the_next_process(setup: Setup) -> None:
+    setup.hold().protect(setup.scan(), copied_through=-1)
+    delete_segment(setup.path, 0)
+    (setup.path / "leader-epoch-checkpoint").write_text("0\n1\n0 8\n")  # the broker forgets with what it deletes
+
+    hold = setup.hold()
+    assert hold.recover() == 3
+
+    first = hold.protect(setup.scan(), copied_through=-1)[0]
+    assert (first.base_offset, first.kind) == (0, HoldKind.LINK)
+    assert first.lineage.epoch_for(0) == 0
+    assert hold.statistics().bytes > 0
+
+
+def test_an_unfinished_hold_is_removed_at_the_next_start(setup: Setup) -> None:
+    setup.hold().protect(setup.scan(), copied_through=-1)
+    (partition_dir,) = setup.hold_dir.glob("*/*")
+    (partition_dir / "00000000000000000099-120.tmp").mkdir()
+    hold = setup.hold()
+    assert hold.recover() == 3
+    assert not list(setup.hold_dir.rglob("*.tmp"))
+
+
+def test_what_is_no_hold_is_left_alone(setup: Setup) -> None:
+    strange = setup.hold_dir / "notes" / "of-a-person"
+    strange.mkdir(parents=True)
+    assert setup.hold().recover() == 0
+    assert strange.is_dir()
+
+
+def test_a_segment_that_compaction_replaced_is_held_anew(setup: Setup) -> None:
+    hold = setup.hold()
+    before = hold.protect(setup.scan(), copied_through=-1)[0]
+    cleaned = setup.path / "cleaned"
+    cleaned.write_bytes(setup.log(0).read_bytes())
+    cleaned.rename(setup.log(0))
+    after = hold.protect(setup.scan(), copied_through=-1)[0]
+    assert after.log_file.inode != before.log_file.inode
+    assert after.log_file.inode == setup.log(0).stat().st_ino
+    assert hold.statistics().segments == 3
+
+
+def test_a_segment_that_truncation_cut_off_is_let_go(setup: Setup) -> None:
+    hold = setup.hold()
+    hold.protect(setup.scan(), copied_through=-1)
+    for base in (16, 24):
+        delete_segment(setup.path, base)  # the segment of 8 is the active one again
+    assert [held.base_offset for held in hold.protect(setup.scan(), copied_through=-1)] == [0]
+    assert hold.statistics().segments == 1
+
+
+def test_a_segment_that_the_broker_has_marked_for_deletion_can_still_be_held(setup: Setup) -> None:
+    for file in setup.path.glob(f"{0:020d}.*"):
+        file.rename(file.with_name(file.name + ".deleted"))
+    first = setup.hold().protect(setup.scan(), copied_through=-1)[0]
+    assert (first.base_offset, first.next_base_offset, first.kind) == (0, 8, HoldKind.LINK)
+    assert first.path(SegmentFile.PRODUCER_SNAPSHOT) is not None
+
+
+def test_what_compaction_marked_for_deletion_is_no_history(setup: Setup) -> None:
+    old = setup.path / f"{12:020d}.log.deleted"
+    old.write_bytes(b"replaced")
+    held = setup.hold().protect(setup.scan(), copied_through=-1)
+    assert [segment.base_offset for segment in held] == [0, 8, 16]
+
+
+def test_the_oldest_are_kept_when_there_is_no_room(setup: Setup) -> None:
+    size = setup.log(0).stat().st_size
+    hold = setup.hold(max_bytes=2 * size)
+    kinds = [held.kind for held in hold.protect(setup.scan(), copied_through=-1)]
+    assert kinds == [HoldKind.LINK, HoldKind.LINK, HoldKind.NONE]
+    statistics = hold.statistics()
+    assert (statistics.unheld_segments, statistics.bytes) == (1, 2 * size)
+    assert "hold.max_bytes" in statistics.unheld_reason
+    hold.protect(setup.scan(), copied_through=7)
+    assert hold.statistics().unheld_segments == 0
+
+
+def test_descriptors_are_bounded(setup: Setup) -> None:
+    hold = setup.hold(mode="descriptor", max_descriptors=4)
+    kinds = [held.kind for held in hold.protect(setup.scan(), copied_through=-1)]
+    assert kinds == [HoldKind.DESCRIPTOR, HoldKind.NONE, HoldKind.NONE]
+    assert "4 descriptors" in hold.statistics().unheld_reason
+    hold.close()
+    assert hold.statistics().descriptors == 0
+
+
+@pytest.mark.parametrize("refusal", [errno.EXDEV, errno.EPERM], ids=["another mount", "protected_hardlinks"])
+def test_where_linking_is_impossible_files_are_kept_open(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch, refusal: int
+) -> None:
+    tries = []
+
+    def refuse(*paths: object, **options: object) -> None:
+        tries.append(paths)
+        raise OSError(refusal, os.strerror(refusal))
+
+    monkeypatch.setattr(os, "link", refuse)
+    hold = setup.hold()
+    kinds = {held.kind for held in hold.protect(setup.scan(), copied_through=-1)}
+    assert kinds == {HoldKind.DESCRIPTOR}
+    assert len(tries) == 1, "asked once per log dir"
+    (log_dir,) = hold.statistics().log_dirs
+    assert log_dir.kind is HoldKind.DESCRIPTOR
+    assert os.strerror(refusal) in log_dir.reason
+    hold.close()
+
+
+def test_a_full_state_dir_falls_back_for_the_moment_only(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*paths: object, **options: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "link", refuse)
+        hold = setup.hold()
+        assert hold.protect(setup.scan(), copied_through=15)[0].kind is HoldKind.DESCRIPTOR
+    assert hold.protect(setup.scan(), copied_through=-1)[0].kind is HoldKind.LINK
+    hold.close()
+
+
+def test_mode_none_protects_nothing_and_says_nothing_of_it(setup: Setup) -> None:
+    hold = setup.hold(mode="none")
+    held = hold.protect(setup.scan(), copied_through=-1)
+    assert {segment.kind for segment in held} == {HoldKind.NONE}
+    assert hold.statistics().unheld_segments == 0
+    assert held[0].log == setup.log(0)
+
+
+def test_a_partition_that_is_gone_leaves_no_directory(setup: Setup) -> None:
+    hold = setup.hold()
+    hold.protect(setup.scan(), copied_through=-1)
+    assert hold.drop_partition(setup.key) == 3
+    assert list(setup.hold_dir.iterdir()) == []
+    assert hold.partitions() == []

@@ -1,0 +1,34 @@
+"""The lag of a partition."""
+
+import pytest
+from tierd.tiering.lag import CopyLag, PendingSegment, copy_lag
+
+
+def test_nothing_pending_is_no_lag() -> None:
+    assert copy_lag([], copied_through=10) == CopyLag(0, 0, None)
+
+
+@pytest.mark.spec("remote-tiering 142")
+def test_a_waiting_segment_counts_with_its_bytes_and_its_age() -> None:
+    pending = [PendingSegment(end_offset=199, size_bytes=75, modified_ms=5_000)]
+    assert copy_lag(pending, copied_through=99) == CopyLag(1, 75, 5_000)
+    assert copy_lag(pending, copied_through=199) == CopyLag(0, 0, None)
+
+
+@pytest.mark.spec("remote-tiering 156")
+def test_a_one_record_segment_at_the_frontier_is_not_counted() -> None:
+    assert copy_lag([PendingSegment(end_offset=99, size_bytes=75, modified_ms=1)], copied_through=99).segments == 0
+
+
+@pytest.mark.spec("remote-tiering 157")
+def test_a_segment_that_the_frontier_cuts_counts_whole() -> None:
+    lag = copy_lag([PendingSegment(end_offset=199, size_bytes=75, modified_ms=1)], copied_through=149)
+    assert (lag.segments, lag.bytes) == (1, 75)
+
+
+def test_the_oldest_is_the_one_appended_to_longest_ago() -> None:
+    pending = [
+        PendingSegment(end_offset=9, size_bytes=1, modified_ms=7),
+        PendingSegment(end_offset=19, size_bytes=1, modified_ms=3),
+    ]
+    assert copy_lag(pending, copied_through=-1).oldest_ms == 3

@@ -1,0 +1,192 @@
+"""The sweep: what interrupted copies leave in metadata and store."""
+
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from tierd.errors import RemoteStorageError
+from tierd.model import (
+    EpochEntry,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+from tierd.remote import SegmentStorage, UnfinishedSegmentUpload, UnfinishedUpload
+from tierd.tiering.deletion import SegmentDeletion
+from tierd.tiering.sweep import DanglingSweep, UploadSweep, is_abandoned
+
+from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Session, Tier
+
+PARTITION = TopicIdPartition(UUID(int=7), "orders", 0)
+GRACE_S = 600.0
+
+
+class RecordingStorage(SegmentStorage):
+    """Remembers deletes, and may refuse them; lists made-up uploads."""
+
+    def __init__(self, tier: Tier) -> None:
+        super().__init__(tier.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
+        self.deleted: list[UUID] = []
+        self.refuses = False
+        self.uploads: list[UnfinishedSegmentUpload] = []
+        self.aborted: list[str] = []
+
+    async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        if self.refuses:
+            raise RemoteStorageError("refused")
+        self.deleted.append(metadata.segment.id)
+        await super().delete_log_segment_data(metadata)
+
+    async def list_unfinished_uploads(self) -> list[UnfinishedSegmentUpload]:
+        return self.uploads
+
+    async def abort_upload(self, upload: UnfinishedUpload) -> None:
+        self.aborted.append(upload.upload_id)
+
+
+class Setup:
+    def __init__(self, tmp_path: Path) -> None:
+        self.tier = Tier(tmp_path, [])
+        self.storage = RecordingStorage(self.tier)
+        self.session: Session = self.tier.session(storage=lambda _: self.storage)
+        self.being_copied: set[UUID] = set()
+        self.deletion = SegmentDeletion(
+            metadata=self.session.metadata,
+            remote=self.storage,
+            recorder=self.session.recorder,
+            clock=self.tier.clock,
+            broker_id=BROKER_ID,
+        )
+        self.sweep = DanglingSweep(
+            PARTITION,
+            metadata=self.session.metadata,
+            deletion=self.deletion,
+            being_copied=self.being_copied,
+            recorder=self.session.recorder,
+            clock=self.tier.clock,
+            grace_s=GRACE_S,
+            limit=2,
+            retry_s=30,
+        )
+
+    async def begun(self, number: int) -> RemoteLogSegmentMetadata:
+        metadata = RemoteLogSegmentMetadata(
+            segment=RemoteLogSegmentId(PARTITION, UUID(int=number)),
+            start_offset=number * 10,
+            end_offset=number * 10 + 9,
+            max_timestamp_ms=0,
+            broker_id=BROKER_ID,
+            event_timestamp_ms=self.tier.clock.now_ms(),
+            size_bytes=10,
+            segment_leader_epochs=(EpochEntry(0, number * 10),),
+            leader_epoch=0,
+            session_id=self.session.session_id,
+        )
+        await self.session.metadata.add(metadata)
+        return metadata
+
+    def states(self) -> list[RemoteLogSegmentState]:
+        return [m.state for m in self.session.metadata.view(PARTITION).list()]
+
+
+@pytest.fixture
+async def setup(tmp_path: Path) -> Setup:
+    setup = Setup(tmp_path)
+    await setup.session.metadata.become_leader(PARTITION, 0)
+    return setup
+
+
+async def test_nothing_dangling_needs_no_further_look(setup: Setup) -> None:
+    assert await setup.sweep.run_once() is None
+
+
+async def test_a_dangling_copy_goes_after_the_grace_and_its_objects_once_more_after_another(setup: Setup) -> None:
+    metadata = await setup.begun(1)
+    assert await setup.sweep.run_once() == GRACE_S
+    assert setup.storage.deleted == []
+    setup.tier.clock.advance(GRACE_S)
+    assert await setup.sweep.run_once() == GRACE_S
+    assert setup.states() == []
+    assert setup.storage.deleted == [metadata.segment.id]
+    setup.tier.clock.advance(GRACE_S)
+    assert await setup.sweep.run_once() is None
+    assert setup.storage.deleted == [metadata.segment.id] * 2
+    assert setup.session.recorder.swept == 1
+
+
+async def test_a_copy_under_way_is_never_swept(setup: Setup) -> None:
+    metadata = await setup.begun(1)
+    setup.being_copied.add(metadata.segment.id)
+    setup.tier.clock.advance(10 * GRACE_S)
+    assert await setup.sweep.run_once() is None
+    assert len(setup.states()) == 1
+
+
+async def test_no_more_than_the_limit_in_one_run(setup: Setup) -> None:
+    for number in (1, 2, 3):
+        await setup.begun(number)
+        setup.tier.clock.advance(1)
+    setup.tier.clock.advance(GRACE_S)
+    assert await setup.sweep.run_once() == 0
+    assert setup.storage.deleted == [UUID(int=1), UUID(int=2)]
+
+
+@pytest.mark.spec("remote-tiering 135")
+async def test_a_refused_delete_keeps_the_row_and_is_tried_again(setup: Setup) -> None:
+    await setup.begun(1)
+    setup.tier.clock.advance(GRACE_S)
+    setup.storage.refuses = True
+    assert await setup.sweep.run_once() == 30
+    assert setup.states() == [RemoteLogSegmentState.DELETE_SEGMENT_STARTED]
+    assert setup.session.recorder.delete_failures == 1
+    setup.storage.refuses = False
+    await setup.sweep.run_once()
+    assert setup.states() == []
+
+
+class TestUploads:
+    @staticmethod
+    def _judged(**known: object) -> bool:
+        facts: dict[str, object] = {
+            "topic_id": "T",
+            "segment_id": UUID(int=1),
+            "rows": {},
+            "being_copied": (),
+            "led_topic_ids": ("T",),
+            "age_ms": 1000,
+            "grace_ms": 100,
+        }
+        return is_abandoned(**{**facts, **known})  # type: ignore[arg-type]  # facts by name, of several types
+
+    def test_one_without_a_row_is_abandoned_once_it_is_old(self) -> None:
+        assert self._judged()
+        assert not self._judged(age_ms=99)
+
+    def test_one_that_this_process_is_at_is_not(self) -> None:
+        assert not self._judged(being_copied={UUID(int=1)})
+
+    def test_one_of_a_topic_that_is_not_ours_is_not(self) -> None:
+        assert not self._judged(topic_id="U")
+
+    def test_one_that_is_no_segments_is_not(self) -> None:
+        assert not self._judged(segment_id=None)
+
+    async def test_a_dead_sessions_upload_is_discarded_at_once(self, setup: Setup) -> None:
+        metadata = await setup.begun(1)
+        now_ms = setup.tier.clock.now_ms()
+        setup.storage.uploads = [
+            UnfinishedSegmentUpload(UnfinishedUpload("mine", "1", now_ms), "T", metadata.segment.id),
+            UnfinishedSegmentUpload(UnfinishedUpload("somebody's", "2", now_ms), "U", uuid4()),
+        ]
+        sweep = UploadSweep(
+            storage=setup.storage,
+            metadata=setup.session.metadata,
+            being_copied=setup.being_copied,
+            recorder=setup.session.recorder,
+            clock=setup.tier.clock,
+            grace_s=GRACE_S,
+        )
+        assert await sweep.run_once([PARTITION]) == 0
+        assert setup.storage.aborted == ["1"]
+        assert setup.session.recorder.aborted == 1

@@ -1,0 +1,163 @@
+"""TieredLog and explain: where an offset is, from values alone."""
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from tierd.errors import OffsetOutOfRangeError
+from tierd.log import DirectoryKind, LogSegment, PartitionDirectory, PartitionScan
+from tierd.metadata import PartitionView
+from tierd.model import (
+    EpochEntry,
+    Lineage,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+from tierd.tiering import Place, Tier, TieredLog, explain
+from tierd.tiering.findings import missing_offsets, offset_findings
+
+PARTITION = TopicIdPartition(UUID(int=7), "orders", 0)
+
+
+def _view(
+    *segments: tuple[int, int, list[tuple[int, int]]], txn_index_of: frozenset[int] = frozenset()
+) -> PartitionView:
+    view = PartitionView(PARTITION)
+    for number, (start, end, epochs) in enumerate(segments, start=1):
+        metadata = RemoteLogSegmentMetadata(
+            segment=RemoteLogSegmentId(PARTITION, UUID(int=number)),
+            start_offset=start,
+            end_offset=end,
+            max_timestamp_ms=0,
+            broker_id=1,
+            event_timestamp_ms=0,
+            size_bytes=10,
+            segment_leader_epochs=tuple(EpochEntry(*entry) for entry in epochs),
+            leader_epoch=0,
+            session_id=UUID(int=99),
+            txn_index_empty=number not in txn_index_of,
+        )
+        view = view.with_added(metadata).view
+        finish = metadata.advance(RemoteLogSegmentState.COPY_SEGMENT_FINISHED, event_timestamp_ms=0, broker_id=1)
+        view = view.with_updated(finish).view
+    return view
+
+
+def _scan(*bases: int, lineage: list[tuple[int, int]]) -> PartitionScan:
+    path = Path("/kafka/orders-0")
+    directory = PartitionDirectory(path, PARTITION.topic_partition, PARTITION.topic_id, DirectoryKind.CURRENT, 1)
+    ends: list[int | None] = [*bases[1:], None]
+    segments = tuple(LogSegment(path, base, end) for base, end in zip(bases, ends, strict=True))
+    return PartitionScan(directory, segments, (), Lineage.of(lineage), 0)
+
+
+def _log(view: PartitionView, scan: PartitionScan | None, high_watermark: int | None = None) -> TieredLog:
+    return TieredLog(PARTITION, view, scan, high_watermark)
+
+
+class TestBounds:
+    def test_without_a_replica_the_tier_alone_says_where_the_log_begins_and_ends(self) -> None:
+        log = _log(_view((100, 199, [(0, 100)]), (200, 299, [(0, 200)])), None)
+        assert (log.log_start_offset, log.end_offset) == (100, 300)
+
+    def test_a_stale_high_watermark_does_not_hide_what_the_tier_proves(self) -> None:
+        log = _log(_view((0, 99, [(0, 0)])), _scan(0, 100, lineage=[(0, 0)]), high_watermark=50)
+        assert log.end_offset == 100
+        assert (log.tier_of(49), log.tier_of(50)) == (Tier.LOCAL, Tier.REMOTE)
+
+    def test_offsets_below_the_log_start_are_out_of_range(self) -> None:
+        log = _log(_view((100, 199, [(0, 100)])), None)
+        with pytest.raises(OffsetOutOfRangeError):
+            log.require_readable(99)
+        log.require_readable(200)  # the end is a place to wait at
+        with pytest.raises(OffsetOutOfRangeError):
+            log.require_readable(201)
+
+    def test_an_abandoned_branch_does_not_lengthen_the_log(self) -> None:
+        log = _log(_view((0, 199, [(0, 0)])), _scan(0, 150, lineage=[(0, 0), (1, 150)]), high_watermark=160)
+        assert log.remote_end_offset == 150
+
+    def test_a_segment_is_left_where_our_branch_leaves_it(self) -> None:
+        log = _log(_view((0, 199, [(0, 0)])), _scan(0, 150, lineage=[(0, 0), (1, 150)]), high_watermark=160)
+        segment = log.remote_segment(10)
+        assert segment is not None
+        assert log.readable_end(segment, 10) == 150
+
+    def test_a_segment_of_several_epochs_is_read_to_its_end(self) -> None:
+        log = _log(_view((0, 199, [(0, 0), (1, 150)])), None)
+        segment = log.remote_segment(10)
+        assert segment is not None
+        assert log.readable_end(segment, 10) == 200
+
+
+class TestTransactionIndexes:
+    @pytest.mark.spec("remote-tiering 201")
+    def test_the_next_one_is_looked_for_along_the_lineage(self) -> None:
+        view = _view((0, 99, [(0, 0)]), (100, 199, [(1, 100)]), (200, 299, [(2, 200)]), txn_index_of=frozenset({3}))
+        found = _log(view, None).next_indexed_segment(10)
+        assert found is not None
+        assert found.start_offset == 200
+
+    def test_none_is_none(self) -> None:
+        assert _log(_view((0, 99, [(0, 0)])), None).next_indexed_segment(10) is None
+
+
+class TestGaps:
+    def test_a_hole_between_remote_segments_is_found(self) -> None:
+        log = _log(_view((0, 99, [(0, 0)]), (150, 199, [(0, 150)])), None)
+        assert [str(gap) for gap in missing_offsets(log)] == ["[100-149]"]
+
+    def test_a_hole_between_the_tiers_is_found(self) -> None:
+        log = _log(_view((0, 99, [(0, 0)])), _scan(150, 200, lineage=[(0, 0)]), high_watermark=250)
+        assert [str(gap) for gap in missing_offsets(log)] == ["[100-149]"]
+
+    def test_what_local_files_still_hold_is_no_hole(self) -> None:
+        log = _log(_view((0, 99, [(0, 0)])), _scan(0, 100, 200, lineage=[(0, 0)]), high_watermark=250)
+        assert list(missing_offsets(log)) == []
+
+    def test_overlapping_segments_that_both_answer_are_pointed_out(self) -> None:
+        log = _log(_view((5, 150, [(0, 5)]), (148, 155, [(0, 148)])), None)
+        assert [finding.kind for finding in offset_findings(log)] == ["overlap"]
+
+    def test_a_shadowed_segment_is_no_finding(self) -> None:
+        log = _log(_view((10, 100, [(0, 10)]), (5, 150, [(0, 5)])), None)
+        assert list(offset_findings(log)) == []
+
+
+class TestExplain:
+    @staticmethod
+    def _place(log: TieredLog, offset: int, *, lso: int = 1000, leo: int = 350) -> Place:
+        return explain(log, offset, last_stable_offset=lso, log_end_offset=leo, remote_key="key").place
+
+    @pytest.fixture
+    def log(self) -> TieredLog:
+        view = _view((50, 99, [(0, 50)]), (100, 199, [(0, 100)]))
+        return _log(view, _scan(100, 200, 300, lineage=[(0, 0)]), high_watermark=330)
+
+    def test_every_place_has_its_word(self, log: TieredLog) -> None:
+        places = {offset: self._place(log, offset) for offset in (10, 60, 120, 220, 310, 340, 350)}
+        assert places == {
+            10: Place.EXPIRED,
+            60: Place.REMOTE,
+            120: Place.BOTH,
+            220: Place.QUEUED,
+            310: Place.LOCAL,
+            340: Place.UNCOMMITTED,
+            350: Place.NOT_WRITTEN,
+        }
+
+    def test_an_open_transaction_is_named_as_the_reason(self, log: TieredLog) -> None:
+        found = explain(log, 220, last_stable_offset=250, log_end_offset=350, remote_key=None)
+        assert found.place is Place.LOCAL
+        assert "last stable offset is 250" in found.why
+
+    def test_a_lost_offset_is_called_lost(self) -> None:
+        log = _log(_view((0, 99, [(0, 0)])), _scan(150, 200, lineage=[(0, 0)]), high_watermark=250)
+        assert self._place(log, 120, leo=250) is Place.LOST
+
+    def test_it_names_file_key_and_epoch(self, log: TieredLog) -> None:
+        found = explain(log, 120, last_stable_offset=330, log_end_offset=350, remote_key="key")
+        assert (found.leader_epoch, found.remote_key) == (0, "key")
+        assert found.local_file == f"/kafka/orders-0/{100:020d}.log"
