@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
+
+from tests.fakes.log_dirs import LogDirWriter, SegmentShape, write_log_dir
+from tests.scenarios.command import TIERD
+from tests.scenarios.installation import Installation
+from tests.services.waiting import wait_until
 from tierd.app.compose import Engine, compose
 from tierd.app.daemon import Daemon
 from tierd.app.systemd import SystemdNotifier
 from tierd.config import TierdConfig, load_config
 from tierd.errors import ForeignTierError
 from tierd.tiering import RemoteLogManager, Supervisor
-
-from tests.fakes.log_dirs import LogDirWriter, SegmentShape, write_log_dir
-from tests.scenarios.command import TIERD
-from tests.scenarios.installation import Installation
-from tests.services.waiting import wait_until
 
 SHAPE = SegmentShape(batches=60, records_per_batch=8, value_bytes=1000)  # about half a megabyte a segment
 SEGMENT_RECORDS = 60 * 8

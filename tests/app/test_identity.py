@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from tierd.app.identity import BrokerIdentity, broker_identity
 from tierd.errors import ConfigError
 from tierd.log import MetaProperties

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tierd.app.instance_lock import instance_lock, make_state_dir
 from tierd.errors import AlreadyRunningError, StateDirError
 

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from tierd.app.reload import LIVE_KEYS, changed_keys, merged
 from tierd.config import TierdConfig
 

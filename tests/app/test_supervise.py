@@ -7,12 +7,12 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
-from tierd.app.backoff import Backoff
-from tierd.app.supervise import TaskSupervisor
-from tierd.errors import CorruptRecordError, FencedError, RetriableRemoteStorageError, TierError
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
+from tierd.app.backoff import Backoff
+from tierd.app.supervise import TaskSupervisor
+from tierd.errors import CorruptRecordError, FencedError, RetriableRemoteStorageError, TierError
 
 Step = BaseException | float | None | Callable[[], Awaitable[float | None]]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-from tierd.app.systemd import SystemdNotifier, feed_watchdog
 
 from tests.fakes.clock import FakeClock
+from tierd.app.systemd import SystemdNotifier, feed_watchdog
 
 
 @pytest.fixture

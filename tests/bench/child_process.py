@@ -2,11 +2,14 @@
 
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+
+_SAMPLE_INTERVAL_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,26 +24,31 @@ class Cost:
 def run(command: Sequence[str | Path], *, environment: Mapping[str, str] | None = None) -> Cost:
     """Run a command to its end.
 
+    Peak memory is sampled: what ``wait4`` tells would count our own, which the child shares until it executes.
+
     Raises:
         RuntimeError: it failed; the message holds the end of its output.
     """
-    begun_s = time.perf_counter()
-    process = subprocess.Popen(
-        list(map(str, command)),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=os.environ | dict(environment or {}),
-    )
-    assert process.stdout is not None
-    output = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    wall_s = time.perf_counter() - begun_s
-    process.stdout.close()
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"{command} ended with {process.returncode}: {output[-2000:].decode(errors='replace')}")
-    return Cost(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+    with tempfile.TemporaryFile() as output:
+        begun_s = time.perf_counter()
+        process = subprocess.Popen(
+            list(map(str, command)),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=os.environ | dict(environment or {}),
+        )
+        peak_rss_bytes = 0
+        while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
+            peak_rss_bytes = max(peak_rss_bytes, _peak_rss(process.pid))
+            time.sleep(_SAMPLE_INTERVAL_S)
+        wall_s = time.perf_counter() - begun_s
+        process.returncode = os.waitstatus_to_exitcode(ended[1])
+        if process.returncode:
+            output.seek(0)
+            tail = output.read()[-2000:].decode(errors="replace")
+            raise RuntimeError(f"{command} ended with {process.returncode}: {tail}")
+    return Cost(wall_s, ended[2].ru_utime + ended[2].ru_stime, peak_rss_bytes)
 
 
 def median_cost(costs: Sequence[Cost]) -> Cost:
@@ -60,5 +68,14 @@ def cpu_seconds(pid: int) -> float:
 
 def resident_bytes(pid: int) -> tuple[int, int]:
     """Resident memory of a running process: now, and at its peak."""
-    values = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
-    return int(values["VmRSS"].split()[0]) * 1024, int(values["VmHWM"].split()[0]) * 1024
+    values = _status(pid)
+    return values["VmRSS"], values["VmHWM"]
+
+
+def _peak_rss(pid: int) -> int:
+    return _status(pid).get("VmHWM", 0)  # a process that has ended and was not waited for yet has no memory
+
+
+def _status(pid: int) -> dict[str, int]:
+    lines = (line.split() for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if words[-1] == "kB"}

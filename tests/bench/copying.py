@@ -65,6 +65,7 @@ def bench_s3(root: Path, *, segments: int, segment_bytes: int, rounds: int) -> l
     log_dir, size_bytes = _log_dir(root, segments=segments, segment_bytes=segment_bytes)
     start = _process_start(root)
     rolled = sorted((log_dir / "synthetic-0").glob("*.log"))[:-1]
+    (root / "services").mkdir()
     with Services(root / "services") as services:
         settings = services.start("s3")
         service = S3Service(

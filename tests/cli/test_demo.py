@@ -9,6 +9,10 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+
+from tests.scenarios.command import TIERD
+from tests.scenarios.installation import Installation
+from tests.services.waiting import wait_until
 from tierd.cli.demo.writer import LOCAL_SEGMENTS, TICK_S, DemoWriter, prepare
 from tierd.log import (
     Damage,
@@ -22,10 +26,6 @@ from tierd.log import (
     scan_partition,
 )
 from tierd.model import TopicPartition
-
-from tests.scenarios.command import TIERD
-from tests.scenarios.installation import Installation
-from tests.services.waiting import wait_until
 
 CLUSTER, NODE = "demo-cluster", 3
 START_MS = 1_700_000_000_000

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tierd.cli.main import VERBS
 
 from tests.fakes.log_dirs import LogDirWriter
 from tests.scenarios.command import TIERD, run_tierd
 from tests.scenarios.installation import Installation
+from tierd.cli.main import VERBS
 
 VISIBLE = [verb.name for verb in VERBS if not verb.hidden]
 

@@ -1,4 +1,5 @@
 import pytest
+
 from tierd.config.document import Place, expand, read_document
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from tierd.config import TierdConfig, load_config
 from tierd.errors import ConfigError
 

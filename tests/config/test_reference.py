@@ -2,6 +2,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from tierd.app.reload import LIVE_KEYS
 from tierd.config import load_config
 from tierd.config.reference import main, render_markdown, render_yaml

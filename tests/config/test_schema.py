@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+
 from tierd.config import CopySettings, FilesystemSettings, LogDirSettings, RemoteSettings, TierdConfig, TopicsSettings
 
 

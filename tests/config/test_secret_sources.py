@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from tierd.config import S3Settings, TierdConfig, load_config
 from tierd.errors import ConfigError
 

@@ -3,6 +3,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tierd.config import format_bytes, format_duration, parse_bytes, parse_duration_s
 
 

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+
 from tierd.errors import PreconditionFailedError, TierError
 from tierd.metadata import Batch, Delete, Expect, KeyValueStore, Put
 

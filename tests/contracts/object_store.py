@@ -4,12 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tierd.errors import RemoteConflictError, RemoteIntegrityError, RemoteResourceNotFoundError
-from tierd.model import ByteRange
-from tierd.remote import FileBody, ObjectStore
 
 from tests.contracts.bodies import content_of, file_body
 from tests.fakes.cancellation import cancel_at
+from tierd.errors import RemoteConflictError, RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.model import ByteRange
+from tierd.remote import FileBody, ObjectStore
 
 LARGE_BYTES = (12 << 20) + 777
 """More than two parts of the smallest size that S3 takes, the last one short."""

@@ -4,13 +4,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from tierd.errors import RemoteConflictError, RemoteIntegrityError, RemoteResourceNotFoundError
-from tierd.model import ByteRange, IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierd.remote import RemoteStorageManager
 
 from tests.contracts.bodies import checksums_of, content_of
 from tests.fakes.cancellation import cancel_at
 from tests.fakes.remote_segments import segment
+from tierd.errors import RemoteConflictError, RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.model import ByteRange, IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierd.remote import RemoteStorageManager
 
 
 @dataclass(frozen=True)

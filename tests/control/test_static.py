@@ -4,6 +4,7 @@ import asyncio
 from uuid import UUID
 
 import pytest
+
 from tierd.control import Leadership, Role, StaticLeadership
 from tierd.model import TopicIdPartition
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from crc32c import crc32c
+
 from tierd.model import TopicPartition, uuid_to_text
 
 CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"

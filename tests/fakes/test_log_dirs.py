@@ -4,6 +4,7 @@ import struct
 from itertools import islice
 from pathlib import Path
 
+from tests.fakes.log_dirs import CLUSTER_ID, LogDirWriter, SegmentShape, write_log_dir
 from tierd.log import (
     check_segment,
     iter_batches,
@@ -12,8 +13,6 @@ from tierd.log import (
     read_offset_checkpoint,
     scan_partition,
 )
-
-from tests.fakes.log_dirs import CLUSTER_ID, LogDirWriter, SegmentShape, write_log_dir
 
 
 def test_every_rolled_segment_passes_the_check_that_precedes_a_copy(tmp_path: Path) -> None:

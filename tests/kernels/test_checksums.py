@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
 from tierd.kernels import combine_crc32c, crc32c, crc32c_of_file, crc32c_of_range
 from tierd.model import CHECKSUM_BLOCK_BYTES, BlockChecksums, ByteRange
 

@@ -10,6 +10,7 @@ from uuid import UUID
 import cramjam
 import zstandard
 from crc32c import crc32c
+
 from tierd.log import PartitionDirectory, PartitionScan, identify_directory, scan_partition
 from tierd.log.compression import Compression, xxh32
 

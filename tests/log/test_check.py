@@ -7,12 +7,12 @@ import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.log.batches import batch, legacy, marker, plain, transactional, wrapper
 from tierd.errors import CorruptRecordError, LogDirOfflineError, SegmentChangedError
 from tierd.kernels import crc32c_of_file
 from tierd.log import Compression, SegmentCheck, check_segment
 from tierd.model import CHECKSUM_BLOCK_BYTES, EpochEntry
-
-from tests.log.batches import batch, legacy, marker, plain, transactional, wrapper
 
 
 def check(folder: Path, data: bytes, *, base: int = 0, end: int | None = None) -> SegmentCheck:

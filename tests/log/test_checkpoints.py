@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+
+from tests.log.batches import TOPIC_ID, TOPIC_ID_TEXT
 from tierd.errors import CheckpointError, LogDirOfflineError, MissingArtefactError
 from tierd.log import (
     encode_lineage,
@@ -15,8 +17,6 @@ from tierd.log import (
 )
 from tierd.log.checkpoints import parse_topic_id
 from tierd.model import Lineage, TopicPartition
-
-from tests.log.batches import TOPIC_ID, TOPIC_ID_TEXT
 
 offsets = st.integers(0, 2**63 - 1)
 

@@ -9,9 +9,9 @@ import pytest
 import zstandard
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tierd.log.compression import Compression, PayloadError, decompress, xxh32
 
 from tests.log.batches import compress, lz4_frame, xerial
+from tierd.log.compression import Compression, PayloadError, decompress, xxh32
 
 CODECS = list(Compression)
 

@@ -4,11 +4,11 @@ from uuid import uuid4
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.log.batches import TOPIC_ID, make_partition
 from tierd.errors import LogDirOfflineError, MissingArtefactError, PartitionNameError, SegmentChangedError
 from tierd.log import DirectoryKind, identify_directory, list_log_dir, parse_directory_name
 from tierd.model import TopicPartition
-
-from tests.log.batches import TOPIC_ID, make_partition
 
 ID = "0123456789abcdef0123456789abcdef"
 

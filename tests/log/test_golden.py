@@ -8,6 +8,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+
+from tests.golden.unpack import GoldenCase, OracleRecord, golden_cases, read_lines, read_offsets
 from tierd.log import (
     LOG_START_OFFSET_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -32,8 +34,6 @@ from tierd.log import (
 from tierd.log.batch_header import iter_headers
 from tierd.log.files import open_source
 from tierd.model import EpochEntry
-
-from tests.golden.unpack import GoldenCase, OracleRecord, golden_cases, read_lines, read_offsets
 
 Replica = tuple[GoldenCase, str]
 

@@ -1,10 +1,10 @@
 from pathlib import Path
 
 import pytest
-from tierd.errors import CorruptRecordError, SegmentChangedError
-from tierd.log import OffsetIndex, TimeIndex, build_indexes
 
 from tests.log.batches import plain
+from tierd.errors import CorruptRecordError, SegmentChangedError
+from tierd.log import OffsetIndex, TimeIndex, build_indexes
 
 
 def test_a_batch_is_indexed_when_the_interval_is_exceeded(tmp_path: Path) -> None:

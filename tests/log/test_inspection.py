@@ -5,13 +5,13 @@ import pytest
 import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tierd.cli.commands.inspect import inspect
-from tierd.errors import SegmentChangedError
-from tierd.log import Damage, Decoded, FileFound, Finding, Note, inspect_path
 from typer.testing import CliRunner
 
 from tests.golden.unpack import GoldenCase, golden_cases
 from tests.log.batches import batch, make_partition, marker, plain, transactional
+from tierd.cli.commands.inspect import inspect
+from tierd.errors import SegmentChangedError
+from tierd.log import Damage, Decoded, FileFound, Finding, Note, inspect_path
 
 app = typer.Typer()
 app.command()(inspect)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tierd.errors import CorruptRecordError, OffsetOutOfRangeError, SegmentChangedError
-from tierd.log import LocalLog, build_indexes, file_name, find_log_end_offset, iter_batches, scan_partition
 
 from tests.log.batches import batch, make_partition, plain, scan_of
+from tierd.errors import CorruptRecordError, OffsetOutOfRangeError, SegmentChangedError
+from tierd.log import LocalLog, build_indexes, file_name, find_log_end_offset, iter_batches, scan_partition
 
 
 def log_of(folder: Path, segments: dict[int, bytes], end: int, **more: int) -> LocalLog:

@@ -5,6 +5,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tierd.errors import CheckpointError
 from tierd.log import MetaProperties, read_meta_properties
 from tierd.log.meta_properties import parse_meta_properties

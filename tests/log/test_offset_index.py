@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tierd.errors import CorruptIndexError
 from tierd.log import OffsetIndex
 from tierd.log.files import open_source

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tierd.errors import CorruptIndexError, MissingArtefactError
 from tierd.log import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot, read_producer_snapshot
 

@@ -4,6 +4,8 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.log.batches import HeaderRow, field, record, varint
 from tierd.log.record import (
     ControlRecordType,
     RawRecord,
@@ -12,8 +14,6 @@ from tierd.log.record import (
     parse_control_type,
     parse_end_marker,
 )
-
-from tests.log.batches import HeaderRow, field, record, varint
 
 payloads = st.one_of(st.none(), st.binary(max_size=40))
 header_rows = st.lists(st.tuples(st.text(max_size=10), payloads), max_size=4)

@@ -5,10 +5,10 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tierd.errors import CorruptRecordError, InvalidRecordError
-from tierd.log import Compression, ControlRecordType, Record, RecordBatch, iter_batches
 
 from tests.log.batches import Row, batch, compress, legacy, marker, plain, record, wrapper
+from tierd.errors import CorruptRecordError, InvalidRecordError
+from tierd.log import Compression, ControlRecordType, Record, RecordBatch, iter_batches
 
 CODECS = list(Compression)
 ROWS: list[Row] = [(1000, b"k", b"v"), (999, None, b"w" * 500), (1005, b"k", None)]

@@ -2,11 +2,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+
+from tests.log.batches import make_partition, plain
 from tierd.errors import SegmentChangedError
 from tierd.log import LogSegment, file_name, identify_directory, parse_file_name, scan_partition
 from tierd.model import Lineage
-
-from tests.log.batches import make_partition, plain
 
 
 @pytest.mark.spec("log-format DIR-12")

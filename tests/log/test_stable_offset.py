@@ -1,10 +1,10 @@
 from pathlib import Path
 
 import pytest
-from tierd.errors import CorruptRecordError, SegmentChangedError
-from tierd.log import ProducerStateEntry, encode_producer_snapshot, file_name, last_stable_offset, scan_partition
 
 from tests.log.batches import make_partition, marker, plain, scan_of, transactional
+from tierd.errors import CorruptRecordError, SegmentChangedError
+from tierd.log import ProducerStateEntry, encode_producer_snapshot, file_name, last_stable_offset, scan_partition
 
 
 def snapshot(folder: Path, offset: int, open_transactions: dict[int, int]) -> None:

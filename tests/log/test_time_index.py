@@ -3,6 +3,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tierd.errors import CorruptIndexError
 from tierd.log import TimeIndex
 

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tierd.errors import CorruptIndexError
 from tierd.log import AbortedTransaction, TransactionIndex, read_transaction_index
 

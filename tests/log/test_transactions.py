@@ -1,8 +1,8 @@
 import pytest
-from tierd.log import iter_batches
-from tierd.log.transactions import CompletedTransaction, OpenTransactions
 
 from tests.log.batches import batch, marker, plain, transactional
+from tierd.log import iter_batches
+from tierd.log.transactions import CompletedTransaction, OpenTransactions
 
 
 def apply(*batches: bytes) -> tuple[OpenTransactions, list[CompletedTransaction]]:

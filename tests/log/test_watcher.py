@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from asyncinotify import Inotify, Mask, Watch
+
 from tierd.errors import LogDirOfflineError
 from tierd.log import (
     CheckpointChanged,

@@ -2,9 +2,6 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from tierd.errors import InvalidMetadataError, InvalidSegmentTransitionError, RemoteResourceNotFoundError
-from tierd.metadata import Claim, PartitionRow, PartitionView
-from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 
 from tests.fakes.remote_segments import (
     DELETE_FINISHED,
@@ -15,6 +12,9 @@ from tests.fakes.remote_segments import (
     segment,
     step,
 )
+from tierd.errors import InvalidMetadataError, InvalidSegmentTransitionError, RemoteResourceNotFoundError
+from tierd.metadata import Claim, PartitionRow, PartitionView
+from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 
 ROW = PartitionRow(topic="orders", revision=1, claim=Claim(5, 1, UUID(int=9)))
 EMPTY = PartitionView(PARTITION, ROW)

@@ -6,6 +6,8 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.fakes.remote_segments import segment
 from tierd.errors import RemoteResourceNotFoundError
 from tierd.metadata import RemoteLogLeaderEpochState
 from tierd.metadata.epoch_state import (
@@ -18,8 +20,6 @@ from tierd.metadata.epoch_state import (
     started,
 )
 from tierd.model import RemoteLogSegmentMetadata
-
-from tests.fakes.remote_segments import segment
 
 
 @dataclass

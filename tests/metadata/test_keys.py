@@ -3,6 +3,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tierd.errors import InvalidMetadataError
 from tierd.metadata import MetadataKeyFactory
 from tierd.model import TopicIdPartition

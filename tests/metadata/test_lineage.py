@@ -1,10 +1,10 @@
 from collections.abc import Sequence
 
 import pytest
-from tierd.metadata import PartitionView, effective_lineage
-from tierd.model import Lineage, RemoteLogSegmentMetadata
 
 from tests.fakes.remote_segments import DELETE_STARTED, FINISHED, PARTITION, segment, step
+from tierd.metadata import PartitionView, effective_lineage
+from tierd.model import Lineage, RemoteLogSegmentMetadata
 
 
 def tier(*segments: RemoteLogSegmentMetadata) -> PartitionView:

@@ -6,6 +6,20 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
+
+from tests.fakes.cancellation import cancel_at
+from tests.fakes.clock import FakeClock
+from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
+from tests.fakes.remote_segments import (
+    DELETE_FINISHED,
+    DELETE_STARTED,
+    FINISHED,
+    PARTITION,
+    SESSION,
+    STARTED,
+    segment,
+    step,
+)
 from tierd.errors import (
     BackendUnavailableError,
     FencedError,
@@ -28,20 +42,6 @@ from tierd.metadata import (
     read_partition,
 )
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
-
-from tests.fakes.cancellation import cancel_at
-from tests.fakes.clock import FakeClock
-from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
-from tests.fakes.remote_segments import (
-    DELETE_FINISHED,
-    DELETE_STARTED,
-    FINISHED,
-    PARTITION,
-    SESSION,
-    STARTED,
-    segment,
-    step,
-)
 
 KEYS = MetadataKeyFactory("cluster")
 OTHER = TopicIdPartition(UUID(int=8), "payments", 3)

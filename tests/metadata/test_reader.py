@@ -2,6 +2,10 @@ import asyncio
 from uuid import UUID
 
 import pytest
+
+from tests.fakes.clock import FakeClock
+from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
+from tests.fakes.remote_segments import FINISHED, PARTITION, SESSION, segment, step
 from tierd.errors import BackendUnavailableError, MetadataDecodeError
 from tierd.metadata import (
     Batch,
@@ -14,10 +18,6 @@ from tierd.metadata import (
     store_identity,
 )
 from tierd.model import TopicIdPartition
-
-from tests.fakes.clock import FakeClock
-from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
-from tests.fakes.remote_segments import FINISHED, PARTITION, SESSION, segment, step
 
 KEYS = MetadataKeyFactory("cluster")
 

@@ -1,11 +1,11 @@
 from uuid import UUID
 
 import pytest
+
+from tests.fakes.remote_segments import PARTITION
 from tierd.errors import FencedError
 from tierd.metadata import Claim, PartitionRow
 from tierd.metadata.row import claimed_row
-
-from tests.fakes.remote_segments import PARTITION
 
 OURS = Claim(5, 1, UUID(int=1))
 

@@ -1,12 +1,12 @@
 from uuid import UUID
 
 import pytest
+
+from tests.fakes.remote_segments import DELETE_FINISHED, DELETE_STARTED, FINISHED, PARTITION, segment, step
 from tierd.errors import MetadataDecodeError
 from tierd.metadata import Claim, Delete, MetadataKeyFactory, PartitionRow, PartitionView, Put, ViewChange, serde
 from tierd.metadata.rows import load_partition, writes_of
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
-
-from tests.fakes.remote_segments import DELETE_FINISHED, DELETE_STARTED, FINISHED, PARTITION, segment, step
 
 KEYS = MetadataKeyFactory("cluster")
 ROW = PartitionRow(topic="orders", revision=1, claim=Claim(5, 1, UUID(int=9)))

@@ -5,11 +5,11 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.fakes.remote_segments import PARTITION, segment
 from tierd.errors import MetadataDecodeError
 from tierd.metadata import Claim, PartitionRow, serde
 from tierd.model import EpochEntry, RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState
-
-from tests.fakes.remote_segments import PARTITION, segment
 
 offsets = st.integers(0, 2**63 - 1)
 times = st.integers(-1, 2**63 - 1)

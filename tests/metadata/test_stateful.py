@@ -8,6 +8,10 @@ from uuid import UUID
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.fakes.clock import FakeClock
+from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
+from tests.fakes.remote_segments import DELETE_FINISHED, DELETE_STARTED, FINISHED, PARTITION, segment, step
 from tierd.errors import (
     BackendUnavailableError,
     FencedError,
@@ -24,10 +28,6 @@ from tierd.metadata import (
     read_partition,
 )
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
-
-from tests.fakes.clock import FakeClock
-from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
-from tests.fakes.remote_segments import DELETE_FINISHED, DELETE_STARTED, FINISHED, PARTITION, segment, step
 
 KEYS = MetadataKeyFactory("cluster")
 _T = TypeVar("_T")

@@ -4,6 +4,7 @@ from uuid import UUID, uuid4
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tierd.errors import PartitionNameError
 from tierd.model import RemoteLogSegmentId, TopicIdPartition, TopicPartition, uuid_from_text, uuid_to_text
 

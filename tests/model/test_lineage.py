@@ -3,6 +3,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tierd.model import UNDEFINED_END, EpochEntry, Lineage
 
 assignments = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 60)), max_size=12)

@@ -2,10 +2,10 @@ from dataclasses import FrozenInstanceError, replace
 from itertools import product
 
 import pytest
-from tierd.errors import InvalidMetadataError, InvalidSegmentTransitionError
-from tierd.model import RemoteLogSegmentState
 
 from tests.fakes.remote_segments import DELETE_FINISHED, DELETE_STARTED, FINISHED, STARTED, segment, step
+from tierd.errors import InvalidMetadataError, InvalidSegmentTransitionError
+from tierd.model import RemoteLogSegmentState
 
 LEGAL = {
     (STARTED, FINISHED),

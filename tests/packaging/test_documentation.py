@@ -2,6 +2,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from tierd import errors
 from tierd.cli.failures import exit_code_of
 from tierd.errors import TierError

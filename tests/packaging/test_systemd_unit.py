@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from tierd.config import CopySettings, parse_duration_s
 from tierd.config.schema import TierdConfig
 

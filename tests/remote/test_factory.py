@@ -3,12 +3,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tierd.config import FilesystemSettings, RemoteSettings, S3Settings
-from tierd.remote import ObjectStoreCall, open_object_store
 
 from tests.contracts.bodies import content_of, file_body
 from tests.fakes.clock import FakeClock
 from tests.services.s3 import S3Service
+from tierd.config import FilesystemSettings, RemoteSettings, S3Settings
+from tierd.remote import ObjectStoreCall, open_object_store
 
 
 def filesystem(root: Path) -> RemoteSettings:

@@ -3,11 +3,11 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.fakes.remote_segments import PARTITION, segment
 from tierd.model import TopicIdPartition, uuid_to_text
 from tierd.remote import ObjectKeyFactory
 from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX
-
-from tests.fakes.remote_segments import PARTITION, segment
 
 TOPICS = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True)
 

@@ -2,14 +2,14 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tierd.errors import RetriableRemoteStorageError
-from tierd.model import ByteRange
-from tierd.remote import ByteRate, Deadlines, FileBody, LimitedObjectStore
-from tierd.remote.backends.memory import MemoryObjectStore
 
 from tests.contracts.bodies import content_of, file_body
 from tests.contracts.object_store import ObjectStoreContract
 from tests.fakes.clock import FakeClock
+from tierd.errors import RetriableRemoteStorageError
+from tierd.model import ByteRange
+from tierd.remote import ByteRate, Deadlines, FileBody, LimitedObjectStore
+from tierd.remote.backends.memory import MemoryObjectStore
 
 AT_ONCE = Deadlines(base_s=0.01)
 
@@ -113,11 +113,11 @@ async def test_an_upload_is_paced_step_by_step(tmp_path: Path) -> None:
 async def test_time_spent_waiting_for_the_rate_does_not_count_against_the_deadline(tmp_path: Path) -> None:
     class SlowClock(FakeClock):
         async def sleep(self, delay_s: float) -> None:
-            await asyncio.sleep(0.03)  # three deadlines
+            await asyncio.sleep(0.3)  # longer than the deadline
             self.advance(delay_s)
 
     rate = ByteRate(1 << 20, clock=SlowClock())
-    deadlines = Deadlines(base_s=0.01, min_bytes_per_second=float("inf"))
+    deadlines = Deadlines(base_s=0.2, min_bytes_per_second=float("inf"))
     store = LimitedObjectStore(PacedHole(steps=3), deadlines=deadlines, max_calls=1, upload_rate=rate)
     with pytest.raises(RetriableRemoteStorageError):
         await store.put("key", file_body(tmp_path / "segment", content_of(3 << 20)))

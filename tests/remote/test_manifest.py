@@ -2,13 +2,13 @@ import json
 from pathlib import Path
 
 import pytest
+
+from tests.contracts.bodies import content_of
+from tests.contracts.remote_storage import rolled
 from tierd.errors import RemoteIntegrityError, RemoteStorageError
 from tierd.kernels import crc32c
 from tierd.model import IndexType
 from tierd.remote import SegmentManifest
-
-from tests.contracts.bodies import content_of
-from tests.contracts.remote_storage import rolled
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
 import asyncio
 
 import pytest
+
+from tests.fakes.clock import FakeClock
 from tierd.errors import (
     RemoteAccessError,
     RemoteConflictError,
@@ -12,8 +14,6 @@ from tierd.errors import (
 from tierd.model import ByteRange
 from tierd.remote import ObjectStoreCall, ObservedObjectStore, UnfinishedUpload
 from tierd.remote.backends.memory import MemoryObjectStore
-
-from tests.fakes.clock import FakeClock
 
 
 async def test_every_call_is_told_once_with_its_size_and_duration() -> None:

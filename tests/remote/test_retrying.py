@@ -1,12 +1,12 @@
 import asyncio
 
 import pytest
+
+from tests.fakes.clock import FakeClock
 from tierd.errors import RemoteAccessError, RemoteStorageError, RetriableRemoteStorageError, TierError
 from tierd.model import ByteRange
 from tierd.remote import Backoff, FileBody, Retry, RetryingObjectStore, UnfinishedUpload
 from tierd.remote.backends.memory import MemoryObjectStore
-
-from tests.fakes.clock import FakeClock
 
 
 class FailingStore(MemoryObjectStore):

@@ -5,17 +5,17 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+
+from tests.contracts.bodies import content_of
+from tests.contracts.remote_storage import RemoteStorageContract, Rolled, rolled
+from tests.fakes.remote_segments import PARTITION, segment
+from tests.services.s3 import S3Service
 from tierd.errors import RemoteIntegrityError, RemoteStorageError
 from tierd.model import ByteRange, IndexType
 from tierd.remote import FileBody, SegmentStorage, UnfinishedUpload
 from tierd.remote.backends.filesystem import FilesystemObjectStore
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.remote.backends.s3 import S3ObjectStore
-
-from tests.contracts.bodies import content_of
-from tests.contracts.remote_storage import RemoteStorageContract, Rolled, rolled
-from tests.fakes.remote_segments import PARTITION, segment
-from tests.services.s3 import S3Service
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 FOLDER = f"pre/fix/{CLUSTER}/orders-AAAAAAAAAAAAAAAAAAAABw/0/"

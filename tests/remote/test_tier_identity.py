@@ -2,6 +2,7 @@ import asyncio
 from uuid import UUID
 
 import pytest
+
 from tierd.errors import ForeignTierError, RemoteIntegrityError
 from tierd.remote import claim_tier
 from tierd.remote.backends.memory import MemoryObjectStore

@@ -5,11 +5,11 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tierd.model import uuid_to_text
 
 from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, SegmentShape
 from tests.scenarios.conftest import MakeInstallation
 from tests.scenarios.installation import Daemon, Installation
+from tierd.model import uuid_to_text
 
 SHAPE = SegmentShape()
 SEGMENT_RECORDS = SHAPE.batches * SHAPE.records_per_batch

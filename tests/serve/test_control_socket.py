@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 from structlog.testing import capture_logs
+
 from tierd.errors import ControlError, DaemonUnreachableError, UnknownPartitionError
 from tierd.serve.control_socket import MAX_REQUEST_BYTES, SOCKET_NAME, ControlServer, request
 

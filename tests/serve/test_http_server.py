@@ -9,6 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 import pytest_asyncio
+
 from tierd.errors import ListenError
 from tierd.model import TopicPartition
 from tierd.serve import HttpServer, StatusSnapshot

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+
 from tierd.telemetry import configure_logging
 from tierd.telemetry.logs import mask_secrets
 

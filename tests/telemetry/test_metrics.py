@@ -2,11 +2,11 @@ import re
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+
+from tests.fakes.clock import FakeClock
 from tierd.telemetry import HoldUsage, Latency, MetadataCounts, Metrics, PartitionLag
 from tierd.telemetry.declaration import Kind
 from tierd.telemetry.metrics import DECLARATIONS
-
-from tests.fakes.clock import FakeClock
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

@@ -4,11 +4,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Collection, Mapping
 
-from tierd.errors import TierError
-from tierd.tiering import PartitionTask, TaskHealth
-
 from tests.fakes.clock import FakeClock
 from tests.tiering.setups import Session
+from tierd.errors import TierError
+from tierd.tiering import PartitionTask, TaskHealth
 
 SHORT_S = 1.0
 

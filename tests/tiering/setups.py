@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 from uuid import UUID, uuid4
 
+from tests.fakes.clock import FakeClock
 from tierd.config import CopySettings
 from tierd.control import LeadershipSource, StaticLeadership
 from tierd.log import (
@@ -30,8 +31,6 @@ from tierd.tiering import (
     Supervisor,
     TieredLog,
 )
-
-from tests.fakes.clock import FakeClock
 
 CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"
 BROKER_ID = 1

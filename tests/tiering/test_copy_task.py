@@ -5,6 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, SegmentShape
+from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Session, Tier, delete_segment, partition_of
 from tierd.config import CopySettings
 from tierd.errors import (
     BackendUnavailableError,
@@ -27,9 +30,6 @@ from tierd.model import (
 )
 from tierd.remote import SegmentStorage
 from tierd.tiering import CopyOutcome
-
-from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, SegmentShape
-from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Session, Tier, delete_segment, partition_of
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED

@@ -4,6 +4,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+
+from tests.fakes.log_dirs import LogDirWriter, SegmentShape
+from tests.golden.unpack import golden_cases
+from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Session, delete_segment, partition_of
+from tests.tiering.setups import Tier as Stores
 from tierd.errors import (
     OffsetOutOfRangeError,
     RemoteIntegrityError,
@@ -14,11 +19,6 @@ from tierd.log import iter_batches
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
 from tierd.remote import SegmentStorage
 from tierd.tiering import FetchTask, Isolation, Tier
-
-from tests.fakes.log_dirs import LogDirWriter, SegmentShape
-from tests.golden.unpack import golden_cases
-from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Session, delete_segment, partition_of
-from tests.tiering.setups import Tier as Stores
 
 UNCOMMITTED, COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED
 

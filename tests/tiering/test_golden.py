@@ -5,11 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tierd.log import Record
-from tierd.tiering import Isolation, Verification
 
 from tests.golden.unpack import GoldenCase, OracleRecord, golden_cases, read_lines
 from tests.tiering.setups import Tier, delete_segment, partition_of
+from tierd.log import Record
+from tierd.tiering import Isolation, Verification
 
 CASES = [
     (case, logdir)

@@ -5,13 +5,13 @@ import os
 from pathlib import Path
 
 import pytest
+
+from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, SegmentShape
+from tests.tiering.setups import HoldModeName, delete_segment
 from tierd.log import PartitionScan, identify_directory, scan_partition
 from tierd.tiering import HoldKind, SegmentHold
 from tierd.tiering.held_segment import FileState, SegmentFile
 from tierd.tiering.hold import PartitionKey
-
-from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, SegmentShape
-from tests.tiering.setups import HoldModeName, delete_segment
 
 SHAPE = SegmentShape()  # 8 records a segment
 

@@ -4,9 +4,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tierd.metadata import MemoryKeyValueStore
-from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.tiering import Verification
 
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
 from tests.tiering.interruption import (
@@ -16,6 +13,9 @@ from tests.tiering.interruption import (
     Interruption,
 )
 from tests.tiering.setups import Session, Tier, partition_of
+from tierd.metadata import MemoryKeyValueStore
+from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.tiering import Verification
 
 SEGMENTS = 2
 CALLS = 40  # more than the sequence makes: the last ones run uninterrupted, which a test checks

@@ -1,6 +1,7 @@
 """The lag of a partition."""
 
 import pytest
+
 from tierd.tiering.lag import CopyLag, PendingSegment, copy_lag
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from tierd.config import CopySettings
-from tierd.errors import BackendUnavailableError, UnknownPartitionError
-from tierd.metadata import Batch, MemoryKeyValueStore
-from tierd.model import TopicPartition
-from tierd.tiering import PartitionStatus
 
 from tests.fakes.eventually import eventually
 from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, SegmentShape
 from tests.tiering.interruption import InterruptedObjectStore, Interruption
 from tests.tiering.running import PlainSupervisor, StandingClock, running
 from tests.tiering.setups import Session, Tier, delete_segment, partition_of
+from tierd.config import CopySettings
+from tierd.errors import BackendUnavailableError, UnknownPartitionError
+from tierd.metadata import Batch, MemoryKeyValueStore
+from tierd.model import TopicPartition
+from tierd.tiering import PartitionStatus
 
 SHAPE = SegmentShape()  # 8 records a segment
 

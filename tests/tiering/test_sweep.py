@@ -4,6 +4,8 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
+
+from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Session, Tier
 from tierd.errors import RemoteStorageError
 from tierd.model import (
     EpochEntry,
@@ -15,8 +17,6 @@ from tierd.model import (
 from tierd.remote import SegmentStorage, UnfinishedSegmentUpload, UnfinishedUpload
 from tierd.tiering.deletion import SegmentDeletion
 from tierd.tiering.sweep import DanglingSweep, UploadSweep, is_abandoned
-
-from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Session, Tier
 
 PARTITION = TopicIdPartition(UUID(int=7), "orders", 0)
 GRACE_S = 600.0

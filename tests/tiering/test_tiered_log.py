@@ -4,6 +4,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+
 from tierd.errors import OffsetOutOfRangeError
 from tierd.log import DirectoryKind, LogSegment, PartitionDirectory, PartitionScan
 from tierd.metadata import PartitionView

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from tierd.remote import ObjectInfo
-from tierd.tiering import Finding, Severity, Verification
 
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
 from tests.tiering.setups import Tier, partition_of
+from tierd.remote import ObjectInfo
+from tierd.tiering import Finding, Severity, Verification
 
 
 class Setup:

@@ -19,7 +19,7 @@ def tell_daemon(verb: str, partitions: Sequence[str], *, config: Path, as_json: 
         ControlError: the daemon knows no such partition.
     """
     names = [str(TopicPartition.parse(name)) for name in partitions]
-    answer = run_in_loop(request(begin(config).state_dir, verb, names))
+    answer = run_in_loop(request(begin(config, secrets=False).state_dir, verb, names))
     if as_json:
         print(json.dumps(answer))
     elif isinstance(answer, list):

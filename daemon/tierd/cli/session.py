@@ -8,11 +8,15 @@ from tierd.config import TierdConfig, load_config
 from tierd.telemetry import configure_logging
 
 
-def begin(config: Path) -> TierdConfig:
+def begin(config: Path, *, secrets: bool = True) -> TierdConfig:
     """Send warnings to standard error in a readable form, and load the configuration.
+
+    Args:
+        config: the YAML file.
+        secrets: False for who only talks to the daemon: a credential of its unit is not there in a person's shell.
 
     Raises:
         ConfigError: every fault of the file.
     """
     configure_logging(format="console", level="warning", stream=sys.stderr)
-    return load_config(config, os.environ)
+    return load_config(config, os.environ, secrets=secrets)

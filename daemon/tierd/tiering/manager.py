@@ -34,7 +34,7 @@ from tierd.tiering.recorder import TieringRecorder
 from tierd.tiering.replicas import LogDirState, Replica, Replicas
 from tierd.tiering.segment_copy import SegmentCopy, Writer
 from tierd.tiering.status import PartitionStatus, partition_status
-from tierd.tiering.supervision import Supervisor, TaskHealth
+from tierd.tiering.supervision import PassiveSupervisor, Supervisor, TaskHealth
 from tierd.tiering.sweep import DanglingSweep, UploadSweep
 
 log = structlog.get_logger()
@@ -168,6 +168,7 @@ class RemoteLogManager:
         Raises:
             UnknownPartitionError: a named partition is in no log dir, or this broker does not lead it.
         """
+        self._supervisor = PassiveSupervisor()  # the passes are run right here
         await asyncio.to_thread(self._hold.recover)
         follower = asyncio.create_task(self._follow_leadership(), name="follow leadership")
         try:

@@ -1,12 +1,12 @@
 import asyncio
 
 import pytest
-from tierd.errors import BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError
-from tierd.metadata import Batch, CallLatency, Expect, MemoryKeyValueStore, Put
-from tierd.metadata.kv import DeadlineKeyValueStore
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
+from tierd.errors import BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError
+from tierd.metadata import Batch, CallLatency, Expect, MemoryKeyValueStore, Put
+from tierd.metadata.kv import DeadlineKeyValueStore
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 import pytest
-from tierd.metadata import KeyValueStore, MemoryKeyValueStore
 
 from tests.contracts.key_value_store import KeyValueStoreContract
+from tierd.metadata import KeyValueStore, MemoryKeyValueStore
 
 
 class TestMemoryKeyValueStore(KeyValueStoreContract):

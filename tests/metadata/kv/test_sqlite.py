@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tierd.errors import BackendUnavailableError, MetadataError, OutcomeUnknownError
-from tierd.metadata import Batch, Expect, KeyValueStore, Put, SqliteKeyValueStore
 
 from tests.contracts.key_value_store import KeyValueStoreContract
 from tests.fakes.cancellation import cancel_at
+from tierd.errors import BackendUnavailableError, MetadataError, OutcomeUnknownError
+from tierd.metadata import Batch, Expect, KeyValueStore, Put, SqliteKeyValueStore
 
 
 @contextlib.asynccontextmanager

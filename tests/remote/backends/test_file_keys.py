@@ -4,6 +4,7 @@ from uuid import UUID
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+
 from tierd.remote.backends.file_keys import UPLOADS_FOLDER, key_of_path, key_of_upload, path_of_key, path_of_upload
 
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80)

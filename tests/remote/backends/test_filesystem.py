@@ -6,6 +6,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+
+from tests.contracts.bodies import content_of, file_body
+from tests.contracts.object_store import ObjectStoreContract
 from tierd.errors import (
     RemoteAccessError,
     RemoteConflictError,
@@ -14,9 +17,6 @@ from tierd.errors import (
 )
 from tierd.remote.backends.file_keys import UPLOADS_FOLDER
 from tierd.remote.backends.filesystem import FilesystemObjectStore
-
-from tests.contracts.bodies import content_of, file_body
-from tests.contracts.object_store import ObjectStoreContract
 
 
 @pytest.fixture

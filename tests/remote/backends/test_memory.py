@@ -1,7 +1,7 @@
 import pytest
-from tierd.remote.backends.memory import MemoryObjectStore
 
 from tests.contracts.object_store import ObjectStoreContract
+from tierd.remote.backends.memory import MemoryObjectStore
 
 
 class TestMemoryObjectStore(ObjectStoreContract):

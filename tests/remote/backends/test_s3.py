@@ -4,15 +4,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from tierd.errors import RemoteAccessError, RetriableRemoteStorageError, TierError
-from tierd.model import ByteRange
-from tierd.remote import Backoff, Deadlines, FileBody, Retry, RetryingObjectStore
-from tierd.remote.backends.s3 import S3ObjectStore
 
 from tests.contracts.bodies import content_of, file_body
 from tests.contracts.object_store import LARGE_BYTES, ObjectStoreContract
 from tests.fakes.clock import FakeClock
 from tests.services.s3 import FaultyPath, S3Admin, S3Service
+from tierd.errors import RemoteAccessError, RetriableRemoteStorageError, TierError
+from tierd.model import ByteRange
+from tierd.remote import Backoff, Deadlines, FileBody, Retry, RetryingObjectStore
+from tierd.remote.backends.s3 import S3ObjectStore
 
 pytestmark = pytest.mark.service("s3")
 
@@ -132,7 +132,7 @@ async def test_a_server_that_was_killed_is_found_again(
 
 
 async def test_a_server_that_froze_is_given_up_and_found_again(open_store: OpenStore, s3_service: S3Service) -> None:
-    store = open_store(read_timeout_s=0.3)
+    store = open_store(read_timeout_s=1)
     await store.put("key", b"content")
     s3_service.services.freeze("s3")
     try:
@@ -169,7 +169,7 @@ class TestFaultsOnTheWay:
 
     @pytest.fixture
     def store(self, open_store: OpenStore, faulty_s3: FaultyPath) -> S3ObjectStore:
-        deadlines = Deadlines(base_s=1, min_bytes_per_second=1e8)
+        deadlines = Deadlines(base_s=3, min_bytes_per_second=1e8)
         return open_store(endpoint_url=faulty_s3.endpoint_url, read_timeout_s=30, deadlines=deadlines)
 
     @pytest.mark.parametrize("stream", ["upstream", "downstream"])
@@ -239,7 +239,7 @@ class TestFaultsOnTheWay:
         assert await store.get("key") == content
 
     async def test_a_silent_answer_is_given_up(self, open_store: OpenStore, faulty_s3: FaultyPath) -> None:
-        store = open_store(endpoint_url=faulty_s3.endpoint_url, read_timeout_s=0.5)
+        store = open_store(endpoint_url=faulty_s3.endpoint_url, read_timeout_s=1)
         await store.put("key", b"content")
         faulty_s3.add("timeout", "downstream", timeout=0)
         with pytest.raises(RetriableRemoteStorageError):

@@ -5,6 +5,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+
+from tests.contracts.bodies import content_of, file_body
+from tests.fakes.clock import FakeClock
+from tests.remote.backends.scripted_s3 import Answer, ScriptedS3, refusal, scripted_s3
 from tierd.errors import (
     RemoteAccessError,
     RemoteConflictError,
@@ -14,10 +18,6 @@ from tierd.errors import (
 from tierd.kernels import crc32c
 from tierd.remote import Backoff, FileBody, Retry
 from tierd.remote.backends.s3 import S3ObjectStore
-
-from tests.contracts.bodies import content_of, file_body
-from tests.fakes.clock import FakeClock
-from tests.remote.backends.scripted_s3 import Answer, ScriptedS3, refusal, scripted_s3
 
 PART_SIZE = 5 << 20
 SIZE = 2 * PART_SIZE + 3

@@ -5,12 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+from tests.contracts.bodies import content_of
 from tierd.errors import RemoteIntegrityError, RemoteStorageError
 from tierd.model import ByteRange
 from tierd.remote.backends.s3_body import STEP_BYTES, SourceFile, StreamedBody
 from tierd.remote.deadlines import deadline
-
-from tests.contracts.bodies import content_of
 
 
 @pytest.fixture

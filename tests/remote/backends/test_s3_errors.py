@@ -2,6 +2,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+
 from tierd.errors import (
     RemoteAccessError,
     RemoteConflictError,

@@ -54,7 +54,7 @@ def status(
 
     Example: tierd status --watch
     """
-    run_in_loop(_show(begin(config).state_dir, as_json=as_json, watch=watch))
+    run_in_loop(_show(begin(config, secrets=False).state_dir, as_json=as_json, watch=watch))
 
 
 async def _show(state_dir: Path, *, as_json: bool, watch: bool) -> None:
