@@ -33,6 +33,7 @@ def bench_many_partitions(root: Path, *, partitions: int, rolled_segments: int, 
     daemon.wait_until(lambda: _finished(daemon, partitions, log_dir), what="all copies", deadline_s=COPY_DEADLINE_S)
     copied_s = time.monotonic() - begun_s + first_ready_s
     _, copy_peak = resident_bytes(daemon.pid)
+    assert _store_requests(daemon) >= total, "the metric that shows idleness counts nothing"
     with _checkpoints_rewritten(log_dir):
         idle = _idle(daemon, idle_s)
     quiet = _idle(daemon, idle_s)

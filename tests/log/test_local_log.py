@@ -111,6 +111,38 @@ def test_reading_on_needs_no_lookup_and_gives_every_record(tmp_path: Path) -> No
     assert found == list(range(100, 700))
 
 
+def test_a_damaged_length_in_a_rolled_segment_hides_nothing(tmp_path: Path) -> None:
+    second = bytearray(plain(1))
+    second[8:12] = (1 << 20).to_bytes(4, "big")
+    log = log_of(tmp_path, {0: plain(0) + bytes(second) + plain(2), 3: plain(3)}, 4)
+    assert offsets(log.read(0, max_bytes=1)) == [0]
+    with pytest.raises(CorruptRecordError, match="incomplete"):
+        log.read(1, max_bytes=1000)
+
+
+def test_reading_on_in_a_file_that_compaction_put_there_looks_anew(tmp_path: Path) -> None:
+    log = log_of(tmp_path, {0: plain(0, size=500) + plain(1, size=40) + plain(2), 3: plain(3)}, 4)
+    assert offsets(log.read(0, max_bytes=1)) == [0]
+    swap = tmp_path / "swap"
+    swap.write_bytes(plain(0, size=20) + plain(1, size=900) + plain(2))
+    swap.rename(log.scan.segments[0].log)
+    assert offsets(log.read(1, max_bytes=1)) == [1]
+
+
+def test_what_was_aborted_is_known_while_its_segment_is_being_deleted(tmp_path: Path) -> None:
+    log = log_of(tmp_path, {0: plain(0, 10), 10: plain(10, 10)}, 20)
+    segment = log.scan.segments[0]
+    segment.transaction_index.write_bytes(struct.pack(">hqqqq", 0, 7, 2, 5, 20))
+    known = log.aborted_transactions(0, 20)
+    for path in (segment.log, segment.transaction_index):
+        path.rename(f"{path}.deleted")
+        assert log.aborted_transactions(0, 20) == known != ()
+    Path(f"{segment.log}.deleted").unlink()
+    Path(f"{segment.transaction_index}.deleted").unlink()
+    with pytest.raises(SegmentChangedError):
+        log.aborted_transactions(0, 20)
+
+
 def test_a_file_that_vanished_has_changed(tmp_path: Path) -> None:
     log = log_of(tmp_path, {0: plain(0)}, 1)
     log.scan.segments[0].log.unlink()

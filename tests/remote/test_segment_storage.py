@@ -159,6 +159,16 @@ async def test_a_damaged_index_is_found_out(store: OrderedStore, one: Rolled) ->
         await storage_over(store).fetch_index(one.metadata, IndexType.OFFSET)
 
 
+async def test_the_manifest_of_another_segment_is_refused(store: OrderedStore, one: Rolled) -> None:
+    await storage_over(store).copy_log_segment_data(one.metadata, one.data)
+    for other in (
+        replace(one.metadata, end_offset=one.metadata.end_offset + 1),
+        replace(one.metadata, size_bytes=one.metadata.size_bytes + 1),
+    ):
+        with pytest.raises(RemoteIntegrityError, match="describes another segment"):
+            await storage_over(store).fetch_index(other, IndexType.OFFSET)
+
+
 async def test_a_manifest_is_read_once_for_many_indexes(one: Rolled) -> None:
     gets: list[str] = []
 

@@ -75,9 +75,9 @@ class PlainSupervisor:
                 await self._retry.wait()
                 continue
             self._health[task.name] = TaskHealth()
-            waits = [asyncio.ensure_future(task.wake.wait())]
+            waits = [asyncio.create_task(_woken(task.wake))]
             if delay_s is not None:
-                waits.append(asyncio.ensure_future(_slept(self._clock, delay_s)))
+                waits.append(asyncio.create_task(self._clock.sleep(max(delay_s, 2 * SHORT_S))))
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -85,9 +85,8 @@ class PlainSupervisor:
                     wait.cancel()
 
 
-async def _slept(clock: StandingClock, delay_s: float) -> bool:
-    await clock.sleep(max(delay_s, 2 * SHORT_S))
-    return True
+async def _woken(wake: asyncio.Event) -> None:
+    await wake.wait()
 
 
 @contextlib.asynccontextmanager

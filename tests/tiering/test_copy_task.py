@@ -1,16 +1,19 @@
 """CopyTask against real segment files, a real metadata manager and a storage that can be told to fail."""
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, SegmentShape
-from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Session, Tier, delete_segment, partition_of
+from tests.golden.unpack import golden_cases
+from tests.tiering.setups import BROKER_ID, CLUSTER_ID, HoldModeName, Session, Tier, delete_segment, partition_of
 from tierd.config import CopySettings
 from tierd.errors import (
     BackendUnavailableError,
+    CorruptIndexError,
     CorruptRecordError,
     FencedError,
     MissingArtefactError,
@@ -197,10 +200,24 @@ class TestWhatIsNotCopied:
     async def test_a_missing_producer_snapshot_writes_no_row(self, setup: Setup) -> None:
         (setup.path / f"{8:020d}.snapshot").unlink()
         error = await setup.fails_with(MissingArtefactError)
-        assert f"{8:020d}.snapshot" in str(error)
+        assert str(setup.path / f"{8:020d}.snapshot") in str(error)
         assert error.remedy
         assert setup.session.rows(setup.partition) == []
         assert setup.session.recorder.failures == 1
+
+    @pytest.mark.parametrize("new_process", [False, True])
+    async def test_a_snapshot_that_comes_back_lets_the_segment_go(self, setup: Setup, new_process: bool) -> None:
+        snapshot = setup.path / f"{8:020d}.snapshot"
+        content = snapshot.read_bytes()
+        snapshot.write_bytes(content[:-1])
+        await setup.fails_with(CorruptIndexError)
+        snapshot.unlink()
+        await setup.fails_with(MissingArtefactError)
+        snapshot.write_bytes(content)
+        if new_process:
+            setup.session = setup.new_session()
+        assert (await setup.run()).error is None
+        assert setup.finished == [(0, 7), (8, 15)]
 
     async def test_a_damaged_batch_stops_the_segment_before_a_byte_leaves(self, setup: Setup) -> None:
         log = setup.path / f"{8:020d}.log"
@@ -212,6 +229,19 @@ class TestWhatIsNotCopied:
         assert setup.finished == [(0, 7)]
         assert len(setup.session.rows(setup.partition)) == 1
         assert [m.start_offset for m in setup.storage.copied] == [0]
+
+    async def test_a_missing_transaction_index_is_not_taken_for_an_empty_one(
+        self, golden: Path, tmp_path: Path
+    ) -> None:
+        (case,) = [c for c in golden_cases("clean") if c.partition == "txn-closed-0" and c.broker.endswith("4.3.1")]
+        log_dir = tmp_path / "other"
+        shutil.copytree(golden / case.logdirs[0], log_dir)
+        for index in (log_dir / case.partition).glob("*.txnindex"):
+            index.unlink()
+        session = Tier(tmp_path, [log_dir]).session(wants=lambda topic: topic == "txn-closed")
+        outcome = (await session.copy_once())["txn-closed-0"]
+        assert isinstance(outcome.error, MissingArtefactError)
+        assert "transaction index is missing" in str(outcome.error)
 
     async def test_a_missing_epoch_checkpoint_is_shown_and_recovers_by_itself(self, setup: Setup) -> None:
         checkpoint = setup.path / "leader-epoch-checkpoint"
@@ -330,7 +360,11 @@ class TestFailures:
         assert (await setup.run()).error is None
         assert setup.finished == [(0, 7), (8, 15)]
 
-    async def test_a_segment_that_the_broker_deletes_during_the_upload_is_finished(self, setup: Setup) -> None:
+    @pytest.mark.parametrize("mode", ["link", "descriptor"])
+    async def test_a_segment_that_the_broker_deletes_during_the_upload_is_finished(
+        self, setup: Setup, mode: HoldModeName
+    ) -> None:
+        setup.session = setup.tier.session(storage=lambda _: setup.storage, hold_mode=mode)
         setup.storage.on_copy = lambda: delete_segment(setup.path, 0)
         assert (await setup.run()).error is None
         assert setup.finished == [(0, 7), (8, 15)]

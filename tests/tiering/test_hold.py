@@ -208,6 +208,15 @@ def test_a_full_state_dir_falls_back_for_the_moment_only(setup: Setup, monkeypat
     hold.close()
 
 
+def test_a_hold_dir_that_cannot_be_one_is_no_catastrophe(setup: Setup) -> None:
+    setup.hold_dir.parent.joinpath("hold").touch()
+    hold = setup.hold()
+    assert hold.recover() == 0
+    assert {held.kind for held in hold.protect(setup.scan(), copied_through=-1)} == {HoldKind.DESCRIPTOR}
+    assert "Not a directory" in hold.statistics().log_dirs[0].reason
+    hold.close()
+
+
 def test_mode_none_protects_nothing_and_says_nothing_of_it(setup: Setup) -> None:
     hold = setup.hold(mode="none")
     held = hold.protect(setup.scan(), copied_through=-1)

@@ -1,5 +1,6 @@
 """Verification against what can be wrong in a bucket."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,18 @@ async def test_a_manifest_of_another_segment_is_found(setup: Setup) -> None:
     content = await setup.tier.store.get(second.key)
     await setup.tier.store.delete(first.key)
     await setup.tier.store.put(first.key, content)
+    (finding,) = await setup.findings()
+    assert finding.kind == "damaged-manifest"
+    assert "describes another segment" in finding.what
+
+
+async def test_a_manifest_that_disagrees_with_the_metadata_is_found(setup: Setup) -> None:
+    first, _ = await setup.objects(".manifest")
+    manifest = json.loads(await setup.tier.store.get(first.key))
+    manifest["max_timestamp_ms"] += 1
+    manifest["segment_leader_epochs"] = [[3, 0]]
+    await setup.tier.store.delete(first.key)
+    await setup.tier.store.put(first.key, json.dumps(manifest).encode())
     findings = await setup.findings()
     assert {finding.kind for finding in findings} == {"manifest-disagrees"}
-    assert any("start_offset is 8 in the manifest and 0" in finding.what for finding in findings)
+    assert [finding.what.split()[0] for finding in findings] == ["max_timestamp_ms", "segment_leader_epochs"]

@@ -42,6 +42,7 @@ class Source:
     fd: int
     size_bytes: int
     mtime_ns: int
+    inode: int
 
     def read_into(self, target: memoryview, position: int) -> None:
         """Fill ``target`` with the bytes from ``position`` on.
@@ -99,7 +100,7 @@ def open_source(path: Path) -> Iterator[Source]:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
                 raise LogDirOfflineError(f"{path}: not a regular file", remedy="remove it from the log dir")
-            yield Source(path, fd, status.st_size, status.st_mtime_ns)
+            yield Source(path, fd, status.st_size, status.st_mtime_ns, status.st_ino)
         finally:
             os.close(fd)
 

@@ -1,21 +1,21 @@
 """LocalLog: a partition's log read by offset, as it lies on disk (log-format 8.1)."""
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tierd.errors import CorruptRecordError, OffsetOutOfRangeError, SegmentChangedError
 from tierd.log.batch_header import OVERHEAD_BYTES, BatchHeader, crc_matches, iter_headers, parse_header
 from tierd.log.files import Source, open_source
 from tierd.log.offset_index import lookup_on_disk
 from tierd.log.segment import LogSegment, PartitionScan
-from tierd.log.transaction_index import AbortedTransaction, read_transaction_index
+from tierd.log.transaction_index import AbortedTransaction, TransactionIndex, read_transaction_index
 
 
 @dataclass(frozen=True, slots=True)
 class _Bookmark:
-    """Where the last read ended, so that a reader who goes on needs no lookup."""
+    """Where the last read ended, so that a reader who goes on needs no lookup; void in a file that replaced it."""
 
-    base_offset: int
+    inode: int
     next_offset: int
     position: int
 
@@ -83,12 +83,13 @@ class LocalLog:
 
         Raises:
             CorruptIndexError: a transaction index is damaged.
+            SegmentChangedError: a segment in which the range may lie is gone, and what was aborted in it not known.
             LogDirOfflineError: a file cannot be read.
         """
         found: list[AbortedTransaction] = []
         first = max(bisect_right(self._bases, from_offset) - 1, 0)
         for segment in self.scan.segments[first:]:
-            index = read_transaction_index(segment.transaction_index, base_offset=segment.base_offset)
+            index = _transaction_index(segment, may_be_gone=from_offset < self._bases[0])
             entries, complete = index.collect(from_offset, upper_offset)
             found.extend(entries)
             if complete:
@@ -98,16 +99,17 @@ class LocalLog:
     def _read_segment(self, segment: LogSegment, offset: int, max_bytes: int) -> bytes:
         with open_source(segment.log) as source:
             position = self._position(segment, source, offset)
-            for header in iter_headers(source, position=position):
+            # A rolled segment ends with a whole batch: to pass over what follows damage would hide it.
+            for header in iter_headers(source, position=position, may_be_torn=segment.next_base_offset is None):
                 if header.last_offset < offset:
                     continue
                 if header.last_offset >= self.high_watermark:
                     return b""
                 data = source.read(header.position, max(max_bytes, header.size_bytes))
-                return self._whole_batches(segment, header, data)
+                return self._whole_batches(source, header, data)
         return b""
 
-    def _whole_batches(self, segment: LogSegment, first: BatchHeader, data: bytes) -> bytes:
+    def _whole_batches(self, source: Source, first: BatchHeader, data: bytes) -> bytes:
         """Cut ``data``, which begins with the batch ``first``, behind its last batch that may be read."""
         end, next_offset = 0, first.base_offset
         while (
@@ -121,13 +123,13 @@ class LocalLog:
             next_offset = header.last_offset + 1
         if not end:
             raise SegmentChangedError(f"{first.name}: changed while it was read")
-        self._bookmark = _Bookmark(segment.base_offset, next_offset, first.position + end)
+        self._bookmark = _Bookmark(source.inode, next_offset, first.position + end)
         return data[:end]
 
     def _position(self, segment: LogSegment, source: Source, offset: int) -> int:
         """Where to begin to look for ``offset``: the index's word if a sound batch proves it, else the start."""
         mark = self._bookmark
-        if mark and (mark.base_offset, mark.next_offset) == (segment.base_offset, offset):
+        if mark and (mark.inode, mark.next_offset) == (source.inode, offset):
             return mark.position
         try:
             with open_source(segment.offset_index) as index:
@@ -135,6 +137,18 @@ class LocalLog:
         except SegmentChangedError:  # no index: the walk from the start is only slower
             return 0
         return found.position if _is_proven(source, found.offset, found.position) else 0
+
+
+def _transaction_index(segment: LogSegment, *, may_be_gone: bool) -> TransactionIndex:
+    """Read a segment's index. Most have none: it counts as absent only while the log, which goes first, is there."""
+    index = read_transaction_index(segment.transaction_index, base_offset=segment.base_offset)
+    if len(index) or segment.log.exists():
+        return index
+    going = replace(segment, deleted=True)
+    index = read_transaction_index(going.transaction_index, base_offset=segment.base_offset)
+    if may_be_gone or going.log.exists():
+        return index
+    raise SegmentChangedError(f"{segment.log}: deleted while it was read", remedy="read again")
 
 
 def _is_proven(source: Source, last_offset: int, position: int) -> bool:

@@ -61,7 +61,8 @@ def _newest_state(scan: PartitionScan, high_watermark: int) -> tuple[OpenTransac
 
 def _apply(state: OpenTransactions, segment: LogSegment, from_offset: int, high_watermark: int) -> None:
     with open_source(segment.log) as source:
-        for header in iter_headers(source):
+        # A rolled segment ends with a whole batch: to stop at damage would miss the transactions behind it.
+        for header in iter_headers(source, may_be_torn=segment.next_base_offset is None):
             if header.last_offset >= high_watermark:
                 return
             if header.last_offset >= from_offset and header.is_transactional:

@@ -170,6 +170,21 @@ class SegmentManifest(_Part):
             place = ".".join(map(str, first["loc"]))
             raise RemoteIntegrityError(f"{key}: manifest field {place}: {first['msg']}", remedy=_DAMAGED) from error
 
+    def require_describes(self, metadata: RemoteLogSegmentMetadata, *, key: str) -> None:
+        """Raise unless this manifest is that of the segment.
+
+        Raises:
+            RemoteIntegrityError: it is another one's.
+        """
+        partition = metadata.segment.topic_id_partition
+        mine = (self.topic_id, self.partition, self.segment_id, self.start_offset, self.end_offset, self.size_bytes)
+        asked = (
+            *(uuid_to_text(partition.topic_id), partition.partition, uuid_to_text(metadata.segment.id)),
+            *(metadata.start_offset, metadata.end_offset, metadata.size_bytes),
+        )
+        if mine != asked:
+            raise RemoteIntegrityError(f"{key}: the manifest describes another segment: {mine}", remedy=_DAMAGED)
+
     def index(self, index_type: IndexType) -> IndexArtefact | None:
         """Where ``index_type`` lies; None when the segment has none."""
         return self.indexes.get(index_type.value)

@@ -141,6 +141,7 @@ class SegmentStorage:
                 self._manifests.move_to_end(key)
                 return self._manifests[key]
             manifest = SegmentManifest.decode(await self._store.get(key), key=key)
+            manifest.require_describes(metadata, key=key)
             self._manifests[key] = manifest
             if len(self._manifests) > _MANIFESTS_KEPT:
                 self._manifests.popitem(last=False)

@@ -4,7 +4,8 @@ Decisions are plain functions over values; the tasks that act on them are run by
 """
 
 from tierd.tiering.broker_state import BrokerCheckpoints, BrokerOffsets
-from tierd.tiering.copy_task import CopyPhase, CopyState, CopyTask
+from tierd.tiering.copy_state import CopyPhase, CopyState
+from tierd.tiering.copy_task import CopyTask
 from tierd.tiering.explain import Explanation, Place, explain
 from tierd.tiering.fetch_task import FetchResult, FetchTask
 from tierd.tiering.findings import Finding, Severity

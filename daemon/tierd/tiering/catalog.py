@@ -30,6 +30,7 @@ def catalog_change(
     found: Iterable[PartitionDirectory],
     *,
     offline: Collection[Path],
+    unreadable: Collection[Path] = (),
     wants: Callable[[str], bool],
 ) -> CatalogChange:
     """Compare.
@@ -38,6 +39,7 @@ def catalog_change(
         known: the directory of every replica that is followed.
         found: all directories of the log dirs that could be listed.
         offline: log dirs that could not; what was known there stays known.
+        unreadable: directories that are there and could not be identified this time; the same holds for them.
         wants: whether a topic is tiered at all.
     """
     current = [d for d in found if d.kind is DirectoryKind.CURRENT and wants(d.topic_partition.topic)]
@@ -49,13 +51,19 @@ def catalog_change(
         # Two directories of one replica: the one we know wins, else the first.
         if partition not in by_partition or _same(known.get(partition), directory):
             by_partition[partition] = directory
+    unidentified = tuple(d for d in current if d.topic_id is None)
+    doubtful = {*unreadable, *(directory.path for directory in unidentified)}
+
+    def is_gone(partition: TopicIdPartition, directory: PartitionDirectory) -> bool:
+        wanted = wants(partition.topic)
+        in_doubt = directory.path.parent in offline or directory.path in doubtful
+        return partition not in by_partition and not (wanted and in_doubt)
+
     return CatalogChange(
         appeared=tuple(d for p, d in by_partition.items() if p not in known),
         moved=tuple(d for p, d in by_partition.items() if p in known and not _same(known[p], d)),
-        vanished=tuple(
-            p for p, directory in known.items() if p not in by_partition and directory.path.parent not in offline
-        ),
-        unidentified=tuple(d for d in current if d.topic_id is None),
+        vanished=tuple(p for p, directory in known.items() if is_gone(p, directory)),
+        unidentified=unidentified,
     )
 
 

@@ -1,19 +1,24 @@
 """CopyTask: brings one partition's finished segments into the tier, oldest first, one pass at a time."""
 
 import asyncio
-from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Protocol
+from dataclasses import replace
 
 import structlog
 
 from tierd.clock import Clock
-from tierd.errors import FencedError, MetadataError, MissingArtefactError, SegmentChangedError, TierError
-from tierd.log import last_stable_offset, read_producer_snapshot
+from tierd.errors import (
+    CorruptIndexError,
+    FencedError,
+    MetadataError,
+    MissingArtefactError,
+    SegmentChangedError,
+    TierError,
+)
 from tierd.metadata import PartitionView, RemoteLogMetadataManager, effective_lineage
 from tierd.model import Lineage, OffsetRange
 from tierd.tiering.broker_state import BrokerCheckpoints, BrokerOffsets
-from tierd.tiering.held_segment import HeldSegment, SegmentFile
+from tierd.tiering.copy_state import CopyPhase, CopyState, IntakeGate
+from tierd.tiering.held_segment import HeldSegment
 from tierd.tiering.partition_log import PartitionLog
 from tierd.tiering.plan import (
     CopiedThrough,
@@ -26,48 +31,13 @@ from tierd.tiering.plan import (
     initial_log_start_offset,
     rolled_after,
 )
-from tierd.tiering.prepare import prepare_segment
+from tierd.tiering.prepare import PreparedSegment, prepare_segment
 from tierd.tiering.recorder import TieringRecorder
 from tierd.tiering.segment_copy import CustomMetadataTooLongError, SegmentCopy
+from tierd.tiering.stable import stable_offset
 from tierd.tiering.sweep import DanglingSweep
 
 log = structlog.get_logger()
-
-
-class CopyPhase(Enum):
-    """What the task is about; the reason beside it says why."""
-
-    LOADING = "loading"
-    COPYING = "copying"
-    WAITING = "waiting"
-    IDLE = "idle"
-    STOPPED = "stopped"
-
-
-@dataclass(frozen=True, slots=True)
-class CopyState:
-    """A frozen look at the task.
-
-    Attributes:
-        copied_through: the frontier; None until the metadata was loaded.
-        high_watermark: as the last pass saw it; None when there was none.
-        awaits_high_watermark: rolled segments are queued that only a higher high watermark lets go.
-        log_start_offset: of the tier; None until the metadata was loaded.
-    """
-
-    phase: CopyPhase = CopyPhase.LOADING
-    reason: str = ""
-    copied_through: CopiedThrough | None = None
-    high_watermark: int | None = None
-    awaits_high_watermark: bool = False
-    log_start_offset: int | None = None
-
-
-class IntakeGate(Protocol):
-    """Says whether new segments may be begun; a segment under way always goes on to its end."""
-
-    def closed_because(self) -> str | None:
-        """Why nothing new is begun, None when it may be."""
 
 
 class CopyTask:
@@ -222,7 +192,7 @@ class CopyTask:
         if (closed := self._gate.closed_because()) is not None:
             self._enter(CopyPhase.WAITING, closed, high_watermark=offsets.high_watermark)
             return None
-        stable = await self._stable_offset(due, offsets.high_watermark)
+        stable = await stable_offset(due, self._local.scan, offsets.high_watermark)
         candidates = copy_candidates(
             due,
             copied_through=self._copied_offset(),
@@ -242,9 +212,7 @@ class CopyTask:
             self._enter(CopyPhase.COPYING, f"segment {held.base_offset:020d}")
             began_s = self._clock.monotonic_s()
             try:
-                prepared = await asyncio.to_thread(
-                    prepare_segment, held, self._lineage_for(held), directory=self._local.path
-                )
+                held, prepared = await self._prepared(held)
                 await self._segment_copy.copy(
                     self._partition, held, prepared, leader_epoch=self._leader_epoch, directory=self._local.path
                 )
@@ -265,19 +233,17 @@ class CopyTask:
         )
         await self._local.copied(held)
 
-    async def _stable_offset(self, due: list[HeldSegment], high_watermark: int | None) -> int:
-        """A bound below which every record is committed and decided; -1 when there is nothing to copy below it.
+    async def _prepared(self, held: HeldSegment) -> tuple[HeldSegment, PreparedSegment]:
+        try:
+            return held, await self._prepare(held)
+        except (MissingArtefactError, CorruptIndexError):
+            # The hold has the files as they were when it was taken; since then one may have been restored.
+            held = await self._local.hold_again(held)
+            return held, await self._prepare(held)
 
-        The broker takes a producer snapshot at every roll: without an open transaction at the end of the last
-        candidate, the last stable offset lies at or above that end, and no batch has to be read.
-        """
-        below = [held for held in due if high_watermark is not None and held.next_base_offset <= high_watermark]
-        if not below or high_watermark is None:
-            return -1
-        newest = below[-1]
-        if await asyncio.to_thread(_without_open_transaction, newest):
-            return newest.next_base_offset
-        return await asyncio.to_thread(last_stable_offset, self._local.scan, high_watermark=high_watermark)
+    async def _prepare(self, held: HeldSegment) -> PreparedSegment:
+        lineage = self._lineage_for(held)
+        return await asyncio.to_thread(prepare_segment, held, lineage, directory=self._local.path)
 
     def _settle(self, waiting: list[HeldSegment], high_watermark: int | None, stable: int) -> float | None:
         """Say what the pass left undone and when to look again."""
@@ -391,17 +357,6 @@ class CopyTask:
             high_watermark=known,
             awaits_high_watermark=awaits_high_watermark,
         )
-
-
-def _without_open_transaction(held: HeldSegment) -> bool:
-    path = held.path(SegmentFile.PRODUCER_SNAPSHOT)
-    if path is None:
-        return False
-    try:
-        entries = read_producer_snapshot(path)
-    except (TierError, OSError):
-        return False  # the long way finds out; the copy itself reports what is wrong with it
-    return all(entry.current_txn_first_offset < 0 for entry in entries)
 
 
 def _release(waiters: "list[asyncio.Future[None]]") -> None:

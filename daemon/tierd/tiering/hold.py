@@ -15,7 +15,7 @@ import os
 import resource
 import shutil
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -34,6 +34,7 @@ from tierd.tiering.held_segment import (
     HoldKind,
     SegmentFile,
 )
+from tierd.tiering.rolled import files_present, is_superseded, rolled_segments, unprotected
 
 log = structlog.get_logger()
 
@@ -42,8 +43,9 @@ PartitionKey = tuple[UUID, int]  # topic id and partition: what a hold dir is na
 
 _UNFINISHED_SUFFIX = ".tmp"
 # These say that links will never work for that log dir; a full disk says it only of this moment.
-_LINKS_IMPOSSIBLE = frozenset({errno.EXDEV, errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOTSUP, errno.EMLINK})
-_ARTEFACTS: dict[frozenset[SegmentFile], frozenset[SegmentFile]] = {}  # equal sets shared: thousands are alike
+_LINKS_IMPOSSIBLE = frozenset(
+    {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOTSUP, errno.EMLINK, errno.ENOTDIR}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ class SegmentHold:
             else:
                 sources[held.base_offset] = held
         unheld, reason = 0, ""
-        for segment in _rolled(scan):
+        for segment in rolled_segments(scan):
             assert segment.next_base_offset is not None, "rolled segments have an end"
             if segment.next_base_offset - 1 <= copied_through or segment.base_offset in sources:
                 continue
@@ -147,6 +149,16 @@ class SegmentHold:
             self._bytes -= held.size_bytes
             self._descriptors -= len(held.descriptors)
         _discard(held)
+
+    def release_if_live(self, scan: PartitionScan, base_offset: int) -> None:
+        """Let go of a segment whose files are still in the log, so that the next ``protect`` takes them as they are.
+
+        For one that lacked a file, or had a damaged one, when it was held: the broker or a person may restore it.
+        """
+        key = (scan.directory.partition.topic_id, scan.directory.partition.partition)
+        live = next((segment for segment in scan.segments if segment.base_offset == base_offset), None)
+        if live is not None and live.log.exists():
+            self.release(key, base_offset)
 
     def drop_partition(self, key: PartitionKey) -> int:
         """Let go of all segments of a partition that is gone; return how many there were."""
@@ -192,7 +204,7 @@ class SegmentHold:
 
     def _take(self, key: PartitionKey, segment: LogSegment, scan: PartitionScan) -> tuple[HeldSegment, str]:
         """Hold ``segment`` as well as can be; with it, why it is not held if it is not."""
-        plain = _unprotected(segment, scan)
+        plain = unprotected(segment, scan)
         if self._mode == "none":
             return plain, ""
         with self._lock:
@@ -290,7 +302,7 @@ class SegmentHold:
                 root=str(path),
                 log_file=FileState.of(path / SegmentFile.LOG.name_for(base_offset=base, next_base_offset=next_base)),
                 lineage=read_lineage(path / LINEAGE_FILE),
-                present=_present(path, base_offset=base, next_base_offset=next_base)[0],
+                present=files_present(path, base_offset=base, next_base_offset=next_base)[0],
             )
         except (ValueError, OSError, TierError) as error:
             log.warning("hold_not_understood", path=str(path), error=str(error))
@@ -299,80 +311,6 @@ class SegmentHold:
             self._held.setdefault(key, {})[base] = held
             self._bytes += held.size_bytes
         return True
-
-
-def is_superseded(held: HeldSegment, scan: PartitionScan) -> bool:
-    """Whether the log has no such segment any more for another reason than retention. Asks the file system once.
-
-    Retention deletes from the front, and what it deleted is still history. A segment that was compacted, truncated
-    away or rewritten is not: its offsets lie among those of the live segments, which do not contain it.
-    """
-    if not scan.segments:
-        return False
-    live = next((s for s in scan.segments if s.base_offset == held.base_offset), None)
-    if live is None:
-        return held.next_base_offset > scan.segments[0].base_offset
-    if live.next_base_offset != held.next_base_offset:
-        return True
-    try:
-        return FileState.of(live.log).inode != held.log_file.inode
-    except SegmentChangedError:
-        return False  # deleted since the listing; the next one decides
-
-
-def _rolled(scan: PartitionScan) -> Iterable[LogSegment]:
-    """Rolled segments of the log, ascending: those that retention is deleting, then the live ones."""
-    live = {segment.base_offset for segment in scan.segments}
-    first = scan.segments[0].base_offset if scan.segments else None
-    for segment in scan.deleted_segments:
-        # Anything else with this suffix was replaced by compaction or cut off by truncation.
-        retained = first is None or (segment.next_base_offset is not None and segment.next_base_offset <= first)
-        if segment.next_base_offset is not None and segment.base_offset not in live and retained:
-            yield segment
-    for segment in scan.segments:
-        if segment.next_base_offset is not None:
-            yield segment
-
-
-def _unprotected(segment: LogSegment, scan: PartitionScan) -> HeldSegment:
-    assert segment.next_base_offset is not None, "rolled segments have an end"
-    present, renamed = _present(
-        segment.directory, base_offset=segment.base_offset, next_base_offset=segment.next_base_offset
-    )
-    return HeldSegment(
-        base_offset=segment.base_offset,
-        next_base_offset=segment.next_base_offset,
-        kind=HoldKind.NONE,
-        root=str(segment.directory),
-        log_file=FileState.of(segment.log),
-        lineage=scan.lineage,
-        renamed=renamed,
-        present=present,
-    )
-
-
-def _present(
-    directory: Path, *, base_offset: int, next_base_offset: int
-) -> tuple[frozenset[SegmentFile], frozenset[SegmentFile]]:
-    """The files that exist, and those of them that the broker has marked for deletion."""
-    found, renamed = [], []
-    for file in SegmentFile:
-        path = f"{directory}/{file.name_for(base_offset=base_offset, next_base_offset=next_base_offset)}"
-        if _exists(path):
-            found.append(file)
-        elif _exists(path + DELETED_SUFFIX):
-            found.append(file)
-            renamed.append(file)
-    return _shared(found), _shared(renamed)
-
-
-def _exists(path: str) -> bool:
-    return os.path.exists(path)  # noqa: PTH110 - up to ten calls per segment of thousands
-
-
-def _shared(files: Iterable[SegmentFile]) -> frozenset[SegmentFile]:
-    artefacts = frozenset(files)
-    return _ARTEFACTS.setdefault(artefacts, artefacts)
 
 
 def _discard(held: HeldSegment) -> None:
@@ -386,4 +324,7 @@ def _directories(path: Path) -> list[Path]:
     try:
         return sorted(entry for entry in path.iterdir() if entry.is_dir())
     except FileNotFoundError:
+        return []
+    except OSError as error:
+        log.warning("hold_dir_unreadable", path=str(path), problem=error.strerror)
         return []

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -12,15 +12,8 @@ import structlog
 from tierd.clock import Clock
 from tierd.config import CopySettings
 from tierd.control import Leadership, LeadershipSource, Role
-from tierd.errors import LogDirOfflineError, TierError, UnknownPartitionError
-from tierd.log import (
-    CheckpointChanged,
-    LogDirChanged,
-    LogDirWatcher,
-    Overflowed,
-    PartitionChanged,
-    WatchLimitReached,
-)
+from tierd.errors import TierError, UnknownPartitionError
+from tierd.log import LogDirWatcher
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.model import TopicPartition
 from tierd.remote import SegmentStorage
@@ -29,6 +22,7 @@ from tierd.tiering.copy_task import CopyTask
 from tierd.tiering.deletion import SegmentDeletion
 from tierd.tiering.hold import SegmentHold
 from tierd.tiering.intake import Intake, PartitionGate
+from tierd.tiering.news import LogDirNews, News, WatcherFactory
 from tierd.tiering.partition_log import PartitionLog
 from tierd.tiering.recorder import TieringRecorder
 from tierd.tiering.replicas import LogDirState, Replica, Replicas
@@ -39,12 +33,9 @@ from tierd.tiering.sweep import DanglingSweep, UploadSweep
 
 log = structlog.get_logger()
 
-_SETTLE_S = 0.05  # a roll creates several files; one look at the end of it sees them all
 _LEADERSHIP_DEADLINE_S = 30.0
 _LOADING_DEADLINE_S = 60.0
 _JITTER = 0.2
-
-WatcherFactory = Callable[[Sequence[Path]], LogDirWatcher]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +45,6 @@ class CopyOutcome:
     partition: TopicPartition
     status: PartitionStatus
     error: TierError | None
-
-
-@dataclass(slots=True)
-class _News:
-    """What happened since the manager last looked; equal news is one."""
-
-    everything: bool = False
-    changed: dict[Path, None] = field(default_factory=dict)
-    watermarks: dict[Path, None] = field(default_factory=dict)
 
 
 class RemoteLogManager:
@@ -122,7 +104,6 @@ class RemoteLogManager:
         self._clock = clock
         self._settings = settings
         self._random = random
-        self._new_watcher = new_watcher
         self._intake = Intake()
         self._checkpoints = BrokerCheckpoints()
         self._slots = slots or asyncio.Semaphore(settings.concurrency)
@@ -142,12 +123,8 @@ class RemoteLogManager:
             being_copied=self._being_copied,
         )
         self._replicas = Replicas(log_dirs, hold=hold, leadership=leadership, listener=self, wants=wants, now_ns=now_ns)
-        self._all_log_dirs = tuple(log_dirs)
-        self._news = _News()
-        self._news_arrived = asyncio.Event()
-        self._polls = False  # some directories cannot be watched
+        self._news = LogDirNews(log_dirs, new_watcher=new_watcher, clock=clock, retry_s=settings.interval_s)
         self._role_changed = asyncio.Event()
-        self._watch_anew = asyncio.Event()
         self._online: frozenset[Path] = frozenset()
         self._changing_tasks = asyncio.Lock()
         self.first_reconcile_done = asyncio.Event()
@@ -156,7 +133,7 @@ class RemoteLogManager:
         """Follow the log dirs until cancelled. Tasks belong to the supervisor and are not ended here."""
         await asyncio.to_thread(self._hold.recover)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._watch_forever(), name="watch log dirs")
+            group.create_task(self._news.follow(self._replicas), name="watch log dirs")
             group.create_task(self._maintain_forever(), name="maintain partitions")
             group.create_task(self._reconcile_forever(), name="reconcile")
             group.create_task(self._follow_leadership(), name="follow leadership")
@@ -296,64 +273,11 @@ class RemoteLogManager:
             interval_s=self._settings.interval_s,
         )
 
-    async def _watch_forever(self) -> None:
-        """Watch the log dirs that are there; one that comes back later is watched anew."""
-        while True:
-            watched = await asyncio.to_thread(lambda: [path for path in self._all_log_dirs if path.is_dir()])
-            self._polls = len(watched) < len(self._all_log_dirs)
-            self._watch_anew.clear()
-            try:
-                async with self._new_watcher(watched) as watcher:
-                    await self._until_watched_anew(self._follow_events(watcher))
-            except LogDirOfflineError as error:
-                log.warning("log_dirs_not_watched", problem=str(error), remedy=error.remedy)
-                self._polls = True
-                self._tell(everything=True)
-                await self._clock.sleep(self._settings.interval_s)
-
-    async def _until_watched_anew(self, following: Coroutine[object, object, None]) -> None:
-        waits = [asyncio.create_task(following), asyncio.create_task(_wait(self._watch_anew))]
-        try:
-            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-        finally:
-            for task in waits:
-                task.cancel()
-            await asyncio.wait(waits)
-
-    async def _follow_events(self, watcher: LogDirWatcher) -> None:
-        self._replicas.watch_with(watcher.watch_partition, watcher.unwatch_partition)
-        self._tell(everything=True)  # whatever happened before the watch began
-        async for event in watcher.events():
-            match event:
-                case PartitionChanged(path):
-                    self._tell(changed=path)
-                case CheckpointChanged(log_dir):
-                    self._tell(watermarks=log_dir)
-                case LogDirChanged() | Overflowed():
-                    self._tell(everything=True)
-                case WatchLimitReached():
-                    self._polls = True
-
-    def _tell(self, *, everything: bool = False, changed: Path | None = None, watermarks: Path | None = None) -> None:
-        self._news.everything |= everything
-        if changed is not None:
-            self._news.changed[changed] = None
-        if watermarks is not None:
-            self._news.watermarks[watermarks] = None
-        self._news_arrived.set()
-
     async def _maintain_forever(self) -> None:
         while True:
-            await self._news_arrived.wait()
-            if self.first_reconcile_done.is_set():
-                await self._clock.sleep(_SETTLE_S)
-            self._news_arrived.clear()
-            news, self._news = self._news, _News()
-            await self._maintain(news)
+            await self._maintain(await self._news.next(settled=self.first_reconcile_done.is_set()))
 
-    async def _maintain(self, news: _News) -> None:
+    async def _maintain(self, news: News) -> None:
         everything = news.everything
         for path in () if everything else news.changed:
             everything = not await self._replicas.look(path) or everything
@@ -366,7 +290,7 @@ class RemoteLogManager:
         await self._replicas.reconcile()
         online = frozenset(self._replicas.online)
         if online - self._online and self.first_reconcile_done.is_set():
-            self._watch_anew.set()  # a log dir has come back, and what was watched of it is gone
+            self._news.watch_anew()
         self._online = online
         for log_dir in online:
             await self._wake_waiting(log_dir)
@@ -375,10 +299,10 @@ class RemoteLogManager:
 
     async def _reconcile_forever(self) -> None:
         while True:
-            broken = self._polls or self._replicas.failed() or any(r.problem for r in self._replicas.all())
+            broken = self._news.is_incomplete or self._replicas.failed() or any(r.problem for r in self._replicas.all())
             interval_s = self._settings.interval_s if broken else self._settings.reconcile_interval_s
             await self._clock.sleep(interval_s * (1 - _JITTER + 2 * _JITTER * self._random()))
-            self._tell(everything=True)
+            self._news.tell(everything=True)
 
     async def _wake_waiting(self, log_dir: Path) -> None:
         """Wake the tasks of a log dir whose queued segments a new high watermark lets go. Reads nothing for others."""
@@ -478,10 +402,6 @@ class RemoteLogManager:
 def _awaits_role(replica: Replica) -> bool:
     latest = replica.local.scan.lineage.latest
     return latest is not None and (replica.leadership is None or replica.leadership.leader_epoch < latest.epoch)
-
-
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()
 
 
 def _among(replica: Replica, partitions: Collection[TopicPartition] | None) -> bool:

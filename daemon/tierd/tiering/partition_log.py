@@ -99,6 +99,13 @@ class PartitionLog:
         async with self._looking:  # or a look that began before would hold it again
             await asyncio.to_thread(self._hold.release, self.key, held.base_offset)
 
+    async def hold_again(self, held: HeldSegment) -> HeldSegment:
+        """Hold ``held`` as it is in the log now and return that; itself if the broker has deleted it."""
+        async with self._looking:
+            await asyncio.to_thread(self._hold.release_if_live, self._scan, held.base_offset)
+            await self._adopt(self._scan)
+        return next((segment for segment in self._pending if segment.base_offset == held.base_offset), held)
+
     def lag(self) -> CopyLag:
         """What is rolled and not in the tier, as last seen; right whether or not anybody copies."""
         return copy_lag(

@@ -12,8 +12,17 @@ from tierd.errors import (
     MissingArtefactError,
     SegmentChangedError,
 )
-from tierd.log import OffsetIndex, TimeIndex, build_indexes, check_segment, encode_lineage
+from tierd.log import (
+    OffsetIndex,
+    TimeIndex,
+    TransactionIndex,
+    build_indexes,
+    check_segment,
+    encode_lineage,
+    parse_producer_snapshot,
+)
 from tierd.model import EpochEntry, Lineage, LogSegmentData
+from tierd.tiering.aborted_data import has_aborted_data
 from tierd.tiering.held_segment import FileState, HeldSegment, SegmentFile
 
 log = structlog.get_logger()
@@ -47,16 +56,16 @@ def prepare_segment(held: HeldSegment, lineage: Lineage, *, directory: Path) -> 
     Raises:
         CorruptRecordError: a batch is damaged; nothing of this segment is uploaded.
         MissingArtefactError: the producer snapshot of the roll, or the epochs of these offsets, are not there.
+        CorruptIndexError: the producer snapshot or the transaction index is damaged; neither can be rebuilt from
+            the segment alone.
         SegmentChangedError: the file changed or vanished, or a batch is of an epoch that the lineage does not give it.
         LogDirOfflineError: the disk does not give the bytes.
     """
+    live = live_path(held, SegmentFile.LOG, directory)
     try:
-        return _prepare(held, lineage)
+        return _prepare(held, lineage, directory=directory, name=str(live))
     except CorruptRecordError as error:
         problem = str(error).removeprefix(f"{error.file}: ").removesuffix(f" at position {error.position}")
-        live = directory / SegmentFile.LOG.name_for(
-            base_offset=held.base_offset, next_base_offset=held.next_base_offset
-        )
         raise CorruptRecordError(live if live.exists() else held.log, error.position, problem) from error
     except FileNotFoundError as error:
         raise SegmentChangedError(f"{error.filename}: deleted while it was read") from error
@@ -66,24 +75,34 @@ def prepare_segment(held: HeldSegment, lineage: Lineage, *, directory: Path) -> 
         ) from error
 
 
-def _prepare(held: HeldSegment, lineage: Lineage) -> PreparedSegment:
+def live_path(held: HeldSegment, file: SegmentFile, directory: Path) -> Path:
+    """Where the broker keeps ``file`` of the segment, held or not."""
+    return directory / file.name_for(base_offset=held.base_offset, next_base_offset=held.next_base_offset)
+
+
+def _prepare(held: HeldSegment, lineage: Lineage, *, directory: Path, name: str) -> PreparedSegment:
     before = FileState.of(held.log)
     epochs = lineage.entries_in(held.base_offset, held.next_base_offset).entries
     if not epochs:
         raise MissingArtefactError(
-            f"{held.log}: leader-epoch-checkpoint gives no epoch to offsets {held.base_offset}-{held.end_offset}",
+            f"{name}: leader-epoch-checkpoint gives no epoch to offsets {held.base_offset}-{held.end_offset}",
             remedy="restart the broker, which rebuilds the file, or run tierd inspect on the directory",
         )
-    snapshot = _producer_snapshot(held)
+    snapshot = _producer_snapshot(held, live_path(held, SegmentFile.PRODUCER_SNAPSHOT, directory))
     check = check_segment(held.log, base_offset=held.base_offset, next_base_offset=held.next_base_offset)
     if (misfit := epoch_misfit(check.epochs, lineage)) is not None:
         raise SegmentChangedError(
-            f"{held.log}: {misfit}", remedy="the log may have been truncated; the partition is scanned again"
+            f"{name}: {misfit}", remedy="the log may have been truncated; the partition is scanned again"
         )
-    offset_index, time_index = _indexes(held)
-    transactions = _read_optional(held.path(SegmentFile.TRANSACTION_INDEX))
+    offset_index, time_index = _indexes(held, name)
+    transactions = _transaction_index(held, name)
+    if not transactions and check.has_abort_markers and has_aborted_data(held.log):
+        raise MissingArtefactError(
+            f"{name}: a transaction was aborted in it, and its transaction index is missing",
+            remedy="a replica may still have the .txnindex; without it aborted records would be read as committed",
+        )
     if FileState.of(held.log) != before:
-        raise SegmentChangedError(f"{held.log}: changed while it was checked")
+        raise SegmentChangedError(f"{name}: changed while it was checked")
     return PreparedSegment(
         log_file=before,
         max_timestamp_ms=check.max_timestamp_ms,
@@ -119,30 +138,39 @@ def epoch_misfit(seen: tuple[EpochEntry, ...], lineage: Lineage) -> str | None:
     return None
 
 
-def _producer_snapshot(held: HeldSegment) -> bytes:
+def _producer_snapshot(held: HeldSegment, live: Path) -> bytes:
     path = held.path(SegmentFile.PRODUCER_SNAPSHOT)
     if path is None:
         raise MissingArtefactError(
-            f"{held.log}: the producer snapshot {held.next_base_offset:020d}.snapshot of its roll is missing",
-            remedy="restart the broker, which rebuilds it, or run tierd inspect on the directory",
+            f"{live}: the producer snapshot of the segment's roll is missing",
+            remedy=f"restart the broker, which rebuilds it, or run tierd inspect {live.parent}",
         )
-    return path.read_bytes()
+    content = path.read_bytes()
+    parse_producer_snapshot(content, str(live))
+    return content
 
 
-def _indexes(held: HeldSegment) -> tuple[bytes, bytes]:
+def _transaction_index(held: HeldSegment, name: str) -> bytes | None:
+    content = _read_optional(held.path(SegmentFile.TRANSACTION_INDEX))
+    if content:
+        TransactionIndex.from_bytes(content, held.base_offset, f"{name}, its transaction index")
+    return content
+
+
+def _indexes(held: HeldSegment, name: str) -> tuple[bytes, bytes]:
     """The offset and time index; rebuilt from the batches when one is missing or damaged."""
     offset_index = _read_optional(held.path(SegmentFile.OFFSET_INDEX))
     time_index = _read_optional(held.path(SegmentFile.TIME_INDEX))
     problem = "missing"
     if offset_index is not None and time_index is not None:
         try:
-            OffsetIndex.from_bytes(offset_index, held.base_offset, f"{held.log} offset index")
-            TimeIndex.from_bytes(time_index, held.base_offset, f"{held.log} time index")
+            OffsetIndex.from_bytes(offset_index, held.base_offset, f"{name}, its offset index")
+            TimeIndex.from_bytes(time_index, held.base_offset, f"{name}, its time index")
         except CorruptIndexError as error:
             problem = str(error)
         else:
             return offset_index, time_index
-    log.warning("index_rebuilt", segment=str(held.log), problem=problem)
+    log.warning("index_rebuilt", segment=name, problem=problem)
     return build_indexes(held.log, base_offset=held.base_offset)
 
 
@@ -161,7 +189,7 @@ def require_unchanged(held: HeldSegment, before: FileState, directory: Path) -> 
     """
     if FileState.of(held.log) != before:
         raise SegmentChangedError(f"{held.log}: changed while it was copied")
-    live = directory / SegmentFile.LOG.name_for(base_offset=held.base_offset, next_base_offset=held.next_base_offset)
+    live = live_path(held, SegmentFile.LOG, directory)
     try:
         if live.stat().st_ino != before.inode:
             raise SegmentChangedError(f"{live}: replaced while it was copied")

@@ -3,15 +3,22 @@
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
 from tierd.control import Leadership, LeadershipSource
-from tierd.errors import LogDirOfflineError, LogError, SegmentChangedError
-from tierd.log import LogDirListing, PartitionDirectory, PartitionScan, list_log_dir, scan_partition
+from tierd.errors import LogDirOfflineError, LogError, PartitionNameError, SegmentChangedError
+from tierd.log import (
+    LogDirListing,
+    PartitionDirectory,
+    PartitionScan,
+    list_log_dir,
+    parse_directory_name,
+    scan_partition,
+)
 from tierd.model import TopicIdPartition
 from tierd.tiering.catalog import catalog_change
 from tierd.tiering.copy_task import CopyTask
@@ -122,8 +129,15 @@ class Replicas:
         return tuple(self._failed.values())
 
     def log_dirs(self) -> tuple[LogDirState, ...]:
-        """Every log dir."""
-        return tuple(self._log_dirs.values())
+        """Every log dir; what could never be looked at counts as ignored for now."""
+        failed = self._failed.values()
+        return tuple(
+            replace(
+                state,
+                ignored=(*state.ignored, *((d.path.name, why) for d, why in failed if d.path.parent == state.path)),
+            )
+            for state in self._log_dirs.values()
+        )
 
     @property
     def online(self) -> tuple[Path, ...]:
@@ -134,11 +148,14 @@ class Replicas:
         """List every log dir and scan what is new or has changed. What cannot be listed stays as it was known."""
         async with self._lock:
             found: list[PartitionDirectory] = []
+            unreadable: list[Path] = []
             for listing in await asyncio.gather(*(self._list(state) for state in self._log_dirs.values())):
-                found.extend(listing.partitions if listing else ())
+                if listing is not None:
+                    found.extend(listing.partitions)
+                    unreadable.extend(_unreadable(listing))
             offline = frozenset(state.path for state in self._log_dirs.values() if state.problem)
             known = {partition: replica.local.directory for partition, replica in self._replicas.items()}
-            change = catalog_change(known, found, offline=offline, wants=self._wants)
+            change = catalog_change(known, found, offline=offline, unreadable=unreadable, wants=self._wants)
             for partition in change.vanished:
                 await self._forget(partition)
             for directory in change.unidentified:
@@ -148,7 +165,7 @@ class Replicas:
             gone = set(self._failed) - {d.partition for d in found if d.topic_id is not None}
             for partition in gone:
                 del self._failed[partition]
-            if not offline:
+            if not (offline or unreadable or change.unidentified):
                 await self._drop_orphaned_holds()
 
     async def look(self, path: Path) -> bool:
@@ -259,6 +276,18 @@ class Replicas:
             if key not in here:
                 dropped = await asyncio.to_thread(self._hold.drop_partition, key)
                 log.info("orphaned_hold_dropped", topic_id=str(key[0]), partition=key[1], segments=dropped)
+
+
+def _unreadable(listing: LogDirListing) -> list[Path]:
+    """Directories of partitions by their name that could not be identified."""
+    paths = []
+    for name, _ in listing.ignored:
+        try:
+            parse_directory_name(name)
+        except PartitionNameError:
+            continue
+        paths.append(listing.log_dir / name)
+    return paths
 
 
 def _scan_many(directories: Sequence[PartitionDirectory]) -> list[PartitionScan | LogError]:

@@ -5,7 +5,8 @@ from typing import Literal
 
 from tierd.control import Role
 from tierd.model import TopicPartition, uuid_to_text
-from tierd.tiering.copy_task import CopyPhase, CopyTask
+from tierd.tiering.copy_state import CopyPhase
+from tierd.tiering.copy_task import CopyTask
 from tierd.tiering.lag import CopyLag
 from tierd.tiering.partition_log import PartitionLog
 from tierd.tiering.supervision import TaskHealth
@@ -77,7 +78,8 @@ def partition_status(
         reason=reason,
         last_error=health.last_error or (problem or None),
         retry_at_ms=health.retry_at_ms,
-        lag=local.lag(),
+        # Whoever lost the leadership must not go on publishing its lag (remote-tiering 9.2).
+        lag=CopyLag() if role is Role.FOLLOWER else local.lag(),
     )
 
 

@@ -168,6 +168,10 @@ def damage(path: Path, position: int, data: bytes) -> None:
     path.write_bytes(content[:position] + data + content[position + len(data) :])
 
 
+def damage_last(path: Path, text: bytes, data: bytes) -> None:
+    damage(path, path.read_bytes().rindex(text), data)
+
+
 async def test_a_file_that_is_no_database_is_refused_with_its_name_and_a_remedy(path: Path) -> None:
     write(path, b"not a database at all" * 1000)
     with pytest.raises(MetadataError, match=r"metadata\.db.*damaged") as caught:
@@ -195,6 +199,64 @@ async def test_damage_that_appears_while_reading_is_named(path: Path) -> None:
     async with opened(path, read_only=True) as reader:
         with pytest.raises(MetadataError, match="damaged"):
             await reader.scan("")
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize("flipped", [b"end", b"19", b"v1/c/seg"])
+async def test_a_flipped_bit_in_a_row_is_found_though_sqlite_sees_none(
+    path: Path, read_only: bool, flipped: bytes
+) -> None:
+    row = Put("v1/c/seg/a", b'\x01{"end":19}')
+    async with opened(path) as store:
+        await store.apply(Batch([row, Put("v1/c/seg/b", b"other")]))
+    damage_last(path, flipped, bytes([flipped[0] ^ 1]))
+    async with opened(path, read_only=read_only) as store:
+        with pytest.raises(MetadataError, match=r"metadata\.db.*damaged.*checksum") as caught:
+            await store.scan("")
+        assert not caught.value.retriable
+        assert "restore" in caught.value.remedy
+
+
+async def test_a_batch_does_not_build_upon_a_damaged_row(path: Path) -> None:
+    async with opened(path) as store:
+        await store.apply(Batch([Put("a", b"revision 7")]))
+    damage_last(path, b"7", b"6")
+    async with opened(path) as store:
+        with pytest.raises(MetadataError, match="damaged"):
+            await store.apply(Batch([Put("a", b"revision 8")], [Expect("a", b"revision 6")]))
+
+
+async def test_a_text_that_is_damaged_beyond_decoding_is_damage_and_not_tried_again(path: Path) -> None:
+    async with opened(path) as store:
+        await store.apply(Batch([Put("some-key", b"")]))
+    damage_last(path, b"some-key", b"\xff")
+    async with opened(path) as store:
+        with pytest.raises(MetadataError, match="damaged"):
+            await store.scan("")
+
+
+async def test_the_log_of_a_lost_file_is_not_played_into_a_new_one(path: Path) -> None:
+    path.with_name("metadata.db-wal").write_bytes(b"what a killed tierd left")
+    with pytest.raises(MetadataError, match=r"missing, but metadata\.db-wal is there") as caught:
+        await SqliteKeyValueStore.open(path)
+    assert "restore" in caught.value.remedy
+    assert size_of(path) is None
+
+
+async def test_a_path_that_cannot_even_be_looked_at_is_named(tmp_path: Path) -> None:
+    for read_only in (True, False):
+        with pytest.raises(BackendUnavailableError, match="too long"):
+            await SqliteKeyValueStore.open(tmp_path / ("m" * 300), read_only=read_only)
+
+
+async def test_a_bug_in_the_worker_reaches_whoever_waits(path: Path) -> None:
+    def broken(_: object) -> None:
+        raise ZeroDivisionError
+
+    async with opened(path) as store:
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.wait_for(store._read(broken), timeout=5)
+        assert await store.get("a") is None
 
 
 @pytest.mark.parametrize("read_only", [True, False])
@@ -263,6 +325,29 @@ async def test_a_batch_that_fails_midway_leaves_nothing_and_harms_none_beside_it
         outcomes = await asyncio.gather(*map(store.apply, batches), return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [type(None), BackendUnavailableError, type(None)]
         assert await store.scan("") == [("a", b"1"), ("c", b"3")]
+
+
+class FailingUndo(sqlite3.Connection):
+    def execute(self, sql: str, parameters: object = (), /) -> sqlite3.Cursor:
+        if sql == "ROLLBACK TO batch":
+            raise sqlite3.OperationalError("disk I/O error")
+        return super().execute(sql, parameters)  # type: ignore[arg-type]  # passed on as it came
+
+
+async def test_half_a_batch_that_cannot_be_undone_takes_its_group_with_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **kwargs: connect(*args, factory=FailingUndo, **kwargs))
+    async with opened(path) as store:
+        connection = store._file._connection
+        await asyncio.wrap_future(store._worker.submit(connection.setlimit, sqlite3.SQLITE_LIMIT_LENGTH, 100_000))
+        half = Batch([Put("x", b""), Put("b", bytes(200_000))])
+        _, *outcomes = await asyncio.gather(
+            store.get("a"), store.apply(Batch([Put("a", b"1")])), store.apply(half), return_exceptions=True
+        )
+        assert [type(outcome) for outcome in outcomes] == [BackendUnavailableError, BackendUnavailableError]
+        assert await store.scan("") == []
 
 
 class FailingCommit(sqlite3.Connection):

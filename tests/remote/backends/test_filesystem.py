@@ -2,6 +2,7 @@ import asyncio
 import errno
 import os
 import shutil
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -214,6 +215,57 @@ async def test_puts_and_deletes_in_one_directory_do_not_trip_over_each_other(sto
 
     await asyncio.gather(*(come_and_go(str(n)) for n in range(6)))
     assert await store.list_objects("") == []
+
+
+async def test_directories_that_a_killed_process_made_are_synced_too(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "a/b").mkdir(parents=True)  # ... and died before it synced their names
+    synced: set[Path] = set()
+    sync = os.fsync
+
+    def noting_fsync(file: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{file}").readlink())
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", noting_fsync)
+    store = FilesystemObjectStore(root)
+    await store.put("a/b/key", b"content")
+    await store.close()
+    assert {root, root / "a", root / "a/b"} <= synced
+
+
+async def test_a_disk_that_hangs_does_not_hold_the_caller_and_publishes_nothing_later(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging, answering, sync = threading.Event(), threading.Event(), os.fsync
+
+    def hang(file: int) -> None:
+        hanging.set()
+        assert answering.wait(timeout=30)
+        sync(file)
+
+    store = FilesystemObjectStore(root, patience_s=0.01)
+    monkeypatch.setattr(os, "fsync", hang)
+    putting = asyncio.create_task(store.put("key", b"content"))
+    assert await asyncio.to_thread(hanging.wait, 30)
+    putting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(putting, timeout=10)
+    answering.set()
+    await asyncio.to_thread(store._threads.shutdown)
+    assert names_in(root) == [UPLOADS_FOLDER]
+    assert temporary_files(root) == []
+
+
+async def test_a_buffer_that_another_thread_took_first_is_no_failure(store: FilesystemObjectStore) -> None:
+    class Contended(list[memoryview]):
+        def __bool__(self) -> bool:
+            return True  # and empty a moment later
+
+    store._buffers = Contended()
+    await store.put("key", b"content")
+    assert await store.get("key") == b"content"
 
 
 async def test_a_directory_is_no_object(store: FilesystemObjectStore) -> None:

@@ -241,6 +241,27 @@ async def test_missing_credentials_are_named(monkeypatch: pytest.MonkeyPatch, sc
     await store.close()
 
 
+@pytest.mark.parametrize("content", [None, "no certificate"])
+async def test_certificates_that_cannot_be_loaded_are_named(
+    tmp_path: Path, script: ScriptedS3, content: str | None
+) -> None:
+    ca_file = tmp_path / "ca.pem"
+    if content is not None:
+        ca_file.write_text(content)
+    store = S3ObjectStore(
+        bucket="tier",
+        endpoint_url=script.endpoint_url.replace("http:", "https:"),
+        region="us-east-1",
+        access_key_id="key",
+        secret_access_key="secret",
+        ca_file=ca_file,
+    )
+    with pytest.raises(RemoteAccessError, match=r"ca\.pem") as refused:
+        await store.check()
+    assert "remote.s3.ca_file" in refused.value.remedy
+    await store.close()
+
+
 @pytest.mark.parametrize("part_size", [0, 1 << 20, (5 << 20) + 1])
 def test_a_part_size_that_s3_would_refuse_is_refused(part_size: int) -> None:
     with pytest.raises(ValueError, match="part_size"):

@@ -123,6 +123,12 @@ class SqliteKeyValueStore:
         self._turn = None
         if self._waiting:
             self._begin_turn()
+        bug = turn.exception()
+        if bug is not None:  # every caller hears of it, or they would wait for ever
+            for call in calls:
+                if not call.answer.done():
+                    call.answer.set_exception(bug)
+            return
         for call, outcome in zip(calls, turn.result(), strict=True):
             if call.answer.done():  # the caller was cancelled meanwhile
                 continue

@@ -2,6 +2,9 @@
 
 The file is one ordered table. It is made under another name and linked into place when it is complete, so a file that
 is empty or of another kind is never taken for a new store. Used by one thread at a time.
+
+Every row carries the CRC-32C of its key and value. SQLite keeps no checksum of its pages: it would hand out a flipped
+bit inside a value as the truth, and one digit of an offset hides records.
 """
 
 import contextlib
@@ -20,20 +23,14 @@ from tierd.errors import (
     PreconditionFailedError,
     TierError,
 )
+from tierd.kernels import crc32c
 from tierd.metadata.kv.base import Batch, Put
+from tierd.metadata.kv.sqlite_errors import code_of, damaged, restore_remedy, translated
 
 SCHEMA_VERSION: Final = 1
 _APPLICATION_ID: Final = 0x74696572  # "tier"
 _KEYS_PER_QUERY: Final = 500  # below SQLite's limit of parameters in every build
-_DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
 _READ_ONLY_REFUSED: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM})
-_REMEDIES: Final = {
-    sqlite3.SQLITE_FULL: "make room on the disk; tierd goes on by itself",
-    sqlite3.SQLITE_BUSY: "end the other program that holds the file; tierd goes on by itself",
-    sqlite3.SQLITE_LOCKED: "end the other program that holds the file; tierd goes on by itself",
-    sqlite3.SQLITE_READONLY: "make the file and its directory writable for tierd's user",
-    sqlite3.SQLITE_CANTOPEN: "check that the directory exists and that tierd's user may use it",
-}
 
 
 class SqliteFile:
@@ -53,10 +50,11 @@ class SqliteFile:
         """
         try:
             if not path.exists():
+                _require_no_stray_log(path)
                 _create(path)
             connection = _connect(path, "mode=rw", timeout_s)
         except (sqlite3.Error, OSError) as error:
-            raise _translated(path, error) from error
+            raise translated(path, error) from error
         return cls._checked(path, connection, ["PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", _SIZE_LIMIT])
 
     @classmethod
@@ -70,12 +68,17 @@ class SqliteFile:
             MetadataError: the file is missing, damaged, or no metadata file of this version.
             BackendUnavailableError: it cannot be read.
         """
-        if not path.exists():
-            raise MetadataError(f"{path}: no such metadata file", remedy="start tierd once, or correct metadata.sqlite")
+        try:
+            path.stat()
+        except FileNotFoundError as error:
+            remedy = "start tierd once, or correct metadata.sqlite"
+            raise MetadataError(f"{path}: no such metadata file", remedy=remedy) from error
+        except OSError as error:
+            raise translated(path, error) from error
         try:
             return cls._read_only(path, "mode=ro", timeout_s)
         except BackendUnavailableError as error:
-            refused = isinstance(error.__cause__, sqlite3.Error) and _code(error.__cause__) in _READ_ONLY_REFUSED
+            refused = isinstance(error.__cause__, sqlite3.Error) and code_of(error.__cause__) in _READ_ONLY_REFUSED
             if not refused or path.with_name(f"{path.name}-wal").exists():
                 raise
             return cls._read_only(path, "mode=ro&immutable=1", timeout_s)
@@ -85,7 +88,7 @@ class SqliteFile:
         try:
             connection = _connect(path, mode, timeout_s)
         except sqlite3.Error as error:
-            raise _translated(path, error) from error
+            raise translated(path, error) from error
         return cls._checked(path, connection, ["PRAGMA query_only=ON"], thorough=False)
 
     @classmethod
@@ -98,11 +101,12 @@ class SqliteFile:
                 connection.execute(statement)
             if thorough:
                 _require_sound(path, connection)
-        except (sqlite3.Error, TierError) as error:
+        except (sqlite3.Error, OSError) as error:
             connection.close()
-            if isinstance(error, TierError):
-                raise
-            raise _translated(path, error) from error
+            raise translated(path, error) from error
+        except TierError:
+            connection.close()
+            raise
         return cls(path, connection)
 
     def get_many(self, keys: Iterable[str]) -> dict[str, bytes]:
@@ -113,17 +117,26 @@ class SqliteFile:
             for start in range(0, len(wanted), _KEYS_PER_QUERY):
                 chunk = wanted[start : start + _KEYS_PER_QUERY]
                 marks = ",".join("?" * len(chunk))
-                found.update(self._connection.execute(f"SELECT key, value FROM kv WHERE key IN ({marks})", chunk))
+                query = f"SELECT key, value, crc FROM kv WHERE key IN ({marks})"
+                found.update(self._sound(self._connection.execute(query, chunk)))
         return found
 
     def scan(self, prefix: str) -> list[tuple[str, bytes]]:
         """Read every pair below ``prefix``, in byte order."""
         with self._reading():
             if not prefix:
-                return self._connection.execute("SELECT key, value FROM kv ORDER BY key").fetchall()
+                return self._sound(self._connection.execute("SELECT key, value, crc FROM kv ORDER BY key"))
             end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-            query = "SELECT key, value FROM kv WHERE key >= ? AND key < ? ORDER BY key"
-            return self._connection.execute(query, (prefix, end)).fetchall()
+            query = "SELECT key, value, crc FROM kv WHERE key >= ? AND key < ? ORDER BY key"
+            return self._sound(self._connection.execute(query, (prefix, end)))
+
+    def _sound(self, rows: Iterable[tuple[object, object, object]]) -> list[tuple[str, bytes]]:
+        pairs: list[tuple[str, bytes]] = []
+        for key, value, crc in rows:
+            if type(key) is not str or type(value) is not bytes or _checksum(key, value) != crc:
+                raise damaged(self.path, f"the row {key} does not have its checksum")
+            pairs.append((key, value))
+        return pairs
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
@@ -135,7 +148,7 @@ class SqliteFile:
                 if self._connection.in_transaction:
                     self._connection.execute("COMMIT")
         except sqlite3.Error as error:
-            raise _translated(self.path, error) from error
+            raise translated(self.path, error) from error
 
     def apply_all(self, batches: Sequence[Batch]) -> list[TierError | None]:
         """Apply batches one after the other in one durable transaction, each of them wholly or not at all.
@@ -146,7 +159,7 @@ class SqliteFile:
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
-            return [_translated(self.path, error) for _ in batches]
+            return [translated(self.path, error) for _ in batches]
         outcomes: list[TierError | None] = []
         for batch in batches:
             outcomes.append(self._apply(batch))
@@ -168,26 +181,36 @@ class SqliteFile:
                 self._require_expected(batch)
                 for write in batch.writes:
                     if isinstance(write, Put):
-                        execute("INSERT OR REPLACE INTO kv (key, value) VALUES (?, ?)", (write.key, write.value))
+                        row = (write.key, write.value, _checksum(write.key, write.value))
+                        execute("INSERT OR REPLACE INTO kv (key, value, crc) VALUES (?, ?, ?)", row)
                     else:
                         execute("DELETE FROM kv WHERE key = ?", (write.key,))
             except BaseException:
-                if self._connection.in_transaction:
-                    execute("ROLLBACK TO batch")
+                self._undo_batch()
                 raise
-            finally:
-                if self._connection.in_transaction:
-                    execute("RELEASE batch")
-        except PreconditionFailedError as error:
+            execute("RELEASE batch")
+        except MetadataError as error:
             return error
         except sqlite3.Error as error:
-            return _translated(self.path, error)
+            return translated(self.path, error)
         return None
+
+    def _undo_batch(self) -> None:
+        """Undo the batch alone; where that fails, the whole group, because half a batch must never be committed."""
+        if not self._connection.in_transaction:
+            return
+        try:
+            self._connection.execute("ROLLBACK TO batch")
+            self._connection.execute("RELEASE batch")
+        except sqlite3.Error:
+            self._connection.rollback()
+            raise
 
     def _require_expected(self, batch: Batch) -> None:
         for expectation in batch.expect:
-            row = self._connection.execute("SELECT value FROM kv WHERE key = ?", (expectation.key,)).fetchone()
-            actual = row[0] if row else None
+            query = "SELECT key, value, crc FROM kv WHERE key = ?"
+            row = self._sound(self._connection.execute(query, (expectation.key,)))
+            actual = row[0][1] if row else None
             if actual != expectation.value:
                 raise PreconditionFailedError(expectation.key, actual)
 
@@ -197,11 +220,11 @@ class SqliteFile:
         except sqlite3.Error as error:
             with contextlib.suppress(sqlite3.Error):  # already rolled back, or the next BEGIN will say so
                 self._connection.rollback()
-            translated = _translated(self.path, error)
+            failure = translated(self.path, error)
             # Full or busy: the commit mark was never written. Otherwise it may be on disk, though we roll back.
-            if _code(error) in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY}:
-                return translated
-            return OutcomeUnknownError(f"{translated}, at commit", remedy=translated.remedy)
+            if code_of(error) in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY}:
+                return failure
+            return OutcomeUnknownError(f"{failure}, at commit", remedy=failure.remedy)
         return None
 
     def close(self) -> None:
@@ -210,6 +233,11 @@ class SqliteFile:
 
 
 _SIZE_LIMIT: Final = f"PRAGMA journal_size_limit={64 << 20}"
+_TABLE: Final = "CREATE TABLE kv (key TEXT PRIMARY KEY, value BLOB NOT NULL, crc INTEGER NOT NULL) WITHOUT ROWID"
+
+
+def _checksum(key: str, value: bytes) -> int:
+    return crc32c(value, crc32c(key.encode()))
 
 
 def _create(path: Path) -> None:
@@ -221,7 +249,7 @@ def _create(path: Path) -> None:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
-            connection.execute("CREATE TABLE kv (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")
+            connection.execute(_TABLE)
             connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
         finally:
@@ -232,6 +260,13 @@ def _create(path: Path) -> None:
         for name in (draft.name, f"{draft.name}-wal", f"{draft.name}-shm"):
             draft.with_name(name).unlink(missing_ok=True)
     _sync_directory(path.parent)
+
+
+def _require_no_stray_log(path: Path) -> None:
+    """SQLite would play the log of the lost file into the new one."""
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists() and not path.exists():  # not made by somebody else a moment ago
+        raise MetadataError(f"{path}: missing, but {log.name} is there", remedy=restore_remedy(path))
 
 
 def _sync_directory(directory: Path) -> None:
@@ -246,7 +281,7 @@ def _require_ours(path: Path, connection: sqlite3.Connection) -> None:
     if path.stat().st_size == 0:
         raise MetadataError(
             f"{path}: the metadata file is empty",
-            remedy=f"restore {path} from a backup; remove it only if nothing was ever copied",
+            remedy=f"{restore_remedy(path)}; remove it only if nothing was ever copied",
         )
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -262,28 +297,7 @@ def _require_ours(path: Path, connection: sqlite3.Connection) -> None:
 def _require_sound(path: Path, connection: sqlite3.Connection) -> None:
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
-        raise _damaged(path, verdict)
-
-
-def _damaged(path: Path, problem: str) -> MetadataError:
-    return MetadataError(
-        f"{path}: the metadata file is damaged ({problem})",
-        remedy=f"stop tierd and restore {path} from a backup; sqlite3 {path} .recover saves what is readable",
-    )
-
-
-def _code(error: sqlite3.Error) -> int:
-    """The primary result code; 0 for errors that are not SQLite's own."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-def _translated(path: Path, error: sqlite3.Error | OSError) -> MetadataError:
-    if isinstance(error, OSError):
-        return BackendUnavailableError(f"{path}: {error.strerror or error}", remedy=_REMEDIES[sqlite3.SQLITE_CANTOPEN])
-    if _code(error) in _DAMAGE:
-        return _damaged(path, str(error))
-    remedy = _REMEDIES.get(_code(error), "look at the disk and the system log; tierd tries again")
-    return BackendUnavailableError(f"{path}: {error}", remedy=remedy)
+        raise damaged(path, verdict)
 
 
 def _connect(path: Path, options: str, timeout_s: float) -> sqlite3.Connection:

@@ -7,7 +7,7 @@ import os
 import threading
 from pathlib import Path, PurePath
 
-from tierd.errors import RemoteIntegrityError
+from tierd.errors import RemoteIntegrityError, RemoteStorageError
 from tierd.kernels import crc32c
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
 from tierd.remote.object_store import FileBody
@@ -37,6 +37,7 @@ class FileUpload:
         self._target = -1
         self._source = -1
         self._busy = threading.Lock()
+        self._abandoned = False
 
     @property
     def remaining_bytes(self) -> int:
@@ -90,11 +91,14 @@ class FileUpload:
         """Make the object appear, durably. Return False when its name is taken.
 
         Raises:
+            RemoteStorageError: the upload was abandoned meanwhile.
             FileNotFoundError: the directory of the final name is not there.
             OSError: the file or its directory cannot be synced.
         """
         with self._busy:
             os.fsync(self._target)
+            if self._abandoned:
+                raise RemoteStorageError(f"{self.final}: given up before it was there")
             published = _link_or_rename(self._temporary, self.final)
             sync_directory(self.final.parent)
             return published
@@ -121,6 +125,10 @@ class FileUpload:
                 if crc32c(block) != self._body.checksums.crc32c[index]:
                     return False
             return True
+
+    def abandon(self) -> None:
+        """Let no step that is still running make the object appear; what it was part of may be deleted by then."""
+        self._abandoned = True
 
     def close(self) -> None:
         """Close both files and remove what is left of the temporary one. Harmless when called twice."""

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 from uuid import UUID, uuid4
 
+import structlog
+
 from tierd.errors import (
     RemoteAccessError,
     RemoteConflictError,
@@ -23,6 +25,8 @@ from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
 from tierd.remote.backends.file_keys import UPLOADS_FOLDER, key_of_path, key_of_upload, path_of_key, path_of_upload
 from tierd.remote.backends.file_upload import FileUpload, make_directories, remove_upload, sync_directory
 from tierd.remote.object_store import FileBody, ObjectInfo, UnfinishedUpload
+
+log = structlog.get_logger()
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,8 +46,10 @@ class FilesystemObjectStore:
     Temporary files that a crash left are its unfinished uploads.
     """
 
-    def __init__(self, root: Path, *, new_id: Callable[[], UUID] = uuid4) -> None:
+    def __init__(self, root: Path, *, new_id: Callable[[], UUID] = uuid4, patience_s: float = 10.0) -> None:
+        """``patience_s`` bounds how long a call that was given up waits for the disk to end its last step."""
         self._root = root
+        self._patience_s = patience_s
         self._uploads = root / UPLOADS_FOLDER
         self._new_id = new_id
         self._made: set[Path] = set()  # directories known to be there, unless somebody removed one
@@ -63,7 +69,8 @@ class FilesystemObjectStore:
                     await pace(min(step, upload.remaining_bytes))
                 stored = await self._run(self._advance, upload, step)
         finally:
-            await asyncio.shield(self._submit(upload.close))
+            upload.abandon()
+            await self._settled(self._submit(upload.close))
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes, or those of ``byte_range`` clipped at its end."""
@@ -116,7 +123,7 @@ class FilesystemObjectStore:
                 if upload.publish() or upload.same_content_as_final(buffer):
                     return
             except FileNotFoundError:  # the directory was removed as empty, or the object deleted, a moment ago
-                self._made.discard(upload.final.parent)
+                self._made.difference_update(upload.final.parents)
                 if attempt == _PUBLISH_ATTEMPTS:
                     raise
             else:
@@ -126,9 +133,16 @@ class FilesystemObjectStore:
                 )
 
     def _ensure_directory(self, directory: Path) -> None:
-        if directory not in self._made:
+        if directory in self._made:
+            return
+        if directory == self._root:
             make_directories(directory)
-            self._made.add(directory)
+        else:
+            self._ensure_directory(directory.parent)
+            with contextlib.suppress(FileExistsError):
+                directory.mkdir()
+            sync_directory(directory.parent)  # also when it exists: who made it may have died before this
+        self._made.add(directory)
 
     def _delete(self, path: Path) -> None:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -177,7 +191,10 @@ class FilesystemObjectStore:
     @contextmanager
     def _buffer(self) -> Iterator[memoryview]:
         """Lend one of the few buffers, at most as many as there are threads."""
-        buffer = self._buffers.pop() if self._buffers else memoryview(bytearray(CHECKSUM_BLOCK_BYTES))
+        try:
+            buffer = self._buffers.pop()  # not after a look: another thread may take the last one in between
+        except IndexError:
+            buffer = memoryview(bytearray(CHECKSUM_BLOCK_BYTES))
         try:
             yield buffer
         finally:
@@ -194,10 +211,22 @@ class FilesystemObjectStore:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            await asyncio.wait({future})
+            await self._settled(future)
             raise
         except OSError as error:
             raise _translated(error, self._root) from error
+
+    async def _settled(self, step: asyncio.Future[T]) -> None:
+        """Wait for a step whose answer nobody wants, but not for ever: a mount whose server is away never answers."""
+        await asyncio.wait({step}, timeout=self._patience_s)
+        if not step.done():
+            log.warning("store_step_left_behind", root=str(self._root), waited_s=self._patience_s)
+        step.add_done_callback(_forget)
+
+
+def _forget(step: asyncio.Future[T]) -> None:
+    if not step.cancelled():
+        step.exception()  # looked at: what failed before is reported
 
 
 def _translated(error: OSError, root: Path) -> RemoteStorageError:

@@ -1,0 +1,185 @@
+"""S3Connection: one client of one bucket, connected at its first use, and its errors in our words."""
+
+import asyncio
+import ssl
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import aiohttp
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    SSLError,
+)
+from botocore.exceptions import ConnectionError as BotoConnectionError
+from botocore.parsers import ResponseParserError
+
+from tierd.errors import RemoteAccessError, RemoteStorageError
+from tierd.remote.backends.s3_errors import NoAnswerError, S3Refusal, error_for
+
+if TYPE_CHECKING:
+    from types_aiobotocore_s3 import S3Client
+
+_UNREACHABLE = (
+    BotoConnectionError,
+    HTTPClientError,
+    ResponseParserError,  # not S3 that answered: a proxy's page, or half an answer
+    aiohttp.ClientError,  # out of a body that is read
+    ConnectionError,
+    TimeoutError,
+)
+
+
+class S3Connection:
+    """A client whose own retries and redirects are off. Arguments: see ``S3ObjectStore``."""
+
+    def __init__(
+        self,
+        *,
+        bucket: str,
+        endpoint_url: str | None,
+        region: str | None,
+        access_key_id: str | None,
+        secret_access_key: str | None,
+        max_connections: int,
+        path_style: bool,
+        ca_file: Path | None,
+        connect_timeout_s: float,
+        read_timeout_s: float,
+    ) -> None:
+        self.bucket = bucket
+        self._ca_file = ca_file
+        self._resources = AsyncExitStack()
+        self._connecting = asyncio.Lock()
+        self._connected: S3Client | None = None
+        self._client_arguments: dict[str, Any] = {
+            "endpoint_url": endpoint_url,
+            "region_name": region,
+            "aws_access_key_id": access_key_id,
+            "aws_secret_access_key": secret_access_key,
+            "verify": str(ca_file) if ca_file else None,
+            "config": AioConfig(
+                connect_timeout=connect_timeout_s,
+                read_timeout=read_timeout_s,
+                max_pool_connections=max_connections,
+                retries={"total_max_attempts": 1},
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+                s3={"addressing_style": "path" if path_style else "auto", "payload_signing_enabled": False},
+            ),
+        }
+
+    async def client(self) -> "S3Client":
+        """Return the client, connecting at the first call.
+
+        Raises:
+            RemoteAccessError: the certificates to trust cannot be loaded.
+            RemoteStorageError: the settings are not usable.
+        """
+        if self._connected is None:
+            async with self._connecting:
+                if self._connected is None:
+                    await self._require_certificates()
+                    with self.translated("connect", ""):
+                        context = get_session().create_client("s3", **self._client_arguments)
+                        client = await self._resources.enter_async_context(cast("_Connecting", context))
+                    client.meta.events.register("before-call.s3", _never_redirect)
+                    self._connected = client
+        return self._connected
+
+    async def _require_certificates(self) -> None:
+        """Load them once to see that they can be: the library takes a wrong file for a server that does not answer."""
+        if self._ca_file is None:
+            return
+        try:
+            await asyncio.to_thread(ssl.create_default_context, cafile=str(self._ca_file))
+        except OSError as error:  # also what is no certificate
+            raise RemoteAccessError(
+                f"certificates {self._ca_file}: {error.strerror or error}", remedy="correct remote.s3.ca_file"
+            ) from error
+
+    async def close(self) -> None:
+        """Release the connections; the next call of ``client`` would connect again."""
+        async with self._connecting:
+            self._connected = None
+            await self._resources.aclose()
+
+    @contextmanager
+    def translated(self, operation: str, key: str) -> Iterator[None]:
+        """Turn the client library's errors, and those of the libraries below it, into ours."""
+        subject = f"{operation} s3://{self.bucket}/{key}"
+        try:
+            yield
+        except ClientError as error:
+            raise error_for(self._refusal(operation, key, error), now=datetime.now(UTC)) from error
+        except (NoCredentialsError, PartialCredentialsError) as error:
+            raise RemoteAccessError(
+                f"{subject}: no credentials: {error}",
+                remedy="set remote.s3.access_key_id and secret_access_key, or give this host a role",
+            ) from error
+        except SSLError as error:
+            raise RemoteAccessError(
+                f"{subject}: {_innermost(error)}",
+                remedy="set remote.s3.ca_file to the authority that signed the store's certificate",
+            ) from error
+        except _UNREACHABLE as error:
+            raise NoAnswerError(
+                f"{subject}: {self._endpoint} does not answer: {_innermost(error)}",
+                remedy="it is tried again; look at the store and at the network to it",
+            ) from error
+        except (BotoCoreError, ValueError) as error:
+            raise RemoteStorageError(f"{subject}: {error}", remedy="correct the settings below remote.s3") from error
+
+    @property
+    def _endpoint(self) -> str:
+        if self._connected is not None:
+            return self._connected.meta.endpoint_url
+        return str(self._client_arguments["endpoint_url"] or "S3")
+
+    def _refusal(self, operation: str, key: str, error: ClientError) -> S3Refusal:
+        fields = {name: str(value) for name, value in error.response.get("Error", {}).items()}
+        metadata = error.response.get("ResponseMetadata", {})
+        region = self._connected.meta.region_name if self._connected else None
+        return S3Refusal(
+            operation=operation,
+            bucket=self.bucket,
+            key=key,
+            endpoint=self._endpoint,
+            region=region or "(none)",
+            status=status_of(error),
+            code=fields.pop("Code", ""),
+            message=fields.pop("Message", ""),
+            details=fields,
+            headers={name.lower(): str(value) for name, value in metadata.get("HTTPHeaders", {}).items()},
+        )
+
+
+class _Connecting(Protocol):
+    async def __aenter__(self) -> "S3Client": ...
+
+    async def __aexit__(self, *exc: object) -> bool | None: ...
+
+
+def status_of(error: ClientError) -> int:
+    """The HTTP status of a refusal, 0 when it says none."""
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def _innermost(error: BaseException) -> str:
+    """What the library at the bottom said; those above it mostly repeat the URL."""
+    inner = getattr(error, "kwargs", {}).get("error") or error
+    return f"{type(inner).__name__}: {inner}" if str(inner) else type(inner).__name__
+
+
+def _never_redirect(params: dict[str, Any], **_: object) -> None:
+    # botocore follows the region that a refusal names. Its streams could not be sent twice, and the operator should
+    # know: tell it that it has followed already.
+    params.setdefault("context", {})["s3_redirect"] = {"redirected": True, "bucket": ""}

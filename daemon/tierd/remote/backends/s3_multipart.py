@@ -1,0 +1,176 @@
+"""MultipartUploads: large objects in parallel parts, whole or not at all."""
+
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from tierd.clock import SystemClock
+from tierd.errors import RemoteResourceNotFoundError, RemoteStorageError
+from tierd.remote.backends.s3_connection import S3Connection
+from tierd.remote.backends.s3_errors import UploadGoneError
+from tierd.remote.backends.s3_parts import Part, crc32c_of, encoded, parts_of, size_of
+from tierd.remote.backends.s3_sender import BodySender, Source
+from tierd.remote.deadlines import Deadlines, deadline
+from tierd.remote.object_store import FileBody, UnfinishedUpload
+from tierd.remote.retrying import Backoff, Retry
+
+if TYPE_CHECKING:
+    from types_aiobotocore_s3.type_defs import CompletedPartTypeDef, CompleteMultipartUploadRequestTypeDef
+
+log = structlog.get_logger()
+
+CLEAN_UP_TIMEOUT_S = 10.0
+_AGAIN = Retry(clock=SystemClock(), backoff=Backoff(base_s=0.1, cap_s=2.0))
+
+
+class MultipartUploads:
+    """Uploads in parts of ``part_size`` bytes. ``arguments`` go into every request that begins one.
+
+    ``retry`` repeats single parts, so that a hiccup does not cost the whole segment.
+    """
+
+    def __init__(
+        self,
+        connection: S3Connection,
+        sender: BodySender,
+        *,
+        part_size: int,
+        arguments: dict[str, Any],
+        deadlines: Deadlines,
+        retry: Retry | None,
+    ) -> None:
+        self._connection = connection
+        self._bucket = connection.bucket
+        self._sender = sender
+        self._part_size = part_size
+        self._arguments = arguments
+        self._deadlines = deadlines
+        self._clean_up_s = min(CLEAN_UP_TIMEOUT_S, deadlines.base_s)
+        self._retry = retry
+        self._cleaning_up: set[asyncio.Task[None]] = set()
+
+    async def put(self, key: str, body: FileBody) -> None:
+        """Create the object in parts; failed or cancelled, the upload is aborted.
+
+        Raises:
+            RemoteConflictError: the key exists.
+            UploadGoneError: somebody aborted the upload, or it was completed and the reply was lost.
+            NoAnswerError: it may or may not have been completed.
+        """
+        parts = parts_of(body, self._part_size)
+        async with self._sender.open(body) as source:
+            upload_id, whole = await self._begin_upload(key)
+            try:
+                tags = await self._send_parts(key, upload_id, source, parts)
+                await self._complete(key, upload_id, parts, tags, whole=whole)
+            except BaseException:
+                await self._clean_up(self._abort(key, upload_id))
+                raise
+
+    async def abort_upload(self, upload: UnfinishedUpload) -> None:
+        """Discard an unfinished upload; one that is gone is no error."""
+        client = await self._connection.client()
+        try:
+            with self._connection.translated("abort upload", upload.key):
+                await client.abort_multipart_upload(Bucket=self._bucket, Key=upload.key, UploadId=upload.upload_id)
+        except (UploadGoneError, RemoteResourceNotFoundError):
+            pass
+
+    async def close(self) -> None:
+        """Finish aborting what was cancelled; each abort has a deadline."""
+        if self._cleaning_up:
+            await asyncio.wait(self._cleaning_up)
+
+    async def _begin_upload(self, key: str) -> tuple[str, bool]:
+        """Begin a multipart upload; return its id, and whether the store will know the checksum of the whole.
+
+        Cancelled while the reply is on its way, it waits for the id, to abort what would be nobody's.
+        """
+        creating = asyncio.create_task(self._create_upload(key), name=f"begin upload {key}")
+        try:
+            return await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            await self._clean_up(self._abort_when_created(key, creating))
+            raise
+
+    async def _create_upload(self, key: str) -> tuple[str, bool]:
+        client = await self._connection.client()
+        async with deadline(f"begin upload {key}", self._deadlines.for_size(0)):
+            with self._connection.translated("begin upload", key):
+                reply = await client.create_multipart_upload(
+                    Bucket=self._bucket,
+                    Key=key,
+                    ChecksumAlgorithm="CRC32C",
+                    ChecksumType="FULL_OBJECT",
+                    **self._arguments,
+                )
+        return reply["UploadId"], reply.get("ChecksumType") == "FULL_OBJECT"  # older stores know only composite
+
+    async def _send_parts(self, key: str, upload_id: str, source: Source, parts: list[Part]) -> list[str]:
+        """Send every part, a few at a time; return their entity tags. The first failure ends the others."""
+        client = await self._connection.client()
+        request = partial(client.upload_part, Bucket=self._bucket, Key=key, UploadId=upload_id)
+
+        async def send(part: Part) -> str:
+            numbered = partial(request, PartNumber=part.number)
+            call = partial(self._sender.send, "upload part", key, part, source, numbered)
+            reply = await (call() if self._retry is None else self._retry("upload_part", call))
+            return str(reply["ETag"])
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(send(part), name=f"upload {key} {part.number}") for part in parts]
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return [task.result() for task in tasks]
+
+    async def _complete(self, key: str, upload_id: str, parts: list[Part], tags: list[str], *, whole: bool) -> None:
+        client = await self._connection.client()
+        listed: list[CompletedPartTypeDef] = [
+            {"PartNumber": part.number, "ETag": tag, "ChecksumCRC32C": encoded(part.crc32c)}
+            for part, tag in zip(parts, tags, strict=True)
+        ]
+        arguments: CompleteMultipartUploadRequestTypeDef = {
+            "Bucket": self._bucket,
+            "Key": key,
+            "UploadId": upload_id,
+            "MultipartUpload": {"Parts": listed},
+            "IfNoneMatch": "*",
+        }
+        if whole:
+            arguments |= {"ChecksumType": "FULL_OBJECT", "ChecksumCRC32C": encoded(crc32c_of(parts))}
+
+        async def complete() -> None:
+            async with deadline(f"complete upload {key}", self._deadlines.for_size(size_of(parts))):
+                with self._connection.translated("complete upload", key):
+                    await client.complete_multipart_upload(**arguments)
+
+        await (complete() if self._retry is None else self._retry("complete_upload", complete))
+
+    async def _abort(self, key: str, upload_id: str) -> None:
+        try:
+            async with deadline(f"abort upload {key}", self._clean_up_s):
+                # Again when it fails: a part whose connection was cut may still be on its way to the server's disk.
+                await _AGAIN("abort_upload", partial(self.abort_upload, UnfinishedUpload(key, upload_id, 0)))
+        except RemoteStorageError as error:
+            # The sweep finds it later; the failure that brought us here is the one to report.
+            log.warning("upload_not_aborted", key=key, upload_id=upload_id, error=str(error))
+
+    async def _abort_when_created(self, key: str, creating: "asyncio.Task[tuple[str, bool]]") -> None:
+        try:
+            async with deadline(f"begin upload {key}", self._clean_up_s):
+                upload_id, _ = await creating
+        except RemoteStorageError as error:
+            log.warning("upload_perhaps_left", key=key, error=str(error))
+        else:
+            await self._abort(key, upload_id)
+
+    async def _clean_up(self, work: Coroutine[object, object, None]) -> None:
+        """Await ``work``; a second cancellation stops the waiting, not the work, and ``close`` waits for that."""
+        task = asyncio.create_task(work, name="clean up an upload")
+        self._cleaning_up.add(task)
+        task.add_done_callback(self._cleaning_up.discard)
+        await asyncio.shield(task)

@@ -1,0 +1,82 @@
+"""BodySender: requests whose body is a piece of a file, a few at a time over all uploads."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import NamedTuple, Protocol, TypeVar
+
+from tierd.errors import RemoteStorageError
+from tierd.remote.backends.s3_body import SourceFile, StreamedBody
+from tierd.remote.backends.s3_connection import S3Connection
+from tierd.remote.backends.s3_parts import Part, encoded
+from tierd.remote.deadlines import Deadlines, deadline
+from tierd.remote.object_store import FileBody
+from tierd.remote.source import unreadable
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Source(NamedTuple):
+    """An open file, and what holds its bytes back; None sends as fast as it goes."""
+
+    file: SourceFile
+    pace: Callable[[int], Awaitable[None]] | None
+
+
+class BodySender:
+    """Streams parts of files. ``slots`` bounds the requests with a body that run at a time."""
+
+    def __init__(self, connection: S3Connection, *, max_concurrency: int, deadlines: Deadlines) -> None:
+        self.slots = asyncio.Semaphore(max_concurrency)
+        self._connection = connection
+        self._deadlines = deadlines
+        self._threads = ThreadPoolExecutor(max_concurrency, thread_name_prefix="tierd-s3")
+
+    @asynccontextmanager
+    async def open(self, body: FileBody) -> AsyncIterator[Source]:
+        """Open the file of ``body``; it is closed at the end, or when the last running read has returned."""
+        opening = asyncio.get_running_loop().run_in_executor(self._threads, SourceFile, body.path)
+        try:
+            source = await asyncio.shield(opening)
+        except OSError as error:
+            raise unreadable(body.path, error) from error
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_unwanted)
+            raise
+        try:
+            yield Source(source, body.pace)
+        finally:
+            source.close()
+
+    async def send(self, operation: str, key: str, part: Part, source: Source, request: "_Request[T]") -> T:
+        """Make one request with the bytes of ``part`` as its body, before the deadline for its size."""
+        size = part.byte_range.size
+        what = f"{operation} {key}"
+        async with self.slots, deadline(what, self._deadlines.for_size(size)) as running:
+            stream = StreamedBody(
+                source.file, part.byte_range, threads=self._threads, running=running, pace=source.pace
+            )
+            try:
+                with self._connection.translated(operation, key):
+                    return await request(Body=stream, ContentLength=size, ChecksumCRC32C=encoded(part.crc32c))
+            except RemoteStorageError:
+                if stream.failure is not None:
+                    raise stream.failure from None
+                raise
+            finally:
+                stream.discard()
+
+    def close(self) -> None:
+        """Let running reads end in the background."""
+        self._threads.shutdown(wait=False)
+
+
+class _Request(Protocol[T_co]):
+    def __call__(self, *, Body: StreamedBody, ContentLength: int, ChecksumCRC32C: str) -> Awaitable[T_co]: ...  # noqa: N803 - S3's words
+
+
+def _close_unwanted(opening: "asyncio.Future[SourceFile]") -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

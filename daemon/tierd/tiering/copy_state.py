@@ -1,0 +1,43 @@
+"""CopyState: what a copy task is about, as a value; and the gate that it asks before it begins a segment."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from tierd.tiering.plan import CopiedThrough
+
+
+class CopyPhase(Enum):
+    """What the task is about; the reason beside it says why."""
+
+    LOADING = "loading"
+    COPYING = "copying"
+    WAITING = "waiting"
+    IDLE = "idle"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyState:
+    """A frozen look at the task.
+
+    Attributes:
+        copied_through: the frontier; None until the metadata was loaded.
+        high_watermark: as the last pass saw it; None when there was none.
+        awaits_high_watermark: rolled segments are queued that only a higher high watermark lets go.
+        log_start_offset: of the tier; None until the metadata was loaded.
+    """
+
+    phase: CopyPhase = CopyPhase.LOADING
+    reason: str = ""
+    copied_through: CopiedThrough | None = None
+    high_watermark: int | None = None
+    awaits_high_watermark: bool = False
+    log_start_offset: int | None = None
+
+
+class IntakeGate(Protocol):
+    """Says whether new segments may be begun; a segment under way always goes on to its end."""
+
+    def closed_because(self) -> str | None:
+        """Why nothing new is begun, None when it may be."""

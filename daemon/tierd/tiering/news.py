@@ -1,0 +1,143 @@
+"""LogDirNews: what changed on disk, gathered until somebody looks. Events are hints, and equal hints are one."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from tierd.clock import Clock
+from tierd.errors import LogDirOfflineError
+from tierd.log import (
+    CheckpointChanged,
+    LogDirChanged,
+    LogDirWatcher,
+    Overflowed,
+    PartitionChanged,
+    WatchLimitReached,
+)
+
+log = structlog.get_logger()
+
+WatcherFactory = Callable[[Sequence[Path]], LogDirWatcher]
+
+_SETTLE_S = 0.05  # a roll creates several files; one look at the end of it sees them all
+
+
+@dataclass(slots=True)
+class News:
+    """What happened since the last look.
+
+    Attributes:
+        everything: look at all log dirs; then ``changed`` need not be looked at one by one.
+        changed: partition directories in which a name appeared or went.
+        watermarks: log dirs whose high watermarks were written anew.
+    """
+
+    everything: bool = False
+    changed: dict[Path, None] = field(default_factory=dict)
+    watermarks: dict[Path, None] = field(default_factory=dict)
+
+
+class Watched(Protocol):
+    """Whose directories are watched."""
+
+    def watch_with(self, watch: Callable[[Path], object], unwatch: Callable[[Path], object]) -> None:
+        """Have directories watched by these from now on, those known already at once."""
+
+
+class LogDirNews:
+    """Gathers what the watcher reports and what others tell. One reader."""
+
+    def __init__(self, log_dirs: Sequence[Path], *, new_watcher: WatcherFactory, clock: Clock, retry_s: float) -> None:
+        """``retry_s``: wait before log dirs that could not be watched are tried again."""
+        self._log_dirs = tuple(log_dirs)
+        self._new_watcher = new_watcher
+        self._clock = clock
+        self._retry_s = retry_s
+        self._news = News()
+        self._arrived = asyncio.Event()
+        self._anew = asyncio.Event()
+        self._incomplete = False
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether something cannot be watched, so that only regular looks find what happens there."""
+        return self._incomplete
+
+    def tell(self, *, everything: bool = False, changed: Path | None = None, watermarks: Path | None = None) -> None:
+        """Add to the news."""
+        self._news.everything |= everything
+        if changed is not None:
+            self._news.changed[changed] = None
+        if watermarks is not None:
+            self._news.watermarks[watermarks] = None
+        self._arrived.set()
+
+    async def next(self, *, settled: bool) -> News:
+        """Wait for news and take all of it; ``settled``: leave a burst a moment to end."""
+        await self._arrived.wait()
+        if settled:
+            await self._clock.sleep(_SETTLE_S)
+        self._arrived.clear()
+        news, self._news = self._news, News()
+        return news
+
+    def watch_anew(self) -> None:
+        """Make new watches: a log dir has come back, and what was watched of it is gone."""
+        self._anew.set()
+
+    async def follow(self, watched: Watched) -> None:
+        """Watch the log dirs that are there, and the directories that ``watched`` names, until cancelled."""
+        while True:
+            present = await asyncio.to_thread(lambda: [path for path in self._log_dirs if path.is_dir()])
+            self._incomplete = len(present) < len(self._log_dirs)
+            self._anew.clear()
+            try:
+                async with self._new_watcher(present) as watcher:
+                    await _either(self._follow(watcher, watched), self._anew)
+            except LogDirOfflineError as error:
+                log.warning("log_dirs_not_watched", problem=str(error), remedy=error.remedy)
+                self._incomplete = True
+                self.tell(everything=True)
+                await self._clock.sleep(self._retry_s)
+
+    async def _follow(self, watcher: LogDirWatcher, watched: Watched) -> None:
+        try:
+            watched.watch_with(watcher.watch_partition, watcher.unwatch_partition)
+            self.tell(everything=True)  # whatever happened before the watch began
+            async for event in watcher.events():
+                match event:
+                    case PartitionChanged(path):
+                        self.tell(changed=path)
+                    case CheckpointChanged(log_dir):
+                        self.tell(watermarks=log_dir)
+                    case LogDirChanged() | Overflowed():
+                        self.tell(everything=True)
+                    case WatchLimitReached():
+                        self._incomplete = True
+        finally:
+            watched.watch_with(_ignore, _ignore)  # this watcher is about to be closed
+
+
+def _ignore(path: Path) -> None:
+    """Watch nothing."""
+
+
+async def _either(following: Coroutine[object, object, None], event: asyncio.Event) -> None:
+    """Run ``following`` until it ends or ``event`` is set; what it raises is raised."""
+    waits = [asyncio.create_task(following), asyncio.create_task(_set(event))]
+    try:
+        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in waits:
+            task.cancel()
+        await asyncio.wait(waits)
+
+
+async def _set(event: asyncio.Event) -> None:
+    await event.wait()
