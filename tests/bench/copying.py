@@ -101,6 +101,12 @@ def bench_s3(root: Path, *, segments: int, segment_bytes: int, rounds: int) -> l
         Figure("s3: the same, process start counted", reference.wall_s / ours.wall_s, "ratio"),
         Figure("s3: client CPU per GB", (ours.cpu_s - start.cpu_s) / gigabytes, "s/GB", "<= 0.8"),
         Figure("s3: bare client CPU per GB", (reference.cpu_s - bare_start.cpu_s) / gigabytes, "s/GB"),
+        Figure(
+            "s3: client CPU relative to the bare client",
+            (ours.cpu_s - start.cpu_s) / (reference.cpu_s - bare_start.cpu_s),
+            "ratio",
+            "<= 1.43",
+        ),
         Figure("s3: peak memory", ours.peak_rss_bytes / 1e6, "MB", "<= 150"),
         Figure("s3: bare client peak memory", reference.peak_rss_bytes / 1e6, "MB"),
     ]

@@ -56,6 +56,14 @@ def test_a_transaction_that_began_below_the_log_start_holds_it_at_the_log_start(
     assert last_stable_offset(scan_partition(directory), high_watermark=20) == 10
 
 
+def test_damage_in_a_rolled_segment_does_not_hide_the_transactions_behind_it(tmp_path: Path) -> None:
+    second = bytearray(plain(1))
+    second[8:12] = (1 << 20).to_bytes(4, "big")
+    scan = scan_of(tmp_path, {0: plain(0) + bytes(second) + transactional(2, 7), 3: plain(3)})
+    with pytest.raises(CorruptRecordError, match="incomplete"):
+        last_stable_offset(scan, high_watermark=4)
+
+
 def test_who_needs_no_more_than_the_newest_roll_spares_the_walk(tmp_path: Path) -> None:
     directory = make_partition(tmp_path, {0: plain(0, 10), 10: b"not even a batch, and never read"})
     snapshot(tmp_path, 10, {})

@@ -260,7 +260,7 @@ def test_an_epoch_that_only_a_failed_copy_mentioned_is_forgotten_with_it() -> No
 
 def test_the_log_start_offset_only_moves_forward() -> None:
     view = EMPTY.with_log_start_offset(40).view
-    assert (EMPTY.log_start_offset, view.log_start_offset) == (0, 40)
+    assert (EMPTY.log_start_offset, view.log_start_offset) == (None, 40)
     assert view.with_log_start_offset(40).is_empty()
     assert view.with_log_start_offset(39).is_empty()
 

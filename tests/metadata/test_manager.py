@@ -862,7 +862,7 @@ async def test_a_row_edited_by_hand_is_reported_and_reloaded(
     key = KEYS.row(PARTITION)
     row = await store.inner.get(key)
     assert row is not None
-    await tamper(store, Put(key, row.replace(b'"log_start":0', b'"log_start":33')))
+    await tamper(store, Put(key, row.replace(b"}", b',"log_start_offset":33}')))
     with pytest.raises(BackendUnavailableError, match="changed though this broker owns it"):
         await leader.add(segment(0, 9))
     assert leader.statistics().unexpected_revisions == 1

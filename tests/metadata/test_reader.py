@@ -36,7 +36,7 @@ async def test_of_a_partition_without_rows_a_follower_learns_none_and_empty(stor
     view = await read_partition(store, KEYS, PARTITION)
     assert view.highest_offset_for_epoch(0) is None
     assert (view.list(), view.list_epoch(0), view.size_of_epoch(0), view.segment_for(0, 0)) == ((), (), 0, None)
-    assert (view.revision, view.claim, view.log_start_offset) == (0, None, 0)
+    assert (view.revision, view.claim, view.log_start_offset) == (0, None, None)
 
 
 @pytest.mark.spec("remote-tiering 99")

@@ -47,7 +47,7 @@ def test_a_segment_is_decoded_to_what_was_encoded(metadata: RemoteLogSegmentMeta
         topic=st.text(max_size=20),
         revision=offsets,
         claim=st.builds(Claim, epochs, epochs, st.uuids()),
-        log_start_offset=offsets,
+        log_start_offset=st.none() | offsets,
     )
 )
 def test_a_partition_row_is_decoded_to_what_was_encoded(row: PartitionRow) -> None:
@@ -180,3 +180,19 @@ def test_the_stored_form_is_the_documented_one() -> None:
         b'\x01{"start":0,"end":99,"max_ts":-1,"broker":1,"event_ts":1700000000000,"size":1024,"state":0,'
         b'"epochs":[[3,0]],"leader_epoch":5,"session":"AAAAAAAAAAAAAAAAAAAAAQ","custom":"a2V5","txn_empty":true}'
     )
+
+
+@pytest.mark.parametrize(("stored", "means"), [(0, None), (40, 40)])
+def test_a_row_of_the_first_form_is_read_and_written_anew(stored: int, means: int | None) -> None:
+    session = uuid_to_text(UUID(int=1))
+    fields = f'"topic":"orders","revision":3,"leader_epoch":0,"broker":1,"session":"{session}","log_start":{stored}'
+    row = serde.decode_row("k", f"\x01{{{fields}}}".encode())
+    assert (row.log_start_offset, row.unknown) == (means, {})
+    assert serde.decode_row("k", serde.encode_row(row)) == row
+
+
+def test_a_log_start_of_zero_is_not_one_that_was_never_set() -> None:
+    row = PartitionRow(topic="orders", revision=1, claim=Claim(0, 1, UUID(int=1)))
+    assert serde.decode_row("k", serde.encode_row(row)).log_start_offset is None
+    at_zero = replace(row, log_start_offset=0)
+    assert serde.decode_row("k", serde.encode_row(at_zero)).log_start_offset == 0

@@ -140,9 +140,9 @@ class Brokers(RuleBasedStateMachine):
 
     @rule(broker=st.integers(0, 1), offset=st.integers(0, 40), fault=faults)
     def advance(self, broker: int, offset: int, fault: Fault | None) -> None:
-        before = self.stored().log_start_offset
+        before = self.stored().log_start_offset or 0
         self.attempt(lambda: self.managers[broker].advance_log_start_offset(PARTITION, offset), fault)
-        assert self.stored().log_start_offset >= before
+        assert (self.stored().log_start_offset or 0) >= before
 
     @rule(broker=st.integers(0, 1))
     def reload(self, broker: int) -> None:

@@ -40,7 +40,7 @@ _STALL_FACTOR = 3  # a segment above 1 GiB has its deadline twice, and is checke
 _STALL_MARGIN_S = 300.0
 
 
-async def run_daemon(config: TierdConfig, config_file: Path, env: Mapping[str, str]) -> int:
+async def run_until_stopped(config: TierdConfig, config_file: Path, env: Mapping[str, str]) -> int:
     """Run until a signal or a fault ends it, and return the exit code.
 
     Raises:

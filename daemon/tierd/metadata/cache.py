@@ -66,9 +66,9 @@ class PartitionView:
         return self.row.claim if self.row else None
 
     @property
-    def log_start_offset(self) -> int:
-        """First offset that may be read, inclusive; 0 while it was never advanced."""
-        return self.row.log_start_offset if self.row else 0
+    def log_start_offset(self) -> int | None:
+        """First offset that may be read, inclusive; None while it was never set."""
+        return self.row.log_start_offset if self.row else None
 
     def segment_for(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
         """The finished segment that holds ``offset`` in ``epoch``; None in a hole or past the end.
@@ -152,8 +152,8 @@ class PartitionView:
         return self._changed(present.updated(update), self._epoch_changes(present, update.state))
 
     def with_log_start_offset(self, offset: int) -> "ViewChange":
-        """Move the log start forward; an offset that is not ahead of it changes nothing."""
-        if self.row is None or offset <= self.row.log_start_offset:
+        """Set the log start or move it forward; an offset that is not ahead of it changes nothing."""
+        if self.row is None or (self.row.log_start_offset is not None and offset <= self.row.log_start_offset):
             return ViewChange(self)
         return ViewChange(replace(self, row=replace(self.row, log_start_offset=offset)), row_changed=True)
 

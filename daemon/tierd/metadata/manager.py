@@ -204,7 +204,7 @@ class RemoteLogMetadataManager:
         await self._write(led, updated)
 
     async def advance_log_start_offset(self, partition: TopicIdPartition, offset: int) -> None:
-        """Move the first readable offset forward, durably; an offset that is not ahead changes nothing.
+        """Set the first readable offset or move it forward, durably; one that is not ahead changes nothing.
 
         Raises:
             FencedError: the partition is not ours; nothing was written.

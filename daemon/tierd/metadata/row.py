@@ -27,14 +27,15 @@ class PartitionRow:
     Attributes:
         topic: the name; the id is in the key.
         revision: grows with every batch, so that no two states of the partition share a row value.
-        log_start_offset: first offset that may be read anywhere, inclusive; it only moves forward.
+        log_start_offset: first offset that may be read anywhere, inclusive; it only moves forward. None until
+            it is set for the first time, by the first leader that looked at its log.
         unknown: fields of a later tierd, kept when the row is rewritten.
     """
 
     topic: str
     revision: int
     claim: Claim
-    log_start_offset: int = 0
+    log_start_offset: int | None = None
     unknown: Mapping[str, object] = field(default_factory=dict)
 
     def bumped(self) -> Self:

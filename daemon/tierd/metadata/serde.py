@@ -5,8 +5,8 @@ r"""Metadata values to versioned bytes and back: one format byte, then one compa
     0x01 {"start":0,"end":99,"max_ts":1700000000000,"broker":1,"event_ts":1700000000001,"size":4096,"state":1,
           "epochs":[[0,0]],"leader_epoch":3,"session":"…22 characters…","custom":"…base64…","txn_empty":true}
 
-``custom`` and ``txn_empty`` may be absent (none; false: unknown or present). Fields of a later tierd are kept when a
-value is rewritten. A value that cannot be decoded names its key and is never skipped.
+``custom`` and ``txn_empty`` may be absent (none; false: unknown or present), and so may a partition row's
+``log_start_offset`` (never set). Fields of a later tierd are kept when a value is rewritten. A value that cannot be decoded names its key and is never skipped.
 """
 
 import base64
@@ -37,11 +37,9 @@ _SEGMENT_FIELDS: Final = frozenset(
         *("leader_epoch", "session", "custom", "txn_empty"),
     }
 )
-_ROW_FIELDS: Final = frozenset({"topic", "revision", "leader_epoch", "broker", "session", "log_start"})
+_ROW_FIELDS: Final = frozenset({"topic", "revision", "leader_epoch", "broker", "session", "log_start", "log_start_offset"})
 _encode_json: Final = json.JSONEncoder(separators=(",", ":")).encode
-_decode_json: Final = (
-    json.JSONDecoder().raw_decode
-)  # json.loads looks twice for white space, tens of thousands of times
+_decode_json: Final = json.JSONDecoder().raw_decode  # json.loads looks for white space, twice per row
 _session_from_text: Final = lru_cache(maxsize=1024)(uuid_from_text)  # few sessions, many segments: one object each
 _T = TypeVar("_T")
 
@@ -86,17 +84,17 @@ def decode_segment(
 
 def encode_row(row: PartitionRow) -> bytes:
     """Encode a partition row."""
-    return _encode(
-        {
-            **row.unknown,
-            "topic": row.topic,
-            "revision": row.revision,
-            "leader_epoch": row.claim.leader_epoch,
-            "broker": row.claim.broker_id,
-            "session": uuid_to_text(row.claim.session_id),
-            "log_start": row.log_start_offset,
-        }
-    )
+    body: dict[str, object] = {
+        **row.unknown,
+        "topic": row.topic,
+        "revision": row.revision,
+        "leader_epoch": row.claim.leader_epoch,
+        "broker": row.claim.broker_id,
+        "session": uuid_to_text(row.claim.session_id),
+    }
+    if row.log_start_offset is not None:
+        body["log_start_offset"] = row.log_start_offset
+    return _encode(body)
 
 
 def decode_row(key: str, value: bytes) -> PartitionRow:
@@ -203,11 +201,16 @@ def _epochs_of(pairs: object, start_offset: int) -> tuple[EpochEntry, ...]:
 
 
 def _row_of(body: dict[str, object]) -> PartitionRow:
+    if "log_start_offset" in body:
+        log_start = _int(body, "log_start_offset")
+    else:
+        # As rows were written at first: 0 stood for "never set" too, and the next leader finds the same value again.
+        log_start = (_int(body, "log_start") or None) if "log_start" in body else None
     return PartitionRow(
         topic=_text(body, "topic"),
         revision=_int(body, "revision"),
         claim=Claim(_int(body, "leader_epoch"), _int(body, "broker"), uuid_from_text(_text(body, "session"))),
-        log_start_offset=_int(body, "log_start"),
+        log_start_offset=log_start,
         unknown=_unknown(body, _ROW_FIELDS),
     )
 

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -401,6 +402,21 @@ async def test_a_cancelled_call_leaves_the_store_usable(path: Path) -> None:
             suspension += 1
         assert suspension > 1
         assert await store.get("a") == b"1"
+
+
+async def test_calls_that_were_given_up_while_the_disk_hangs_do_not_pile_up(path: Path) -> None:
+    answering = threading.Event()
+    async with opened(path) as store:
+        store._worker.submit(answering.wait, 30)
+        calls = [asyncio.create_task(store.apply(Batch([Put(f"k{n}", b"")]))) for n in range(100)]
+        await asyncio.sleep(0)
+        for call in calls:
+            call.cancel()
+        await asyncio.wait(calls)
+        await asyncio.sleep(0)
+        assert store._waiting == []
+        answering.set()
+        assert await store.get("k99") is None
 
 
 async def test_closing_lets_what_was_asked_for_end(path: Path) -> None:

@@ -1,5 +1,4 @@
 import asyncio
-import gc
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -56,29 +55,6 @@ async def test_a_disk_that_fails_is_named(
     monkeypatch.setattr(os, "pread", fail)
     with pytest.raises(RemoteStorageError, match=r"cannot read .*segment: Input/output error"):
         await sent(source, ByteRange(0, 9), threads)
-
-
-async def test_a_step_that_failed_unwanted_is_not_reported_later(
-    source: SourceFile, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loop, reports = asyncio.get_running_loop(), list[object]()
-    loop.set_exception_handler(lambda _, context: reports.append(context))
-    async with deadline("test", 10) as running:
-        body = StreamedBody(source, ByteRange.of_size(0, 2 * STEP_BYTES), threads=threads, running=running, pace=None)
-
-        def fail(*_: object) -> bytes:
-            raise OSError(5, "Input/output error")
-
-        await anext(body)
-        assert body._ahead is not None
-        await asyncio.wait({body._ahead})
-        monkeypatch.setattr(os, "pread", fail)
-        body._ahead = body._read()
-        await asyncio.wait({body._ahead})
-        body.discard()
-        del body
-    gc.collect()
-    assert reports == []
 
 
 async def test_a_file_is_not_closed_under_a_running_read(

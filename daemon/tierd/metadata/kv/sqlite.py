@@ -1,6 +1,7 @@
 """SqliteKeyValueStore: the embedded metadata store of a single host."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class SqliteKeyValueStore:
     """One file, one worker thread, used from one event loop.
 
     Batches that wait while the worker is busy share its next transaction, and so one fsync, each in a savepoint of
-    its own. A cancelled call stays in the queue and may still be applied.
+    its own. A cancelled call leaves the queue; one that the worker has taken may still be applied.
     """
 
     def __init__(self, file: SqliteFile, worker: ThreadPoolExecutor) -> None:
@@ -111,8 +112,14 @@ class SqliteKeyValueStore:
         if self._closed:
             raise BackendUnavailableError(f"{self._file.path}: the metadata store is closed")
         self._waiting.append(call)
+        call.answer.add_done_callback(lambda answer: self._withdraw(call) if answer.cancelled() else None)
         if self._turn is None:
             self._begin_turn()
+
+    def _withdraw(self, call: "_Read[object] | _Write") -> None:
+        """While a disk hangs, callers time out and ask again: what nobody waits for must not pile up."""
+        with contextlib.suppress(ValueError):
+            self._waiting.remove(call)
 
     def _begin_turn(self) -> None:
         calls, self._waiting = self._waiting[:_GROUP_LIMIT], self._waiting[_GROUP_LIMIT:]

@@ -114,8 +114,8 @@ class StreamedBody:
 
     def discard(self) -> None:
         """Forget a step that was read ahead and is not wanted any more."""
-        if self._ahead is not None and not self._ahead.cancel() and not self._ahead.cancelled():
-            self._ahead.exception()  # looked at: the step is not wanted, so neither is why it failed
+        if self._ahead is not None:
+            self._ahead.cancel()
 
     def _read(self) -> "asyncio.Future[bytes]":
         size = min(STEP_BYTES, self._end - self._position)
