@@ -13,8 +13,10 @@ from tierd.metadata import (
     MetadataKeyFactory,
     Put,
     RemoteLogMetadataManager,
+    is_tier_known,
     list_partitions,
     read_partition,
+    remember_tier,
     store_identity,
 )
 from tierd.model import TopicIdPartition
@@ -94,3 +96,12 @@ async def test_a_store_that_does_not_answer_is_said_to(store: FaultyKeyValueStor
     store.read_faults.append(Fault.FAIL)
     with pytest.raises(BackendUnavailableError):
         await read_partition(store, KEYS, PARTITION)
+
+
+async def test_a_tier_is_known_once_it_was_claimed_and_each_prefix_is_a_tier(store: FaultyKeyValueStore) -> None:
+    assert not await is_tier_known(store, KEYS, key_prefix="")
+    await remember_tier(store, KEYS, key_prefix="")
+    await remember_tier(store, KEYS, key_prefix="")
+    assert await is_tier_known(store, KEYS, key_prefix="")
+    assert not await is_tier_known(store, KEYS, key_prefix="ä/b")
+    assert not await is_tier_known(store, MetadataKeyFactory("other"), key_prefix="")

@@ -3,7 +3,7 @@ from uuid import UUID
 
 import pytest
 
-from tierd.errors import ForeignTierError, RemoteIntegrityError
+from tierd.errors import ForeignTierError, RemoteIntegrityError, RetriableRemoteStorageError
 from tierd.remote import claim_tier
 from tierd.remote.backends.memory import MemoryObjectStore
 
@@ -48,3 +48,11 @@ async def test_an_identity_that_cannot_be_read_is_no_permission(content: bytes) 
     await store.put(KEY, content)
     with pytest.raises(RemoteIntegrityError, match=KEY):
         await claim(store, OURS)
+
+
+async def test_a_tier_that_was_filled_before_and_is_gone_is_not_begun_anew() -> None:
+    store = MemoryObjectStore()
+    with pytest.raises(RetriableRemoteStorageError, match=KEY) as missing:
+        await claim_tier(store, key_prefix="p", cluster_id="c", store_id=OURS, known=True)
+    assert "mount" in missing.value.remedy
+    assert await store.list_objects("") == []

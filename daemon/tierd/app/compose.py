@@ -20,6 +20,8 @@ from tierd.metadata import (
     MetadataKeyFactory,
     MetadataStatistics,
     RemoteLogMetadataManager,
+    is_tier_known,
+    remember_tier,
     store_identity,
 )
 from tierd.model import TopicIdPartition, uuid_from_text
@@ -151,14 +153,15 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
 async def _owned(
     config: TierdConfig, identity: BrokerIdentity, rows: KeyValueStore, objects: ObjectStore
 ) -> OwnedObjectStore:
-    store_id = await store_identity(rows, MetadataKeyFactory(identity.cluster_id), new_id=uuid4)
-    claim = partial(
-        claim_tier,
-        objects,
-        key_prefix=config.remote.key_prefix,
-        cluster_id=identity.cluster_id,
-        store_id=store_id,
-    )
+    keys, key_prefix = MetadataKeyFactory(identity.cluster_id), config.remote.key_prefix
+    store_id = await store_identity(rows, keys, new_id=uuid4)
+
+    async def claim() -> None:
+        known = await is_tier_known(rows, keys, key_prefix=key_prefix)
+        await claim_tier(objects, key_prefix=key_prefix, cluster_id=identity.cluster_id, store_id=store_id, known=known)
+        if not known:
+            await remember_tier(rows, keys, key_prefix=key_prefix)
+
     return OwnedObjectStore(objects, claim)
 
 

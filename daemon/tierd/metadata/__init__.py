@@ -6,6 +6,7 @@ fences a stale one (remote-tiering 2 to 7).
 
 from tierd.metadata.cache import PartitionView, ViewChange
 from tierd.metadata.epoch_state import RemoteLogLeaderEpochState
+from tierd.metadata.identity import is_tier_known, remember_tier, store_identity
 from tierd.metadata.keys import MetadataKeyFactory
 from tierd.metadata.kv import (
     Batch,
@@ -19,7 +20,7 @@ from tierd.metadata.kv import (
 )
 from tierd.metadata.lineage import effective_lineage
 from tierd.metadata.manager import MetadataStatistics, RemoteLogMetadataManager
-from tierd.metadata.reader import list_partitions, read_partition, store_identity
+from tierd.metadata.reader import list_partitions, read_partition
 from tierd.metadata.row import Claim, PartitionRow
 
 __all__ = [
@@ -40,7 +41,9 @@ __all__ = [
     "SqliteKeyValueStore",
     "ViewChange",
     "effective_lineage",
+    "is_tier_known",
     "list_partitions",
     "read_partition",
+    "remember_tier",
     "store_identity",
 ]

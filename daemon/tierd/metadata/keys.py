@@ -3,6 +3,7 @@
 ::
 
     v1/<cluster>/store                                             identity of this store
+    v1/<cluster>/tier/<hash of key prefix>                         that this store has made a tier its own
     v1/<cluster>/partitions/<topic id>/<partition>                 that the partition exists, and its topic's name
     v1/<cluster>/<topic id>/<partition>/row                        who owns the partition, and its revision
     v1/<cluster>/<topic id>/<partition>/seg/<segment id>           one segment, or its tombstone
@@ -14,6 +15,7 @@ Every prefix that is scanned ends in a slash, so partition 1 is never taken for 
 their byte order is their order. A topic's name is data: it is user-chosen, and its id is the identity.
 """
 
+import hashlib
 import re
 from typing import Final
 from uuid import UUID
@@ -44,6 +46,10 @@ class MetadataKeyFactory:
         """Where the random identity of the store is kept."""
         self.index_prefix = f"{self.all_prefix}partitions/"
         """One small row per partition, so that listing partitions does not read their segments."""
+
+    def tier(self, key_prefix: str) -> str:
+        """That the tier under ``key_prefix``, which may hold any character, is this store's."""
+        return f"{self.all_prefix}tier/{hashlib.blake2s(key_prefix.encode(), digest_size=16).hexdigest()}"
 
     def partition_prefix(self, partition: TopicIdPartition) -> str:
         """What every key of the partition begins with, its index row excepted."""

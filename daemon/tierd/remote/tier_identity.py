@@ -3,26 +3,48 @@
 import json
 from uuid import UUID
 
-from tierd.errors import ForeignTierError, RemoteConflictError, RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.errors import (
+    ForeignTierError,
+    RemoteConflictError,
+    RemoteIntegrityError,
+    RemoteResourceNotFoundError,
+    RetriableRemoteStorageError,
+)
 from tierd.remote.keys import ObjectKeyFactory
 from tierd.remote.object_store import ObjectStore
 
 FORMAT_VERSION = 1
 
 
-async def claim_tier(store: ObjectStore, *, key_prefix: str, cluster_id: str, store_id: UUID) -> None:
+async def claim_tier(
+    store: ObjectStore, *, key_prefix: str, cluster_id: str, store_id: UUID, known: bool = False
+) -> None:
     """Make the prefix this metadata store's own, once; afterwards only look.
 
     Two daemons that claim at the same moment cannot both win: the object is created only if it is absent.
 
+    Args:
+        store: the object store.
+        key_prefix: begins every key of the tier.
+        cluster_id: whose tier it is.
+        store_id: of the metadata store.
+        known: this metadata store has claimed the tier before, so its absence means that something else is there:
+            a mount point without its mount, or an empty bucket. Nothing is created then.
+
     Raises:
         ForeignTierError: another metadata store owns the prefix.
+        RetriableRemoteStorageError: a known tier is not there.
         RemoteStorageError: the object store failed.
     """
     key = ObjectKeyFactory(key_prefix, cluster_id).tier_identity
     try:
         owner = _decode(await store.get(key), key)
-    except RemoteResourceNotFoundError:
+    except RemoteResourceNotFoundError as error:
+        if known:
+            raise RetriableRemoteStorageError(
+                f"{key} is gone, although this metadata store has filled that tier before",
+                remedy="mount the tier's directory, or correct remote; an empty tier needs a metadata store of its own",
+            ) from error
         try:
             await store.put(key, _encode(cluster_id, store_id))
         except RemoteConflictError:

@@ -283,3 +283,19 @@ async def test_a_check_makes_the_root_and_leaves_no_file(store: FilesystemObject
     await store.check()
     assert names_in(root) == [UPLOADS_FOLDER]
     assert temporary_files(root) == []
+
+
+async def test_a_tier_whose_mount_went_away_is_not_written_beside_it(store: FilesystemObjectStore, root: Path) -> None:
+    await store.put("before", b"x")
+    away = root.with_name("away")
+    root.rename(away)
+    with pytest.raises(RetriableRemoteStorageError, match="not the directory that it was"):
+        await store.put("lost", b"x")
+    root.mkdir()  # the empty mount point
+    with pytest.raises(RetriableRemoteStorageError, match="not the directory that it was"):
+        await store.put("lost", b"x")
+    assert list(root.iterdir()) == []
+    root.rmdir()
+    away.rename(root)
+    await store.put("after", b"x")
+    assert await store.get("before") == b"x"

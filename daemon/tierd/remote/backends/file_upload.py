@@ -13,6 +13,7 @@ from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
 from tierd.remote.object_store import FileBody
 from tierd.remote.source import unreadable
 
+_WRITE_BYTES = 1 << 18  # measured: a call of 1 MiB costs ext4 four to seven times the processor time
 _RENAME_NOREPLACE = 1
 _AT_FDCWD = -100
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
@@ -194,7 +195,7 @@ def _read(file: int, block: memoryview, position: int) -> int:
 
 def _write(file: int, content: memoryview) -> None:
     while content:
-        content = content[os.write(file, content) :]
+        content = content[os.write(file, content[:_WRITE_BYTES]) :]
 
 
 def _link_or_rename(temporary: Path, final: Path) -> bool:

@@ -52,6 +52,7 @@ class FilesystemObjectStore:
         self._patience_s = patience_s
         self._uploads = root / UPLOADS_FOLDER
         self._new_id = new_id
+        self._root_seen: tuple[int, int] | None = None  # device and inode: another one is another file system
         self._made: set[Path] = set()  # directories known to be there, unless somebody removed one
         self._buffers: list[memoryview] = []
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tierd-store")
@@ -109,8 +110,10 @@ class FilesystemObjectStore:
 
     def _advance(self, upload: FileUpload, size_bytes: int) -> bool:
         """Take the upload one step further. Return whether it has ended: the object is there, with this content."""
+        self._require_same_root()
         with self._buffer() as buffer:
             upload.write(size_bytes, buffer)
+            self._root_seen = self._root_seen or self._root_identity()
             if upload.remaining_bytes:
                 return False
             self._publish(upload, buffer)
@@ -131,6 +134,24 @@ class FilesystemObjectStore:
                     f"{upload.final} exists already, with other content",
                     remedy="find out who wrote it; tierd never replaces an object",
                 )
+
+    def _require_same_root(self) -> None:
+        """Raise when the directory is not the one that this process began with: its mount went away, or another came.
+
+        What is written below an empty mount point fills the wrong disk and is hidden when the mount is back.
+        """
+        if self._root_seen and self._root_identity() != self._root_seen:
+            raise RetriableRemoteStorageError(
+                f"{self._root} is not the directory that it was",
+                remedy="mount the tier again; restart tierd if the directory was replaced on purpose",
+            )
+
+    def _root_identity(self) -> tuple[int, int] | None:
+        try:
+            status = self._root.stat()
+        except FileNotFoundError:
+            return None
+        return status.st_dev, status.st_ino
 
     def _ensure_directory(self, directory: Path) -> None:
         if directory in self._made:
