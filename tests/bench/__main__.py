@@ -38,7 +38,9 @@ def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:
     rounds = 1 if quick else 5
     match name:
         case "filesystem":
-            return bench_filesystem(root, segments=2 if quick else 16, segment_bytes=64 * MIB, rounds=rounds)
+            return bench_filesystem(
+                root, partitions=2 if quick else 4, segment_bytes=(64 if quick else 512) * MIB, rounds=rounds
+            )
         case "s3":
             return bench_s3(root, segments=1 if quick else 4, segment_bytes=(64 if quick else 512) * MIB, rounds=rounds)
         case _:

@@ -1,5 +1,6 @@
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from tests.fakes.remote_segments import PARTITION, segment
 from tierd.errors import MetadataDecodeError
 from tierd.metadata import Claim, PartitionRow, serde
-from tierd.model import EpochEntry, RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierd.model import EpochEntry, RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState, uuid_to_text
 
 offsets = st.integers(0, 2**63 - 1)
 times = st.integers(-1, 2**63 - 1)

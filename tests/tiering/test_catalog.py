@@ -3,6 +3,9 @@
 from pathlib import Path
 from uuid import UUID
 
+import pytest
+
+from tierd.errors import MissingArtefactError
 from tierd.log import DirectoryKind, PartitionDirectory
 from tierd.model import TopicPartition
 from tierd.tiering.catalog import CatalogChange, catalog_change
@@ -37,6 +40,12 @@ def _change(
         unreadable=unreadable,
         wants=lambda topic: topic != excluded,
     )
+
+
+@pytest.mark.spec("remote-tiering 204")
+def test_a_directory_without_a_topic_id_has_no_identity_to_ask_metadata_with() -> None:
+    with pytest.raises(MissingArtefactError, match="orders-0"):
+        _ = _directory(topic_id=None).partition
 
 
 def test_a_new_directory_appears() -> None:

@@ -23,6 +23,7 @@ from tierd.errors import (
     SegmentChangedError,
     TierError,
 )
+from tierd.log import read_producer_snapshot
 from tierd.metadata import Batch, MemoryKeyValueStore
 from tierd.model import (
     IndexType,
@@ -371,6 +372,9 @@ class TestFailures:
         assert [r.offset for r in await setup.session.read_all(setup.path)] == list(range(20))
 
 
+ADD_BATCH, FINISH_BATCH = 3, 4  # after the claim and the log start
+
+
 class _ScriptedRows(MemoryKeyValueStore):
     """Batches of which one gets another answer."""
 
@@ -379,9 +383,17 @@ class _ScriptedRows(MemoryKeyValueStore):
         self.fail_at: tuple[int, TierError, bool] | None = None  # which batch, with what, after applying it
         self.failures = 1
         self.batches = 0
+        self.silent_after: int | None = None  # no answer at all after that many batches
+        self.on_get: Callable[[], object] = lambda: None
+
+    async def get(self, key: str) -> bytes | None:
+        self.on_get()
+        return await super().get(key)
 
     async def apply(self, batch: Batch) -> None:
         self.batches += 1
+        if self.silent_after is not None and self.batches > self.silent_after:
+            raise BackendUnavailableError("down")
         if self.fail_at is None or not self.fail_at[0] <= self.batches < self.fail_at[0] + self.failures:
             return await super().apply(batch)
         _, error, applied = self.fail_at
@@ -402,7 +414,7 @@ class TestMetadataFailures:
 
     @pytest.mark.spec("remote-tiering 137")
     async def test_without_a_row_nothing_is_uploaded(self, tmp_path: Path) -> None:
-        setup = self._setup(tmp_path, at=2, error=RemoteStorageError("down"), applied=False)
+        setup = self._setup(tmp_path, at=ADD_BATCH, error=RemoteStorageError("down"), applied=False)
         setup.session.recorder.failures = 0
         assert (await setup.run()).error is not None
         assert setup.storage.copied == []
@@ -412,21 +424,21 @@ class TestMetadataFailures:
     async def test_an_add_of_unknown_outcome_is_confirmed_before_the_upload(
         self, tmp_path: Path, applied: bool
     ) -> None:
-        setup = self._setup(tmp_path, at=2, error=OutcomeUnknownError("silence"), applied=applied)
+        setup = self._setup(tmp_path, at=ADD_BATCH, error=OutcomeUnknownError("silence"), applied=applied)
         assert (await setup.run()).error is None
         assert setup.finished == [(0, 7)]
         assert len(setup.session.rows(setup.partition)) == 1
 
     @pytest.mark.parametrize("applied", [False, True], ids=["lost", "landed"])
     async def test_a_finish_of_unknown_outcome_is_repeated(self, tmp_path: Path, applied: bool) -> None:
-        setup = self._setup(tmp_path, at=3, error=OutcomeUnknownError("silence"), applied=applied)
+        setup = self._setup(tmp_path, at=FINISH_BATCH, error=OutcomeUnknownError("silence"), applied=applied)
         assert (await setup.run()).error is None
         assert setup.finished == [(0, 7)]
         assert len(setup.storage.copied) == 1
 
     @pytest.mark.spec("remote-tiering 151")
     async def test_a_finish_that_fails_leaves_the_row_to_the_sweep_and_the_hold_in_place(self, tmp_path: Path) -> None:
-        setup = self._setup(tmp_path, at=3, error=BackendUnavailableError("down"), applied=False, times=4)
+        setup = self._setup(tmp_path, at=FINISH_BATCH, error=BackendUnavailableError("down"), applied=False, times=4)
         outcome = await setup.run()
         assert outcome.error is not None
         assert outcome.status.copied_through == -1
@@ -437,6 +449,28 @@ class TestMetadataFailures:
         assert (await setup.run()).error is None
         assert [m.state for m in setup.session.rows(setup.partition)] == [FINISHED]
         assert setup.session.recorder.swept == 1
+
+    async def test_a_finish_that_landed_unheard_is_found_and_not_copied_again(self, tmp_path: Path) -> None:
+        setup = self._setup(tmp_path, at=FINISH_BATCH, error=OutcomeUnknownError("silence"), applied=True)
+        rows = setup.tier.rows
+        assert isinstance(rows, _ScriptedRows)
+        rows.silent_after = FINISH_BATCH
+        await setup.fails_with(BackendUnavailableError)
+        rows.silent_after = None
+        assert (await setup.run()).status.copied_through == 7
+        assert len(setup.storage.copied) == 1
+        assert setup.session.hold.statistics().segments == 0
+
+    @pytest.mark.spec("remote-tiering 140")
+    @pytest.mark.spec("remote-tiering 141")
+    async def test_while_the_metadata_is_not_ready_nothing_is_asked_of_either_store(self, tmp_path: Path) -> None:
+        setup = self._setup(tmp_path, at=1, error=BackendUnavailableError("down"), applied=False)
+        await setup.fails_with(BackendUnavailableError)
+        assert (setup.storage.copied, setup.storage.deleted) == ([], [])
+        assert setup.session.recorder.failures == 0
+        assert setup.session.metadata.statistics().segments == 0
+        assert (await setup.run()).error is None
+        assert setup.finished == [(0, 7)]
 
     async def test_a_later_session_fences_the_earlier_one(self, setup: Setup) -> None:
         await setup.run()
@@ -465,6 +499,43 @@ class TestLogStart:
         view = setup.session.metadata.view(setup.partition)
         assert view.log_start_offset == 10, "and it is stored"
 
+    async def test_the_brokers_retention_under_way_hides_nothing_of_the_tier(self, setup: Setup) -> None:
+        await setup.run()
+        setup.set_log_start(8)  # raised and checkpointed; the files are renamed next
+        assert (await setup.run()).status.log_start_offset == 0
+        before = await setup.session.read_all(setup.path)
+        delete_segment(setup.path, 0)
+        setup.set_log_start(8)
+        assert (await setup.run()).status.log_start_offset == 0
+        assert await setup.session.read_all(setup.path) == before
+        assert [record.offset for record in before] == list(range(20))
+
+    async def test_a_roll_that_the_listing_lacks_is_no_deletion_request(self, setup: Setup) -> None:
+        await setup.run()
+        (replica,) = setup.session.manager._replicas.all()
+        task = replica.task
+        assert task is not None
+        setup.writer.roll()
+        setup.writer.append([b"next"])
+        setup.log_dir.write_checkpoints()
+        setup.set_log_start(20)  # retention: everything before the new active segment
+        await task.run_once()
+        assert task.state.log_start_offset == 0
+
+    async def test_a_segment_that_the_broker_renames_after_the_listing_is_not_stepped_over(self, setup: Setup) -> None:
+        rows = _ScriptedRows()
+        setup.tier.rows = rows
+        setup.session = setup.new_session()
+
+        def rename() -> None:  # between the listing and the hold
+            for file in setup.path.glob(f"{0:020d}.*[!d]"):
+                file.rename(f"{file}.deleted")
+
+        rows.on_get = rename
+        assert (await setup.run()).error is None
+        assert setup.finished == [(0, 7), (8, 15)]
+        assert setup.session.recorder.gaps == []
+
     async def test_what_was_deleted_before_it_was_seen_is_said_once_and_stepped_over(self, setup: Setup) -> None:
         setup.set_high_watermark(8)
         await setup.run()
@@ -484,6 +555,33 @@ class TestLogStart:
         await setup.run()
         assert setup.session.recorder.gaps == [8]
         assert setup.finished == [(0, 7), (16, 19), (20, 23), (24, 27), (28, 31)]
+
+
+class TestOpenTransactions:
+    @pytest.mark.spec("remote-tiering 150")
+    async def test_an_open_transaction_keeps_its_segment_and_all_after_it(self, golden: Path, tmp_path: Path) -> None:
+        (case,) = [c for c in golden_cases("clean") if c.partition == "txn-closed-0" and c.broker.endswith("4.3.1")]
+        log_dir = tmp_path / "kafka"
+        shutil.copytree(golden / case.logdirs[0] / case.partition, log_dir / case.partition)
+        path = log_dir / case.partition
+        snapshots = {int(file.stem): read_producer_snapshot(file) for file in path.glob("*.snapshot")}
+        bases = sorted(int(file.stem) for file in path.glob("*.log"))
+        open_at = {base: [e.current_txn_first_offset for e in snapshots.get(base, ())] for base in bases}
+        rolled = next(base for base in bases if any(first >= 0 for first in open_at[base]))
+        undecided = min(first for first in open_at[rolled] if first >= 0)
+
+        def write_high_watermark(offset: int) -> None:
+            (log_dir / "replication-offset-checkpoint").write_text(f"0\n1\ntxn-closed 0 {offset}\n")
+
+        write_high_watermark(rolled)
+        session = Tier(tmp_path, [log_dir]).session()
+        outcome = (await session.copy_once())["txn-closed-0"]
+        partition = partition_of(path)
+        assert all(end < undecided for _, end in session.finished(partition))
+        assert f"an open transaction keeps the last stable offset at {undecided}" in outcome.status.reason
+        write_high_watermark(1 << 40)
+        await session.copy_once()
+        assert [base for base, _ in session.finished(partition)] == bases[:-1]
 
 
 class TestMovesAndEpochs:

@@ -192,7 +192,7 @@ class TestErrors:
     @pytest.mark.spec("remote-tiering 197")
     async def test_a_failed_read_is_counted_and_an_offset_out_of_range_is_not(self, setup: Setup) -> None:
         await setup.copied()
-        (setup.log_dir.path / "log-start-offset-checkpoint").write_text("0\n1\norders 0 10\n")
+        await setup.session.metadata.advance_log_start_offset(partition_of(setup.path), 10)
         with pytest.raises(OffsetOutOfRangeError):
             await setup.reader.read(9, max_bytes=10, isolation=UNCOMMITTED)
         assert setup.session.recorder.fetch_failures == 0

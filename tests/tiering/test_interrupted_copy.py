@@ -12,7 +12,7 @@ from tests.tiering.interruption import (
     InterruptedObjectStore,
     Interruption,
 )
-from tests.tiering.setups import Session, Tier, partition_of
+from tests.tiering.setups import Session, Tier, delete_segment, partition_of
 from tierd.metadata import MemoryKeyValueStore
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.tiering import Verification
@@ -67,6 +67,9 @@ class _Story:
         assert [finding async for finding in verification.run(deep=True)] == []
         assert [record.offset for record in await session.read_all(self.path)] == list(range(20))
 
+    async def new_process(self) -> Session:
+        return await self._pass(Tier(self.tmp_path, [self.path.parent], store=self.objects, rows=self.rows))
+
     async def _pass(self, tier: Tier) -> Session:
         session = tier.session()
         outcomes = await session.copy_once()
@@ -96,3 +99,14 @@ async def test_the_interruptions_reach_the_end_of_the_sequence(tmp_path: Path) -
     interruption = Interruption(at=None)
     await _Story(tmp_path).copy_interrupted(interruption)
     assert 10 < interruption.calls < CALLS
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("at", range(1, 8))
+async def test_a_crash_in_the_first_leadership_makes_no_false_gap(tmp_path: Path, at: int, after: bool) -> None:
+    story = _Story(tmp_path)
+    delete_segment(story.path, 0)
+    await story.copy_interrupted(Interruption(at=at, after=after))
+    session = await story.new_process()
+    assert session.metadata.view(partition_of(story.path)).log_start_offset == 8
+    assert session.recorder.gaps == []

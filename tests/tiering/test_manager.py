@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import shutil
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,8 +17,11 @@ from tests.tiering.running import PlainSupervisor, StandingClock, running
 from tests.tiering.setups import Session, Tier, delete_segment, partition_of
 from tierd.config import CopySettings
 from tierd.errors import BackendUnavailableError, UnknownPartitionError
+from tierd.log import LogDirListing, list_log_dir
 from tierd.metadata import Batch, MemoryKeyValueStore
 from tierd.model import TopicPartition
+from tierd.remote import FileBody
+from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.tiering import PartitionStatus
 
 SHAPE = SegmentShape()  # 8 records a segment
@@ -143,6 +147,30 @@ class TestFollowing:
             await world.until(lambda s: s.state == "idle" and s.copied_through == 19, "idle")
         assert world.session.finished(partition_of(moved)) == [(0, 7), (8, 15), (16, 19)]
 
+    async def test_a_replica_that_moves_between_two_listings_keeps_its_holds(
+        self, tmp_path: Path, group: asyncio.TaskGroup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world = World(tmp_path, group, log_dirs=2)
+        writer = world.add()
+        (world.log_dir.path / "replication-offset-checkpoint").write_text("0\n0\n")
+        listings = 0
+
+        def list_unlucky(log_dir: Path) -> LogDirListing:
+            nonlocal listings
+            listings += 1
+            listing = list_log_dir(log_dir)
+            # The third reconcile's first look comes too early for one log dir, and too late for the other.
+            return replace(listing, partitions=()) if listings in (5, 6) else listing
+
+        await world.session.copy_once()
+        assert world.session.hold.statistics().segments == 2
+        delete_segment(writer.path, 0)
+        monkeypatch.setattr("tierd.tiering.replicas.list_log_dir", list_unlucky)
+        listings = 4
+        await world.session.copy_once()
+        assert listings == 8
+        assert world.session.hold.statistics().segments == 2, "one of them has no other name any more"
+
     async def test_a_higher_leader_epoch_is_claimed_by_a_new_task(self, world: World) -> None:
         writer = world.add()
         async with world.run():
@@ -227,6 +255,22 @@ class TestWaiting:
             assert status.lag.oldest_ms == (writer.path / f"{0:020d}.log").stat().st_mtime_ns // 1_000_000
             assert status.last_error is not None
             assert world.session.hold.statistics().segments == 3, "and they are held"
+
+    async def test_the_lag_grows_while_an_upload_never_returns(self, world: World) -> None:
+        class StuckStore(MemoryObjectStore):
+            async def put(self, key: str, body: bytes | FileBody) -> None:
+                await asyncio.Event().wait()
+
+        world.tier.store = StuckStore()
+        world.new_session()
+        writer = world.add()
+        async with world.run():
+            await world.until(lambda s: s.state == "copying" and s.lag.segments == 2, "the first one under way")
+            world.roll(writer)
+            await world.until(lambda s: s.lag.segments == 3, "the third one behind too")
+            status = world.status()
+            assert status is not None
+            assert status.lag.oldest_ms == (writer.path / f"{0:020d}.log").stat().st_mtime_ns // 1_000_000
 
 
 class TestControl:

@@ -186,14 +186,31 @@ class TestLogStart:
         )
         assert start == 100
 
-    def test_a_start_inside_the_first_segment_is_a_deletion_request(self) -> None:
-        assert deleted_records_before(checkpointed=151, first_base_offset=0) == 151
+    @pytest.mark.parametrize("inside", [1, 99, 101, 199, 201, 249])
+    def test_a_start_inside_a_segment_is_a_deletion_request(self, inside: int) -> None:
+        assert _deleted(inside) == inside
 
-    def test_a_start_at_the_first_base_is_retention(self) -> None:
-        assert deleted_records_before(checkpointed=100, first_base_offset=100) is None
+    @pytest.mark.parametrize("base", [0, 100, 200])
+    def test_a_start_at_a_base_is_the_brokers_own_retention(self, base: int) -> None:
+        assert _deleted(base) is None
+
+    @pytest.mark.parametrize("unknown", [250, 251])
+    def test_a_start_that_the_log_is_not_known_to_have_passed_is_not_believed(self, unknown: int) -> None:
+        assert _deleted(unknown) is None
+
+    def test_a_start_below_the_local_log_says_nothing(self) -> None:
+        assert deleted_records_before(checkpointed=50, segments=_spans(100, 200), high_watermark=250) is None
+
+    def test_without_a_high_watermark_the_active_segment_has_no_inside(self) -> None:
+        assert deleted_records_before(checkpointed=201, segments=_spans(100, 200), high_watermark=None) is None
+        assert deleted_records_before(checkpointed=101, segments=_spans(100, 200), high_watermark=None) == 101
 
     def test_no_entry_is_no_deletion(self) -> None:
-        assert deleted_records_before(checkpointed=None, first_base_offset=100) is None
+        assert _deleted(None) is None
+
+
+def _deleted(checkpointed: int | None) -> int | None:
+    return deleted_records_before(checkpointed=checkpointed, segments=_spans(0, 100, 200), high_watermark=250)
 
 
 class TestDangling:

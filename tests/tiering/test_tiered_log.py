@@ -68,6 +68,18 @@ class TestBounds:
         assert log.end_offset == 100
         assert (log.tier_of(49), log.tier_of(50)) == (Tier.LOCAL, Tier.REMOTE)
 
+    @pytest.mark.parametrize(("entry", "start"), [(None, 0), (100, 0), (200, 0), (300, 0), (150, 150), (250, 250)])
+    def test_only_a_deletion_request_hides_remote_history(self, entry: int | None, start: int) -> None:
+        view = _view((0, 99, [(0, 0)]), (100, 199, [(0, 100)]))
+        log = TieredLog(PARTITION, view, _scan(100, 200, lineage=[(0, 100)]), 300, entry)
+        assert log.log_start_offset == start
+        place = explain(log, 50, last_stable_offset=300, log_end_offset=300, remote_key="key").place
+        assert place is (Place.EXPIRED if start else Place.REMOTE)
+
+    def test_before_anything_is_copied_the_broker_says_where_the_log_begins(self) -> None:
+        log = TieredLog(PARTITION, _view(), _scan(100, 200, lineage=[(0, 100)]), 300, 200)
+        assert log.log_start_offset == 200
+
     def test_offsets_below_the_log_start_are_out_of_range(self) -> None:
         log = _log(_view((100, 199, [(0, 100)])), None)
         with pytest.raises(OffsetOutOfRangeError):

@@ -64,6 +64,7 @@ class Daemon:
         self._reloader = Reloader(engine, config_file, env, notifier)
         self._started_ms = engine.clock.now_ms()
         self._failure: TierError | None = None
+        self._loaded = False
         self._supervisor: TaskSupervisor
         self._manager: RemoteLogManager
 
@@ -165,6 +166,8 @@ class Daemon:
     async def _tell_readiness(self) -> None:
         """Tell systemd once everything was looked at, and from then on what is going on."""
         await self._manager.first_reconcile_done.wait()
+        await self._manager.everything_loaded()
+        self._loaded = True
         summary = self.status().summary()
         self._notifier.ready(summary)
         log.info("ready", summary=summary)
@@ -181,9 +184,14 @@ class Daemon:
             causes.append(f"stopping: {self._stop.reason}")
         if not self._manager.first_reconcile_done.is_set():
             causes.append("the log dirs have not been looked at completely yet")
+        elif not self._loaded and (loading := self._loading()):
+            causes.append(f"the metadata of {loading} partitions is still being loaded")
         if self._engine.store.problem:
             causes.append(f"the tier cannot be written: {self._engine.store.problem}")
         return causes
+
+    def _loading(self) -> int:
+        return sum(partition.state == "loading" for partition in self._manager.status())
 
     def status(self) -> StatusSnapshot:
         """Everything at this moment."""

@@ -6,7 +6,8 @@ r"""Metadata values to versioned bytes and back: one format byte, then one compa
           "epochs":[[0,0]],"leader_epoch":3,"session":"…22 characters…","custom":"…base64…","txn_empty":true}
 
 ``custom`` and ``txn_empty`` may be absent (none; false: unknown or present), and so may a partition row's
-``log_start_offset`` (never set). Fields of a later tierd are kept when a value is rewritten. A value that cannot be decoded names its key and is never skipped.
+``log_start_offset`` (never set). Fields of a later tierd are kept when a value is rewritten. A value that cannot be
+decoded names its key and is never skipped.
 """
 
 import base64
@@ -37,7 +38,9 @@ _SEGMENT_FIELDS: Final = frozenset(
         *("leader_epoch", "session", "custom", "txn_empty"),
     }
 )
-_ROW_FIELDS: Final = frozenset({"topic", "revision", "leader_epoch", "broker", "session", "log_start", "log_start_offset"})
+_ROW_FIELDS: Final = frozenset(
+    {"topic", "revision", "leader_epoch", "broker", "session", "log_start", "log_start_offset"}
+)
 _encode_json: Final = json.JSONEncoder(separators=(",", ":")).encode
 _decode_json: Final = json.JSONDecoder().raw_decode  # json.loads looks for white space, twice per row
 _session_from_text: Final = lru_cache(maxsize=1024)(uuid_from_text)  # few sessions, many segments: one object each
@@ -201,6 +204,7 @@ def _epochs_of(pairs: object, start_offset: int) -> tuple[EpochEntry, ...]:
 
 
 def _row_of(body: dict[str, object]) -> PartitionRow:
+    log_start: int | None
     if "log_start_offset" in body:
         log_start = _int(body, "log_start_offset")
     else:

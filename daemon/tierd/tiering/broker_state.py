@@ -33,6 +33,7 @@ class BrokerCheckpoints:
 
     def __init__(self) -> None:
         self._files: dict[Path, tuple[_Signature, Mapping[TopicPartition, int]]] = {}
+        self._reading: dict[Path, asyncio.Lock] = {}
 
     async def offsets(self, log_dir: Path, partition: TopicPartition) -> BrokerOffsets:
         """Return what the broker says of ``partition``.
@@ -50,9 +51,12 @@ class BrokerCheckpoints:
         known = self._files.get(path)
         if known is not None and known[0] == signature:
             return known[1]
-        parsed = await asyncio.to_thread(read_offset_checkpoint, path)
-        self._files[path] = (signature, parsed)
-        return parsed
+        async with self._reading.setdefault(path, asyncio.Lock()):  # after a start all of them ask at once
+            signature, known = _signature(path), self._files.get(path)
+            if known is None or known[0] != signature:
+                known = (signature, await asyncio.to_thread(read_offset_checkpoint, path))
+                self._files[path] = known
+            return known[1]
 
 
 def _signature(path: Path) -> _Signature:

@@ -1,6 +1,7 @@
 """CopyTask: brings one partition's finished segments into the tier, oldest first, one pass at a time."""
 
 import asyncio
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import structlog
@@ -17,6 +18,7 @@ from tierd.errors import (
 from tierd.metadata import PartitionView, RemoteLogMetadataManager, effective_lineage
 from tierd.model import Lineage, OffsetRange
 from tierd.tiering.broker_state import BrokerCheckpoints, BrokerOffsets
+from tierd.tiering.check_ahead import CheckAhead
 from tierd.tiering.copy_state import CopyPhase, CopyState, IntakeGate
 from tierd.tiering.held_segment import HeldSegment
 from tierd.tiering.partition_log import PartitionLog
@@ -29,6 +31,7 @@ from tierd.tiering.plan import (
     gaps,
     highest_copied,
     initial_log_start_offset,
+    local_log_start,
     rolled_after,
 )
 from tierd.tiering.prepare import PreparedSegment, prepare_segment
@@ -38,6 +41,8 @@ from tierd.tiering.stable import stable_offset
 from tierd.tiering.sweep import DanglingSweep
 
 log = structlog.get_logger()
+
+_LOOKS_AT_GAP = 3
 
 
 class CopyTask:
@@ -146,6 +151,7 @@ class CopyTask:
 
     async def _load(self) -> None:
         """Claim the partition once, load its metadata, and find the frontier."""
+        known = self._state.copied_through is not None and self._metadata.is_ready(self._partition)
         try:
             if not self._claimed:
                 await self._metadata.become_leader(self._partition, self._leader_epoch)
@@ -158,20 +164,19 @@ class CopyTask:
                 # While nobody can say what the tier has, everything that has rolled is worth holding.
                 await self._local.protect(copied_through=-1)
             raise
-        if self._state.copied_through is None:
+        if not known:  # after a reload too: what was in doubt may be in the tier
             await self._find_frontier()
         self._loaded.set()
 
     async def _find_frontier(self) -> None:
         view, lineage = self._view_and_lineage()
-        log_start = view.log_start_offset
-        if not log_start and view.revision <= 1:  # only our own first claim is there: nobody ever set a start
-            offsets = await self._offsets()
-            log_start = initial_log_start_offset(
-                lineage, view.list_epoch, local_log_start_offset=self._local_log_start(offsets)
-            )
-            await self._metadata.advance_log_start_offset(self._partition, log_start)
         segments = self._local.scan.segments
+        log_start = view.log_start_offset
+        if log_start is None:  # nobody ever led it long enough to say
+            checkpointed = (await self._offsets()).log_start_offset
+            local_start = local_log_start(segments, checkpointed=checkpointed)
+            log_start = initial_log_start_offset(lineage, view.list_epoch, local_log_start_offset=local_start)
+            await self._metadata.advance_log_start_offset(self._partition, log_start)
         # The active segment's base is an offset that the log surely reaches.
         reached = segments[-1].base_offset if segments else 0
         copied = highest_copied(lineage, view.highest_offset_for_epoch, log_end_offset=reached)
@@ -180,13 +185,8 @@ class CopyTask:
     async def _copy_due(self) -> float | None:
         offsets = await self._offsets()
         await self._follow_deleted_records(offsets)
-        due = rolled_after(
-            await self._local.protect(copied_through=self._settled_through()),
-            copied_through=self._copied_offset(),
-            log_start_offset=self._log_start(),
-        )
+        due = await self._due()
         if not due:
-            self._report_gaps()
             self._enter(CopyPhase.IDLE, self._gate.closed_because() or "", high_watermark=offsets.high_watermark)
             return None
         if (closed := self._gate.closed_because()) is not None:
@@ -199,26 +199,56 @@ class CopyTask:
             log_start_offset=self._log_start(),
             last_stable_offset=stable,
         )
-        self._report_gaps()
-        for candidate in candidates:
-            if self._gate.closed_because() is not None:
-                break
-            await self._copy(candidate.segment)
+        await self._copy_in_order([candidate.segment for candidate in candidates])
         return self._settle(due[len(candidates) :], offsets.high_watermark, stable)
 
-    async def _copy(self, held: HeldSegment) -> None:
-        self._enter(CopyPhase.COPYING, f"queued: segment {held.base_offset:020d}")
-        async with self._slots:
-            self._enter(CopyPhase.COPYING, f"segment {held.base_offset:020d}")
-            began_s = self._clock.monotonic_s()
-            try:
-                held, prepared = await self._prepared(held)
-                await self._segment_copy.copy(
-                    self._partition, held, prepared, leader_epoch=self._leader_epoch, directory=self._local.path
-                )
-            except SegmentChangedError:
-                await self._local.look()  # the next pass begins from what is there now
-                raise
+    async def _due(self) -> list[HeldSegment]:
+        """Hold and return what has rolled and is not in the tier, whatever is missing before or between it.
+
+        Raises:
+            SegmentChangedError: the directory changes at every look.
+        """
+        await self._local.protect(copied_through=self._settled_through())
+        missing = self._gaps()
+        for _ in range(_LOOKS_AT_GAP):
+            if not missing - self._reported_gaps:
+                break
+            # To step over a segment is for ever: one that the broker renames while it is listed is seen by a second
+            # look, and it can still be held.
+            await self._local.look()
+            missing, previous = self._gaps(), missing
+            if missing == previous:
+                self._report(missing - self._reported_gaps)
+        else:
+            if missing - self._reported_gaps:
+                raise SegmentChangedError(f"{self._local.path}: changes at every look", remedy="it is looked at again")
+        return rolled_after(
+            self._local.pending, copied_through=self._copied_offset(), log_start_offset=self._log_start()
+        )
+
+    async def _copy_in_order(self, segments: Sequence[HeldSegment]) -> None:
+        """Copy one segment after the other; while one is uploaded the next may be checked, and no more than that."""
+        try:
+            async with CheckAhead(self._slots, self._prepared) as checks:
+                for held, following in zip(segments, (*segments[1:], None), strict=False):
+                    if self._gate.closed_because() is not None:
+                        break
+                    self._enter(CopyPhase.COPYING, f"queued: segment {held.base_offset:020d}")
+                    await checks.begin(held)
+                    self._enter(CopyPhase.COPYING, f"segment {held.base_offset:020d}")
+                    await self._copy(checks, following)
+                    checks.end()
+        except SegmentChangedError:
+            await self._local.look()  # the next pass begins from what is there now
+            raise
+
+    async def _copy(self, checks: CheckAhead, following: HeldSegment | None) -> None:
+        began_s = self._clock.monotonic_s()
+        held, prepared = await checks.result()
+        await checks.begin_ahead(following)
+        await self._segment_copy.copy(
+            self._partition, held, prepared, leader_epoch=self._leader_epoch, directory=self._local.path
+        )
         copied = CopiedThrough(held.end_offset, prepared.epochs[-1].epoch)
         self._state = replace(self._state, copied_through=copied)
         seconds = self._clock.monotonic_s() - began_s
@@ -265,25 +295,35 @@ class CopyTask:
         return self._interval_s
 
     async def _follow_deleted_records(self, offsets: BrokerOffsets) -> None:
-        segments = self._local.scan.segments
-        if not segments:
+        """Raise the tier's log start where a DeleteRecords request raised the broker's."""
+        if self._deleted_before(offsets) is None:
             return
-        deleted = deleted_records_before(
-            checkpointed=offsets.log_start_offset, first_base_offset=segments[0].base_offset
-        )
-        if deleted is not None and deleted > self._log_start():
+        await self._local.look()  # the checkpoint may be younger than the listing, which may lack a base
+        deleted = self._deleted_before(offsets)
+        if deleted is not None:
             await self._metadata.advance_log_start_offset(self._partition, deleted)
             self._state = replace(self._state, log_start_offset=deleted)
             log.info("log_start_raised", partition=str(self._partition), log_start_offset=deleted)
 
-    def _report_gaps(self) -> None:
-        """Say once of every stretch that the broker deleted unseen that it is lost; copying goes on after it."""
+    def _deleted_before(self, offsets: BrokerOffsets) -> int | None:
+        """An offset that records were deleted before on request, if that is news."""
+        deleted = deleted_records_before(
+            checkpointed=offsets.log_start_offset,
+            segments=self._local.scan.segments,
+            high_watermark=offsets.high_watermark,
+        )
+        return deleted if deleted is not None and deleted > self._log_start() else None
+
+    def _gaps(self) -> set[OffsetRange]:
+        """What is due, and neither held nor in the log."""
         due_from = first_offset_due(copied_through=self._copied_offset(), log_start_offset=self._log_start())
         spans: list[OffsetSpan] = [*self._local.pending, *self._local.scan.segments[-1:]]
-        for gap in gaps(spans, due_from=due_from):
-            if gap in self._reported_gaps:
-                continue
-            self._reported_gaps.add(gap)
+        return set(gaps(spans, due_from=due_from))
+
+    def _report(self, lost: Collection[OffsetRange]) -> None:
+        """Say once of every stretch that the broker deleted unseen that it is lost; copying goes on after it."""
+        self._reported_gaps.update(lost)
+        for gap in sorted(lost, key=lambda gap: gap.start):
             self._recorder.gap_found(self._partition.topic, offsets=gap.end - gap.start + 1)
             log.error(
                 "segments_lost_before_copy",
@@ -313,11 +353,6 @@ class CopyTask:
 
     async def _offsets(self) -> BrokerOffsets:
         return await self._checkpoints.offsets(self._local.log_dir, self._partition.topic_partition)
-
-    def _local_log_start(self, offsets: BrokerOffsets) -> int:
-        segments = self._local.scan.segments
-        first = segments[0].base_offset if segments else 0
-        return max(first, offsets.log_start_offset or 0)
 
     def _copied_offset(self) -> int:
         assert self._state.copied_through is not None, "asked for after loading"

@@ -3,7 +3,7 @@
 ::
 
     <hold dir>/<topic id>/<partition>/<20-digit base>-<next base>/<base>.log, .index, ..., <next base>.snapshot
-                                                                  leader-epoch-checkpoint   (a copy, at hold time)
+                                                                  leader-epoch-checkpoint   (as at hold time)
 
 Nothing is written into a log dir: a hard link changes only the inode's link count. Where linking is impossible the
 files are kept open instead, which a restart of tierd does not survive.
@@ -25,7 +25,7 @@ import structlog
 
 from tierd.errors import SegmentChangedError, TierError
 from tierd.log import LogSegment, PartitionScan, encode_lineage, read_lineage
-from tierd.model import uuid_from_text, uuid_to_text
+from tierd.model import Lineage, uuid_from_text, uuid_to_text
 from tierd.tiering.held_segment import (
     DELETED_SUFFIX,
     LINEAGE_FILE,
@@ -260,7 +260,7 @@ class SegmentHold:
                 assert source is not None, "present files have a path"
                 plain_name = source.name.removesuffix(DELETED_SUFFIX)
                 os.link(source, unfinished / plain_name, follow_symlinks=False)
-            (unfinished / LINEAGE_FILE).write_bytes(encode_lineage(plain.lineage))
+            self._keep_lineage(key, plain.lineage, unfinished / LINEAGE_FILE)
             unfinished.rename(target)
         except FileNotFoundError as error:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -269,6 +269,16 @@ class SegmentHold:
             shutil.rmtree(unfinished, ignore_errors=True)
             raise
         return replace(plain, kind=HoldKind.LINK, root=str(target), renamed=frozenset())
+
+    def _keep_lineage(self, key: PartitionKey, lineage: Lineage, file: Path) -> None:
+        """Write the lineage beside a segment, or link the one of the segment before: to make files is what costs."""
+        with self._lock:
+            last = next(reversed(self._held.get(key, {}).values()), None)
+        if last is not None and last.kind is HoldKind.LINK and last.lineage == lineage:
+            with contextlib.suppress(OSError):
+                os.link(Path(last.root, LINEAGE_FILE), file)
+                return
+        file.write_bytes(encode_lineage(lineage))
 
     def _open(self, plain: HeldSegment, reason: str) -> tuple[HeldSegment | None, str]:
         with self._lock:

@@ -321,7 +321,7 @@ class RemoteLogManager:
     async def _sweep_uploads(self) -> None:
         """Discard once what dead processes left unfinished in the store, when it is known what is ours."""
         await self.first_reconcile_done.wait()
-        await self._everything_loaded()
+        await self.everything_loaded()
         sweep = UploadSweep(
             storage=self._remote,
             metadata=self._metadata,
@@ -341,14 +341,15 @@ class RemoteLogManager:
             else:
                 await self._clock.sleep(self._settings.dangling_grace_s)
 
-    async def _everything_loaded(self) -> None:
+    async def everything_loaded(self) -> None:
+        """Return when the metadata of every led partition was loaded once, or after a minute: some may fail."""
         try:
             async with asyncio.timeout(_LOADING_DEADLINE_S):
                 for replica in self._replicas.all():
                     if replica.task is not None:
                         await replica.task.loaded.wait()
         except TimeoutError:
-            log.info("upload_sweep_begins_early")
+            log.warning("metadata_not_loaded_yet", waited_s=_LOADING_DEADLINE_S)
 
     async def _roles_known(self) -> None:
         """Wait until leadership has spoken of the latest epoch of every replica that has one."""

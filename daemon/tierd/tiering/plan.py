@@ -109,6 +109,11 @@ def gaps(segments: Iterable[OffsetSpan], *, due_from: int) -> list[OffsetRange]:
     return found
 
 
+def local_log_start(segments: Sequence[OffsetSpan], *, checkpointed: int | None) -> int:
+    """Where the broker's own log begins; 0 without segments and entry."""
+    return max(segments[0].base_offset if segments else 0, checkpointed or 0)
+
+
 def initial_log_start_offset(
     lineage: Lineage,
     list_epoch: Callable[[int], Sequence[RemoteLogSegmentMetadata]],
@@ -126,16 +131,28 @@ def initial_log_start_offset(
     return local_log_start_offset
 
 
-def deleted_records_before(*, checkpointed: int | None, first_base_offset: int) -> int | None:
+def deleted_records_before(
+    *, checkpointed: int | None, segments: Iterable[OffsetSpan], high_watermark: int | None
+) -> int | None:
     """The offset that a DeleteRecords request raised the log start to, None when there was none.
 
-    The broker's own retention moves the local start to a segment's base; that is no deletion for the tier. Only a
-    request can put the start inside a segment. (Kafka lists a log in ``log-start-offset-checkpoint`` only while its
-    start is above its first base.)
+    The broker's own retention moves the local start to a segment's base; that is no deletion for the tier. While it
+    is at it the start is raised and checkpointed before the files are renamed, so a base above the first one says
+    nothing either: only a request can put the start inside a segment. When in doubt nothing was requested, for a log
+    start that is too high hides history for good, and one that is too low hides nothing.
+
+    Args:
+        checkpointed: the entry of ``log-start-offset-checkpoint``, None when there is none.
+        segments: the live ones, listed after the checkpoint was read: an older listing may lack the very base.
+        high_watermark: what the active segment surely reaches, exclusive; None when the broker has not told.
     """
-    if checkpointed is None or checkpointed <= first_base_offset:
+    if checkpointed is None:
         return None
-    return checkpointed
+    for segment in segments:
+        end = high_watermark if segment.next_base_offset is None else segment.next_base_offset
+        if segment.base_offset < checkpointed < (end or 0):
+            return checkpointed
+    return None
 
 
 class Dangling(NamedTuple):

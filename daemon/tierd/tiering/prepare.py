@@ -197,5 +197,6 @@ def require_unchanged(held: HeldSegment, before: FileState, directory: Path) -> 
         if not directory.is_dir():
             raise SegmentChangedError(f"{directory}: moved or deleted while a segment was copied") from error
         bases = sorted(int(p.stem) for p in directory.glob("[0-9]*.log") if p.stem.isdigit())
-        if bases and bases[0] < held.next_base_offset:
+        # Retention always leaves a segment: without any, or with one below, the log was truncated or is being replaced.
+        if not bases or bases[0] < held.next_base_offset:
             raise SegmentChangedError(f"{live}: gone from the middle of the log while it was copied") from error

@@ -20,7 +20,7 @@ from tierd.log import (
     scan_partition,
 )
 from tierd.model import TopicIdPartition
-from tierd.tiering.catalog import catalog_change
+from tierd.tiering.catalog import CatalogChange, catalog_change
 from tierd.tiering.copy_task import CopyTask
 from tierd.tiering.hold import SegmentHold
 from tierd.tiering.partition_log import PartitionLog
@@ -147,15 +147,10 @@ class Replicas:
     async def reconcile(self) -> None:
         """List every log dir and scan what is new or has changed. What cannot be listed stays as it was known."""
         async with self._lock:
-            found: list[PartitionDirectory] = []
-            unreadable: list[Path] = []
-            for listing in await asyncio.gather(*(self._list(state) for state in self._log_dirs.values())):
-                if listing is not None:
-                    found.extend(listing.partitions)
-                    unreadable.extend(_unreadable(listing))
-            offline = frozenset(state.path for state in self._log_dirs.values() if state.problem)
-            known = {partition: replica.local.directory for partition, replica in self._replicas.items()}
-            change = catalog_change(known, found, offline=offline, unreadable=unreadable, wants=self._wants)
+            found, unreadable, offline, change = await self._compare()
+            if change.vanished:
+                # A replica that moves between two listings is in neither, and to forget one drops its holds.
+                found, unreadable, offline, change = await self._compare()
             for partition in change.vanished:
                 await self._forget(partition)
             for directory in change.unidentified:
@@ -176,6 +171,19 @@ class Replicas:
                 return False
             await self._scan_all([replica.local.directory])
             return True
+
+    async def _compare(self) -> tuple[list[PartitionDirectory], list[Path], frozenset[Path], CatalogChange]:
+        """List all log dirs: what was found, what could not be identified, which are offline, and what is new."""
+        found: list[PartitionDirectory] = []
+        unreadable: list[Path] = []
+        for listing in await asyncio.gather(*(self._list(state) for state in self._log_dirs.values())):
+            if listing is not None:
+                found.extend(listing.partitions)
+                unreadable.extend(_unreadable(listing))
+        offline = frozenset(state.path for state in self._log_dirs.values() if state.problem)
+        known = {partition: replica.local.directory for partition, replica in self._replicas.items()}
+        change = catalog_change(known, found, offline=offline, unreadable=unreadable, wants=self._wants)
+        return found, unreadable, offline, change
 
     async def _list(self, state: LogDirState) -> LogDirListing | None:
         try:

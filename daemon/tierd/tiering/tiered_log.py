@@ -8,6 +8,7 @@ from tierd.errors import OffsetOutOfRangeError
 from tierd.log import PartitionScan
 from tierd.metadata import PartitionView, effective_lineage
 from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tierd.tiering.plan import deleted_records_before, local_log_start
 
 
 class Isolation(Enum):
@@ -59,12 +60,18 @@ class TieredLog:
             return None
         return self.scan.segments[0].base_offset
 
-    @property
+    @cached_property
     def log_start_offset(self) -> int:
         """First offset that may be read in either tier."""
+        segments = self.scan.segments if self.scan else ()
+        if not self.finished and self.view.log_start_offset is None:
+            return local_log_start(segments, checkpointed=self.log_start_checkpoint)
+        deleted = deleted_records_before(
+            checkpointed=self.log_start_checkpoint, segments=segments, high_watermark=self.high_watermark
+        )
         first_remote = self.finished[0].start_offset if self.finished else None
         starts = [start for start in (first_remote, self.local_start_offset) if start is not None]
-        return max(self.view.log_start_offset, self.log_start_checkpoint or 0, min(starts, default=0))
+        return max(self.view.log_start_offset or 0, deleted or 0, min(starts, default=0))
 
     @property
     def remote_end_offset(self) -> int:

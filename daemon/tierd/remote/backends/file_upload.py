@@ -14,6 +14,8 @@ from tierd.remote.object_store import FileBody
 from tierd.remote.source import unreadable
 
 _WRITE_BYTES = 1 << 18  # measured: a call of 1 MiB costs ext4 four to seven times the processor time
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_SYNC_FILE_RANGE_WRITE = 2
 _RENAME_NOREPLACE = 1
 _AT_FDCWD = -100
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
@@ -62,6 +64,7 @@ class FileUpload:
                     block = self._read_block(self._body, buffer)
                     _write(self._target, block)
                     self._position += len(block)
+                _begin_write_back(self._target)
 
     def _begin(self) -> None:
         if isinstance(self._body, FileBody) and self._range:
@@ -198,6 +201,14 @@ def _write(file: int, content: memoryview) -> None:
         content = content[os.write(file, content[:_WRITE_BYTES]) :]
 
 
+def _begin_write_back(file: int) -> None:
+    """Have the kernel write what is dirty while the next step is copied, so that the sync at the end finds little.
+
+    Only a hint: what it answers does not matter, and nothing is durable before the sync.
+    """
+    _LIBC.sync_file_range(file, ctypes.c_int64(0), ctypes.c_int64(0), _SYNC_FILE_RANGE_WRITE)
+
+
 def _link_or_rename(temporary: Path, final: Path) -> bool:
     try:
         final.hardlink_to(temporary)
@@ -211,8 +222,7 @@ def _link_or_rename(temporary: Path, final: Path) -> bool:
 
 
 def _rename_without_replacing(temporary: Path, final: Path) -> bool:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.renameat2(_AT_FDCWD, os.fsencode(temporary), _AT_FDCWD, os.fsencode(final), _RENAME_NOREPLACE) == 0:
+    if _LIBC.renameat2(_AT_FDCWD, os.fsencode(temporary), _AT_FDCWD, os.fsencode(final), _RENAME_NOREPLACE) == 0:
         return True
     code = ctypes.get_errno()
     if code == errno.EEXIST:
