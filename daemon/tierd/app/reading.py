@@ -90,16 +90,20 @@ class TierReader:
         return await read_partition(self._metadata, self._keys, partition)
 
     async def tiered_log(self, located: Located) -> TieredLog:
-        """Look at both tiers anew; the local directory is found again, for it may have moved or gone."""
+        """Look at both tiers anew; the local directory is found again, for it may have moved or gone.
+
+        The metadata comes last: what the broker deletes after the listing is in the tier already, while the other
+        order could miss a segment in both. The checkpoints come first, for what they say only grows.
+        """
         directories = await self._local_directories()
         directory = next((d for d in directories if d.topic_id and d.partition == located.partition), None)
-        view = await self.view(located.partition)
         if directory is None:
-            return TieredLog(located.partition, view, None, None)
+            return TieredLog(located.partition, await self.view(located.partition), None, None)
         name, log_dir = directory.topic_partition, directory.path.parent
-        scan = await asyncio.to_thread(scan_partition, directory)
-        watermarks = await asyncio.to_thread(read_offset_checkpoint, log_dir / REPLICATION_OFFSET_CHECKPOINT)
         starts = await asyncio.to_thread(read_offset_checkpoint, log_dir / LOG_START_OFFSET_CHECKPOINT)
+        watermarks = await asyncio.to_thread(read_offset_checkpoint, log_dir / REPLICATION_OFFSET_CHECKPOINT)
+        scan = await asyncio.to_thread(scan_partition, directory)
+        view = await self.view(located.partition)
         return TieredLog(located.partition, view, scan, watermarks.get(name), starts.get(name))
 
     def remote_key(self, metadata: RemoteLogSegmentMetadata | None) -> str | None:
