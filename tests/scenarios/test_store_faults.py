@@ -101,8 +101,8 @@ def wrong_secret(s3: SpoilableS3) -> Settings:
 
 
 def user_without_rights(s3: SpoilableS3) -> Settings:
-    s3.service.services.add_s3_user("nobody", "nobodysecret")
-    return {"access_key_id": "nobody", "secret_access_key": "nobodysecret"}
+    access_key, secret_key = s3.service.services.new_s3_user()
+    return {"access_key_id": access_key, "secret_access_key": secret_key}
 
 
 def wrong_bucket(s3: SpoilableS3) -> Settings:

@@ -27,6 +27,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn, Self
+from uuid import uuid4
 
 ACCESS_KEY, SECRET_KEY = "tierdtest", "tierdtestsecret"
 REGION = "us-east-1"
@@ -95,12 +96,14 @@ class Services:
         """Let a frozen ``name`` go on."""
         self._running[name].send_signal(signal.SIGCONT)
 
-    def add_s3_user(self, access_key: str, secret_key: str) -> None:
-        """Make an S3 user without rights on any bucket: everything it asks for is 403 AccessDenied."""
+    def new_s3_user(self) -> tuple[str, str]:
+        """Make an S3 user without rights on any bucket, whose every request is 403 AccessDenied; return its keys."""
+        access_key, secret_key = f"nobody-{uuid4().hex[:12]}", uuid4().hex
         admin = ["admin", "--access", ACCESS_KEY, "--secret", SECRET_KEY]
         endpoint = ["--endpoint-url", f"http://127.0.0.1:{self._ports['s3']}"]
         user = ["create-user", "--access", access_key, "--secret", secret_key, "--role", "user"]
         subprocess.run([_binary("versitygw"), *admin, *endpoint, *user], check=True, capture_output=True)
+        return access_key, secret_key
 
     # ------------------------------------------------------------ one server each
 

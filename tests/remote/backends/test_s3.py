@@ -104,8 +104,8 @@ async def test_a_wrong_secret_is_named(open_store: OpenStore) -> None:
 async def test_a_user_without_rights_is_told_which_it_needs(
     open_store: OpenStore, s3_service: S3Service, large: FileBody
 ) -> None:
-    s3_service.services.add_s3_user("nobody", "nobodysecret")
-    store = open_store(access_key_id="nobody", secret_access_key="nobodysecret")
+    access_key, secret_key = s3_service.services.new_s3_user()
+    store = open_store(access_key_id=access_key, secret_access_key=secret_key)
     for call in (store.check(), store.put("key", large), store.put("key", b"content")):
         with pytest.raises(RemoteAccessError, match="AccessDenied") as refused:
             await call
