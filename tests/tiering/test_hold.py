@@ -70,6 +70,26 @@ def test_a_held_segment_outlives_the_brokers_deletion(setup: Setup, mode: HoldMo
     hold.close()
 
 
+@pytest.mark.parametrize("mode", ["link", "descriptor"])
+def test_a_snapshot_that_the_broker_writes_after_the_roll_is_held_too(setup: Setup, mode: HoldModeName) -> None:
+    hold = setup.hold(mode=mode)
+    snapshot_file = setup.path / "00000000000000000008.snapshot"
+    content = snapshot_file.read_bytes()
+    snapshot_file.unlink()
+    assert hold.protect(setup.scan(), copied_through=-1)[0].path(SegmentFile.PRODUCER_SNAPSHOT) is None
+    snapshot_file.write_bytes(content)
+    hold.protect(setup.scan(), copied_through=-1)
+    delete_segment(setup.path, 0)
+    snapshot_file.unlink(missing_ok=True)
+
+    first = hold.protect(setup.scan(), copied_through=-1)[0]
+
+    held_snapshot = first.path(SegmentFile.PRODUCER_SNAPSHOT)
+    assert held_snapshot is not None
+    assert held_snapshot.read_bytes() == content
+    hold.close()
+
+
 def test_nothing_in_the_log_dir_is_touched(setup: Setup) -> None:
     before = _names(setup.log_dir.path)
     hold = setup.hold()

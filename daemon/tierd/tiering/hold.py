@@ -42,6 +42,7 @@ HoldMode = Literal["auto", "link", "descriptor", "none"]
 PartitionKey = tuple[UUID, int]  # topic id and partition: what a hold dir is named after
 
 _UNFINISHED_SUFFIX = ".tmp"
+_EVERY_SEGMENT_HAS = frozenset({SegmentFile.OFFSET_INDEX, SegmentFile.TIME_INDEX, SegmentFile.PRODUCER_SNAPSHOT})
 # These say that links will never work for that log dir; a full disk says it only of this moment.
 _LINKS_IMPOSSIBLE = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOTSUP, errno.EMLINK, errno.ENOTDIR}
@@ -118,7 +119,7 @@ class SegmentHold:
             if held.end_offset <= copied_through or is_superseded(held, scan):
                 self.release(key, held.base_offset)
             else:
-                sources[held.base_offset] = held
+                sources[held.base_offset] = self._completed(key, held, scan.directory.path)
         unheld, reason = 0, ""
         for segment in rolled_segments(scan):
             assert segment.next_base_offset is not None, "rolled segments have an end"
@@ -219,6 +220,34 @@ class SegmentHold:
             self._bytes += held.size_bytes
             self._descriptors += len(held.descriptors)
         return held, ""
+
+    def _completed(self, key: PartitionKey, held: HeldSegment, directory: Path) -> HeldSegment:
+        """Add what a held segment lacks and its directory has by now, before the broker deletes that as well.
+
+        The broker creates the next segment first and writes the producer snapshot of the roll a moment later.
+        """
+        if held.present >= _EVERY_SEGMENT_HAS:
+            return held
+        there, renamed = files_present(directory, base_offset=held.base_offset, next_base_offset=held.next_base_offset)
+        missing = (there & _EVERY_SEGMENT_HAS) - held.present
+        descriptors: list[tuple[SegmentFile, int]] = []
+        try:
+            for file in missing:
+                name = file.name_for(base_offset=held.base_offset, next_base_offset=held.next_base_offset)
+                source = directory / (name + DELETED_SUFFIX if file in renamed else name)
+                if held.kind is HoldKind.LINK:
+                    os.link(source, Path(held.root, name), follow_symlinks=False)
+                else:
+                    descriptors.append((file, os.open(source, os.O_RDONLY | os.O_CLOEXEC)))
+        except OSError:
+            for _, descriptor in descriptors:
+                os.close(descriptor)
+            return held  # gone again, or no descriptor left: the copy says what is missing
+        completed = replace(held, present=held.present | missing, descriptors=(*held.descriptors, *descriptors))
+        with self._lock:
+            self._held[key][held.base_offset] = completed
+            self._descriptors += len(descriptors)
+        return completed
 
     def _hold(self, key: PartitionKey, plain: HeldSegment, log_dir: Path) -> tuple[HeldSegment | None, str]:
         decided = self._log_dirs.get(log_dir)
