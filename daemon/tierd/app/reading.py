@@ -5,7 +5,6 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import structlog
 
@@ -149,9 +148,7 @@ class TierReader:
                 clock=self.clock,
                 grace_s=self._config.copying.dangling_grace_s,
             )
-            async with contextlib.aclosing(
-                cast("AsyncGenerator[Finding, None]", verification.run(deep=deep))
-            ) as findings:
+            async with contextlib.aclosing(verification.run(deep=deep)) as findings:
                 async for finding in findings:
                     yield finding
             for finding in await verification.unfinished_uploads():

@@ -1,7 +1,7 @@
 """Verification: one partition's tier against its metadata, and on demand against every byte (``tierd verify``)."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from tierd.clock import Clock
 from tierd.errors import CorruptIndexError, LogError, RemoteIntegrityError, RemoteResourceNotFoundError
@@ -32,7 +32,7 @@ class Verification:
         self._clock = clock
         self._grace_s = grace_s
 
-    async def run(self, *, deep: bool) -> AsyncIterator[Finding]:
+    async def run(self, *, deep: bool) -> AsyncGenerator[Finding, None]:
         """Yield findings as they are made: offsets and rows, then objects, then segment by segment.
 
         Args:
