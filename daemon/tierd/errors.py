@@ -18,8 +18,27 @@
     │   ├── CorruptIndexError              an index or snapshot that cannot be understood
     │   ├── MissingArtefactError           a file that a rolled segment must have is not there
     │   ├── SegmentChangedError            retriable; the source changed while it was read
-    │   ├── LogDirOfflineError             retriable; the log dir cannot be read
-    │   └── HoldError                      retriable; a rolled segment could not be kept from deletion
+    │   ├── LogDirOfflineError             retriable; the log dir cannot be read or written; nothing more goes there
+    │   ├── LogDirLockedError              another process, a broker for one, has the log dir
+    │   ├── LogConfigError                 a setting of a log that it cannot have (also ValueError)
+    │   ├── LogClosedError                 the log was closed or deleted
+    │   ├── InconsistentTopicIdError       the directory belongs to another topic of the same name
+    │   ├── OffsetOverflowError            an offset too far from its segment's base
+    │   ├── HoldError                      retriable; a rolled segment could not be kept from deletion
+    │   └── AppendError                    the log refused a set of records; nothing of it was written
+    │       ├── RecordTooLargeError        a batch above max.message.bytes
+    │       ├── RecordBatchTooLargeError   a set of records above segment.bytes
+    │       ├── OffsetsOutOfOrderError     a follower's batches that do not ascend
+    │       ├── UnexpectedAppendOffsetError a follower's batch below the log end; first and last offset
+    │       ├── RecordValidationError      records that a leader refuses, each with its index
+    │       │   └── InvalidTimestampError  at least one of them for its timestamp
+    │       ├── UnsupportedForMessageFormatError  what the batch's magic cannot express
+    │       ├── UnsupportedCompressionError a codec that the format does not allow
+    │       ├── OutOfOrderSequenceError    an idempotent producer's gap
+    │       ├── InvalidProducerEpochError  a producer that was fenced
+    │       ├── TransactionCoordinatorFencedError  a marker of an older coordinator
+    │       ├── InvalidTransactionStateError what the producer's transaction does not allow
+    │       └── PolicyViolationError       what the topic's settings do not allow
     ├── RemoteStorageError                 the object store
     │   ├── RemoteResourceNotFoundError    the object, or the metadata, is not there (also LookupError)
     │   ├── RemoteConflictError            an object is there already, with other bytes
@@ -154,6 +173,100 @@ class LogDirOfflineError(LogError):
     """A log dir cannot be listed: unmounted, unreadable, or its disk is failing."""
 
     retriable: ClassVar[bool] = True
+
+
+class LogDirLockedError(LogError):
+    """Another process has the log dir; two writers would destroy it."""
+
+
+class LogConfigError(LogError, ValueError):
+    """A setting of a log that does not exist, or a value that it cannot have."""
+
+
+class LogClosedError(LogError):
+    """The log was closed, renamed away or deleted, and takes no more calls."""
+
+
+class InconsistentTopicIdError(LogError):
+    """``partition.metadata`` names another topic id than the caller."""
+
+
+class OffsetOverflowError(LogError):
+    """An offset that lies too far from its segment's base to be indexed; the segment has to be split."""
+
+
+class AppendError(LogError):
+    """A set of records was refused; nothing of it was written."""
+
+
+class RecordTooLargeError(AppendError):
+    """A batch is larger than ``max.message.bytes``."""
+
+
+class RecordBatchTooLargeError(AppendError):
+    """A set of records is larger than ``segment.bytes``."""
+
+
+class OffsetsOutOfOrderError(AppendError):
+    """The batches of a follower's append do not ascend."""
+
+
+class UnexpectedAppendOffsetError(AppendError):
+    """A follower's batch begins below the log end offset.
+
+    Attributes:
+        first_offset: of the set.
+        last_offset: of the set, inclusive.
+    """
+
+    def __init__(self, cause: str, *, first_offset: int, last_offset: int) -> None:
+        super().__init__(cause)
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+
+
+class RecordValidationError(AppendError):
+    """A leader refused records.
+
+    Attributes:
+        record_errors: (index of the record in the set, why), every one that was found.
+    """
+
+    def __init__(self, cause: str, *, record_errors: Sequence[tuple[int, str]] = ()) -> None:
+        super().__init__(cause)
+        self.record_errors = tuple(record_errors)
+
+
+class InvalidTimestampError(RecordValidationError):
+    """A leader refused records, at least one for its timestamp."""
+
+
+class UnsupportedForMessageFormatError(AppendError):
+    """What is asked cannot be expressed in the batch's format."""
+
+
+class UnsupportedCompressionError(AppendError):
+    """The codec is not allowed for the batch's format."""
+
+
+class OutOfOrderSequenceError(AppendError):
+    """An idempotent producer's batch does not follow its last one."""
+
+
+class InvalidProducerEpochError(AppendError):
+    """The producer's epoch is older than one that was seen."""
+
+
+class TransactionCoordinatorFencedError(AppendError):
+    """A transaction marker of an older coordinator epoch."""
+
+
+class InvalidTransactionStateError(AppendError):
+    """What the producer's transaction does not allow now."""
+
+
+class PolicyViolationError(AppendError):
+    """What the topic's settings do not allow."""
 
 
 class HoldError(LogError):

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from tierd.errors import OffsetOutOfRangeError
-from tierd.log import DirectoryKind, LogSegment, PartitionDirectory, PartitionScan
+from tierd.log import DirectoryKind, PartitionDirectory, PartitionScan, SegmentFiles
 from tierd.metadata import PartitionView
 from tierd.model import (
     EpochEntry,
@@ -50,7 +50,7 @@ def _scan(*bases: int, lineage: list[tuple[int, int]]) -> PartitionScan:
     path = Path("/kafka/orders-0")
     directory = PartitionDirectory(path, PARTITION.topic_partition, PARTITION.topic_id, DirectoryKind.CURRENT, 1)
     ends: list[int | None] = [*bases[1:], None]
-    segments = tuple(LogSegment(path, base, end) for base, end in zip(bases, ends, strict=True))
+    segments = tuple(SegmentFiles(path, base, end) for base, end in zip(bases, ends, strict=True))
     return PartitionScan(directory, segments, (), Lineage.of(lineage), 0)
 
 

@@ -32,6 +32,7 @@ from tierd.log.local_log import LocalLog, find_log_end_offset
 from tierd.log.meta_properties import MetaProperties, read_meta_properties
 from tierd.log.offset_index import OffsetIndex, OffsetPosition
 from tierd.log.partition_inspection import inspect_path
+from tierd.log.partition_scan import PartitionScan, SegmentFiles, file_name, parse_file_name, scan_partition
 from tierd.log.producer_state import (
     ProducerStateEntry,
     encode_producer_snapshot,
@@ -40,7 +41,6 @@ from tierd.log.producer_state import (
 )
 from tierd.log.record import ControlRecordType, Record
 from tierd.log.record_batch import RecordBatch, iter_batches
-from tierd.log.segment import LogSegment, PartitionScan, file_name, parse_file_name, scan_partition
 from tierd.log.segment_inspection import record_fields
 from tierd.log.stable_offset import last_stable_offset
 from tierd.log.time_index import TimeIndex, TimestampOffset
@@ -76,7 +76,6 @@ __all__ = [
     "LogDirEvent",
     "LogDirListing",
     "LogDirWatcher",
-    "LogSegment",
     "MetaProperties",
     "Note",
     "OffsetIndex",
@@ -89,6 +88,7 @@ __all__ = [
     "Record",
     "RecordBatch",
     "SegmentCheck",
+    "SegmentFiles",
     "TimeIndex",
     "TimestampOffset",
     "TransactionIndex",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tierd.errors import CorruptRecordError, InvalidRecordError
 from tierd.kernels import crc32c
 from tierd.log.compression import Compression
-from tierd.log.files import Source
+from tierd.log.disk import Readable
 
 HEADER_V2 = struct.Struct(">qiibIhiqqqhii")
 """baseOffset, length, epoch, magic, crc, attributes, lastOffsetDelta, baseTimestamp, maxTimestamp, producerId,
@@ -198,7 +198,7 @@ def _parse_legacy(data: bytes | memoryview, at: int, name: str, position: int) -
 
 
 def iter_headers(
-    source: Source, *, position: int = 0, end: int | None = None, may_be_torn: bool = True
+    source: Readable, *, position: int = 0, end: int | None = None, may_be_torn: bool = True
 ) -> Iterator[BatchHeader]:
     """Walk the headers of an open segment from the batch at ``position`` on, in little memory. Blocking.
 
@@ -231,7 +231,7 @@ def iter_headers(
         position = header.end_position
 
 
-def crc_matches(source: Source, header: BatchHeader) -> bool:
+def crc_matches(source: Readable, header: BatchHeader) -> bool:
     """Whether the batch's bytes have the checksum in its header; read in steps, whatever its size. Blocking."""
     crc, at = 0, header.position + header.crc_start
     while at < header.end_position:

@@ -16,8 +16,8 @@ from tierd.log.files import open_source, read_whole
 from tierd.log.findings import Damage, Decoded, FileFound, Finding, Note
 from tierd.log.meta_properties import parse_meta_properties
 from tierd.log.offset_index import OffsetPosition
+from tierd.log.partition_scan import parse_file_name
 from tierd.log.producer_state import parse_producer_snapshot
-from tierd.log.segment import parse_file_name
 from tierd.log.segment_inspection import (
     SegmentExpectations,
     inspect_segment,

@@ -7,7 +7,7 @@ from tierd.errors import CorruptRecordError, OffsetOutOfRangeError, SegmentChang
 from tierd.log.batch_header import OVERHEAD_BYTES, BatchHeader, crc_matches, iter_headers, parse_header
 from tierd.log.files import Source, open_source
 from tierd.log.offset_index import lookup_on_disk
-from tierd.log.segment import LogSegment, PartitionScan
+from tierd.log.partition_scan import PartitionScan, SegmentFiles
 from tierd.log.transaction_index import AbortedTransaction, TransactionIndex, read_transaction_index
 
 
@@ -96,7 +96,7 @@ class LocalLog:
                 break
         return tuple(found)
 
-    def _read_segment(self, segment: LogSegment, offset: int, max_bytes: int) -> bytes:
+    def _read_segment(self, segment: SegmentFiles, offset: int, max_bytes: int) -> bytes:
         with open_source(segment.log) as source:
             position = self._position(segment, source, offset)
             # A rolled segment ends with a whole batch: to pass over what follows damage would hide it.
@@ -126,7 +126,7 @@ class LocalLog:
         self._bookmark = _Bookmark(source.inode, next_offset, first.position + end)
         return data[:end]
 
-    def _position(self, segment: LogSegment, source: Source, offset: int) -> int:
+    def _position(self, segment: SegmentFiles, source: Source, offset: int) -> int:
         """Where to begin to look for ``offset``: the index's word if a sound batch proves it, else the start."""
         mark = self._bookmark
         if mark and (mark.inode, mark.next_offset) == (source.inode, offset):
@@ -139,7 +139,7 @@ class LocalLog:
         return found.position if _is_proven(source, found.offset, found.position) else 0
 
 
-def _transaction_index(segment: LogSegment, *, may_be_gone: bool) -> TransactionIndex:
+def _transaction_index(segment: SegmentFiles, *, may_be_gone: bool) -> TransactionIndex:
     """Read a segment's index. Most have none: it counts as absent only while the log, which goes first, is there."""
     index = read_transaction_index(segment.transaction_index, base_offset=segment.base_offset)
     if len(index) or segment.log.exists():

@@ -10,7 +10,7 @@ from operator import lt
 from typing import NamedTuple, Self
 
 from tierd.errors import CorruptIndexError
-from tierd.log.files import Source
+from tierd.log.disk import Readable
 
 ENTRY_BYTES = 8
 _POSITION_MASK = 0xFFFFFFFF
@@ -85,7 +85,7 @@ class OffsetIndex:
 class _EntriesOnDisk:
     """An index file as a sequence of its entries, read one at a time; unused room counts as beyond every offset."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Readable) -> None:
         self._source = source
 
     def __len__(self) -> int:
@@ -95,7 +95,7 @@ class _EntriesOnDisk:
         return int.from_bytes(self._source.read(index * ENTRY_BYTES, ENTRY_BYTES), "big") or 1 << 64
 
 
-def lookup_on_disk(source: Source, *, base_offset: int, offset: int) -> OffsetPosition:
+def lookup_on_disk(source: Readable, *, base_offset: int, offset: int) -> OffsetPosition:
     """Like ``OffsetIndex.lookup`` in an open file that is not loaded, whatever is in it. Blocking.
 
     The answer is only as good as the file: the reader verifies that a batch begins there.

@@ -28,8 +28,8 @@ from tierd.log.inspection import (
     offset_entry,
     time_entry,
 )
+from tierd.log.partition_scan import file_name, parse_file_name
 from tierd.log.producer_state import read_producer_snapshot
-from tierd.log.segment import file_name, parse_file_name
 from tierd.log.segment_inspection import SegmentExpectations, inspect_segment, load_offset_index, load_time_index
 from tierd.log.transaction_index import TransactionIndex, read_transaction_index
 from tierd.log.transactions import OpenTransactions

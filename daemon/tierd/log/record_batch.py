@@ -9,7 +9,7 @@ from tierd.errors import CorruptRecordError, InvalidRecordError
 from tierd.kernels import crc32c
 from tierd.log.batch_header import IS_LOG_APPEND_TIME, OVERHEAD_BYTES, BatchHeader, iter_headers, parse_header
 from tierd.log.compression import MAX_DECOMPRESSED_BYTES, Compression, PayloadError, decompress
-from tierd.log.files import Source
+from tierd.log.disk import Readable
 from tierd.log.record import ControlRecordType, Record, RecordError, iter_raw_records, parse_control_type
 
 _LONG_MASK = 0xFFFFFFFFFFFFFFFF
@@ -173,7 +173,7 @@ def with_data(header: BatchHeader, data: memoryview) -> RecordBatch:
     return RecordBatch(**{name: getattr(header, name) for name in _HEADER_FIELDS}, data=data)
 
 
-def read_batch(source: Source, header: BatchHeader) -> RecordBatch:
+def read_batch(source: Readable, header: BatchHeader) -> RecordBatch:
     """Read a batch's bytes from its open segment. Blocking.
 
     Raises:
@@ -185,7 +185,7 @@ def read_batch(source: Source, header: BatchHeader) -> RecordBatch:
     return with_data(header, memoryview(data))
 
 
-def control_type_of(source: Source, header: BatchHeader) -> ControlRecordType | None:
+def control_type_of(source: Readable, header: BatchHeader) -> ControlRecordType | None:
     """Like ``RecordBatch.control_type``, reading the bytes only of what is a control batch. Blocking."""
     if not header.is_control or not header.record_count:
         return None

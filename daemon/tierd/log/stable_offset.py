@@ -5,9 +5,9 @@ import structlog
 from tierd.errors import CorruptIndexError, MissingArtefactError
 from tierd.log.batch_header import iter_headers
 from tierd.log.files import open_source
+from tierd.log.partition_scan import PartitionScan, SegmentFiles, file_name
 from tierd.log.producer_state import read_producer_snapshot
 from tierd.log.record_batch import control_type_of
-from tierd.log.segment import LogSegment, PartitionScan, file_name
 from tierd.log.transactions import OpenTransactions
 
 log = structlog.get_logger()
@@ -59,7 +59,7 @@ def _newest_state(scan: PartitionScan, high_watermark: int) -> tuple[OpenTransac
     return OpenTransactions(), log_start
 
 
-def _apply(state: OpenTransactions, segment: LogSegment, from_offset: int, high_watermark: int) -> None:
+def _apply(state: OpenTransactions, segment: SegmentFiles, from_offset: int, high_watermark: int) -> None:
     with open_source(segment.log) as source:
         # A rolled segment ends with a whole batch: to stop at damage would miss the transactions behind it.
         for header in iter_headers(source, may_be_torn=segment.next_base_offset is None):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from tierd.log import LogSegment
+from tierd.log import SegmentFiles
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, uuid_to_text
 from tierd.tiering.tiered_log import TieredLog
 
@@ -82,7 +82,7 @@ def _place(
     log: TieredLog,
     offset: int,
     *,
-    local: LogSegment | None,
+    local: SegmentFiles | None,
     remote: RemoteLogSegmentMetadata | None,
     last_stable_offset: int,
     log_end_offset: int,
@@ -100,7 +100,7 @@ def _place(
     return _local_place(log, offset, local, last_stable_offset)
 
 
-def _local_place(log: TieredLog, offset: int, local: LogSegment, last_stable_offset: int) -> tuple[Place, str]:
+def _local_place(log: TieredLog, offset: int, local: SegmentFiles, last_stable_offset: int) -> tuple[Place, str]:
     high_watermark = log.high_watermark
     if high_watermark is None:
         return Place.UNCOMMITTED, "replication-offset-checkpoint names no high watermark yet"
@@ -120,7 +120,7 @@ def _local_place(log: TieredLog, offset: int, local: LogSegment, last_stable_off
     return Place.QUEUED, "its segment is being copied" if started else "its segment is rolled and due for copy"
 
 
-def _local_segment(log: TieredLog, offset: int) -> LogSegment | None:
+def _local_segment(log: TieredLog, offset: int) -> SegmentFiles | None:
     """The live segment whose range has ``offset``."""
     segments = log.scan.segments if log.scan else ()
     return next(

@@ -24,7 +24,7 @@ from uuid import UUID
 import structlog
 
 from tierd.errors import SegmentChangedError, TierError
-from tierd.log import LogSegment, PartitionScan, encode_lineage, read_lineage
+from tierd.log import PartitionScan, SegmentFiles, encode_lineage, read_lineage
 from tierd.model import Lineage, uuid_from_text, uuid_to_text
 from tierd.tiering.held_segment import (
     DELETED_SUFFIX,
@@ -203,7 +203,7 @@ class SegmentHold:
             if segment.kind is HoldKind.DESCRIPTOR:
                 _discard(segment)
 
-    def _take(self, key: PartitionKey, segment: LogSegment, scan: PartitionScan) -> tuple[HeldSegment, str]:
+    def _take(self, key: PartitionKey, segment: SegmentFiles, scan: PartitionScan) -> tuple[HeldSegment, str]:
         """Hold ``segment`` as well as can be; with it, why it is not held if it is not."""
         plain = unprotected(segment, scan)
         if self._mode == "none":

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tierd.errors import SegmentChangedError
-from tierd.log import LogSegment, PartitionScan
+from tierd.log import PartitionScan, SegmentFiles
 from tierd.tiering.held_segment import DELETED_SUFFIX, FileState, HeldSegment, HoldKind, SegmentFile
 
 _ARTEFACTS: dict[frozenset[SegmentFile], frozenset[SegmentFile]] = {}  # equal sets shared: thousands are alike
@@ -30,7 +30,7 @@ def is_superseded(held: HeldSegment, scan: PartitionScan) -> bool:
         return False  # deleted since the listing; the next one decides
 
 
-def rolled_segments(scan: PartitionScan) -> Iterable[LogSegment]:
+def rolled_segments(scan: PartitionScan) -> Iterable[SegmentFiles]:
     """Rolled segments of the log, ascending: those that retention is deleting, then the live ones."""
     live = {segment.base_offset for segment in scan.segments}
     first = scan.segments[0].base_offset if scan.segments else None
@@ -44,7 +44,7 @@ def rolled_segments(scan: PartitionScan) -> Iterable[LogSegment]:
             yield segment
 
 
-def unprotected(segment: LogSegment, scan: PartitionScan) -> HeldSegment:
+def unprotected(segment: SegmentFiles, scan: PartitionScan) -> HeldSegment:
     """Describe the segment where the broker has it. Blocking.
 
     Raises:

@@ -1,4 +1,4 @@
-"""LogSegment: the files that share a base offset; and one look at all the segments of a partition (log-format 1.2)."""
+"""SegmentFiles: the files that share a base offset; and one look at all of a partition's (log-format 1.2)."""
 
 import os
 import time
@@ -19,7 +19,7 @@ _LISTED_AT_ONCE = 256  # names; so many fit into one answer of the kernel, which
 
 
 @dataclass(frozen=True, slots=True)
-class LogSegment:
+class SegmentFiles:
     """The files that share a base offset, known by name only: any of them may be gone when it is opened.
 
     Attributes:
@@ -94,8 +94,8 @@ class PartitionScan:
     """
 
     directory: PartitionDirectory
-    segments: tuple[LogSegment, ...]
-    deleted_segments: tuple[LogSegment, ...]
+    segments: tuple[SegmentFiles, ...]
+    deleted_segments: tuple[SegmentFiles, ...]
     lineage: Lineage
     mtime_ns: int
     lineage_problem: str | None = None
@@ -145,7 +145,7 @@ def scan_partition(directory: PartitionDirectory) -> PartitionScan:
     lineage, problem = _lineage(path)
     return PartitionScan(
         directory=directory,
-        segments=tuple(LogSegment(path, base, end) for base, end in _bounds(live)),
+        segments=tuple(SegmentFiles(path, base, end) for base, end in _bounds(live)),
         deleted_segments=_deleted_segments(path, live, offsets[".log.deleted"]),
         lineage=lineage,
         mtime_ns=-1 if is_fresh else status.st_mtime_ns,
@@ -178,9 +178,9 @@ def _bounds(bases: list[int]) -> Iterable[tuple[int, int | None]]:
     return zip(bases, ends, strict=False)
 
 
-def _deleted_segments(path: Path, live: list[int], deleted: list[int]) -> tuple[LogSegment, ...]:
+def _deleted_segments(path: Path, live: list[int], deleted: list[int]) -> tuple[SegmentFiles, ...]:
     if not deleted:
         return ()
     wanted = set(deleted)
     bounds = _bounds(sorted({*live, *deleted}))
-    return tuple(LogSegment(path, base, end, deleted=True) for base, end in bounds if base in wanted)
+    return tuple(SegmentFiles(path, base, end, deleted=True) for base, end in bounds if base in wanted)

@@ -5,7 +5,7 @@ import pytest
 
 from tests.log.batches import make_partition, plain
 from tierd.errors import SegmentChangedError
-from tierd.log import LogSegment, file_name, identify_directory, parse_file_name, scan_partition
+from tierd.log import SegmentFiles, file_name, identify_directory, parse_file_name, scan_partition
 from tierd.model import Lineage
 
 
@@ -49,7 +49,7 @@ def test_segments_renamed_for_deletion_are_seen_with_their_ends(tmp_path: Path) 
 
 
 def test_the_snapshot_of_a_deleted_segment_is_found_under_either_name(tmp_path: Path) -> None:
-    segment = LogSegment(tmp_path, 0, 10, deleted=True)
+    segment = SegmentFiles(tmp_path, 0, 10, deleted=True)
     assert segment.producer_snapshot.name == "00000000000000000010.snapshot.deleted"
     (tmp_path / "00000000000000000010.snapshot").touch()
     assert segment.producer_snapshot.name == "00000000000000000010.snapshot"
