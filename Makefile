@@ -37,6 +37,7 @@ bench: $(VENV)/.stamp-dev services
 docs: $(VENV)/.stamp-dev
 	$(BIN)/python -m tierd.config.reference
 	$(BIN)/python -m tierd.telemetry.reference
+	$(BIN)/python -m tests.conformance
 
 clean:
 	rm -rf $(VENV) .run .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

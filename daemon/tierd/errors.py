@@ -15,14 +15,20 @@
     │   ├── CheckpointError                a text file in a log dir that cannot be understood
     │   ├── CorruptRecordError             a batch that is torn, damaged or impossible; file and position
     │   ├── InvalidRecordError             a record inside a sound batch that cannot be decoded
+    │   ├── EndMarkerError                 a producer's control batch that is no end marker (also ValueError)
     │   ├── CorruptIndexError              an index or snapshot that cannot be understood
+    │   ├── InvalidIndexOffsetError        an index entry whose offset does not follow the last one's
     │   ├── MissingArtefactError           a file that a rolled segment must have is not there
     │   ├── SegmentChangedError            retriable; the source changed while it was read
     │   ├── LogDirOfflineError             retriable; the log dir cannot be read or written; nothing more goes there
     │   ├── LogDirLockedError              another process, a broker for one, has the log dir
     │   ├── LogConfigError                 a setting of a log that it cannot have (also ValueError)
     │   ├── LogClosedError                 the log was closed or deleted
+    │   ├── LogBusyError                   retriable; too much waits for the log's writer; nothing was done
+    │   ├── LogTimeoutError                the log's disk did not answer in time; the call may still happen
     │   ├── InconsistentTopicIdError       the directory belongs to another topic of the same name
+    │   ├── DuplicateLogError              two directories claim to be the same replica
+    │   ├── DamagedLogError                what was flushed is visibly damaged; carries every problem
     │   ├── OffsetOverflowError            an offset too far from its segment's base
     │   ├── HoldError                      retriable; a rolled segment could not be kept from deletion
     │   └── AppendError                    the log refused a set of records; nothing of it was written
@@ -155,8 +161,16 @@ class InvalidRecordError(CorruptRecordError):
     """A record inside a batch whose checksum is right, yet it cannot be decoded."""
 
 
+class EndMarkerError(LogError, ValueError):
+    """A producer's control batch that neither aborts nor commits; nothing that Kafka writes, so nothing to cut off."""
+
+
 class CorruptIndexError(LogError):
     """An index or producer snapshot that cannot be understood."""
+
+
+class InvalidIndexOffsetError(LogError):
+    """An index entry was refused because its offset does not follow the last one's."""
 
 
 class MissingArtefactError(LogError):
@@ -187,8 +201,37 @@ class LogClosedError(LogError):
     """The log was closed, renamed away or deleted, and takes no more calls."""
 
 
+class LogBusyError(LogError):
+    """More calls, or more bytes, wait for a log's writer than may; nothing was done."""
+
+    retriable: ClassVar[bool] = True
+
+
+class LogTimeoutError(LogError):
+    """A log's disk did not answer in time; what was asked for may still happen, and has to be looked up."""
+
+
 class InconsistentTopicIdError(LogError):
     """``partition.metadata`` names another topic id than the caller."""
+
+
+class DuplicateLogError(LogError):
+    """Two directories claim to be the same replica of a partition; a person must remove one."""
+
+
+class DamagedLogError(LogError):
+    """The part of a log that was flushed is visibly damaged, and strict recovery was asked for; nothing was changed.
+
+    Attributes:
+        problems: every one that was found, each naming its file.
+    """
+
+    def __init__(self, directory: Path, problems: Sequence[str]) -> None:
+        super().__init__(
+            f"{directory}: {len(problems)} problems in what was flushed; {problems[0]}",
+            remedy=f"run tierd inspect {directory}; load without strict recovery to do as a broker does",
+        )
+        self.problems = tuple(problems)
 
 
 class OffsetOverflowError(LogError):

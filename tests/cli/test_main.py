@@ -11,9 +11,9 @@ import pytest
 from tests.fakes.log_dirs import LogDirWriter
 from tests.scenarios.command import TIERD, run_tierd
 from tests.scenarios.installation import Installation
-from tierd.cli.main import VERBS
+from tierd.cli.main import GROUPS, VERBS, Group
 
-VISIBLE = [verb.name for verb in VERBS if not verb.hidden]
+VISIBLE = [verb.name for verb in VERBS if not verb.hidden and not verb.group]
 
 
 def test_help_names_every_verb_and_the_exit_codes() -> None:
@@ -25,12 +25,20 @@ def test_help_names_every_verb_and_the_exit_codes() -> None:
     assert "Exit codes" in ended.stdout
 
 
-@pytest.mark.parametrize("verb", [verb.name for verb in VERBS])
+@pytest.mark.parametrize("verb", [" ".join(verb.words) for verb in VERBS])
 def test_every_verb_explains_itself_with_an_example(verb: str) -> None:
-    ended = run_tierd(verb, "--help")
+    ended = run_tierd(*verb.split(), "--help")
     assert ended.exit_code == 0, ended.output
     assert "Example" in ended.stdout
     assert f"tierd {verb}" in ended.stdout
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_lists_its_verbs(group: Group) -> None:
+    ended = run_tierd(group.name, "--help")
+    assert ended.exit_code == 0, ended.output
+    for verb in VERBS:
+        assert (f"│ {verb.name} " in ended.stdout) == (verb.group == group.name)
 
 
 def test_help_imports_nothing_of_the_daemon() -> None:

@@ -12,62 +12,30 @@ from uuid import UUID, uuid4
 
 from crc32c import crc32c
 
+from tierd.log import NewRecord, encode_batch, set_last_offset, set_leader_epoch
 from tierd.model import TopicPartition, uuid_to_text
 
 CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"
 INDEX_INTERVAL_BYTES = 4096
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
 
-_BATCH_OVERHEAD_BYTES = 61
-_CRC_POSITION = 17
-_ATTRIBUTES_POSITION = 21
-_HEADER_AFTER_CRC = struct.Struct(">hiqqqhii")
 _EMPTY_SNAPSHOT = struct.pack(">hIi", 1, crc32c(struct.pack(">i", 0)), 0)
 
 
-def encode_batch(
-    values: Sequence[bytes | None],
-    *,
-    base_offset: int = 0,
-    leader_epoch: int = 0,
-    timestamp_ms: int = FIRST_TIMESTAMP_MS,
-    keys: Sequence[bytes | None] | None = None,
+def make_batch(
+    values: Sequence[bytes | None], *, base_offset: int = 0, timestamp_ms: int = FIRST_TIMESTAMP_MS
 ) -> bytes:
-    """One uncompressed magic 2 batch (log-format 2.2, 2.3); records get consecutive offsets and milliseconds."""
-    paired = zip(keys or [None] * len(values), values, strict=True)
-    records = b"".join(_encode_record(n, key, value) for n, (key, value) in enumerate(paired))
-    body = (
-        _HEADER_AFTER_CRC.pack(
-            0, len(values) - 1, timestamp_ms, timestamp_ms + len(values) - 1, -1, -1, -1, len(values)
-        )
-        + records
-    )
-    length = _BATCH_OVERHEAD_BYTES - 12 + len(records)
-    return struct.pack(">qiibI", base_offset, length, leader_epoch, 2, crc32c(body)) + body
+    """One uncompressed batch; records get consecutive offsets and milliseconds."""
+    records = [NewRecord(None, value, timestamp_ms + n) for n, value in enumerate(values)]
+    return encode_batch(records, base_offset=base_offset, leader_epoch=0)
 
 
-def restamped(batch: bytes, *, base_offset: int, leader_epoch: int) -> bytes:
-    """The same batch at another offset and epoch; its CRC covers neither, as in Kafka."""
-    return struct.pack(">q", base_offset) + batch[8:12] + struct.pack(">i", leader_epoch) + batch[16:]
-
-
-def _encode_record(offset_delta: int, key: bytes | None, value: bytes | None) -> bytes:
-    body = b"\0" + _varint(offset_delta) + _varint(offset_delta) + _bytes(key) + _bytes(value) + _varint(0)
-    return _varint(len(body)) + body
-
-
-def _bytes(value: bytes | None) -> bytes:
-    return _varint(-1) if value is None else _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    zigzag = (value << 1) ^ (value >> 63)
-    encoded = bytearray()
-    while zigzag > 0x7F:
-        encoded.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    encoded.append(zigzag)
-    return bytes(encoded)
+def restamped(batch: bytes, *, last_offset: int, leader_epoch: int) -> bytearray:
+    """The same batch at another offset and epoch."""
+    stamped = bytearray(batch)
+    set_last_offset(stamped, last_offset)
+    set_leader_epoch(stamped, leader_epoch)
+    return stamped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +49,7 @@ class SegmentShape:
     def batch(self, *, timestamp_ms: int = FIRST_TIMESTAMP_MS) -> bytes:
         """The batch that such segments repeat."""
         value = bytes(range(256)) * (self.value_bytes // 256 + 1)
-        return encode_batch([value[: self.value_bytes]] * self.records_per_batch, timestamp_ms=timestamp_ms)
+        return make_batch([value[: self.value_bytes]] * self.records_per_batch, timestamp_ms=timestamp_ms)
 
 
 class PartitionWriter:
@@ -118,11 +86,11 @@ class PartitionWriter:
 
     def append(self, values: Sequence[bytes | None], *, timestamp_ms: int = FIRST_TIMESTAMP_MS) -> None:
         """Append one batch of ``values``."""
-        self.append_batch(encode_batch(values, timestamp_ms=timestamp_ms), len(values))
+        self.append_batch(make_batch(values, timestamp_ms=timestamp_ms), len(values))
 
     def append_batch(self, batch: bytes, record_count: int, *, times: int = 1) -> None:
         """Append ``batch`` as it is ``times`` over, at the next offsets and the present epoch."""
-        pieces: list[bytes] = []
+        pieces: list[bytearray] = []
         offset_index, time_index = bytearray(), bytearray()
         batch_max_ms: int = struct.unpack_from(">q", batch, 35)[0]
         for n in range(times):
@@ -135,7 +103,7 @@ class PartitionWriter:
                 time_index += self._time_entry()
                 self._unindexed_bytes = 0
             self._unindexed_bytes += len(batch)
-            pieces.append(restamped(batch, base_offset=self.end_offset, leader_epoch=self.leader_epoch))
+            pieces.append(restamped(batch, last_offset=last_offset, leader_epoch=self.leader_epoch))
             self.end_offset += record_count
         self._position += len(batch) * times
         self._extend("log", b"".join(pieces))

@@ -1,6 +1,8 @@
-"""Batches made by hand, as the specification draws them: an encoder that shares nothing with the code under test."""
+"""Batches for tests, by the log room's own encoder, and what it never writes: damaged ones and the legacy formats.
 
-import gzip
+What the encoder itself writes is held to Kafka's bytes in ``test_batch_builder`` and ``test_compression``.
+"""
+
 import struct
 import zlib
 from collections.abc import Sequence
@@ -8,11 +10,19 @@ from pathlib import Path
 from uuid import UUID
 
 import cramjam
-import zstandard
-from crc32c import crc32c
 
-from tierd.log import PartitionDirectory, PartitionScan, identify_directory, scan_partition
-from tierd.log.compression import Compression, xxh32
+from tierd.log import (
+    ControlRecordType,
+    NewRecord,
+    PartitionDirectory,
+    PartitionScan,
+    identify_directory,
+    scan_partition,
+)
+from tierd.log.batch_builder import Producer, encode_batch, encode_empty_batch, encode_end_marker
+from tierd.log.batch_header import stamp_crc
+from tierd.log.compression import Compression, compress, xxh32
+from tierd.log.log_config import TimestampType
 
 TOPIC_ID = UUID("12345678-9abc-def0-fedc-ba9876543210")
 TOPIC_ID_TEXT = "EjRWeJq83vD-3LqYdlQyEA"
@@ -21,56 +31,8 @@ Row = tuple[int, bytes | None, bytes | None]  # timestamp, key, value
 HeaderRow = tuple[str, bytes | None]
 
 
-def varint(value: int) -> bytes:
-    zigzag = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while zigzag > 0x7F:
-        out.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    out.append(zigzag)
-    return bytes(out)
-
-
-def field(value: bytes | None) -> bytes:
-    return varint(-1) if value is None else varint(len(value)) + value
-
-
-def record(
-    timestamp_delta: int,
-    offset_delta: int,
-    key: bytes | None,
-    value: bytes | None,
-    headers: Sequence[HeaderRow] = (),
-) -> bytes:
-    body = b"\0" + varint(timestamp_delta) + varint(offset_delta) + field(key) + field(value) + varint(len(headers))
-    for name, content in headers:
-        body += field(name.encode()) + field(content)
-    return varint(len(body)) + body
-
-
-def compress(codec: Compression, data: bytes) -> bytes:
-    match codec:
-        case Compression.NONE:
-            return data
-        case Compression.GZIP:
-            return gzip.compress(data)
-        case Compression.SNAPPY:
-            return xerial(data)
-        case Compression.LZ4:
-            return lz4_frame(data)
-        case Compression.ZSTD:
-            return zstandard.ZstdCompressor().compress(data)
-
-
-def xerial(data: bytes, block_bytes: int = 32 << 10) -> bytes:
-    out = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
-    for at in range(0, len(data), block_bytes):
-        block = bytes(cramjam.snappy.compress_raw(data[at : at + block_bytes]))
-        out += struct.pack(">i", len(block)) + block
-    return out
-
-
 def lz4_frame(data: bytes, *, flags: int = 0x60, header_byte: int | None = None, block_bytes: int = 64 << 10) -> bytes:
+    """A frame with the options that Kafka's readers know and its writers do not use."""
     head = bytes([flags, 0x40]) + (struct.pack("<Q", len(data)) if flags & 8 else b"")
     out = b"\x04\x22\x4d\x18" + head + bytes([xxh32(head) >> 8 & 0xFF if header_byte is None else header_byte])
     for at in range(0, len(data), block_bytes):
@@ -99,24 +61,43 @@ def batch(
     headers: Sequence[HeaderRow] = (),
     count: int | None = None,
 ) -> bytes:
-    """A batch of magic 2 with consecutive offsets."""
-    base_ms = rows[0][0] if rows else -1
-    body = b"".join(record(ts - base_ms, i, key, value, headers) for i, (ts, key, value) in enumerate(rows))
-    max_ms = max((ts for ts, _, _ in rows), default=-1) if log_append_ms is None else log_append_ms
-    attributes = codec | (8 if log_append_ms is not None else 0) | (16 if transactional else 0) | (32 if control else 0)
-    delta = max(len(rows) - 1, 0) if last_offset_delta is None else last_offset_delta
-    covered = struct.pack(
-        ">hiqqqhii",
-        attributes,
-        delta,
-        base_ms,
-        max_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(rows) if count is None else count,
-    ) + compress(codec, body)
-    return struct.pack(">qiibI", base_offset, len(covered) + 9, epoch, 2, crc32c(covered)) + covered
+    """A batch with consecutive offsets, or an empty one; ``last_offset_delta`` and ``count`` may be lies."""
+    producer = Producer(producer_id, producer_epoch, base_sequence)
+    stamped_by = TimestampType.CREATE_TIME if log_append_ms is None else TimestampType.LOG_APPEND_TIME
+    if rows:
+        data = encode_batch(
+            [NewRecord(key, value, timestamp_ms, tuple(headers)) for timestamp_ms, key, value in rows],
+            base_offset=base_offset,
+            compression=codec,
+            timestamp_type=stamped_by,
+            log_append_time_ms=-1 if log_append_ms is None else log_append_ms,
+            producer=producer,
+            is_transactional=transactional,
+            is_control=control,
+            leader_epoch=epoch,
+        )
+    else:
+        data = encode_empty_batch(
+            base_offset=base_offset,
+            last_offset=base_offset,
+            timestamp_type=stamped_by,
+            producer=producer,
+            is_transactional=transactional,
+            is_control=control,
+            leader_epoch=epoch,
+        )
+    return forged(data, last_offset_delta=last_offset_delta, count=count)
+
+
+def forged(data: bytes, *, last_offset_delta: int | None = None, count: int | None = None) -> bytes:
+    """The same batch with other numbers in its header and a checksum that fits them."""
+    changed = bytearray(data)
+    if last_offset_delta is not None:
+        struct.pack_into(">i", changed, 23, last_offset_delta)
+    if count is not None:
+        struct.pack_into(">i", changed, 57, count)
+    stamp_crc(changed)
+    return bytes(changed)
 
 
 def plain(base_offset: int, count: int = 1, *, timestamp_ms: int = 1000, size: int = 10, epoch: int = 0) -> bytes:
@@ -130,8 +111,15 @@ def transactional(base_offset: int, producer_id: int, count: int = 1) -> bytes:
 
 
 def marker(offset: int, producer_id: int, *, commit: bool) -> bytes:
-    rows: list[Row] = [(1000, struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, 0))]
-    return batch(offset, rows, producer_id=producer_id, producer_epoch=0, transactional=True, control=True)
+    return encode_end_marker(
+        kind=ControlRecordType.COMMIT if commit else ControlRecordType.ABORT,
+        producer_id=producer_id,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        timestamp_ms=1000,
+        base_offset=offset,
+        leader_epoch=0,
+    )
 
 
 def legacy(
@@ -148,7 +136,12 @@ def wrapper(
 ) -> bytes:
     attributes = codec | (8 if log_append_ms is not None else 0)
     return legacy(
-        magic, offset, None, compress(codec, inner), attributes=attributes, timestamp_ms=log_append_ms or 1000
+        magic,
+        offset,
+        None,
+        compress(codec, inner, magic=magic),
+        attributes=attributes,
+        timestamp_ms=log_append_ms or 1000,
     )
 
 

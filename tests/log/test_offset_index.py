@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tierd.errors import CorruptIndexError
 from tierd.log import OffsetIndex
 from tierd.log.files import open_source
-from tierd.log.offset_index import lookup_on_disk
+from tierd.log.index_lookup import lookup_offset
 
 BASE = 45
 
@@ -25,7 +25,7 @@ def index_of(*entries: tuple[int, int]) -> OffsetIndex:
 def on_disk(folder: Path, data: bytes, offset: int) -> tuple[int, int]:
     (folder / "x.index").write_bytes(data)
     with open_source(folder / "x.index") as source:
-        return lookup_on_disk(source, base_offset=BASE, offset=offset)
+        return lookup_offset(source, base_offset=BASE, offset=offset)
 
 
 @pytest.mark.spec("log-format REC-50")

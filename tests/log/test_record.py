@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.log.batches import HeaderRow, field, record, varint
+from tests.log.batches import HeaderRow
 from tierd.log.record import (
     ControlRecordType,
     RawRecord,
@@ -14,6 +14,9 @@ from tierd.log.record import (
     parse_control_type,
     parse_end_marker,
 )
+from tierd.log.record_encoding import encode_field as field
+from tierd.log.record_encoding import encode_record as record
+from tierd.log.record_encoding import encode_varint as varint
 
 payloads = st.one_of(st.none(), st.binary(max_size=40))
 header_rows = st.lists(st.tuples(st.text(max_size=10), payloads), max_size=4)

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.log.batches import Row, batch, compress, legacy, marker, plain, record, wrapper
+from tests.log.batches import Row, batch, legacy, marker, plain, wrapper
 from tierd.errors import CorruptRecordError, InvalidRecordError
 from tierd.log import Compression, ControlRecordType, Record, RecordBatch, iter_batches
+from tierd.log.compression import compress
+from tierd.log.record_encoding import encode_record
 
 CODECS = list(Compression)
 ROWS: list[Row] = [(1000, b"k", b"v"), (999, None, b"w" * 500), (1005, b"k", None)]
@@ -306,8 +308,15 @@ def test_what_was_written_is_read_back(rows: list[Row], codec: Compression) -> N
 
 
 def test_a_header_name_that_is_no_utf_8_is_read_as_the_java_client_reads_it() -> None:
-    body = record(0, 0, b"k", b"v", [("xx", b"y")]).replace(b"xx", b"\xff\xfe")
+    body = encode_record(0, 0, b"k", b"v", [("xx", b"y")]).replace(b"xx", b"\xff\xfe")
     data = bytearray(batch(0, [(0, b"k", b"v")], headers=[("xx", b"y")]))
     data[61:] = body
     (found,) = iter_batches(bytes(data), name="file", check_crc=False)
     assert next(iter(found.records())).headers == (("��", b"y"),)
+
+
+@pytest.mark.spec("log-format REC-50")
+@pytest.mark.spec("log-format LEG-01")
+@pytest.mark.parametrize(("magic", "golden"), [(0, A10), (1, A11)])
+def test_the_old_entries_of_these_tests_are_the_golden_ones(magic: int, golden: str) -> None:
+    assert legacy(magic, 3, b"k", b"v").hex() == golden

@@ -1,8 +1,15 @@
+import struct
+from pathlib import Path
+
 import pytest
 
 from tests.log.batches import batch, marker, plain, transactional
-from tierd.log import iter_batches
-from tierd.log.transactions import CompletedTransaction, OpenTransactions
+from tierd.errors import EndMarkerError, InvalidRecordError
+from tierd.kernels import crc32c
+from tierd.log import ControlRecordType, iter_batches
+from tierd.log.batch_header import IS_CONTROL, iter_headers
+from tierd.log.disk import OsDisk
+from tierd.log.transactions import CompletedTransaction, EndMarker, OpenTransactions, end_marker_of, read_end_marker
 
 
 def apply(*batches: bytes) -> tuple[OpenTransactions, list[CompletedTransaction]]:
@@ -44,3 +51,50 @@ def test_batches_without_a_transaction_change_nothing() -> None:
         apply(plain(0), batch(1, [(0, None, None)], producer_id=3, producer_epoch=0, base_sequence=0))[0].first_offsets
         == {}
     )
+
+
+def control(key: bytes | None, value: bytes | None) -> bytes:
+    """A control batch that says anything: one of data, with the flag of the other."""
+    data = bytearray(
+        batch(9, [(1000, key, value)], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    )
+    data[22] |= IS_CONTROL
+    data[17:21] = crc32c(memoryview(data)[21:]).to_bytes(4, "big")
+    return bytes(data)
+
+
+def marker_in(data: bytes) -> EndMarker | None:
+    return end_marker_of(next(iter_batches(data, name="file")))
+
+
+def test_an_end_marker_says_which_end_and_which_coordinator() -> None:
+    assert marker_in(control(struct.pack(">hh", 0, 0), struct.pack(">hi", 0, 5))) == (ControlRecordType.ABORT, 5)
+    assert marker_in(control(struct.pack(">hh", 3, 1), struct.pack(">hi", 1, 6) + b"new")) == (
+        ControlRecordType.COMMIT,
+        6,
+    )
+    assert marker_in(plain(0)) is None
+    assert marker_in(batch(5, [], transactional=True, control=True, producer_id=7, producer_epoch=0)) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(None, None), (b"\0\0\0", b""), (b"\xff\xff\0\0", None), (b"\0\0\0\0", b"\0\0\0"), (b"\0\0\0\0", None)],
+)
+def test_an_end_marker_that_is_too_short_is_an_invalid_record(key: bytes | None, value: bytes | None) -> None:
+    with pytest.raises(InvalidRecordError, match=r"file: .* at position 0"):
+        marker_in(control(key, value))
+
+
+@pytest.mark.parametrize("number", [2, 3, 6, 7, -1])
+def test_a_producers_control_record_of_another_type_is_no_damage_that_could_be_cut_off(number: int) -> None:
+    with pytest.raises(EndMarkerError, match="at position 0"):
+        marker_in(control(struct.pack(">hh", 0, number), struct.pack(">hi", 0, 5)))
+
+
+def test_the_end_marker_is_read_from_the_file_it_lies_in(tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_bytes(plain(0) + marker(1, 7, commit=True))
+    source = OsDisk().open(tmp_path / "x.log", write=False)
+    found = [read_end_marker(source, header) for header in iter_headers(source)]
+    source.close()
+    assert found == [None, EndMarker(ControlRecordType.COMMIT, 0)]

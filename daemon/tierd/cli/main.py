@@ -1,7 +1,8 @@
 """The ``tierd`` command: which verbs there are, and how one is found.
 
 Only the module of the verb that was named is imported, for most of them need half the daemon; ``tierd --help`` and a
-mistyped verb need none of it. A module in ``commands`` has a function of its own name.
+mistyped verb need none of it. A module in ``commands`` has a function of its own name; the verbs of a group, as in
+``tierd log append``, have a folder of their own.
 """
 
 import os
@@ -19,11 +20,12 @@ from tierd.cli.failures import reported
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A verb and its line in ``tierd --help``."""
+    """A verb and its line in the help; ``group`` is the word before it, if any."""
 
     name: str
     summary: str
     hidden: bool = False
+    group: str = ""
 
     @property
     def function(self) -> str:
@@ -33,7 +35,21 @@ class Verb:
     @property
     def module(self) -> str:
         """Where that function is."""
-        return f"tierd.cli.commands.{self.function}"
+        return ".".join(filter(None, ("tierd.cli.commands", self.group, self.function)))
+
+    @property
+    def words(self) -> list[str]:
+        """What a person types after ``tierd``."""
+        return [*filter(None, [self.group]), self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A word that further verbs follow."""
+
+    name: str
+    summary: str
+    help: str
 
 
 VERBS = (
@@ -50,6 +66,19 @@ VERBS = (
     Verb("resume", "Copy paused partitions again."),
     Verb("sync", "Look at partitions now, quarantined ones included."),
     Verb("demo", "Run the daemon beside a small log dir that keeps growing.", hidden=True),
+    Verb("repair", "Mend a damaged partition directory; what is cut off is kept."),
+    Verb("append", "Append records from standard input.", group="log"),
+    Verb("read", "Print records.", group="log"),
+    Verb("roll", "Begin a new segment.", group="log"),
+    Verb("truncate", "Cut off everything from an offset on.", group="log"),
+    Verb("recover", "Do to a log dir what a broker does at its start and clean stop.", group="log"),
+)
+GROUPS = (
+    Group(
+        "log",
+        "Write to log dirs that no broker uses: append, read, roll, truncate, recover.",
+        "Work on partition directories that no broker uses: tierd's own, or those of a stopped broker.",
+    ),
 )
 
 _EXIT_CODES = (
@@ -73,12 +102,25 @@ def build_app(arguments: Sequence[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_global_options)
-    named = next((argument for argument in arguments if not argument.startswith("-")), None)
+    named = [argument for argument in arguments if not argument.startswith("-")]
     completing = "_TIERD_COMPLETE" in os.environ
+    groups = {group.name: _group_app(group) for group in GROUPS}
     for verb in VERBS:
-        function = _load(verb) if completing or verb.name == named else _unloaded
-        app.command(verb.name, short_help=verb.summary, hidden=verb.hidden)(function)
+        is_named = verb.words == named[: len(verb.words)]
+        function = _load(verb) if completing or is_named else _unloaded
+        groups.get(verb.group, app).command(verb.name, short_help=verb.summary, hidden=verb.hidden)(function)
+    for group in GROUPS:
+        app.add_typer(groups[group.name], name=group.name, short_help=group.summary)
     return app
+
+
+def _group_app(group: Group) -> typer.Typer:
+    return typer.Typer(
+        help=group.help,
+        no_args_is_help=True,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
 
 
 def _load(verb: Verb) -> Callable[..., None]:

@@ -1,5 +1,19 @@
 """Loops over raw bytes and their arithmetic: numbers in, numbers out, no I/O."""
 
 from tierd.kernels.checksums import combine_crc32c, crc32c, crc32c_of_file, crc32c_of_range
+from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns, RecordFault
+from tierd.kernels.records import compile_kernels, decode_batches, decode_records
 
-__all__ = ["combine_crc32c", "crc32c", "crc32c_of_file", "crc32c_of_range"]
+__all__ = [
+    "STEP_RECORDS",
+    "BatchColumns",
+    "Columns",
+    "RecordFault",
+    "combine_crc32c",
+    "compile_kernels",
+    "crc32c",
+    "crc32c_of_file",
+    "crc32c_of_range",
+    "decode_batches",
+    "decode_records",
+]

@@ -3,7 +3,9 @@
 Names, text files, batches, indexes and snapshots; what is stable; and where to look again when something changed.
 """
 
+from tierd.log.batch_builder import encode_batch, encode_end_marker
 from tierd.log.batch_header import BatchHeader
+from tierd.log.batch_restamp import set_last_offset, set_leader_epoch
 from tierd.log.check import SegmentCheck, check_segment
 from tierd.log.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
@@ -26,12 +28,12 @@ from tierd.log.directory import (
     list_log_dir,
     parse_directory_name,
 )
-from tierd.log.findings import Damage, Decoded, FileFound, Finding, Note
 from tierd.log.index_build import build_indexes
+from tierd.log.inspection import Damage, Decoded, FileFound, Finding, Note, inspect_path, record_fields
 from tierd.log.local_log import LocalLog, find_log_end_offset
 from tierd.log.meta_properties import MetaProperties, read_meta_properties
+from tierd.log.new_record import NewRecord, Producer
 from tierd.log.offset_index import OffsetIndex, OffsetPosition
-from tierd.log.partition_inspection import inspect_path
 from tierd.log.partition_scan import PartitionScan, SegmentFiles, file_name, parse_file_name, scan_partition
 from tierd.log.producer_state import (
     ProducerStateEntry,
@@ -41,7 +43,6 @@ from tierd.log.producer_state import (
 )
 from tierd.log.record import ControlRecordType, Record
 from tierd.log.record_batch import RecordBatch, iter_batches
-from tierd.log.segment_inspection import record_fields
 from tierd.log.stable_offset import last_stable_offset
 from tierd.log.time_index import TimeIndex, TimestampOffset
 from tierd.log.transaction_index import AbortedTransaction, TransactionIndex, read_transaction_index
@@ -77,6 +78,7 @@ __all__ = [
     "LogDirListing",
     "LogDirWatcher",
     "MetaProperties",
+    "NewRecord",
     "Note",
     "OffsetIndex",
     "OffsetPosition",
@@ -84,6 +86,7 @@ __all__ = [
     "PartitionChanged",
     "PartitionDirectory",
     "PartitionScan",
+    "Producer",
     "ProducerStateEntry",
     "Record",
     "RecordBatch",
@@ -95,6 +98,8 @@ __all__ = [
     "WatchLimitReached",
     "build_indexes",
     "check_segment",
+    "encode_batch",
+    "encode_end_marker",
     "encode_lineage",
     "encode_producer_snapshot",
     "file_name",
@@ -117,4 +122,6 @@ __all__ = [
     "read_transaction_index",
     "record_fields",
     "scan_partition",
+    "set_last_offset",
+    "set_leader_epoch",
 ]

@@ -1,17 +1,19 @@
 """The text files of a log dir: offset checkpoints, leader epochs, topic ids (log-format 1.4 and 1.5)."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 from uuid import UUID
 
 from tierd.errors import CheckpointError, MissingArtefactError, SegmentChangedError
+from tierd.log.disk import Disk, read_file, replace_file
 from tierd.log.files import read_whole
-from tierd.model import Lineage, TopicPartition, uuid_from_text
+from tierd.model import Lineage, TopicPartition, uuid_from_text, uuid_to_text
 
 PARTITION_METADATA = "partition.metadata"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 
@@ -67,8 +69,13 @@ def read_lineage(path: Path) -> Lineage:
     return parse_lineage(data, name=str(file))
 
 
-def parse_lineage(data: bytes, *, name: str) -> Lineage:
+def parse_lineage(data: bytes, *, name: str, in_order: bool = True) -> Lineage:
     """Parse ``<epoch> <start offset>`` lines, each assigned in turn, so that an equal start drops the older epoch.
+
+    Args:
+        data: the file.
+        name: of the file, for errors.
+        in_order: refuse lines that do not ascend; otherwise the later line wins, as in a broker.
 
     Raises:
         CheckpointError: wrong version, count, number or order; names the line.
@@ -78,7 +85,8 @@ def parse_lineage(data: bytes, *, name: str) -> Lineage:
         if len(fields) != 2:
             _fail(name, line, f"{' '.join(fields)!r} is not <epoch> <start offset>")
         epoch, start_offset = _integer(fields[0], 32, name, line), _integer(fields[1], 64, name, line)
-        if epoch <= previous[0] or start_offset < previous[1] or start_offset < 0:
+        ascends = epoch > previous[0] and start_offset >= previous[1]
+        if epoch < 0 or start_offset < 0 or (in_order and not ascends):
             _fail(name, line, f"epoch {epoch} at offset {start_offset} does not follow the line before it")
         lineage, previous = lineage.assign(epoch=epoch, start_offset=start_offset), (epoch, start_offset)
     return lineage
@@ -88,6 +96,55 @@ def encode_lineage(lineage: Lineage) -> bytes:
     """Return the bytes that Kafka would write for ``lineage``."""
     lines = [f"{entry.epoch} {entry.start_offset}\n" for entry in lineage.entries]
     return f"0\n{len(lines)}\n{''.join(lines)}".encode()
+
+
+def load_lineage(disk: Disk, path: Path) -> Lineage:
+    """Read the leader epochs of a log that is ours; of lines that contradict each other the later one wins.
+
+    Raises:
+        CheckpointError: it cannot be understood; names file and line.
+        OSError: it is not there, or cannot be read.
+    """
+    return parse_lineage(_load(disk, path), name=str(path), in_order=False)
+
+
+def write_lineage(disk: Disk, path: Path, lineage: Lineage) -> None:
+    """Replace a ``leader-epoch-checkpoint``, durably.
+
+    Raises:
+        OSError: the disk is full or failing, or the directory is gone; the old content is still there.
+    """
+    replace_file(disk, path, encode_lineage(lineage))
+
+
+def load_offset_checkpoint(disk: Disk, path: Path) -> dict[TopicPartition, int]:
+    """Read an offset checkpoint of a log dir that is ours.
+
+    Raises:
+        CheckpointError: it cannot be understood; names file and line.
+        OSError: it is not there, or cannot be read.
+    """
+    return parse_offset_checkpoint(_load(disk, path), name=str(path))
+
+
+def encode_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """Return the bytes that Kafka would write for ``offsets``; their order means nothing."""
+    lines = [f"{of.topic} {of.partition} {offset}\n" for of, offset in offsets.items()]
+    return f"0\n{len(lines)}\n{''.join(lines)}".encode()
+
+
+def write_offset_checkpoint(disk: Disk, path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace an offset checkpoint, durably: with these partitions, and no other.
+
+    Raises:
+        OSError: the disk is full or failing; the old content is still there.
+    """
+    replace_file(disk, path, encode_offset_checkpoint(offsets))
+
+
+def ensure_checkpoint(disk: Disk, path: Path) -> None:
+    """Make an empty checkpoint if there is none, as a broker does before it first reads one."""
+    disk.open(path, create=True).close()
 
 
 def read_topic_id(path: Path) -> UUID:
@@ -127,6 +184,19 @@ def parse_topic_id(data: bytes, *, name: str) -> UUID:
     if not topic_id.int:
         _fail(name, 2, "the topic id is all zeros")
     return topic_id
+
+
+def encode_topic_id(topic_id: UUID) -> bytes:
+    """Return the bytes of ``partition.metadata``; the last line does not end."""
+    return f"version: 0\ntopic_id: {uuid_to_text(topic_id)}".encode()
+
+
+def _load(disk: Disk, path: Path) -> bytes:
+    """Read a text file whole, unless it is larger than any such file."""
+    status = disk.status(path)
+    if status is not None and status.size_bytes > _LIMIT_BYTES:
+        _fail(str(path), 1, f"{status.size_bytes} bytes are too many")
+    return read_file(disk, path)
 
 
 def _entries(data: bytes, name: str) -> Iterator[tuple[int, list[str]]]:

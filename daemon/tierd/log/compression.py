@@ -1,10 +1,16 @@
-"""The codecs of record batches, each within a bound: what a few bytes may become is decided here (log-format 2.5)."""
+"""The codecs of record batches, each within a bound: what a few bytes may become is decided here (log-format 2.5).
 
+What is compressed is framed, and but for snappy also packed, byte for byte as a broker does it.
+"""
+
+import threading
 import zlib
 from enum import IntEnum
 
 import cramjam
 import zstandard
+
+Bytes = bytes | bytearray | memoryview
 
 MAX_DECOMPRESSED_BYTES = 256 << 20
 """No batch grows beyond this; Kafka itself has no limit, so it is far above every sane ``max.message.bytes``."""
@@ -14,6 +20,15 @@ _SNAPPY_HEADER_BYTES = 16
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_STORED = 1 << 31
 _ZSTD_STEP_BYTES = 1 << 20
+_ZSTD_LEVEL = 3
+_SNAPPY_HEADER = _SNAPPY_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version, lowest compatible version
+_SNAPPY_BLOCK_BYTES = 32 << 10
+_GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # as Java writes it: no time, unknown system
+_LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40\x82"
+_LZ4_HEADER_MAGIC_0 = _LZ4_MAGIC + b"\x60\x40\x1a"  # its checksum is wrong, and readers of magic 0 expect that
+_LZ4_BLOCK_BYTES = 64 << 10
+_LZ4_FAST = 9
+_LZ4_HIGHEST = 12  # of the library; Kafka's levels above it do the same
 
 
 class Compression(IntEnum):
@@ -28,6 +43,92 @@ class Compression(IntEnum):
 
 class PayloadError(ValueError):
     """Compressed bytes that cannot be decompressed, or would become too many."""
+
+
+_LEVELS = {
+    Compression.GZIP: (-1, *range(1, 10)),
+    Compression.LZ4: range(1, 18),
+    Compression.ZSTD: range(-131_072, 23),
+}
+
+
+def check_level(codec: Compression, level: int | None) -> None:
+    """Refuse a level that ``codec`` does not have; None, for its default, always is one.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    if level is not None and level not in _LEVELS.get(codec, ()):
+        raise ValueError(f"{codec.name.lower()} has no level {level}")
+
+
+def compress(codec: Compression, payload: Bytes, *, level: int | None = None, magic: int = 2) -> bytes:
+    """Return ``payload`` as a batch of ``magic`` carries it, framed as Kafka does.
+
+    Raises:
+        ValueError: there is no such level, or ``magic`` does not allow the codec.
+    """
+    check_level(codec, level)
+    match codec:
+        case Compression.NONE:
+            return bytes(payload)
+        case Compression.GZIP:
+            return _GZIP_HEADER + zlib.compress(payload, -1 if level is None else level, wbits=31)[len(_GZIP_HEADER) :]
+        case Compression.SNAPPY:
+            return _snappy(memoryview(payload))
+        case Compression.LZ4:
+            return _lz4(memoryview(payload), _LZ4_FAST if level is None else level, magic)
+        case Compression.ZSTD:
+            if magic < 2:
+                raise ValueError(f"zstd is not allowed in magic {magic}")
+            return _zstd(payload, _ZSTD_LEVEL if level is None else level)
+
+
+def _snappy(payload: memoryview) -> bytes:
+    pieces = [_SNAPPY_HEADER]
+    for at in range(0, len(payload), _SNAPPY_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(payload[at : at + _SNAPPY_BLOCK_BYTES]))
+        pieces += (len(block).to_bytes(4, "big"), block)
+    return b"".join(pieces)
+
+
+def _lz4(payload: memoryview, level: int, magic: int) -> bytes:
+    pieces: list[Bytes] = [_LZ4_HEADER if magic > 0 else _LZ4_HEADER_MAGIC_0]
+    for at in range(0, len(payload), _LZ4_BLOCK_BYTES):
+        plain = payload[at : at + _LZ4_BLOCK_BYTES]
+        block = _lz4_compressed(plain, level)
+        if len(block) < len(plain):
+            pieces += (len(block).to_bytes(4, "little"), block)
+        else:
+            pieces += ((len(plain) | _LZ4_STORED).to_bytes(4, "little"), plain)
+    pieces.append(bytes(4))
+    return b"".join(pieces)
+
+
+def _lz4_compressed(plain: memoryview, level: int) -> bytes:
+    if level == _LZ4_FAST:  # Kafka: Lz4BlockOutputStream takes the fast compressor at its default level
+        return bytes(cramjam.lz4.compress_block(plain, store_size=False))
+    level = min(level, _LZ4_HIGHEST)
+    return bytes(cramjam.lz4.compress_block(plain, mode="high_compression", compression=level, store_size=False))
+
+
+def _zstd(payload: Bytes, level: int) -> bytes:
+    # A stream of unknown size, flushed before it ends: as Kafka's writer does, so that the bytes are the same.
+    stream = _zstd_compressor(level).compressobj()
+    return stream.compress(payload) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) + stream.flush()
+
+
+_THREAD = threading.local()
+
+
+def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
+    """This thread's compressor for the usual level, for a new one costs more than a small batch; else a new one."""
+    if level != _ZSTD_LEVEL:
+        return zstandard.ZstdCompressor(level=level, write_content_size=False)
+    if not hasattr(_THREAD, "zstd"):
+        _THREAD.zstd = zstandard.ZstdCompressor(level=level, write_content_size=False)
+    compressor: zstandard.ZstdCompressor = _THREAD.zstd
+    return compressor
 
 
 def decompress(codec: Compression, payload: bytes, *, magic: int, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:

@@ -19,8 +19,10 @@ from tierd.log.checkpoints import PARTITION_METADATA, read_topic_id
 from tierd.model import TopicIdPartition, TopicPartition
 
 # Kafka's own, and no partition: the index cache of its tiering, and the log of its metadata.
-_INDEX_CACHE = "remote-log-index-cache"
-_CLUSTER_METADATA = "__cluster_metadata"
+INDEX_CACHE = "remote-log-index-cache"
+CLUSTER_METADATA = "__cluster_metadata"
+
+_MAX_NAME = 255  # of a file
 
 _SUFFIXED = re.compile(r"(?P<partition>\S+-\S+)\.\S+(?P<suffix>-delete|-future|-stray)")
 
@@ -50,6 +52,19 @@ def parse_directory_name(name: str) -> tuple[TopicPartition, DirectoryKind]:
         raise PartitionNameError(f"{name!r} is not <topic>-<partition>.<id>{kind.value}")
     # everything from the last dot on goes; the id may itself hold no dot, so the greedy match ended there
     return TopicPartition.parse(match["partition"]), kind
+
+
+def directory_name(partition: TopicPartition, kind: DirectoryKind, *, directory_id: str = "") -> str:
+    """The name of a replica's directory of ``kind``; ``directory_id`` is 32 hex digits, unless it is a current one.
+
+    The topic of a ``-delete`` and a ``-stray`` directory is cut so that the name fits a file system, that of a
+    ``-future`` one is not (Kafka: UnifiedLog.logDeleteDirName, logStrayDirName, logFutureDirName).
+    """
+    if kind is DirectoryKind.CURRENT:
+        return f"{partition.topic}-{partition.partition}"
+    rest = f"-{partition.partition}.{directory_id}{kind.value}"
+    topic = partition.topic
+    return (topic if kind is DirectoryKind.FUTURE else topic[: max(0, _MAX_NAME - len(rest))]) + rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +150,10 @@ def identify_directory(path: Path) -> PartitionDirectory | None:
 
 
 def _identify(path: Path, inode: int) -> PartitionDirectory | None:
-    if path.name == _INDEX_CACHE:
+    if path.name == INDEX_CACHE:
         return None
     topic_partition, kind = parse_directory_name(path.name)
-    if topic_partition.topic == _CLUSTER_METADATA:
+    if topic_partition.topic == CLUSTER_METADATA:
         return None
     try:
         topic_id = read_topic_id(path)

@@ -178,6 +178,8 @@ class OsFile:
 
     def sync(self) -> None:
         """Return once the file's bytes and size are on stable storage."""
+        if self._fd < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), str(self.path))
         os.fdatasync(self._fd)
 
     def close(self) -> None:

@@ -1,15 +1,60 @@
 """Offset and time index rebuilt from the batches of a segment (log-format 6.4, step 3)."""
 
-import struct
 from pathlib import Path
 
 from tierd.errors import CorruptRecordError
-from tierd.log import time_index
+from tierd.log import offset_index, time_index
 from tierd.log.batch_header import iter_headers
 from tierd.log.files import open_source
+from tierd.log.log_config import MAX_INT
 
-_MAX_INT = (1 << 31) - 1
-_OFFSET_ENTRY = struct.Struct(">ii")
+
+class IndexBuilder:
+    """The entries that recovery gives a segment, as they lie in the two files (Kafka: LogSegment.recover).
+
+    A batch is indexed when it begins more than the interval behind the last one that was: its last offset with its
+    position, and the largest timestamp up to there. Whoever walks the batches calls ``add`` only for those.
+
+    Attributes:
+        next_position: a batch that begins behind it is to be added.
+    """
+
+    def __init__(self, base_offset: int, *, interval_bytes: int, max_bytes: int = MAX_INT) -> None:
+        """Begin without entries.
+
+        Args:
+            base_offset: of the segment.
+            interval_bytes: ``index.interval.bytes``.
+            max_bytes: ``segment.index.bytes``; a full index takes no more.
+        """
+        self.offsets, self.times = bytearray(), bytearray()
+        self.next_position = interval_bytes
+        self._base_offset = base_offset
+        self._interval_bytes = interval_bytes
+        self._max_offsets_bytes = max_bytes - offset_index.ENTRY.size
+        self._max_times_bytes = max_bytes - 2 * time_index.ENTRY.size
+        self._timestamp_ms = -1
+
+    def add(self, last_offset: int, position: int, max_timestamp_ms: int, shallow_offset: int) -> None:
+        """Index a batch whose offsets are within reach of the base.
+
+        Args:
+            last_offset: of the batch.
+            position: of the batch.
+            max_timestamp_ms: the largest so far, this batch included.
+            shallow_offset: the last one of the earliest batch with that timestamp.
+        """
+        self.next_position = position + self._interval_bytes
+        if len(self.offsets) > self._max_offsets_bytes or len(self.times) > self._max_times_bytes:
+            return
+        self.offsets += offset_index.ENTRY.pack(last_offset - self._base_offset, position)
+        self.finish(max_timestamp_ms, shallow_offset)
+
+    def finish(self, max_timestamp_ms: int, shallow_offset: int) -> None:
+        """Add the time entry that ends the index of a rolled segment, if it says something new."""
+        if max_timestamp_ms > self._timestamp_ms:
+            self.times += time_index.ENTRY.pack(max_timestamp_ms, shallow_offset - self._base_offset)
+            self._timestamp_ms = max_timestamp_ms
 
 
 def build_indexes(path: Path, *, base_offset: int, index_interval_bytes: int = 4096) -> tuple[bytes, bytes]:
@@ -27,23 +72,16 @@ def build_indexes(path: Path, *, base_offset: int, index_interval_bytes: int = 4
         SegmentChangedError: the file vanished, or changed while it was read.
         LogDirOfflineError: it cannot be read.
     """
-    offsets, times = bytearray(), bytearray()
+    indexes = IndexBuilder(base_offset, interval_bytes=index_interval_bytes)
     max_timestamp_ms, shallow_offset = -1, base_offset
-    indexed_position, indexed_timestamp_ms = 0, -1
     with open_source(path) as source:
         for header in iter_headers(source, may_be_torn=False):
-            relative = header.last_offset - base_offset
-            if not 0 <= relative <= _MAX_INT or header.position > _MAX_INT:
+            if not 0 <= header.last_offset - base_offset <= MAX_INT or header.position > MAX_INT:
                 raise CorruptRecordError(path, header.position, f"offset {header.last_offset} fits no index")
             if header.max_timestamp_ms > max_timestamp_ms:
                 max_timestamp_ms, shallow_offset = header.max_timestamp_ms, header.last_offset
-            if header.position - indexed_position > index_interval_bytes:
-                offsets += _OFFSET_ENTRY.pack(relative, header.position)
-                indexed_position = header.position
-                if max_timestamp_ms > indexed_timestamp_ms:
-                    times += time_index.ENTRY.pack(max_timestamp_ms, shallow_offset - base_offset)
-                    indexed_timestamp_ms = max_timestamp_ms
+            if header.position > indexes.next_position:
+                indexes.add(header.last_offset, header.position, max_timestamp_ms, shallow_offset)
         source.require_unchanged()
-    if max_timestamp_ms > indexed_timestamp_ms:
-        times += time_index.ENTRY.pack(max_timestamp_ms, shallow_offset - base_offset)
-    return bytes(offsets), bytes(times)
+    indexes.finish(max_timestamp_ms, shallow_offset)
+    return bytes(indexes.offsets), bytes(indexes.times)

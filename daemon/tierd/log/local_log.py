@@ -1,14 +1,14 @@
 """LocalLog: a partition's log read by offset, as it lies on disk (log-format 8.1)."""
 
-from bisect import bisect_right
 from dataclasses import dataclass, replace
 
 from tierd.errors import CorruptRecordError, OffsetOutOfRangeError, SegmentChangedError
-from tierd.log.batch_header import OVERHEAD_BYTES, BatchHeader, crc_matches, iter_headers, parse_header
+from tierd.log.batch_header import BatchHeader, iter_headers, parse_header
 from tierd.log.files import Source, open_source
-from tierd.log.offset_index import lookup_on_disk
 from tierd.log.partition_scan import PartitionScan, SegmentFiles
-from tierd.log.transaction_index import AbortedTransaction, TransactionIndex, read_transaction_index
+from tierd.log.segment_ranges import floor_index
+from tierd.log.segment_reader import collect_aborted, find_batch, read_aborted
+from tierd.log.transaction_index import AbortedTransaction, TransactionIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,6 @@ class LocalLog:
         self.log_start_offset = max(first, log_start_offset or 0)
         self.high_watermark = high_watermark
         self.last_stable_offset = last_stable_offset
-        self._bases = [segment.base_offset for segment in scan.segments]
         self._bookmark: _Bookmark | None = None
 
     def read(self, offset: int, *, max_bytes: int) -> bytes:
@@ -70,7 +69,7 @@ class LocalLog:
             )
         if offset == self.high_watermark:
             return b""
-        first = max(bisect_right(self._bases, offset) - 1, 0)
+        first = max(floor_index(self.scan.segments, offset), 0)
         for segment in self.scan.segments[first:]:
             if segment.base_offset >= self.high_watermark:
                 break
@@ -86,28 +85,33 @@ class LocalLog:
             SegmentChangedError: a segment in which the range may lie is gone, and what was aborted in it not known.
             LogDirOfflineError: a file cannot be read.
         """
-        found: list[AbortedTransaction] = []
-        first = max(bisect_right(self._bases, from_offset) - 1, 0)
-        for segment in self.scan.segments[first:]:
-            index = _transaction_index(segment, may_be_gone=from_offset < self._bases[0])
-            entries, complete = index.collect(from_offset, upper_offset)
-            found.extend(entries)
-            if complete:
-                break
-        return tuple(found)
+        segments = self.scan.segments
+        first = max(floor_index(segments, from_offset), 0)
+        may_be_gone = bool(segments) and from_offset < segments[0].base_offset
+        return collect_aborted(
+            segments[first:],
+            from_offset,
+            upper_offset,
+            read_index=lambda segment: _transaction_index(segment, may_be_gone=may_be_gone),
+        )
 
     def _read_segment(self, segment: SegmentFiles, offset: int, max_bytes: int) -> bytes:
         with open_source(segment.log) as source:
-            position = self._position(segment, source, offset)
-            # A rolled segment ends with a whole batch: to pass over what follows damage would hide it.
-            for header in iter_headers(source, position=position, may_be_torn=segment.next_base_offset is None):
-                if header.last_offset < offset:
-                    continue
-                if header.last_offset >= self.high_watermark:
-                    return b""
-                data = source.read(header.position, max(max_bytes, header.size_bytes))
-                return self._whole_batches(source, header, data)
-        return b""
+            mark = self._bookmark
+            is_next = mark is not None and (mark.inode, mark.next_offset) == (source.inode, offset)
+            header = find_batch(
+                open_source,
+                source,
+                segment,
+                offset,
+                end=source.size_bytes,
+                known_position=mark.position if mark and is_next else None,
+                # A rolled segment ends with a whole batch: to pass over what follows damage would hide it.
+                may_be_torn=segment.next_base_offset is None,
+            )
+            if header is None or header.last_offset >= self.high_watermark:
+                return b""
+            return self._whole_batches(source, header, source.read(header.position, max(max_bytes, header.size_bytes)))
 
     def _whole_batches(self, source: Source, first: BatchHeader, data: bytes) -> bytes:
         """Cut ``data``, which begins with the batch ``first``, behind its last batch that may be read."""
@@ -126,43 +130,17 @@ class LocalLog:
         self._bookmark = _Bookmark(source.inode, next_offset, first.position + end)
         return data[:end]
 
-    def _position(self, segment: SegmentFiles, source: Source, offset: int) -> int:
-        """Where to begin to look for ``offset``: the index's word if a sound batch proves it, else the start."""
-        mark = self._bookmark
-        if mark and (mark.inode, mark.next_offset) == (source.inode, offset):
-            return mark.position
-        try:
-            with open_source(segment.offset_index) as index:
-                found = lookup_on_disk(index, base_offset=segment.base_offset, offset=offset)
-        except SegmentChangedError:  # no index: the walk from the start is only slower
-            return 0
-        return found.position if _is_proven(source, found.offset, found.position) else 0
-
 
 def _transaction_index(segment: SegmentFiles, *, may_be_gone: bool) -> TransactionIndex:
     """Read a segment's index. Most have none: it counts as absent only while the log, which goes first, is there."""
-    index = read_transaction_index(segment.transaction_index, base_offset=segment.base_offset)
-    if len(index) or segment.log.exists():
-        return index
+    index = read_aborted(open_source, segment)
+    if index or segment.log.exists():
+        return index or TransactionIndex()
     going = replace(segment, deleted=True)
-    index = read_transaction_index(going.transaction_index, base_offset=segment.base_offset)
-    if may_be_gone or going.log.exists():
-        return index
+    index = read_aborted(open_source, going)
+    if index or may_be_gone or going.log.exists():
+        return index or TransactionIndex()
     raise SegmentChangedError(f"{segment.log}: deleted while it was read", remedy="read again")
-
-
-def _is_proven(source: Source, last_offset: int, position: int) -> bool:
-    """Whether a sound batch begins at ``position``, with offsets at or below those that the index claims for it."""
-    if not position:
-        return True
-    data = source.read(position, OVERHEAD_BYTES)
-    try:
-        header = parse_header(data, 0, name=str(source.path), position=position)
-    except CorruptRecordError:
-        return False
-    if header is None or header.end_position > source.size_bytes:
-        return False
-    return header.base_offset <= last_offset and crc_matches(source, header)
 
 
 def find_log_end_offset(scan: PartitionScan) -> int:

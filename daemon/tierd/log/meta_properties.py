@@ -2,15 +2,22 @@
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
 from tierd.errors import CheckpointError, SegmentChangedError
+from tierd.log.disk import Disk, replace_file
 from tierd.log.files import read_whole
-from tierd.model import uuid_from_text
+from tierd.model import uuid_from_text, uuid_to_text
+
+META_PROPERTIES = "meta.properties"
 
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)")
-_PAIR = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:\s]\s*(.*)")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_PAIR = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=: \t\f][ \t\f]*(.*)", re.DOTALL)
+_ESCAPED = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"} | {char: "\\" + char for char in "\\=:#!"}
+_UNESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _REMEDY = "compare it with the meta.properties of another log dir of the broker"
 
 
@@ -30,7 +37,7 @@ def read_meta_properties(log_dir: Path) -> MetaProperties | None:
         CheckpointError: it cannot be understood.
         LogDirOfflineError: it cannot be read.
     """
-    file = log_dir if log_dir.name == "meta.properties" else log_dir / "meta.properties"
+    file = log_dir if log_dir.name == META_PROPERTIES else log_dir / META_PROPERTIES
     try:
         data = read_whole(file, limit_bytes=1 << 20, error=CheckpointError)
     except SegmentChangedError:
@@ -62,10 +69,58 @@ def parse_meta_properties(data: bytes, *, name: str) -> MetaProperties:
     return MetaProperties(cluster_id, None if node is None else int(node), directory_id)
 
 
+def encode_meta_properties(meta: MetaProperties, *, now_ms: int, version: int = 1) -> bytes:
+    """Return what a broker would write for ``meta``, which Java properties head with a date.
+
+    Args:
+        meta: the identity.
+        now_ms: for the date.
+        version: 1, or 0 for the form that had ``broker.id`` and could leave it out.
+
+    Raises:
+        ValueError: another version, or no node id in version 1.
+    """
+    if version not in (0, 1) or (version == 1 and meta.node_id is None):
+        raise ValueError(f"meta.properties version {version}, node id {meta.node_id}: not a form that there is")
+    values = {"cluster.id": meta.cluster_id}
+    if meta.directory_id is not None:
+        values["directory.id"] = uuid_to_text(meta.directory_id)
+    if meta.node_id is not None:
+        values["node.id" if version else "broker.id"] = str(meta.node_id)
+    values["version"] = str(version)
+    stamp = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
+    lines = [f"{key}={_escape(value)}" for key, value in values.items()]
+    return "\n".join(["#", f"#{stamp}", *lines, ""]).encode("ascii")
+
+
+def write_meta_properties(disk: Disk, log_dir: Path, meta: MetaProperties, *, now_ms: int, version: int = 1) -> None:
+    """Replace a log dir's identity, durably.
+
+    Raises:
+        ValueError: as ``encode_meta_properties``.
+        OSError: the disk is full or failing; the old content is still there.
+    """
+    replace_file(disk, log_dir / META_PROPERTIES, encode_meta_properties(meta, now_ms=now_ms, version=version))
+
+
+def _escape(value: str) -> str:
+    """Java: Properties.saveConvert of a value; only blanks at its head need an escape."""
+    escaped = "".join(_ESCAPED.get(char) or _escape_char(char) for char in value)
+    blanks = len(escaped) - len(escaped.lstrip(" "))
+    return "\\ " * blanks + escaped[blanks:]
+
+
+def _escape_char(char: str) -> str:
+    if " " <= char <= "~":
+        return char
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[at] << 8 | units[at + 1]:04X}" for at in range(0, len(units), 2))
+
+
 def _properties(text: str) -> dict[str, str]:
     values: dict[str, str] = {}
-    for line in text.splitlines():
-        stripped = line.strip()
+    for line in _LINE_END.split(text):
+        stripped = line.lstrip(" \t\f")
         if not stripped or stripped[0] in "#!":
             continue
         if match := _PAIR.fullmatch(stripped):
@@ -74,4 +129,5 @@ def _properties(text: str) -> dict[str, str]:
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPE.sub(lambda m: chr(int(m[1][1:], 16)) if len(m[1]) == 5 else m[1], text)
+    plain = _ESCAPE.sub(lambda m: chr(int(m[1][1:], 16)) if len(m[1]) == 5 else _UNESCAPED.get(m[1], m[1]), text)
+    return plain.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "replace")  # Java escapes by halves

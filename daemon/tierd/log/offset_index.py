@@ -1,5 +1,6 @@
 """OffsetIndex: offset to position, sparse; a hint that readers verify (log-format 3.1)."""
 
+import struct
 import sys
 from array import array
 from bisect import bisect_right
@@ -10,9 +11,9 @@ from operator import lt
 from typing import NamedTuple, Self
 
 from tierd.errors import CorruptIndexError
-from tierd.log.disk import Readable
 
-ENTRY_BYTES = 8
+ENTRY = struct.Struct(">ii")  # relativeOffset, position
+ENTRY_BYTES = ENTRY.size
 _POSITION_MASK = 0xFFFFFFFF
 _MAX_INT = (1 << 31) - 1
 
@@ -80,33 +81,6 @@ class OffsetIndex:
 
     def _entry(self, entry: int) -> OffsetPosition:
         return OffsetPosition(self.base_offset + (entry >> 32), entry & _POSITION_MASK)
-
-
-class _EntriesOnDisk:
-    """An index file as a sequence of its entries, read one at a time; unused room counts as beyond every offset."""
-
-    def __init__(self, source: Readable) -> None:
-        self._source = source
-
-    def __len__(self) -> int:
-        return self._source.size_bytes // ENTRY_BYTES
-
-    def __getitem__(self, index: int) -> int:
-        return int.from_bytes(self._source.read(index * ENTRY_BYTES, ENTRY_BYTES), "big") or 1 << 64
-
-
-def lookup_on_disk(source: Readable, *, base_offset: int, offset: int) -> OffsetPosition:
-    """Like ``OffsetIndex.lookup`` in an open file that is not loaded, whatever is in it. Blocking.
-
-    The answer is only as good as the file: the reader verifies that a batch begins there.
-    """
-    entries = _EntriesOnDisk(source)
-    key = (min(offset - base_offset, _MAX_INT) + 1 << 32) - 1
-    index = bisect_right(entries, key)
-    if not index:
-        return OffsetPosition(base_offset, 0)
-    found = entries[index - 1]
-    return OffsetPosition(base_offset + (found >> 32), found & _POSITION_MASK)
 
 
 def _corrupt(name: str, problem: str) -> CorruptIndexError:

@@ -120,13 +120,19 @@ def _record(data: bytes, at: int) -> tuple[RawRecord, int]:
     if count:
         if not 0 < count <= end - at:
             raise RecordError(f"{count} headers")
-        headers, at = _headers(data, at, end, count)
+        headers, at = parse_headers(data, at, end, count)
     if at != end:
         raise RecordError(f"a record of {length} bytes whose fields take {length + at - end}")
     return RawRecord(timestamp_delta_ms, offset_delta, key, value, headers), at
 
 
-def _headers(data: bytes, at: int, end: int, count: int) -> tuple[tuple[Header, ...], int]:
+def parse_headers(data: bytes, at: int, end: int, count: int) -> tuple[tuple[Header, ...], int]:
+    """Decode ``count`` headers at ``at``, none of which may reach beyond ``end``; return them and where they end.
+
+    Raises:
+        RecordError: a field that does not fit, or a header without a name.
+        IndexError: ``data`` ends before them.
+    """
     headers: list[Header] = []
     for _ in range(count):
         name, at = _field(data, at, end)

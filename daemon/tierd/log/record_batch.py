@@ -1,6 +1,7 @@
 """RecordBatch: a batch with its bytes, checked and opened (log-format 2; the legacy formats included)."""
 
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NoReturn
@@ -16,7 +17,7 @@ _LONG_MASK = 0xFFFFFFFFFFFFFFFF
 _HEADER_FIELDS = tuple(BatchHeader.__dataclass_fields__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RecordBatch(BatchHeader):
     """A batch and its bytes. In the legacy formats, one entry: a record, or a wrapper around several."""
 
@@ -55,58 +56,92 @@ class RecordBatch(BatchHeader):
     def _records_v2(self, max_bytes: int) -> Iterator[Record]:
         appended_ms = self.max_timestamp_ms if self.attributes & IS_LOG_APPEND_TIME else None
         kind, base_offset, base_ms = self.timestamp_type, self.base_offset, self.base_timestamp_ms
-        payload = b"" if not self.record_count and self.attributes & 7 else bytes(self.data[OVERHEAD_BYTES:])
+        payload = bytes(self.payload(max_bytes=max_bytes))
         try:
-            if self.record_count:
-                payload = decompress(self.compression, payload, magic=2, max_bytes=max_bytes)
             for raw in iter_raw_records(payload, self.record_count):
                 yield Record(
                     base_offset + raw.offset_delta,
-                    _signed(base_ms + raw.timestamp_delta_ms) if appended_ms is None else appended_ms,
+                    wrap_long(base_ms + raw.timestamp_delta_ms) if appended_ms is None else appended_ms,
                     kind,
                     raw.key,
                     raw.value,
                     raw.headers,
                     self.partition_leader_epoch,
                 )
-        except (PayloadError, RecordError) as error:
+        except RecordError as error:
+            self._fail(str(error), error)
+
+    def payload(self, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes | memoryview:
+        """The encoded records of a batch of magic 2, decompressed; a view of ``data`` when they are not compressed.
+
+        Raises:
+            InvalidRecordError: they cannot be decompressed, or become more than ``max_bytes``.
+            ValueError: a legacy entry; see ``inner_entries``.
+        """
+        if self.magic < 2:
+            raise ValueError(f"an entry of magic {self.magic} has no such payload")
+        encoded = self.data[OVERHEAD_BYTES:]
+        if not self.attributes & 7:
+            return encoded
+        if not self.record_count:
+            return b""  # Kafka does not open the stream either
+        try:
+            return decompress(self.compression, bytes(encoded), magic=2, max_bytes=max_bytes)
+        except PayloadError as error:
             self._fail(str(error), error)
 
     def _records_legacy(self, max_bytes: int) -> Iterator[Record]:
-        key, value = self.legacy_fields()
         if self.compression is Compression.NONE:
+            key, value = self.legacy_fields()
             yield Record(self.last_offset, self.max_timestamp_ms, self.timestamp_type, key, value)
             return
-        if value is None:
-            self._fail("a compressed entry without a value")
-        try:
-            inner_bytes = decompress(self.compression, value, magic=self.magic, max_bytes=max_bytes)
-        except PayloadError as error:
-            self._fail(str(error), error)
-        inner = list(self._inner_entries(inner_bytes))
-        if not inner:
+        inner = self._inner_payload(max_bytes)
+        # walked twice, because the last offset is needed first, and so many objects may not fit in memory
+        last = deque(self._sound_entries(inner), maxlen=1)
+        if not last:
             self._fail("a compressed entry without records")
-        shift = self._inner_shift(inner[-1].last_offset)
+        shift = self._inner_shift(last[0].last_offset)
         appended_ms = self.max_timestamp_ms if self.attributes & IS_LOG_APPEND_TIME and self.magic == 1 else None
-        for entry in inner:
+        for entry in self._sound_entries(inner):
             inner_key, inner_value = entry.legacy_fields()
             timestamp_ms = entry.max_timestamp_ms if appended_ms is None else appended_ms
             yield Record(entry.last_offset + shift, timestamp_ms, self.timestamp_type, inner_key, inner_value)
 
-    def _inner_entries(self, data: bytes) -> Iterator["RecordBatch"]:
+    def _inner_payload(self, max_bytes: int) -> bytes:
+        value = self.legacy_fields()[1]
+        if value is None:
+            self._fail("a compressed entry without a value")
+        try:
+            return decompress(self.compression, value, magic=self.magic, max_bytes=max_bytes)
+        except PayloadError as error:
+            self._fail(str(error), error)
+
+    def _sound_entries(self, payload: bytes) -> Iterator["RecordBatch"]:
+        for entry in self._inner_entries(payload, check_crc=True):
+            # magic 0 within 1: an old cleaner wrote such entries, and Kafka still reads them
+            if entry.magic > self.magic or entry.attributes & 7:
+                self._fail("a compressed entry within a compressed entry, or one of another magic")
+            yield entry
+
+    def inner_entries(self, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator["RecordBatch"]:
+        """The entries within a compressed legacy entry as they are: checksum, magic and codec are not checked.
+
+        Raises:
+            InvalidRecordError: they cannot be decompressed or told apart.
+        """
+        return self._inner_entries(self._inner_payload(max_bytes), check_crc=False)
+
+    def _inner_entries(self, payload: bytes, *, check_crc: bool) -> Iterator["RecordBatch"]:
         size = 0
         try:
-            for entry in iter_batches(data, name=self.name, position=self.position):
-                # magic 0 within 1: an old cleaner wrote such entries, and Kafka still reads them
-                if entry.magic > self.magic or entry.attributes & 7:
-                    self._fail("a compressed entry within a compressed entry, or one of another magic")
+            for entry in iter_batches(payload, name=self.name, position=self.position, check_crc=check_crc):
                 size += entry.size_bytes
                 yield entry
         except InvalidRecordError:
             raise
         except CorruptRecordError as error:
             self._fail("a damaged entry within a compressed entry", error)
-        if size != len(data):
+        if size != len(payload):
             self._fail("an incomplete entry within a compressed entry")
 
     def _inner_shift(self, last_inner_offset: int) -> int:
@@ -192,7 +227,7 @@ def control_type_of(source: Readable, header: BatchHeader) -> ControlRecordType 
     return read_batch(source, header).control_type()
 
 
-def _signed(value: int) -> int:
+def wrap_long(value: int) -> int:
     """Wrap to a signed 64-bit number, as Java adds."""
     value &= _LONG_MASK
     return value - (1 << 64) if value >> 63 else value

@@ -2,21 +2,23 @@
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
-from tierd.cli.demo.batches import (
-    BatchFacts,
-    Codec,
-    DemoRecord,
-    Marker,
-    Producer,
-    encode_batch,
-    encode_marker,
-    walk_batches,
-)
 from tierd.cli.demo.files import ProducerEntry, decode_snapshot, encode_snapshot, replace_file
+from tierd.errors import CorruptRecordError
+from tierd.log import (
+    Compression,
+    ControlRecordType,
+    NewRecord,
+    Producer,
+    RecordBatch,
+    encode_batch,
+    encode_end_marker,
+    iter_batches,
+)
 from tierd.model import Lineage, uuid_to_text
 
 INDEX_INTERVAL_BYTES = 4096
@@ -62,30 +64,36 @@ class DemoPartition:
         return known is not None and known.open_transaction_from >= 0
 
     def append(
-        self, records: Sequence[DemoRecord], *, codec: Codec = Codec.NONE, producer_id: int | None = None
+        self, records: Sequence[NewRecord], *, codec: Compression = Compression.NONE, producer_id: int | None = None
     ) -> None:
         """Append one batch; with a ``producer_id`` it belongs to that producer's transaction, opened if need be."""
         producer = Producer()
         if producer_id is not None:
             known = self._producers.get(producer_id)
             sequence = known.last_sequence + 1 if known and known.last_offset >= 0 else 0
-            producer = Producer(producer_id, 0, sequence, transactional=True)
+            producer = Producer(producer_id, 0, sequence)
         self._write(
             encode_batch(
-                records, base_offset=self._next_offset, leader_epoch=self._epoch, codec=codec, producer=producer
+                records,
+                base_offset=self._next_offset,
+                compression=codec,
+                producer=producer,
+                is_transactional=producer_id is not None,
+                leader_epoch=self._epoch,
             )
         )
 
-    def end_transaction(self, producer_id: int, marker: Marker, *, timestamp_ms: int) -> None:
+    def end_transaction(self, producer_id: int, marker: ControlRecordType, *, timestamp_ms: int) -> None:
         """Commit or abort the producer's transaction."""
         self._write(
-            encode_marker(
-                marker,
-                base_offset=self._next_offset,
-                leader_epoch=self._epoch,
+            encode_end_marker(
+                kind=marker,
                 producer_id=producer_id,
                 producer_epoch=0,
+                coordinator_epoch=0,
                 timestamp_ms=timestamp_ms,
+                base_offset=self._next_offset,
+                leader_epoch=self._epoch,
             )
         )
 
@@ -93,7 +101,7 @@ class DemoPartition:
         """Abort what a killed writer left open, as the coordinator does after a timeout."""
         for entry in list(self._producers.values()):
             if entry.open_transaction_from >= 0:
-                self.end_transaction(entry.producer_id, Marker.ABORT, timestamp_ms=timestamp_ms)
+                self.end_transaction(entry.producer_id, ControlRecordType.ABORT, timestamp_ms=timestamp_ms)
 
     def retain(self) -> None:
         """Unlink what was renamed last time, then rename the oldest segments beyond what is kept."""
@@ -110,9 +118,9 @@ class DemoPartition:
     def _write(self, batch: bytes) -> None:
         if self._position >= self._segment_bytes:
             self._roll()
-        [facts] = walk_batches(batch, position=self._position)
+        [whole] = _whole_batches(batch, position=self._position)
         _extend(self._file("log"), batch)
-        self._apply(facts)
+        self._apply(whole)
 
     def _roll(self) -> None:
         _extend(self._file("timeindex"), self._time_entry())
@@ -130,54 +138,54 @@ class DemoPartition:
             self._file(suffix).write_bytes(b"")
         self._file("log").touch()  # last: it is what says that there is a segment
 
-    def _apply(self, facts: BatchFacts) -> None:
+    def _apply(self, batch: RecordBatch) -> None:
         """Bring indexes, producer state and the end of the log up to a batch that is in the file."""
-        if facts.max_timestamp_ms > self._max_timestamp_ms:
-            self._max_timestamp_ms, self._offset_of_max_timestamp = facts.max_timestamp_ms, facts.last_offset
+        if batch.max_timestamp_ms > self._max_timestamp_ms:
+            self._max_timestamp_ms, self._offset_of_max_timestamp = batch.max_timestamp_ms, batch.last_offset
         if self._unindexed_bytes > INDEX_INTERVAL_BYTES:
-            entry = struct.pack(">ii", facts.last_offset - self._base_offset, facts.position)
+            entry = struct.pack(">ii", batch.last_offset - self._base_offset, batch.position)
             _extend(self._file("index"), entry)
             _extend(self._file("timeindex"), self._time_entry())
             self._unindexed_bytes = 0
-        self._unindexed_bytes += facts.size_bytes
-        self._position = facts.position + facts.size_bytes
-        self._next_offset = facts.last_offset + 1
-        if facts.marker is not None:
-            self._end(facts)
-        elif facts.producer_id >= 0:
-            self._begin_or_continue(facts)
+        self._unindexed_bytes += batch.size_bytes
+        self._position = batch.end_position
+        self._next_offset = batch.last_offset + 1
+        if batch.is_control:
+            self._end(batch)
+        elif batch.producer_id >= 0:
+            self._begin_or_continue(batch)
 
-    def _begin_or_continue(self, facts: BatchFacts) -> None:
-        known = self._producers.get(facts.producer_id)
-        opened = known.open_transaction_from if known and known.open_transaction_from >= 0 else facts.base_offset
-        delta = facts.last_offset - facts.base_offset
-        self._producers[facts.producer_id] = ProducerEntry(
-            producer_id=facts.producer_id,
-            producer_epoch=facts.producer_epoch,
-            last_sequence=facts.base_sequence + delta,
-            last_offset=facts.last_offset,
+    def _begin_or_continue(self, batch: RecordBatch) -> None:
+        known = self._producers.get(batch.producer_id)
+        opened = known.open_transaction_from if known and known.open_transaction_from >= 0 else batch.base_offset
+        delta = batch.last_offset - batch.base_offset
+        self._producers[batch.producer_id] = ProducerEntry(
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            last_sequence=batch.base_sequence + delta,
+            last_offset=batch.last_offset,
             offset_delta=delta,
-            timestamp_ms=facts.max_timestamp_ms,
+            timestamp_ms=batch.max_timestamp_ms,
             coordinator_epoch=known.coordinator_epoch if known else -1,
-            open_transaction_from=opened if facts.is_transactional else -1,
+            open_transaction_from=opened if batch.is_transactional else -1,
         )
 
-    def _end(self, facts: BatchFacts) -> None:
-        known = self._producers[facts.producer_id]
-        others = [e.open_transaction_from for e in self._producers.values() if e.producer_id != facts.producer_id]
-        stable = min((offset for offset in others if offset >= 0), default=facts.last_offset + 1)
-        if facts.marker is Marker.ABORT and known.open_transaction_from >= 0:
+    def _end(self, batch: RecordBatch) -> None:
+        known = self._producers[batch.producer_id]
+        others = [e.open_transaction_from for e in self._producers.values() if e.producer_id != batch.producer_id]
+        stable = min((offset for offset in others if offset >= 0), default=batch.last_offset + 1)
+        if batch.control_type() is ControlRecordType.ABORT and known.open_transaction_from >= 0:
             aborted = struct.pack(
-                ">hqqqq", 0, facts.producer_id, known.open_transaction_from, facts.last_offset, stable
+                ">hqqqq", 0, batch.producer_id, known.open_transaction_from, batch.last_offset, stable
             )
             _extend(self._file("txnindex"), aborted)
-        self._producers[facts.producer_id] = ProducerEntry(
+        self._producers[batch.producer_id] = ProducerEntry(
             producer_id=known.producer_id,
             producer_epoch=known.producer_epoch,
             last_sequence=known.last_sequence,
             last_offset=known.last_offset,
             offset_delta=known.offset_delta,
-            timestamp_ms=facts.max_timestamp_ms,
+            timestamp_ms=batch.max_timestamp_ms,
             coordinator_epoch=0,
             open_transaction_from=-1,
         )
@@ -199,12 +207,12 @@ class DemoPartition:
         if snapshot.exists():
             self._producers = {entry.producer_id: entry for entry in decode_snapshot(snapshot.read_bytes())}
         self._named(bases[-1], "txnindex").unlink(missing_ok=True)
-        whole = list(walk_batches(data))
-        end = whole[-1].position + whole[-1].size_bytes if whole else 0
+        whole = list(_whole_batches(data, position=0))
+        end = whole[-1].end_position if whole else 0
         self._begin_segment(bases[-1])
         os.truncate(self._file("log"), end)
-        for facts in whole:
-            self._apply(facts)
+        for batch in whole:
+            self._apply(batch)
 
     def _begin_epoch(self) -> None:
         """Every start is a new leader epoch, as for a broker that was restarted."""
@@ -225,6 +233,12 @@ class DemoPartition:
 
     def _named(self, base_offset: int, suffix: str) -> Path:
         return self._directory / f"{base_offset:020d}.{suffix}"
+
+
+def _whole_batches(data: bytes, *, position: int) -> Iterator[RecordBatch]:
+    """The batches in ``data``, which begins at ``position`` of its segment, up to a torn one."""
+    with suppress(CorruptRecordError):
+        yield from iter_batches(data, name="demo", position=position)
 
 
 def _extend(path: Path, data: bytes) -> None:

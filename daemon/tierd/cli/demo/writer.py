@@ -13,10 +13,10 @@ from pathlib import Path
 from random import Random
 from uuid import UUID, uuid4
 
-from tierd.cli.demo.batches import Codec, DemoRecord, Marker
 from tierd.cli.demo.files import replace_file, write_offset_checkpoint
 from tierd.cli.demo.partition import DemoPartition
 from tierd.errors import AlreadyRunningError, TierError
+from tierd.log import Compression, ControlRecordType, NewRecord
 from tierd.model import TopicPartition, uuid_from_text, uuid_to_text
 
 TICK_S = 0.5
@@ -27,7 +27,7 @@ HISTORY_TICKS = 60
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 
 _PARTITIONS = {"orders": 2, "clicks": 1, "payments": 1}
-_CODECS = {"clicks": Codec.ZSTD}
+_CODECS = {"clicks": Compression.ZSTD}
 _TRANSACTIONAL = "payments"
 _PRODUCER_ID = 4000
 _ABORT_EVERY = 4
@@ -69,7 +69,7 @@ class DemoWriter:
                 producer_id = _PRODUCER_ID + name.partition
                 self._end_transaction(partition, producer_id, now_ms)
             records = _records(name, partition.next_offset, now_ms)
-            partition.append(records, codec=_CODECS.get(name.topic, Codec.NONE), producer_id=producer_id)
+            partition.append(records, codec=_CODECS.get(name.topic, Compression.NONE), producer_id=producer_id)
             if retain:
                 partition.retain()
 
@@ -85,7 +85,7 @@ class DemoWriter:
         if not partition.in_transaction(producer_id):
             return
         self._transactions += 1
-        marker = Marker.COMMIT if self._transactions % _ABORT_EVERY else Marker.ABORT
+        marker = ControlRecordType.COMMIT if self._transactions % _ABORT_EVERY else ControlRecordType.ABORT
         partition.end_transaction(producer_id, marker, timestamp_ms=now_ms)
 
     def _topic_id(self, topic: str) -> UUID:
@@ -105,7 +105,7 @@ def _names() -> list[TopicPartition]:
     return [TopicPartition(topic, number) for topic, count in _PARTITIONS.items() for number in range(count)]
 
 
-def _records(name: TopicPartition, first_offset: int, now_ms: int) -> list[DemoRecord]:
+def _records(name: TopicPartition, first_offset: int, now_ms: int) -> list[NewRecord]:
     random = Random(f"{name} {first_offset}")
     records = []
     for n in range(RECORDS_PER_TICK):
@@ -118,7 +118,7 @@ def _records(name: TopicPartition, first_offset: int, now_ms: int) -> list[DemoR
             "note": " ".join(random.choices(_WORDS, k=12)),
         }
         headers = (("source", b"tierd demo"),)
-        records.append(DemoRecord(now_ms + n, customer.encode(), json.dumps(value).encode(), headers))
+        records.append(NewRecord(customer.encode(), json.dumps(value).encode(), now_ms + n, headers))
     return records
 
 

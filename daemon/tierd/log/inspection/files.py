@@ -13,17 +13,17 @@ from tierd.log.checkpoints import (
     parse_topic_id,
 )
 from tierd.log.files import open_source, read_whole
-from tierd.log.findings import Damage, Decoded, FileFound, Finding, Note
-from tierd.log.meta_properties import parse_meta_properties
-from tierd.log.offset_index import OffsetPosition
-from tierd.log.partition_scan import parse_file_name
-from tierd.log.producer_state import parse_producer_snapshot
-from tierd.log.segment_inspection import (
+from tierd.log.inspection.findings import Damage, Decoded, FileFound, Finding, Note
+from tierd.log.inspection.segment import (
     SegmentExpectations,
     inspect_segment,
     load_offset_index,
     load_time_index,
 )
+from tierd.log.meta_properties import parse_meta_properties
+from tierd.log.offset_index import OffsetPosition
+from tierd.log.partition_scan import parse_file_name
+from tierd.log.producer_state import parse_producer_snapshot
 from tierd.log.time_index import TimestampOffset
 from tierd.log.transaction_index import TransactionIndex
 from tierd.model import uuid_to_text

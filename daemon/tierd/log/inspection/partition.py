@@ -15,8 +15,7 @@ from tierd.errors import (
 from tierd.log.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, read_lineage
 from tierd.log.directory import parse_directory_name
 from tierd.log.files import read_whole
-from tierd.log.findings import Damage, Decoded, FileFound, Finding, Note
-from tierd.log.inspection import (
+from tierd.log.inspection.files import (
     LIMIT_BYTES,
     decode_file,
     decode_snapshot,
@@ -28,9 +27,10 @@ from tierd.log.inspection import (
     offset_entry,
     time_entry,
 )
+from tierd.log.inspection.findings import Damage, Decoded, FileFound, Finding, Note
+from tierd.log.inspection.segment import SegmentExpectations, inspect_segment, load_offset_index, load_time_index
 from tierd.log.partition_scan import file_name, parse_file_name
 from tierd.log.producer_state import read_producer_snapshot
-from tierd.log.segment_inspection import SegmentExpectations, inspect_segment, load_offset_index, load_time_index
 from tierd.log.transaction_index import TransactionIndex, read_transaction_index
 from tierd.log.transactions import OpenTransactions
 from tierd.model import Lineage

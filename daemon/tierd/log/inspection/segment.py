@@ -8,7 +8,7 @@ from pathlib import Path
 from tierd.errors import CorruptIndexError, CorruptRecordError, InvalidRecordError
 from tierd.log.batch_header import BatchHeader, crc_matches, iter_headers
 from tierd.log.files import Source, open_source
-from tierd.log.findings import Damage, Decoded, Finding, JsonValue
+from tierd.log.inspection.findings import Damage, Decoded, Finding, JsonValue
 from tierd.log.offset_index import OffsetIndex
 from tierd.log.record import ControlRecordType, Record
 from tierd.log.record_batch import read_batch

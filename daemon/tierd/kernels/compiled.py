@@ -1,0 +1,225 @@
+"""Kernels compiled by numba: twins of ``reference``, same signatures, same answers.
+
+Importing this module takes about a second, and is impossible where memory must not be made executable
+(``MemoryDenyWriteExecute=``): ``kernels.records`` decides, nobody else imports it.
+"""
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+from numba import njit
+
+from tierd.kernels.columns import SMALLEST_RECORD_BYTES, STEP_RECORDS, BatchColumns, Columns, RecordFault
+
+_BYTES_END = int(RecordFault.BYTES_END)
+_RECORD_SIZE = int(RecordFault.RECORD_SIZE)
+_NUMBER_TOO_LONG = int(RecordFault.NUMBER_TOO_LONG)
+_FIELD_SIZE = int(RecordFault.FIELD_SIZE)
+_HEADER_COUNT = int(RecordFault.HEADER_COUNT)
+_HEADER_NAME = int(RecordFault.HEADER_NAME)
+_NOT_FILLED = int(RecordFault.NOT_FILLED)
+
+_HEADER_BYTES = 61
+_BYTES = "Array(uint8, 1, 'C', readonly=True)"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _compiled(signature: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Compile now, for these types only; the machine code is kept beside the source or in the user's cache."""
+
+    def compile_function(function: Callable[P, T]) -> Callable[P, T]:
+        try:
+            compiled: Callable[P, T] = njit(signature, nogil=True, cache=True)(function)
+        except (RuntimeError, OSError):  # no place to keep it: a read-only installation without a home
+            compiled = njit(signature, nogil=True)(function)
+        return compiled
+
+    return compile_function
+
+
+@_compiled(f"UniTuple(int64, 2)({_BYTES}, int64, int64)")
+def _varint(data: np.ndarray, at: int, most: int) -> tuple[int, int]:
+    """Value and end of a zigzag number of at most ``most`` bytes; for a bad one, the end is minus the fault."""
+    value = np.uint64(0)
+    for index in range(most):
+        if at >= data.size:
+            return 0, -_BYTES_END
+        byte = np.uint64(data[at])
+        at += 1
+        value |= (byte & np.uint64(0x7F)) << np.uint64(7 * index)
+        if byte < np.uint64(0x80):
+            if most == 5:
+                value &= np.uint64(0xFFFFFFFF)
+            return int(value >> np.uint64(1)) ^ -int(value & np.uint64(1)), at
+    return 0, -_NUMBER_TOO_LONG
+
+
+@_compiled(f"UniTuple(int64, 2)({_BYTES}, int64, int64)")
+def _field(data: np.ndarray, at: int, end: int) -> tuple[int, int]:
+    """Size and start of a field that must end by ``end``; the size is -1 for null, the start as in ``_varint``."""
+    size, at = _varint(data, at, 5)
+    if at >= 0 and (size < -1 or (size >= 0 and at + size > end)):
+        return 0, -_FIELD_SIZE
+    return size, at
+
+
+@_compiled(f"int64({_BYTES}, int64, int64, int64)")
+def _skip_headers(data: np.ndarray, at: int, end: int, count: int) -> int:
+    for _ in range(count):
+        size, at = _field(data, at, end)
+        if at < 0:
+            return at
+        if size < 0:
+            return -_HEADER_NAME
+        size, at = _field(data, at + size, end)
+        if at < 0:
+            return at
+        at += max(size, 0)
+    return at
+
+
+_OUT = "int64[:, :], int32[:, :]"
+
+
+@_compiled(f"UniTuple(int64, 3)({_BYTES}, int64, int64, {_OUT})")
+def _decode(data: np.ndarray, at: int, count: int, longs: np.ndarray, numbers: np.ndarray) -> tuple[int, int, int]:
+    """Fill the columns of ``longs`` (2 × count) and ``numbers`` (6 × count), a record each, with deltas for offsets.
+
+    Returns:
+        How many there are, where they end, and the fault.
+    """
+    for index in range(count):
+        begin = at
+        length, at = _varint(data, at, 5)
+        if at < 0:
+            return index, begin, -at
+        end = at + length
+        if length < 0 or end > data.size:
+            return index, begin, _RECORD_SIZE
+        timestamp_delta, at = _varint(data, at + 1, 10)
+        if at < 0:
+            return index, begin, -at
+        offset_delta, at = _varint(data, at, 5)
+        if at < 0:
+            return index, begin, -at
+        key_size, key_start = _field(data, at, end)
+        if key_start < 0:
+            return index, begin, -key_start
+        value_size, value_start = _field(data, key_start + max(key_size, 0), end)
+        if value_start < 0:
+            return index, begin, -value_start
+        headers, at = _varint(data, value_start + max(value_size, 0), 5)
+        if at < 0:
+            return index, begin, -at
+        if headers < 0 or headers > max(end - at, 0):
+            return index, begin, _HEADER_COUNT
+        headers_start = at
+        if headers:
+            at = _skip_headers(data, at, end, headers)
+            if at < 0:
+                return index, begin, -at
+        if at != end:
+            return index, begin, _NOT_FILLED
+        longs[0, index] = offset_delta
+        longs[1, index] = timestamp_delta
+        numbers[0, index] = key_start
+        numbers[1, index] = key_size
+        numbers[2, index] = value_start
+        numbers[3, index] = value_size
+        numbers[4, index] = headers_start
+        numbers[5, index] = headers
+    return count, at, 0
+
+
+@_compiled(f"int64({_BYTES}, int64, int64)")
+def _big_endian(data: np.ndarray, at: int, size: int) -> int:
+    """The signed number in ``size`` bytes."""
+    value = int(data[at])
+    if value >= 128:
+        value -= 256
+    for index in range(1, size):
+        value = value * 256 + int(data[at + index])
+    return value
+
+
+@_compiled(f"UniTuple(int64, 3)({_BYTES}, int64, {_OUT}, int32[:, :])")
+def _walk(
+    data: np.ndarray, at: int, longs: np.ndarray, numbers: np.ndarray, batches: np.ndarray
+) -> tuple[int, int, int]:
+    """Decode batch after batch as far as it goes, ``batches`` (2 × capacity) getting position and first record.
+
+    Returns:
+        How many records, how many batches, and where they end.
+    """
+    records, found = 0, 0
+    while found < batches.shape[1] and data.size - at >= _HEADER_BYTES:
+        base, delta = _big_endian(data, at, 8), _big_endian(data, at + 23, 4)
+        attributes, count = data[at + 22], _big_endian(data, at + 57, 4)
+        end = at + 12 + _big_endian(data, at + 8, 4)
+        if data[at + 16] != 2 or end < at + _HEADER_BYTES or end > data.size:
+            break
+        if base < 0 or delta < 0 or base + delta < 0 or attributes & 7 or count < 0 or count > longs.shape[1] - records:
+            break
+        columns = longs[:, records : records + count]
+        _, position, fault = _decode(data, at + _HEADER_BYTES, count, columns, numbers[:, records : records + count])
+        if fault or position != end:
+            break
+        columns[0] += base
+        if attributes & 8:
+            columns[1] = _big_endian(data, at + 35, 8)
+        else:
+            columns[1] += _big_endian(data, at + 27, 8)
+        batches[0, found] = at
+        batches[1, found] = records
+        found += 1
+        records += count
+        at = end
+    return records, found, at
+
+
+def decode_records(
+    payload: bytes | memoryview,
+    count: int,
+    *,
+    base_offset: int = 0,
+    base_timestamp_ms: int = 0,
+    append_time_ms: int | None = None,
+    start: int = 0,
+    must_fill: bool = True,
+) -> Columns:
+    """As ``reference.decode_records``."""
+    data = np.frombuffer(payload, dtype=np.uint8)
+    capacity = max(0, min(count, max(0, data.size - start) // SMALLEST_RECORD_BYTES + 1))
+    longs, numbers = np.empty((2, capacity), dtype=np.int64), np.empty((6, capacity), dtype=np.int32)
+    found, end, fault = _decode(data, start, capacity, longs, numbers)
+    longs[0] += base_offset
+    if append_time_ms is None:
+        longs[1] += base_timestamp_ms
+    else:
+        longs[1] = append_time_ms
+    if not fault:
+        if count < 0:
+            fault = RecordFault.NEGATIVE_COUNT
+        elif must_fill and end != data.size:
+            fault = RecordFault.BYTES_LEFT
+    return _columns(end, RecordFault(fault), longs[:, :found], numbers[:, :found])
+
+
+def decode_batches(data: bytes | memoryview, *, start: int = 0, at_most: int = STEP_RECORDS) -> BatchColumns:
+    """As ``reference.decode_batches``."""
+    source = np.frombuffer(data, dtype=np.uint8)
+    left = max(0, source.size - start)
+    capacity = max(0, min(at_most, left // SMALLEST_RECORD_BYTES))
+    longs, numbers = np.empty((2, capacity), dtype=np.int64), np.empty((6, capacity), dtype=np.int32)
+    batches = np.empty((2, left // _HEADER_BYTES), dtype=np.int32)
+    records, found, end = _walk(source, start, longs, numbers, batches)
+    columns = _columns(end, RecordFault.NONE, longs[:, :records], numbers[:, :records])
+    return BatchColumns(columns, batches[0, :found].data, batches[1, :found].data)
+
+
+def _columns(end: int, fault: RecordFault, longs: np.ndarray, numbers: np.ndarray) -> Columns:
+    offset, timestamp_ms = (row.data for row in longs)
+    return Columns(end, fault, offset, timestamp_ms, *(row.data for row in numbers))

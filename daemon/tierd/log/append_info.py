@@ -1,0 +1,195 @@
+"""AppendRequest and AppendInfo: a set of records to append, what is seen in it, and what became of it (log-format 4.2).
+
+The analysis decides nothing about the log: it looks at the bytes, the origin and the settings, and does no I/O.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tierd.errors import (
+    CorruptRecordError,
+    OffsetsOutOfOrderError,
+    RecordTooLargeError,
+    RecordValidationError,
+)
+from tierd.kernels import crc32c
+from tierd.log.append_origin import AppendOrigin
+from tierd.log.batch_header import CRC_START_V2, BatchHeader, parse_header
+from tierd.log.compression import Compression
+from tierd.log.disk import Piece
+from tierd.log.record_batch import with_data
+from tierd.log.verification import VerificationGuard
+
+UNKNOWN_OFFSET = -1
+NO_TIMESTAMP = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRequest:
+    """A set of records to append.
+
+    Attributes:
+        records: whole batches; an incomplete one at the end is left out.
+        leader_epoch: of the leader that appends; a follower's batches carry theirs.
+        verification: what shows that the producer's transaction was looked up at its coordinator.
+    """
+
+    records: Piece = field(repr=False)
+    origin: AppendOrigin = AppendOrigin.CLIENT
+    leader_epoch: int = -1
+    verification: VerificationGuard | None = None
+
+
+class AppendInfo(NamedTuple):
+    """What an append did (Kafka: LogAppendInfo).
+
+    Attributes:
+        first_offset: of the set; -1 when nothing was appended, or for a legacy set that came numbered.
+        last_offset: inclusive; -1 when nothing was appended.
+        max_timestamp_ms: of the set; -1 without one.
+        shallow_offset_of_max_timestamp: last offset of the earliest batch that has it.
+        log_append_time_ms: what the records were stamped with; -1 when they keep their own time.
+        log_start_offset: of the log, afterwards.
+        size_bytes: what was appended; 0 for a duplicate.
+        is_duplicate: the batch was in the log before, at these offsets, and was not written again.
+    """
+
+    first_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    shallow_offset_of_max_timestamp: int
+    log_append_time_ms: int
+    log_start_offset: int
+    size_bytes: int
+    is_duplicate: bool = False
+
+
+class Analysis:
+    """What a set of records says of itself; its fields change once more when a leader has numbered the records.
+
+    Attributes:
+        records: the whole batches.
+        batches: their headers; positions are relative to ``records``.
+        first_offset: base offset of the first batch; -1 for a legacy one, whose records may begin lower.
+        last_offset: inclusive.
+        source_compression: codec of the last batch that has one.
+    """
+
+    __slots__ = (
+        "batches",
+        "first_offset",
+        "last_offset",
+        "max_timestamp_ms",
+        "records",
+        "shallow_offset_of_max_timestamp",
+        "source_compression",
+    )
+
+    def __init__(self, records: memoryview, batches: list[BatchHeader]) -> None:
+        self.records = records
+        self.batches = batches
+        self.source_compression = Compression.NONE
+        self.first_offset = UNKNOWN_OFFSET
+        self.last_offset = UNKNOWN_OFFSET
+        self.max_timestamp_ms = NO_TIMESTAMP
+        self.shallow_offset_of_max_timestamp = UNKNOWN_OFFSET
+        if not batches:
+            return
+        if batches[0].magic >= 2:
+            self.first_offset = batches[0].base_offset
+        self.last_offset = batches[-1].last_offset
+        for batch in batches:
+            if batch.max_timestamp_ms > self.max_timestamp_ms:
+                self.max_timestamp_ms = batch.max_timestamp_ms
+                self.shallow_offset_of_max_timestamp = batch.last_offset
+            if batch.attributes & 7:
+                self.source_compression = batch.compression
+
+    @property
+    def first_or_last_offset_of_first_batch(self) -> int:
+        """The least offset that is certain without opening the records."""
+        return self.batches[0].last_offset if self.first_offset == UNKNOWN_OFFSET else self.first_offset
+
+
+def analyze(request: AppendRequest, *, max_message_bytes: int, name: str) -> Analysis:
+    """Look at every batch of a set and check what can be checked without the log (log-format 4.2, step 2).
+
+    Args:
+        request: the set.
+        max_message_bytes: of a batch, its header included; does not bind followers.
+        name: of the log, for errors.
+
+    Raises:
+        CorruptRecordError: an impossible header, or a wrong checksum.
+        RecordTooLargeError: a batch above ``max_message_bytes``.
+        RecordValidationError: a client's batch that is numbered, or one of another epoch than its raft leader.
+        OffsetsOutOfOrderError: batches that come numbered, and do not ascend.
+    """
+    origin = request.origin
+    view = memoryview(request.records)
+    limit = None if origin is AppendOrigin.REPLICATION else max_message_bytes
+    batches = []
+    at, last_offset, ascends = 0, UNKNOWN_OFFSET, True
+    while (batch := parse_header(view, at, name=name, position=at)) is not None:
+        end = at + batch.size_bytes
+        if end > len(view):
+            break
+        _check_origin(batch, request)
+        if limit is not None and batch.size_bytes > limit:
+            raise _too_large(batch, limit)
+        if not _is_valid(batch, view[at:end]):
+            raise CorruptRecordError(name, at, "wrong checksum of the batch", remedy="send the records again")
+        ascends = ascends and batch.last_offset > last_offset
+        last_offset = batch.last_offset
+        batches.append(batch)
+        at = end
+    if not ascends and not origin.assigns_offsets:
+        offsets = ", ".join(str(batch.last_offset) for batch in batches[:50])
+        raise OffsetsOutOfOrderError(f"{name}: the last offsets of the batches do not ascend: {offsets}")
+    return Analysis(view[:at], batches)
+
+
+def analyze_numbered(records: Piece, *, name: str) -> list[BatchHeader]:
+    """The headers of a set that the validation returned: whole batches, whose checksums are right."""
+    view = memoryview(records)
+    batches = []
+    at = 0
+    while at < len(view) and (batch := parse_header(view, at, name=name, position=at)) is not None:
+        batches.append(batch)
+        at = batch.end_position
+    return batches
+
+
+def check_sizes(batches: list[BatchHeader], *, max_message_bytes: int) -> None:
+    """Check the batches' sizes once more, after they were compressed anew (log-format 4.2, step 3).
+
+    Raises:
+        RecordTooLargeError: one is above ``max_message_bytes``.
+    """
+    for batch in batches:
+        if batch.size_bytes > max_message_bytes:
+            raise _too_large(batch, max_message_bytes)
+
+
+def _check_origin(batch: BatchHeader, request: AppendRequest) -> None:
+    if request.origin is AppendOrigin.CLIENT and batch.magic >= 2 and batch.base_offset:
+        raise RecordValidationError(
+            f"{batch.name}: a client's batch begins at offset {batch.base_offset}; it has to begin at 0"
+        )
+    if request.origin is AppendOrigin.RAFT_LEADER and batch.partition_leader_epoch != request.leader_epoch:
+        raise RecordValidationError(
+            f"{batch.name}: a batch of epoch {batch.partition_leader_epoch} from the leader of {request.leader_epoch}"
+        )
+
+
+def _is_valid(batch: BatchHeader, data: memoryview) -> bool:
+    if batch.magic >= 2:
+        return crc32c(data[CRC_START_V2:]) == batch.crc
+    return with_data(batch, data).is_valid
+
+
+def _too_large(batch: BatchHeader, limit: int) -> RecordTooLargeError:
+    return RecordTooLargeError(
+        f"{batch.name}: a batch of {batch.size_bytes} bytes is above max.message.bytes, {limit}",
+        remedy="send smaller batches, or raise max.message.bytes of the topic",
+    )

@@ -1,0 +1,55 @@
+"""LoadProgress: how much of a start is left (log-format 12: remainingLogsToRecover, remainingSegmentsToRecover)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock, current_thread
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What is left to load; both are empty when nothing is being loaded.
+
+    Attributes:
+        logs: by log dir.
+        segments: to recover, in the log that a thread of a log dir is at, by (log dir, thread name).
+    """
+
+    logs: dict[Path, int]
+    segments: dict[tuple[Path, str], int]
+
+
+class LoadProgress:
+    """Counts down while a manager starts; any thread may count and look."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._logs: dict[Path, int] = {}
+        self._segments: dict[tuple[Path, str], int] = {}
+
+    @property
+    def remaining(self) -> Remaining:
+        """What is left now."""
+        with self._lock:
+            return Remaining(dict(self._logs), dict(self._segments))
+
+    def begin(self, log_dir: Path, *, logs: int) -> None:
+        """A log dir with so many logs is going to be loaded."""
+        with self._lock:
+            self._logs[log_dir] = logs
+
+    def log_done(self, log_dir: Path) -> int:
+        """One log of it is loaded, or has failed; return how many are left."""
+        with self._lock:
+            self._logs[log_dir] -= 1
+            return self._logs[log_dir]
+
+    def segments_left(self, log_dir: Path, count: int) -> None:
+        """So many segments are left to recover in the log that this thread loads."""
+        with self._lock:
+            self._segments[log_dir, current_thread().name] = count
+
+    def end(self) -> None:
+        """Nothing is being loaded any more."""
+        with self._lock:
+            self._logs.clear()
+            self._segments.clear()

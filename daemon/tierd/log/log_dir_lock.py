@@ -1,0 +1,89 @@
+"""LogDirLock: one owner per log dir, the same lock that a broker takes (log-format 1.3; Kafka: FileLock).
+
+Java's ``FileLock`` is a POSIX record lock over the whole of ``.lock``. Such a lock belongs to the process and goes
+with the first descriptor of the file that the process closes, so a set of the paths held here keeps a second manager
+of the same process from opening the file at all.
+"""
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Self
+
+from tierd.errors import LogDirLockedError
+
+LOCK_FILE = ".lock"
+
+_held: set[Path] = set()
+_held_guard = Lock()
+
+
+class LogDirLock:
+    """The lock of one log dir, held from ``acquire`` until ``release`` or the end of the process."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self._path = path
+        self._fd = fd
+
+    @classmethod
+    def acquire(cls, log_dir: Path) -> Self:
+        """Take the lock. Does not wait.
+
+        Raises:
+            LogDirLockedError: another process, or another manager of this one, has it.
+            OSError: the log dir cannot be written.
+        """
+        path = log_dir.resolve() / LOCK_FILE
+        with _held_guard:
+            if path in _held:
+                raise _locked(log_dir)
+            _held.add(path)
+        try:
+            return cls(path, _open_locked(path, log_dir))
+        except BaseException:
+            with _held_guard:
+                _held.discard(path)
+            raise
+
+    def release(self) -> None:
+        """Remove the file and give the lock back; a second time does nothing."""
+        fd, self._fd = self._fd, -1
+        if fd < 0:
+            return
+        with suppress(OSError):  # a log dir that went offline; the lock goes with the descriptor all the same
+            self._path.unlink()
+        os.close(fd)
+        with _held_guard:
+            _held.discard(self._path)
+
+
+def _open_locked(path: Path, log_dir: Path) -> int:
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_still(path, fd):
+                return fd
+        except (BlockingIOError, PermissionError) as error:  # POSIX leaves the choice to the system
+            os.close(fd)
+            raise _locked(log_dir) from error
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)  # its owner removed the name between our open and our lock
+
+
+def _is_still(path: Path, fd: int) -> bool:
+    try:
+        return path.stat().st_ino == os.fstat(fd).st_ino
+    except FileNotFoundError:
+        return False
+
+
+def _locked(log_dir: Path) -> LogDirLockedError:
+    return LogDirLockedError(
+        f"log dir {log_dir} is in use: {LOCK_FILE} is locked",
+        remedy="stop the broker or the tierd that has it; two writers would destroy it",
+    )

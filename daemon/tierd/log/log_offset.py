@@ -1,0 +1,36 @@
+"""LogOffset: an offset, and where in the log it lies (Kafka: LogOffsetMetadata)."""
+
+from dataclasses import dataclass
+
+UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LogOffset:
+    """An offset with, when they are known, its segment and its byte position there.
+
+    Attributes:
+        offset: of a record, or of a log's end.
+        segment_base_offset: of the segment that holds it; -1 when only the offset is known.
+        position: in that segment's file, in bytes; -1 when only the offset is known.
+    """
+
+    offset: int
+    segment_base_offset: int = UNKNOWN
+    position: int = UNKNOWN
+
+    @property
+    def is_offset_only(self) -> bool:
+        """Whether the place in the log is not known."""
+        return self.segment_base_offset == UNKNOWN
+
+    def is_on_older_segment_than(self, other: "LogOffset") -> bool:
+        """Whether it lies in an earlier segment than ``other``; False when either place is not known."""
+        known = not (self.is_offset_only or other.is_offset_only)
+        return known and self.segment_base_offset < other.segment_base_offset
+
+    def bytes_up_to(self, later: "LogOffset") -> int | None:
+        """Bytes from here to ``later``; None unless both are known to be in one segment."""
+        if self.is_offset_only or self.segment_base_offset != later.segment_base_offset:
+            return None
+        return later.position - self.position

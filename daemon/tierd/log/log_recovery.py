@@ -1,0 +1,314 @@
+"""Opening the segments of a log and recovering what was not flushed (log-format 6.3, 6.4; Kafka: LogLoader)."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from tierd.errors import CorruptIndexError, InvalidIndexOffsetError, OffsetOverflowError
+from tierd.log.directory import DirectoryKind, parse_directory_name
+from tierd.log.disk import Disk, unlink_if_there
+from tierd.log.leader_epoch import LeaderEpochFileCache
+from tierd.log.leftovers import CLEANED, INDEX_SUFFIXES
+from tierd.log.log_config import LogConfig
+from tierd.log.log_segment import LogSegment
+from tierd.log.partition_scan import file_name, parse_file_name
+from tierd.log.pending_deletions import PendingDeletions
+from tierd.log.producer_manager import ProducerStateManager
+from tierd.log.producer_rebuild import rebuild_producer_state
+from tierd.log.roll import draw_jitter_ms
+from tierd.log.segment_recovery import recover_segment
+from tierd.log.segment_replacement import mark_deleted, split_overflowed
+from tierd.log.segments import LogSegments
+
+log = structlog.get_logger()
+
+_T = TypeVar("_T")
+_MAX_OFFSET = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """What the log dir remembers of a log, and how the log is meant to be.
+
+    Attributes:
+        config: the topic's settings.
+        log_start_offset: checkpointed; 0 when it was not.
+        recovery_point: checkpointed; 0 when it was not.
+        clean: the last stop was clean.
+        keep_partition_metadata: the topic has an id, which the directory remembers.
+    """
+
+    config: LogConfig
+    log_start_offset: int = 0
+    recovery_point: int = 0
+    clean: bool = False
+    keep_partition_metadata: bool = True
+
+
+def random_int() -> int:
+    """What jitter is drawn from by default."""
+    return random.getrandbits(31)
+
+
+class LogRecovery:
+    """One log while it is being loaded. ``open``, then ``recover``; a segment that overflows is split on the way.
+
+    Attributes:
+        segments: those that are open.
+        deletions: files that were marked as deleted, and wait.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        request: LoadRequest,
+        epochs: LeaderEpochFileCache,
+        *,
+        now_ms: int,
+        random_int: Callable[[], int],
+        on_segments_left: Callable[[int], None],
+    ) -> None:
+        self.segments = LogSegments()
+        self.deletions = PendingDeletions(disk)
+        self.partition, kind = parse_directory_name(directory.name)
+        self._is_deleting = kind is DirectoryKind.DELETE
+        self._disk = disk
+        self._directory = directory
+        self._request = request
+        self._config = request.config
+        self._epochs = epochs
+        self._now_ms = now_ms
+        self._random_int = random_int
+        self._on_segments_left = on_segments_left
+        self._at: LogSegment | None = None  # the segment that an overflow is about
+
+    def open(self) -> None:
+        """Open every segment; recover those without an offset index, or with an impossible transaction index.
+
+        What is in the other indexes is believed, as a broker does.
+        """
+        self._retrying(self._open_segments)
+
+    def recover(self) -> tuple[int, int]:
+        """Recover what was not flushed, unless the stop was clean; return recovery point and log end offset."""
+        return self._retrying(self._recover)
+
+    def close_handles(self) -> None:
+        """Give every file back."""
+        for segment in self.segments:
+            segment.close_handles()
+
+    def _open_segments(self) -> None:
+        self.close_handles()
+        self.segments.clear()
+        names = self._disk.list_names(self._directory)
+        present = frozenset(names)
+        for name in names:
+            offset, suffix = parse_file_name(name) or (-1, "")
+            if suffix in INDEX_SUFFIXES and file_name(offset, ".log") not in present:
+                log.warning("orphaned_index_found", file=str(self._directory / name))
+                unlink_if_there(self._disk, self._directory / name)
+            elif suffix == ".log":
+                self._open_segment(offset, present)
+
+    def _open_segment(self, base_offset: int, present: frozenset[str]) -> None:
+        self._at = segment = self._new_segment(base_offset)
+        has_time_index = file_name(base_offset, ".timeindex") in present
+        if file_name(base_offset, ".index") not in present:
+            if self._is_flushed(segment):
+                log.error("offset_index_missing", file=str(segment.path))
+                self._recover_segment(segment)
+            # Otherwise ``recover`` will: before that, segments below it may be torn, and cannot be scanned.
+        else:
+            if not has_time_index:
+                segment.time_index.materialise()
+                segment.time_index.resize(0)
+            if file_name(base_offset, ".txnindex") in present:
+                self._check_transactions(segment)
+        self.segments.add(segment)
+
+    def _check_transactions(self, segment: LogSegment) -> None:
+        try:
+            segment.transaction_index.sanity_check()
+        except CorruptIndexError as error:
+            log.warning("corrupted_index_found", file=str(segment.path), error=str(error))
+            if self._is_flushed(segment):
+                self._recover_segment(segment)
+
+    def _recover(self) -> tuple[int, int]:
+        """Return recovery point and log end."""
+        request = self._request
+        if self._is_deleting:  # soon to be gone: whatever there is will do
+            self._ensure_segment(0)
+            return 0, 0
+        if not request.clean:
+            self._recover_unflushed()
+        deleted = self._delete_all_below_log_start()
+        self._ensure_segment(request.log_start_offset)
+        log_end_offset = self.segments.active.read_next_offset()
+        self.segments.active.grow_indexes()
+        if request.clean and not deleted:
+            return log_end_offset, log_end_offset
+        return min(request.recovery_point, log_end_offset), log_end_offset
+
+    def _recover_unflushed(self) -> None:
+        unflushed = self.segments.range(min(self._request.recovery_point, _MAX_OFFSET), _MAX_OFFSET)
+        for at, segment in enumerate(unflushed):
+            self._on_segments_left(len(unflushed) - at)
+            log.info("recovering_segment", file=str(segment.path), done=at, total=len(unflushed))
+            self._at = segment
+            if cut := self._recover_or_empty(segment):
+                following = unflushed[at + 1 :]
+                log.warning(
+                    "corruption_found",
+                    file=str(segment.path),
+                    bytes_cut=cut,
+                    next_offset=segment.read_next_offset(),
+                    segments_deleted=[each.base_offset for each in following],
+                )
+                self._delete(following)
+                break
+        self._on_segments_left(0)
+
+    def _recover_or_empty(self, segment: LogSegment) -> int:
+        try:
+            return self._recover_segment(segment)
+        except InvalidIndexOffsetError as error:
+            log.warning("invalid_offset_found", file=str(segment.path), error=str(error))
+            return self._empty(segment)
+
+    def _recover_segment(self, segment: LogSegment) -> int:
+        """Rebuild a segment's indexes and cut it behind its last valid batch; return how many bytes were cut."""
+        producers = self.producers()
+        first = self.segments.first or segment
+        # A snapshot from below the first segment knows nothing of what was deleted behind it.
+        start = max(self._request.log_start_offset, first.base_offset - 1)
+        self.rebuild(producers, end_offset=segment.base_offset, log_start_offset=start)
+        cut = recover_segment(segment, producers=producers, epochs=self._epochs)
+        producers.take_snapshot(sync=True)
+        log.info("segment_recovered", file=str(segment.path), bytes_cut=cut)
+        if cut or self._is_flushed(segment):  # nobody may recover or flush it again, and what was cut must not come back
+            segment.flush()
+        return cut
+
+    def _empty(self, segment: LogSegment) -> int:
+        """Keep nothing of a segment but its place."""
+        cut = segment.truncate_bytes(0)
+        segment.offset_index.reset()
+        segment.time_index.reset()
+        segment.transaction_index.reset()
+        segment.recovered(segment.time_index.last_entry)
+        return cut
+
+    def _delete_all_below_log_start(self) -> bool:
+        """Delete every segment when the log ends below its start: files are gone that a flush had vouched for."""
+        last, log_start_offset = self.segments.last, self._request.log_start_offset
+        if last is None:
+            return False
+        log_end_offset = last.read_next_offset()
+        if log_end_offset >= log_start_offset:
+            return False
+        log.warning(
+            "log_ends_below_its_start",
+            directory=str(self._directory),
+            log_end_offset=log_end_offset,
+            log_start_offset=log_start_offset,
+        )
+        self._delete(self.segments.values)
+        self._epochs.clear()
+        self.producers().truncate_fully_and_start_at(log_start_offset)
+        return True
+
+    def _delete(self, segments: Sequence[LogSegment]) -> None:
+        """Mark segments and their snapshots as deleted, durably: what follows a cut must not come back."""
+        if not segments:
+            return
+        due_ms = self._now_ms + self._config.file_delete_delay_ms
+        producers = self.producers()
+        for segment in segments:
+            self.segments.remove(segment.base_offset)
+            mark_deleted(segment, self.deletions, due_ms=due_ms)
+            self._mark_snapshot(producers, segment.base_offset, due_ms)
+        self._disk.sync_directory(self._directory)
+
+    def _mark_snapshot(self, producers: ProducerStateManager, offset: int, due_ms: int) -> None:
+        marked = producers.remove_and_mark_snapshot_for_deletion(offset)
+        if marked is not None:
+            self.deletions.add([marked.name], due_ms=due_ms)
+
+    def _retrying(self, stage: Callable[[], _T]) -> _T:
+        """Run a stage; when a segment overflows, split it and begin anew. Each split makes the log sounder."""
+        while True:
+            try:
+                return stage()
+            except OffsetOverflowError as error:
+                segment = self._at
+                assert segment is not None
+                log.info("segment_overflowed", file=str(segment.path), error=str(error))
+                self._split(segment)
+
+    def _split(self, segment: LogSegment) -> None:
+        self.segments.add(segment)  # pass 4 may not have come so far
+        due_ms = self._now_ms + self._config.file_delete_delay_ms
+        result = split_overflowed(
+            self._disk,
+            self.segments,
+            segment,
+            open_cleaned=lambda base_offset: self._new_segment(base_offset, suffix=CLEANED, create=True),
+            deletions=self.deletions,
+            due_ms=due_ms,
+        )
+        producers = self.producers()
+        for removed in result.removed:
+            self._mark_snapshot(producers, removed.base_offset, due_ms)
+
+    def _is_flushed(self, segment: LogSegment) -> bool:
+        return self._request.clean or segment.base_offset < self._request.recovery_point
+
+    def _ensure_segment(self, base_offset: int) -> None:
+        if not self.segments:
+            self.segments.add(self._new_segment(base_offset, create=True))
+
+    def _new_segment(self, base_offset: int, *, suffix: str = "", create: bool = False) -> LogSegment:
+        return LogSegment(
+            self._disk,
+            self._directory,
+            base_offset,
+            config=self._config,
+            now_ms=self._now_ms,
+            jitter_ms=draw_jitter_ms(
+                segment_jitter_ms=self._config.segment_jitter_ms,
+                segment_ms=self._config.segment_ms,
+                random_int=self._random_int(),
+            ),
+            suffix=suffix,
+            create=create,
+        )
+
+    def producers(self) -> ProducerStateManager:
+        """What is known of producers, to be rebuilt; every segment is recovered with one of its own."""
+        return ProducerStateManager(self._disk, self._directory, topic_partition=self.partition, config=self._config)
+
+    def rebuild(
+        self,
+        producers: ProducerStateManager,
+        *,
+        end_offset: int,
+        log_start_offset: int,
+        reload_from_clean_shutdown: bool = False,
+    ) -> None:
+        """See ``rebuild_producer_state``."""
+        rebuild_producer_state(
+            producers,
+            self.segments,
+            disk=self._disk,
+            log_start_offset=log_start_offset,
+            end_offset=end_offset,
+            reload_from_clean_shutdown=reload_from_clean_shutdown,
+            now_ms=self._now_ms,
+        )

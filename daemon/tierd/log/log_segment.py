@@ -1,0 +1,474 @@
+"""LogSegment: a log file and its three indexes, from creation to deletion, for one writer (log-format 3.1, 5, 10).
+
+``append`` keeps bytes in memory, ``write_out`` writes them in one piece, ``flush`` makes them durable. Errors of the
+system are raised as they are; after one the log dir is offline, and the segment is not used again.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from tierd.errors import CorruptRecordError, LogClosedError, OffsetOverflowError
+from tierd.log.batch_header import BatchHeader, iter_headers
+from tierd.log.disk import Disk, DiskFile, Piece, Readable, unlink_if_there
+from tierd.log.log_config import MAX_INT, MAX_LONG, LogConfig
+from tierd.log.offset_index_file import OffsetIndexFile
+from tierd.log.partition_scan import SegmentFiles, file_name
+from tierd.log.roll import should_roll, time_waited_ms
+from tierd.log.segment_reader import find_batch, opener
+from tierd.log.time_index import TimestampOffset
+from tierd.log.time_index_file import TimeIndexFile
+from tierd.log.transaction_index_file import TransactionIndexFile
+
+_COPY_BYTES = 1 << 20
+
+
+class LogSegment:
+    """The files of one base offset (Kafka: LogSegment).
+
+    The log file's handle is opened when it is needed and given back once a finished segment is flushed, so that only
+    the active segment, and those not yet flushed, hold any. Readers open the files for themselves.
+
+    Attributes:
+        base_offset: the one in the files' names; no record has a smaller offset.
+        size_bytes: of the log, with what ``append`` has taken and ``write_out`` has yet to write.
+        written_bytes: of the log, without that.
+        config: the settings when it was opened; the index interval and room stay those.
+        created_ms: when the segment was made or opened, or emptied by a truncation; by the clock that was passed in.
+        jitter_ms: how much earlier than its age says it rolls.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        base_offset: int,
+        *,
+        config: LogConfig,
+        now_ms: int,
+        jitter_ms: int = 0,
+        suffix: str = "",
+        create: bool = False,
+    ) -> None:
+        """Open a segment, or with ``create`` make one; its indexes are made when they are first needed.
+
+        Raises:
+            FileNotFoundError: it is not there, and is not to be made.
+            CorruptRecordError: the file is larger than a segment may be.
+        """
+        self._disk = disk
+        self.base_offset = base_offset
+        self.created_ms = now_ms
+        self.jitter_ms = jitter_ms
+        self.config = config
+        self._suffix = suffix
+        self._directory = directory
+        room = config.segment_index_bytes
+        self.offset_index = OffsetIndexFile(disk, self._path(".index"), base_offset=base_offset, max_bytes=room)
+        self.time_index = TimeIndexFile(disk, self._path(".timeindex"), base_offset=base_offset, max_bytes=room)
+        self.transaction_index = TransactionIndexFile(disk, self._path(".txnindex"), base_offset=base_offset)
+        self.path = self._path(".log")
+        self._file: DiskFile | None = None
+        self._is_finished = not create
+        self._is_closed = False
+        self._is_synced = not create  # what was there is the recovery point's concern
+        self._has_room = False  # the file is longer than the log: preallocated
+        self._buffered: list[Piece] = []
+        self._since_index_bytes = 0
+        self._first_timestamp_ms: int | None = None
+        self._max_so_far: TimestampOffset | None = None
+        self.size_bytes = self.written_bytes = self._create() if create else self._existing_size()
+
+    def __repr__(self) -> str:
+        return f"LogSegment({self.path}, {self.size_bytes} bytes)"
+
+    def append(
+        self,
+        pieces: Sequence[Piece],
+        batches: Sequence[BatchHeader],
+        *,
+        largest_offset: int,
+        max_timestamp_ms: int,
+        shallow_offset: int,
+    ) -> None:
+        """Take a set of batches; they are in the file after ``write_out`` (Kafka: LogSegment.append).
+
+        Args:
+            pieces: their bytes, in order; not to be changed until they are written.
+            batches: their headers, in order; looked at only with ``LogConfig.index_each_batch``.
+            largest_offset: the last one, inclusive.
+            max_timestamp_ms: the largest, -1 when there is none.
+            shallow_offset: the last one of the earliest batch with that timestamp.
+
+        Raises:
+            OffsetOverflowError: ``largest_offset`` is not within reach of the base; nothing was taken.
+            ValueError: the file would become too large; nothing was taken.
+        """
+        size, position = sum(map(len, pieces)), self.size_bytes
+        if not size:
+            return
+        if not 0 <= largest_offset - self.base_offset <= MAX_INT:
+            raise self._overflow(largest_offset)
+        if size > MAX_INT - position:
+            raise ValueError(f"{self.path}: {size} bytes more would make it larger than a segment may be")
+        self._buffered += pieces
+        self.size_bytes = position + size
+        if self.config.index_each_batch:
+            self._index_each(batches, position)
+            return
+        if not position:
+            self._first_timestamp_ms = max_timestamp_ms
+        if max_timestamp_ms > (self._max_so_far or self.max_timestamp_so_far).timestamp_ms:
+            self._max_so_far = TimestampOffset(max_timestamp_ms, shallow_offset)
+        if self._since_index_bytes > self.config.index_interval_bytes:
+            self._index(largest_offset, position)
+            self._since_index_bytes = 0
+        self._since_index_bytes += size
+
+    def _index_each(self, batches: Sequence[BatchHeader], position: int) -> None:
+        """The rule of brokers from 4.1 on: as for a set, for each of its batches (KAFKA-806)."""
+        if not position:
+            self._first_timestamp_ms = batches[0].max_timestamp_ms
+        for batch in batches:
+            if batch.max_timestamp_ms > self.max_timestamp_so_far.timestamp_ms:
+                self._max_so_far = TimestampOffset(batch.max_timestamp_ms, batch.last_offset)
+            is_due = self._since_index_bytes > self.config.index_interval_bytes
+            if is_due and not self.is_index_full:  # a set of many batches may fill an index that was not full before
+                self._index(batch.last_offset, position)
+                self._since_index_bytes = 0
+            position += batch.size_bytes
+            self._since_index_bytes += batch.size_bytes
+
+    def _index(self, last_offset: int, position: int) -> None:
+        self.offset_index.append(last_offset, position)
+        self.time_index.maybe_append(*self.max_timestamp_so_far)
+
+    def append_from(self, source: Readable, position: int) -> int:
+        """Copy whole batches from another file, chunk by chunk, while their offsets are within reach of the base.
+
+        Returns:
+            How many bytes were copied (Kafka: LogSegment.appendFromFile).
+        """
+        start = position
+        while chunk := self._chunk(source, position):
+            largest = max(chunk, key=lambda batch: batch.max_timestamp_ms)
+            self.append(
+                [source.read(position, chunk[-1].end_position - position)],
+                chunk,
+                largest_offset=chunk[-1].last_offset,
+                max_timestamp_ms=largest.max_timestamp_ms,
+                shallow_offset=largest.last_offset,
+            )
+            self.write_out()
+            position = chunk[-1].end_position
+        return position - start
+
+    def _chunk(self, source: Readable, position: int) -> list[BatchHeader]:
+        chunk: list[BatchHeader] = []
+        for batch in iter_headers(source, position=position):
+            is_near = 0 <= batch.last_offset - self.base_offset <= MAX_INT
+            if not is_near or (chunk and batch.end_position - position >= _COPY_BYTES):
+                break
+            chunk.append(batch)
+        return chunk
+
+    def write_out(self) -> None:
+        """Write everything that was appended, in one piece, then the index entries that belong to it."""
+        if self._buffered:
+            self._handle().write(self.written_bytes, self._buffered)
+            self._buffered = []
+            self.written_bytes = self.size_bytes
+            self._is_synced = False
+        self.offset_index.write_out()
+        self.time_index.write_out()
+
+    def flush(self) -> None:
+        """Write out and make durable the log and its indexes, which are made if they are not there."""
+        self.write_out()
+        self._handle().sync()
+        self.offset_index.flush()
+        self.time_index.flush()
+        self.transaction_index.flush()
+        self._is_synced = True
+        if self._is_finished:
+            self.release_handles()
+
+    def finish(self) -> None:
+        """End the segment for a roll: its last timestamp indexed, no file larger than its content."""
+        self._index_last_timestamp()
+        self.write_out()
+        self.offset_index.trim()
+        self.time_index.trim()
+        self._trim_log()
+        self._is_finished = True
+
+    def close(self) -> None:
+        """Leave the files as a clean stop leaves them, durable, and take no more calls."""
+        if self._is_closed:
+            return
+        if self._max_so_far is not None:
+            self._index_last_timestamp()
+        self.write_out()
+        self.offset_index.close()
+        self.time_index.close()
+        self._trim_log()
+        if not self._is_synced:
+            self._handle().sync()
+            self.transaction_index.flush()
+        self.close_handles()
+
+    def close_handles(self) -> None:
+        """Take no more calls, and leave the files as they are."""
+        if self._file:
+            self._file.close()
+        self._file, self._is_closed = None, True
+        self.offset_index.close_handle()
+        self.time_index.close_handle()
+        self.transaction_index.close()
+
+    def release_handles(self) -> None:
+        """Give the open files back; whatever writes next opens them again."""
+        self.write_out()
+        if self._file:
+            self._file.close()
+        self._file = None
+        self.offset_index.release_handle()
+        self.time_index.release_handle()
+        self.transaction_index.close()
+
+    def should_roll(
+        self, *, size_bytes: int, max_timestamp_ms: int, max_offset: int, now_ms: int, config: LogConfig | None = None
+    ) -> bool:
+        """Whether a set must go to a new segment; ``config`` is the log's now, the segment's own by default."""
+        config = config or self.config
+        return should_roll(
+            segment_size_bytes=self.size_bytes,
+            max_segment_bytes=config.segment_bytes,
+            append_size_bytes=size_bytes,
+            waited_ms=self.time_waited_ms(now_ms, max_timestamp_ms),
+            max_segment_ms=config.max_segment_ms,
+            jitter_ms=self.jitter_ms,
+            is_index_full=self.is_index_full,
+            relative_offset=max_offset - self.base_offset,
+        )
+
+    def time_waited_ms(self, now_ms: int, max_timestamp_ms: int) -> int:
+        """How old the segment is for a set with that largest timestamp."""
+        return time_waited_ms(
+            first_timestamp_ms=self._rolling_timestamp_ms(),
+            created_ms=self.created_ms,
+            now_ms=now_ms,
+            max_timestamp_ms=max_timestamp_ms,
+        )
+
+    @property
+    def is_index_full(self) -> bool:
+        """Whether either index takes no more entries."""
+        return self.offset_index.is_full or self.time_index.is_full
+
+    def first_timestamp_ms(self) -> int:
+        """The first batch's timestamp; ``MAX_LONG`` when it has none, or there is no batch."""
+        first = self._rolling_timestamp_ms()
+        return MAX_LONG if first is None or first < 0 else first
+
+    @property
+    def max_timestamp_so_far(self) -> TimestampOffset:
+        """The largest timestamp, and the last offset of the earliest batch with it; (-1, base offset) without any."""
+        if self._max_so_far is None:
+            self._max_so_far = self.time_index.last_entry
+        return self._max_so_far
+
+    @property
+    def known_max_timestamp(self) -> TimestampOffset | None:
+        """``max_timestamp_so_far`` without a look at any file, so that any thread may ask; None: not known yet."""
+        return self._max_so_far
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """The largest timestamp; the file's modification time when no record has one."""
+        largest_ms = self.max_timestamp_so_far.timestamp_ms
+        if largest_ms >= 0:
+            return largest_ms
+        status = self._disk.status(self.path)
+        return status.mtime_ms if status else 0
+
+    def read_next_offset(self) -> int:
+        """The offset behind the last batch; the base offset when there is none. Reads from the last index entry on.
+
+        Raises:
+            CorruptRecordError: a header on the way is damaged.
+        """
+        next_offset = self.base_offset
+        for header in self._headers_from(self.offset_index.last_offset):
+            next_offset = header.last_offset + 1
+        return next_offset
+
+    @property
+    def has_overflow(self) -> bool:
+        """Whether the last offset is out of reach of the base: an old broker wrote the segment, it must be split."""
+        next_offset = self.read_next_offset()
+        return next_offset > self.base_offset and next_offset - 1 - self.base_offset > MAX_INT
+
+    def reading(self) -> AbstractContextManager[Readable]:
+        """The log file, open for reading; it may be longer than the log where that was preallocated.
+
+        Raises:
+            SegmentChangedError: it is not there.
+        """
+        return opener(self._disk)(self.path)
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> int:
+        """Cut the segment at the first batch that reaches ``offset``, and return how many bytes were cut.
+
+        The indexes get an active segment's room again (Kafka: LogSegment.truncateTo).
+
+        Raises:
+            CorruptRecordError: a header on the way is damaged; nothing was cut.
+        """
+        batch = next(self._headers_from(offset), None)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        self.grow_indexes()
+        cut = self.truncate_bytes(batch.position) if batch else 0
+        if not self.size_bytes:
+            self.created_ms, self._first_timestamp_ms = now_ms, None
+        self._since_index_bytes = 0
+        if self.max_timestamp_so_far.timestamp_ms >= 0:
+            self._max_so_far = self._read_max_timestamp()
+        return cut
+
+    def truncate_bytes(self, size_bytes: int) -> int:
+        """Cut the log file alone, and return how many bytes were cut. The indexes are the caller's.
+
+        Raises:
+            ValueError: the log does not reach so far.
+        """
+        self.write_out()
+        cut = self.size_bytes - size_bytes
+        if cut < 0 or size_bytes < 0:
+            raise ValueError(f"{self.path}: {self.size_bytes} bytes cannot be cut to {size_bytes}")
+        if cut:
+            self._handle().truncate(size_bytes)
+            self._is_synced = False
+            self.size_bytes = self.written_bytes = size_bytes
+            self._has_room = False
+        return cut
+
+    def recovered(self, max_timestamp: TimestampOffset) -> None:
+        """Take note that the indexes were rebuilt, and what the largest timestamp is."""
+        self._max_so_far = max_timestamp
+        self._since_index_bytes = 0
+
+    def grow_indexes(self) -> None:
+        """Give the indexes the room of an active segment's; they are made if they are not there."""
+        self.offset_index.resize(self.offset_index.max_bytes)
+        self.time_index.resize(self.time_index.max_bytes)
+        self._is_finished = False
+
+    def materialise_indexes(self) -> None:
+        """Make both indexes if they are not there."""
+        self.offset_index.materialise()
+        self.time_index.materialise()
+
+    def change_suffix(self, old: str, new: str) -> None:
+        """Rename the files that are there, say from ``.log.cleaned`` to ``.log.swap``.
+
+        Raises:
+            ValueError: they do not have the suffix ``old``.
+        """
+        if self._suffix != old:
+            raise ValueError(f"{self.path}: its suffix is not {old!r}")
+        self._suffix = new
+        self._disk.rename(self.path, self._path(".log"))
+        self._log_renamed()
+        self.offset_index.rename(self._path(".index"))
+        self.time_index.rename(self._path(".timeindex"))
+        self.transaction_index.rename(self._path(".txnindex"))
+
+    def moved(self, directory: Path) -> None:
+        """Take note that the directory has another name."""
+        self._directory = directory
+        self._log_renamed()
+        self.offset_index.renamed(self._path(".index"))
+        self.time_index.renamed(self._path(".timeindex"))
+        self.transaction_index.renamed(self._path(".txnindex"))
+
+    def delete_files(self) -> None:
+        """Give the handles back and remove the files; one that is gone already is no error."""
+        self.close_handles()
+        unlink_if_there(self._disk, self.path)
+        for index in (self.offset_index, self.time_index, self.transaction_index):
+            index.delete()
+
+    def _rolling_timestamp_ms(self) -> int | None:
+        if self._first_timestamp_ms is None and self.size_bytes:
+            first = next(self._headers_from(self.base_offset), None)
+            self._first_timestamp_ms = first.max_timestamp_ms if first else None
+        return self._first_timestamp_ms
+
+    def _read_max_timestamp(self) -> TimestampOffset:
+        """The last index entry, or what a scan from there finds to be larger."""
+        largest = self.time_index.last_entry
+        for header in self._headers_from(largest.offset):
+            if header.max_timestamp_ms > largest.timestamp_ms:
+                largest = TimestampOffset(header.max_timestamp_ms, header.last_offset)
+        return largest
+
+    def _headers_from(self, offset: int) -> Iterator[BatchHeader]:
+        """The batches from the first whose last offset is at or behind ``offset``; for the writer alone."""
+        self.write_out()
+        files = SegmentFiles(self._directory, self.base_offset, None, deleted=self._suffix == ".deleted")
+        end = self.written_bytes
+        with self.reading() as source:
+            first = find_batch(opener(self._disk), source, files, offset, end=end)
+            if first:
+                yield from iter_headers(source, position=first.position, end=end)
+
+    def _index_last_timestamp(self) -> None:
+        self.time_index.maybe_append(*self.max_timestamp_so_far, skip_full_check=True)
+
+    def _trim_log(self) -> None:
+        if self._has_room:
+            self._handle().truncate(self.size_bytes)
+            self._has_room = self._is_synced = False
+
+    def _log_renamed(self) -> None:
+        self.path = self._path(".log")
+        if self._file:
+            self._file.renamed(self.path)
+
+    def _path(self, kind: str) -> Path:
+        return self._directory / file_name(self.base_offset, kind + self._suffix)
+
+    def _handle(self) -> DiskFile:
+        if self._is_closed:
+            raise LogClosedError(f"{self.path}: closed")
+        if self._file is None:
+            self._file = self._disk.open(self.path)
+        return self._file
+
+    def _create(self) -> int:
+        self._file = self._disk.open(self.path, create=True)
+        if self.config.preallocate:
+            try:
+                self._file.truncate(self.config.segment_bytes)
+            except OSError:
+                self._file.close()  # nobody else will
+                raise
+            self._has_room = True
+        return 0
+
+    def _existing_size(self) -> int:
+        status = self._disk.status(self.path)
+        if status is None:
+            raise FileNotFoundError(str(self.path))
+        if status.size_bytes > MAX_INT:
+            raise CorruptRecordError(self.path, 0, f"{status.size_bytes} bytes are more than a segment may have")
+        return status.size_bytes
+
+    def _overflow(self, offset: int) -> OffsetOverflowError:
+        return OffsetOverflowError(
+            f"{self.path}: offset {offset} is not within {MAX_INT} of the segment's base",
+            remedy="split the segment, or roll before the append",
+        )

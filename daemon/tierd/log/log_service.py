@@ -1,0 +1,279 @@
+"""LogService: the logs of a LogManager in use. It owns their writers, their periodic duties, and their orderly stop.
+
+::
+
+    LogService ─┬─ LogWriter per log       on threads of its log dir
+                ├─ a task per log dir      housekeeping, flush.ms, retention
+                └─ a task for checkpoints  high watermarks; recovery points and log starts
+
+A disk that hangs takes its own threads and its own task, and nobody else's.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+from uuid import UUID
+
+import structlog
+
+from tierd.clock import Clock
+from tierd.errors import LogError, LogTimeoutError, UnknownPartitionError
+from tierd.log.log_config import MAX_LONG
+from tierd.log.log_writer import LogWriter, WriterLimits
+from tierd.log.manager import LogManager
+from tierd.log.unified_log import UnifiedLog
+from tierd.model import TopicPartition
+
+_LOG = structlog.get_logger(__name__)
+_T = TypeVar("_T")
+
+PartitionWriter = LogWriter[UnifiedLog]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSettings:
+    """How logs are tended; the intervals are a broker's (log-format 11).
+
+    Attributes:
+        tick_s: how often a log dir's task looks for what is due: housekeeping, and ``flush.ms``.
+        retention_delay_s: until retention looks for the first time.
+        limits: of each writer.
+        threads_per_dir: that write, and again as many that read.
+        start_timeout_s: for loading, and recovering, everything.
+        stop_timeout_s: for closing everything, once the writers are done.
+    """
+
+    tick_s: float = 1.0
+    retention_delay_s: float = 30.0
+    retention_interval_s: float = 300.0
+    high_watermark_interval_s: float = 5.0
+    checkpoint_interval_s: float = 60.0
+    limits: WriterLimits = field(default_factory=WriterLimits)
+    threads_per_dir: int = 4
+    start_timeout_s: float = 3600.0
+    stop_timeout_s: float = 120.0
+
+
+class LogService:
+    """Starts its manager when it is entered and shuts it down when it is left.
+
+    Left in good order, every log dir that has not failed has been stopped cleanly. A cancellation while it starts or
+    stops does not keep it from stopping so.
+    """
+
+    def __init__(self, manager: LogManager, *, clock: Clock, settings: ServiceSettings | None = None) -> None:
+        self._manager = manager
+        self._clock = clock
+        self._settings = settings or ServiceSettings()
+        self._lifecycle = ThreadPoolExecutor(1, thread_name_prefix="log-manager")
+        self._threads: dict[Path, tuple[ThreadPoolExecutor, ThreadPoolExecutor]] = {}
+        self._writers: dict[TopicPartition, PartitionWriter] = {}
+        self._tasks = asyncio.TaskGroup()
+        self._tending: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        """Load every log, and begin to tend them.
+
+        Raises:
+            LogError: what ``LogManager.start`` raises.
+            LogTimeoutError: it took too long.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._settings.start_timeout_s):
+                await loop.run_in_executor(self._lifecycle, self._manager.start)
+            for log in self._manager.logs():
+                if self._manager.get(log.topic_partition) is log:  # and no future log
+                    self._add_writer(log)
+            await self._tasks.__aenter__()
+        except BaseException as error:
+            self._lifecycle.submit(self._manager.shutdown)  # when the start has ended, however it does
+            self._let_threads_go()
+            if isinstance(error, TimeoutError):
+                raise LogTimeoutError("the logs were not loaded in time", remedy="look at the disks") from error
+            raise
+        for log_dir in self._manager.live_dirs:
+            self._tending.append(self._tasks.create_task(self._tend(log_dir), name=f"tend {log_dir}"))
+        self._tending.append(self._tasks.create_task(self._checkpoint(), name="checkpoint logs"))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop tending, finish what waits, close every log.
+
+        Raises:
+            LogTimeoutError: a disk hangs. Nothing more is written to any log; the next start recovers.
+        """
+        for task in self._tending:
+            task.cancel()
+        stopping = asyncio.ensure_future(self._stop())
+        try:
+            await self._tasks.__aexit__(kind, error, trace)
+        finally:
+            try:
+                await asyncio.shield(stopping)
+            except asyncio.CancelledError:
+                await asyncio.wait({stopping})  # its waits have deadlines
+                raise
+
+    def writer(self, partition: TopicPartition) -> PartitionWriter:
+        """The only way to change a log.
+
+        Raises:
+            UnknownPartitionError: there is no such log.
+        """
+        found = self._writers.get(partition)
+        if found is None:
+            raise UnknownPartitionError(f"{partition} has no log", remedy="create it first")
+        return found
+
+    def log(self, partition: TopicPartition) -> UnifiedLog:
+        """The log, for what any thread may ask of it and move without the disk.
+
+        Raises:
+            UnknownPartitionError: there is no such log.
+        """
+        return self.writer(partition).log
+
+    async def get_or_create(
+        self, partition: TopicPartition, *, topic_id: UUID | None = None, preferred_dir: Path | None = None
+    ) -> PartitionWriter:
+        """The writer of a partition's log, which is made if it is not there; see ``LogManager.get_or_create``.
+
+        Raises:
+            LogError: what ``LogManager.get_or_create`` raises.
+            LogTimeoutError: no answer in time.
+        """
+        log = await self._in_time(
+            lambda: self._manager.get_or_create(partition, topic_id=topic_id, preferred_dir=preferred_dir)
+        )
+        return self._writers.get(partition) or self._add_writer(log)
+
+    async def delete(self, partition: TopicPartition) -> None:
+        """Delete a log: what waits for its writer is done before, its directory goes later.
+
+        Raises:
+            UnknownPartitionError: there is no such log.
+            LogError: what ``LogManager.delete`` raises.
+            LogTimeoutError: no answer in time.
+        """
+        await self.writer(partition).close()
+        self._writers.pop(partition, None)
+        await self._in_time(lambda: self._manager.delete(partition))
+
+    async def truncate_to(self, partition: TopicPartition, offset: int) -> None:
+        """Cut a log; then, durably, its recovery point. Raises as ``LogWriter.run``."""
+        await self.writer(partition).run(lambda _: self._manager.truncate_to({partition: offset}))
+
+    async def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
+        """Drop every record of a log and begin again at ``offset``. Raises as ``LogWriter.run``."""
+        await self.writer(partition).run(lambda _: self._manager.truncate_fully_and_start_at(partition, offset))
+
+    # Duties
+
+    async def _tend(self, log_dir: Path) -> None:
+        """Everything that is due on one log dir, for as long as it is online."""
+        settings, clock = self._settings, self._clock
+        retention_due_s = clock.monotonic_s() + settings.retention_delay_s
+        flushed_s: dict[TopicPartition, float] = {}
+        while log_dir not in self._manager.offline_dirs:
+            await clock.sleep(settings.tick_s)
+            now_s, now_ms = clock.monotonic_s(), clock.now_ms()
+            applies_retention = now_s >= retention_due_s
+            if applies_retention:
+                retention_due_s = now_s + settings.retention_interval_s
+            for partition, writer in list(self._writers.items()):
+                log = writer.log
+                if log.directory.parent != log_dir:
+                    continue
+                if log.is_housekeeping_due(now_ms):
+                    await self._do(writer, lambda log: log.housekeep(clock.now_ms()))
+                if applies_retention and not log.config.is_compacted:
+                    await self._do(writer, lambda log: log.delete_old_segments(clock.now_ms()))
+                if log.config.flush_ms < MAX_LONG:
+                    since_s = flushed_s.setdefault(partition, now_s)
+                    if (now_s - since_s) * 1000 >= log.config.flush_ms:
+                        flushed_s[partition] = now_s
+                        if log.recovery_point < log.log_end_offset:
+                            await self._do(writer, lambda log: log.flush())
+
+    async def _do(self, writer: PartitionWriter, duty: Callable[[UnifiedLog], object]) -> None:
+        try:
+            await writer.run(duty)
+        except LogError as error:  # a failing disk takes its log dir offline and ends the task; the rest is tried again
+            _LOG.warning("log_duty_failed", log=str(writer.log.topic_partition), error=str(error))
+
+    async def _checkpoint(self) -> None:
+        """What the log dirs remember of their logs; a log dir that cannot goes offline by itself."""
+        settings, clock, manager = self._settings, self._clock, self._manager
+        checkpoints_due_s = clock.monotonic_s() + settings.checkpoint_interval_s
+        while True:
+            await clock.sleep(settings.high_watermark_interval_s)
+            duties: list[Callable[[], object]] = [manager.checkpoint_high_watermarks]
+            if clock.monotonic_s() >= checkpoints_due_s:
+                checkpoints_due_s = clock.monotonic_s() + settings.checkpoint_interval_s
+                # Log starts first: below them nothing is flushed any more, whatever the recovery point says.
+                duties += [
+                    manager.checkpoint_log_start_offsets,
+                    manager.checkpoint_recovery_points,
+                    manager.remove_due_directories,
+                ]
+            for duty in duties:
+                try:
+                    await self._in_time(duty)
+                except LogError as error:
+                    _LOG.warning("log_duty_failed", error=str(error))
+
+    # Internal
+
+    def _add_writer(self, log: UnifiedLog) -> PartitionWriter:
+        log_dir = log.directory.parent
+        if log_dir not in self._threads:
+            count = self._settings.threads_per_dir
+            self._threads[log_dir] = (
+                ThreadPoolExecutor(count, thread_name_prefix=f"log-write {log_dir}"),
+                ThreadPoolExecutor(count, thread_name_prefix=f"log-read {log_dir}"),
+            )
+        writers, readers = self._threads[log_dir]
+        self._writers[log.topic_partition] = writer = LogWriter(
+            log,
+            name=str(log.topic_partition),
+            writers=writers,
+            readers=readers,
+            clock=self._clock,
+            limits=self._settings.limits,
+        )
+        return writer
+
+    async def _in_time(self, call: Callable[[], _T]) -> _T:
+        calling = asyncio.get_running_loop().run_in_executor(self._lifecycle, call)
+        try:
+            async with asyncio.timeout(self._settings.limits.deadline_s):
+                return await calling
+        except TimeoutError as error:
+            raise LogTimeoutError("the log manager did not answer in time", remedy="look at the disks") from error
+
+    async def _stop(self) -> None:
+        try:
+            closed = await asyncio.gather(
+                *(writer.close() for writer in self._writers.values()), return_exceptions=True
+            )
+            if hung := next((error for error in closed if isinstance(error, BaseException)), None):
+                raise hung
+            async with asyncio.timeout(self._settings.stop_timeout_s):
+                await asyncio.get_running_loop().run_in_executor(self._lifecycle, self._manager.shutdown)
+        except TimeoutError as error:
+            raise LogTimeoutError("the logs were not closed in time", remedy="look at the disks") from error
+        finally:
+            self._let_threads_go()
+
+    def _let_threads_go(self) -> None:
+        for pool in (self._lifecycle, *(pool for pools in self._threads.values() for pool in pools)):
+            pool.shutdown(wait=False)
+
+

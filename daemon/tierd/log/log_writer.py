@@ -1,0 +1,335 @@
+"""LogWriter: one log, many callers; whatever waits together shares one write, and one sync for all that ask for it.
+
+::
+
+    append ─┐                              ┌─► answer
+    append ─┼─► waiting ─► one job at a time ─┼─► answer       reads run beside it, in threads of their own
+    flush  ─┘   (in order)  in a thread    └─► answer
+
+A caller that is cancelled, or out of patience, only drops its answer: a job that has begun goes on to its end, so that
+no cancellation can tear a log. What has not begun is not begun.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar, cast
+
+from tierd.clock import Clock
+from tierd.errors import LogBusyError, LogClosedError, LogError, LogTimeoutError, TierError
+from tierd.log.append_info import AppendInfo, AppendRequest
+from tierd.log.append_origin import AppendOrigin
+from tierd.log.disk import Piece
+from tierd.log.verification import VerificationGuard
+
+_T = TypeVar("_T")
+
+
+class WritableLog(Protocol):
+    """What a writer needs of a log: ``UnifiedLog`` has it."""
+
+    def append_many(self, requests: Sequence[AppendRequest], *, now_ms: int) -> Sequence[AppendInfo | LogError]:
+        """Append several sets with one write; a set that is refused does not disturb the others."""
+
+    def flush(self, *, including_active: bool = False) -> None:
+        """Bring everything to stable storage."""
+
+
+_L = TypeVar("_L", bound=WritableLog)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterLimits:
+    """How much may wait, and for how long.
+
+    Attributes:
+        waiting_calls: more are refused.
+        waiting_bytes: more are refused, unless nothing waits.
+        group_calls: appends in one job.
+        group_bytes: of records in one job, unless it is one append alone.
+        deadline_s: for the answer to any call.
+    """
+
+    waiting_calls: int = 10_000
+    waiting_bytes: int = 256 << 20
+    group_calls: int = 512
+    group_bytes: int = 16 << 20
+    deadline_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class WriterStatistics:
+    """What a writer did so far, and what it has before it."""
+
+    jobs: int
+    appends: int
+    syncs: int
+    waiting_calls: int
+    waiting_bytes: int
+
+
+class _Waiting(Generic[_L]):
+    """A call that waits for its turn, or for its answer."""
+
+    __slots__ = ("answer", "call", "durable", "expires_at_s", "request", "size_bytes")
+
+    def __init__(
+        self,
+        answer: "asyncio.Future[object]",
+        expires_at_s: float,
+        *,
+        request: AppendRequest | None = None,
+        durable: bool = False,
+        call: Callable[[_L], object] | None = None,
+    ) -> None:
+        self.answer = answer
+        self.expires_at_s = expires_at_s
+        self.request = request
+        self.durable = durable
+        self.call = call
+        self.size_bytes = len(request.records) if request is not None else 0
+
+
+class LogWriter(Generic[_L]):
+    """The only writer of one log. For one event loop; ``writers`` and ``readers`` are threads that it may use."""
+
+    def __init__(
+        self,
+        log: _L,
+        *,
+        name: str,
+        writers: Executor,
+        readers: Executor,
+        clock: Clock,
+        limits: WriterLimits | None = None,
+    ) -> None:
+        self._log = log
+        self._name = name
+        self._writers = writers
+        self._readers = readers
+        self._clock = clock
+        self._limits = limits or WriterLimits()
+        self._waiting: deque[_Waiting[_L]] = deque()
+        self._waiting_bytes = 0
+        self._running: list[_Waiting[_L]] = []
+        self._alarm: asyncio.TimerHandle | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._is_closed = False
+        self._jobs = self._appends = self._syncs = 0
+
+    def statistics(self) -> WriterStatistics:
+        """What was done, and what waits."""
+        return WriterStatistics(
+            jobs=self._jobs,
+            appends=self._appends,
+            syncs=self._syncs,
+            waiting_calls=len(self._waiting),
+            waiting_bytes=self._waiting_bytes,
+        )
+
+    async def append_as_leader(
+        self,
+        records: Piece,
+        *,
+        leader_epoch: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verification: VerificationGuard | None = None,
+        durable: bool = False,
+    ) -> AppendInfo:
+        """Append records that the log is to number; see ``append``."""
+        request = AppendRequest(records, origin=origin, leader_epoch=leader_epoch, verification=verification)
+        return await self.append(request, durable=durable)
+
+    async def append_as_follower(self, records: Piece, *, durable: bool = False) -> AppendInfo:
+        """Append records as their leader numbered them; see ``append``."""
+        return await self.append(AppendRequest(records, origin=AppendOrigin.REPLICATION), durable=durable)
+
+    async def append(self, request: AppendRequest, *, durable: bool = False) -> AppendInfo:
+        """Append one set of records, in the order of the calls.
+
+        The records must not change until the answer. A cancellation leaves the set appended whole, or not at all.
+
+        Args:
+            request: the set.
+            durable: answer only when the set is on stable storage.
+
+        Raises:
+            AppendError: the set was refused; nothing of it was written.
+            LogDirOfflineError: the disk failed; the set may be in the log or not.
+            LogBusyError: too much waits already; nothing was done.
+            LogTimeoutError: no answer in time; the set may be in the log or not.
+            LogClosedError: the writer or its log is closed; nothing was done.
+        """
+        answer = asyncio.get_running_loop().create_future()
+        self._enqueue(_Waiting(answer, self._expiry(), request=request, durable=durable))
+        return cast("AppendInfo", await answer)
+
+    async def run(self, call: Callable[[_L], _T]) -> _T:
+        """Do anything else that changes the log, between the appends before and after it.
+
+        Raises:
+            TierError: what ``call`` raises.
+            LogBusyError, LogTimeoutError, LogClosedError: as for ``append``.
+        """
+        answer = asyncio.get_running_loop().create_future()
+        self._enqueue(_Waiting(answer, self._expiry(), call=call))
+        return cast("_T", await answer)
+
+    async def flush(self) -> None:
+        """Return when everything appended before is on stable storage; see ``run`` for what it raises."""
+        await self.run(_flush)
+
+    async def read(self, call: Callable[[_L], _T]) -> _T:
+        """Do something that only reads the log, at once, whatever is being written. It never waits for the writer.
+
+        Raises:
+            TierError: what ``call`` raises.
+            LogTimeoutError: no answer in time.
+        """
+        reading = asyncio.get_running_loop().run_in_executor(self._readers, call, self._log)
+        try:
+            async with asyncio.timeout(self._limits.deadline_s):
+                return await reading
+        except TimeoutError as error:
+            raise self._too_late() from error
+
+    async def close(self) -> None:
+        """Take no more calls, and return when those that wait have been done. The log itself stays open.
+
+        A cancellation leaves the writer closed, and its calls being done.
+
+        Raises:
+            LogTimeoutError: they were not done in time; the log must not be touched.
+        """
+        self._is_closed = True
+        try:
+            async with asyncio.timeout(self._limits.deadline_s):
+                await self._idle.wait()
+        except TimeoutError as error:
+            raise self._too_late() from error
+
+    def _enqueue(self, waiting: _Waiting[_L]) -> None:
+        if self._is_closed:
+            raise LogClosedError(f"{self._name}: the writer is closed")
+        if self._is_full(waiting.size_bytes):
+            self._drop_unwanted()
+            if self._is_full(waiting.size_bytes):
+                raise LogBusyError(
+                    f"{self._name}: {len(self._waiting)} calls with {self._waiting_bytes} bytes wait already",
+                    remedy="send less at once, or look at the disk",
+                )
+        self._waiting.append(waiting)
+        self._waiting_bytes += waiting.size_bytes
+        if self._alarm is None:
+            self._set_alarm(waiting.expires_at_s)
+        if self._idle.is_set():
+            self._idle.clear()
+            # Not at once: whoever calls in the same turn of the loop shares the write.
+            asyncio.get_running_loop().call_soon(self._begin_job)
+
+    def _is_full(self, more_bytes: int) -> bool:
+        return bool(self._waiting) and (
+            len(self._waiting) >= self._limits.waiting_calls
+            or self._waiting_bytes + more_bytes > self._limits.waiting_bytes
+        )
+
+    def _drop_unwanted(self) -> None:
+        """While a disk hangs, callers give up and ask again: what nobody waits for must not keep others out."""
+        self._waiting = deque(waiting for waiting in self._waiting if not waiting.answer.done())
+        self._waiting_bytes = sum(waiting.size_bytes for waiting in self._waiting)
+
+    def _begin_job(self) -> None:
+        self._running = self._take_group()
+        if not self._running:
+            self._idle.set()
+            if self._alarm is not None:
+                self._alarm.cancel()
+                self._alarm = None
+            return
+        self._jobs += 1
+        job = asyncio.get_running_loop().run_in_executor(self._writers, self._do, self._running)
+        job.add_done_callback(self._end_job)
+
+    def _take_group(self) -> list[_Waiting[_L]]:
+        """What the next job does: the appends that wait next to each other, or one other call."""
+        group: list[_Waiting[_L]] = []
+        size_bytes = 0
+        while self._waiting and len(group) < self._limits.group_calls:
+            first = self._waiting[0]
+            if not first.answer.done():
+                if group and (first.call or size_bytes + first.size_bytes > self._limits.group_bytes):
+                    break
+                group.append(first)
+                size_bytes += first.size_bytes
+            self._waiting.popleft()
+            self._waiting_bytes -= first.size_bytes
+            if group and group[0].call:
+                break
+        return group
+
+    def _do(self, group: list[_Waiting[_L]]) -> Sequence[object]:
+        """In a writer's thread. Errors that callers are to see are values; anything that is raised is a bug."""
+        if (call := group[0].call) is not None:
+            try:
+                return [call(self._log)]
+            except TierError as error:
+                return [error]
+        requests = [waiting.request for waiting in group if waiting.request is not None]
+        answers: list[object] = list(self._log.append_many(requests, now_ms=self._clock.now_ms()))
+        if any(
+            waiting.durable and isinstance(answer, AppendInfo) for waiting, answer in zip(group, answers, strict=True)
+        ):
+            self._syncs += 1
+            try:
+                self._log.flush(including_active=True)
+            except LogError as error:
+                return [
+                    error if waiting.durable and isinstance(answer, AppendInfo) else answer
+                    for waiting, answer in zip(group, answers, strict=True)
+                ]
+        return answers
+
+    def _end_job(self, job: "asyncio.Future[Sequence[object]]") -> None:
+        group = self._running
+        bug = job.exception()
+        answers = [bug] * len(group) if bug is not None else job.result()
+        for waiting, answer in zip(group, answers, strict=True):
+            self._appends += waiting.call is None
+            if waiting.answer.done():  # its caller was cancelled, or has lost patience
+                continue
+            if isinstance(answer, BaseException):
+                waiting.answer.set_exception(answer)
+            else:
+                waiting.answer.set_result(answer)
+        self._begin_job()
+
+    def _expiry(self) -> float:
+        return asyncio.get_running_loop().time() + self._limits.deadline_s
+
+    def _set_alarm(self, at_s: float) -> None:
+        self._alarm = asyncio.get_running_loop().call_at(at_s, self._ring)
+
+    def _ring(self) -> None:
+        """Answer those who waited too long; calls expire in their order, so that one alarm serves all."""
+        now_s = asyncio.get_running_loop().time()
+        self._alarm = None
+        for waiting in (*self._running, *self._waiting):
+            if waiting.answer.done():
+                continue
+            if waiting.expires_at_s > now_s:
+                self._set_alarm(waiting.expires_at_s)
+                return
+            waiting.answer.set_exception(self._too_late())
+
+    def _too_late(self) -> LogTimeoutError:
+        return LogTimeoutError(
+            f"{self._name}: no answer within {self._limits.deadline_s:g} s",
+            remedy="look at the disk; then compare the log's end with what was to be appended",
+        )
+
+
+def _flush(log: WritableLog) -> None:
+    log.flush(including_active=True)

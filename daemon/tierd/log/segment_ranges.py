@@ -1,0 +1,38 @@
+"""Which of a log's segments an offset, or a range of them, falls into (Kafka: LogSegments)."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Protocol, TypeVar
+
+_base_offset = attrgetter("base_offset")
+
+
+class HasBaseOffset(Protocol):
+    """A segment, in whatever form it is known."""
+
+    @property
+    def base_offset(self) -> int:
+        """Its first offset."""
+
+
+SegmentT = TypeVar("SegmentT", bound=HasBaseOffset)
+
+
+def floor_index(segments: Sequence[HasBaseOffset], offset: int) -> int:
+    """Index of the last segment whose base offset is at or below ``offset``; -1 when there is none."""
+    return bisect_right(segments, offset, key=_base_offset) - 1
+
+
+def segments_between(segments: Sequence[SegmentT], from_offset: int, to_offset: int) -> Sequence[SegmentT]:
+    """The segments that ``[from_offset, to_offset)`` touches, beginning with the one that holds ``from_offset``.
+
+    Raises:
+        ValueError: the range ends before it begins.
+    """
+    if from_offset > to_offset:
+        raise ValueError(f"a range cannot begin at {from_offset} and end at {to_offset}")
+    if from_offset == to_offset:
+        return ()
+    first = max(floor_index(segments, from_offset), 0)
+    return segments[first : bisect_left(segments, to_offset, key=_base_offset)]

@@ -1,0 +1,64 @@
+"""Verifications: who was asked to confirm that a transaction may write here (log-format 4.4; Kafka: VerificationGuard).
+
+Before a producer's first transactional batch reaches a partition, its leader asks the coordinator whether the
+transaction is open. The guard is made before the question and handed in with the append: if a marker came in between,
+the guard is not the current one any more and the append is refused.
+"""
+
+from dataclasses import dataclass, field
+from typing import final
+
+
+@final
+class VerificationGuard:
+    """Equal only to itself."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class VerificationEntry:
+    """A verification that is under way (Kafka: VerificationStateEntry).
+
+    Attributes:
+        lowest_sequence: of the batches that asked for it; a batch above it would leave a gap.
+    """
+
+    created_ms: int
+    lowest_sequence: int
+    producer_epoch: int
+    guard: VerificationGuard = field(default_factory=VerificationGuard)
+
+    def note(self, *, sequence: int, producer_epoch: int) -> None:
+        """Take note of another batch that waits for the answer."""
+        if producer_epoch == self.producer_epoch:
+            self.lowest_sequence = min(self.lowest_sequence, sequence)
+        elif producer_epoch > self.producer_epoch:
+            self.producer_epoch, self.lowest_sequence = producer_epoch, sequence
+
+
+@dataclass(slots=True)
+class Verifications:
+    """The verifications of a partition, by producer id."""
+
+    entries: dict[int, VerificationEntry] = field(default_factory=dict)
+
+    def start(self, producer_id: int, *, sequence: int, producer_epoch: int, now_ms: int) -> VerificationEntry:
+        """Begin a verification, or join the one that is under way."""
+        entry = self.entries.setdefault(producer_id, VerificationEntry(now_ms, sequence, producer_epoch))
+        entry.note(sequence=sequence, producer_epoch=producer_epoch)
+        return entry
+
+    def holds(self, producer_id: int, guard: VerificationGuard | None) -> bool:
+        """Whether ``guard`` is the current one of the producer."""
+        entry = self.entries.get(producer_id)
+        return entry is not None and guard is entry.guard
+
+    def clear(self, producer_id: int) -> None:
+        """Forget the producer's verification, if there is one."""
+        self.entries.pop(producer_id, None)
+
+    def remove_expired(self, *, now_ms: int, after_ms: int) -> None:
+        """Forget what began ``after_ms`` ago or earlier."""
+        for producer_id in [pid for pid, entry in self.entries.items() if now_ms - entry.created_ms >= after_ms]:
+            del self.entries[producer_id]

@@ -1,0 +1,49 @@
+"""FailingDisk: the host's disk, on which the calls fail that a test wants to fail."""
+
+import errno
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tierd.log.disk import OsDisk, OsFile, Piece
+
+Fails = Callable[[str, Path], bool]
+"""Whether the operation (``write``, ``sync``, ``rename``, ``open``) on the path is to fail."""
+
+
+class FailingDisk(OsDisk):
+    """Fails with EIO whatever ``fails`` says, from the moment that it is set."""
+
+    def __init__(self) -> None:
+        self.fails: Fails = lambda _operation, _path: False
+
+    def check(self, operation: str, path: Path) -> None:
+        """Fail, or do nothing.
+
+        Raises:
+            OSError: the test wants it.
+        """
+        if self.fails(operation, path):
+            raise OSError(errno.EIO, f"{operation} failed", str(path))
+
+    def open(self, path: Path, *, create: bool = False, write: bool = True) -> OsFile:
+        self.check("open", path)
+        file = super().open(path, create=create, write=write)
+        return _FailingFile(self, file)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.check("rename", source)
+        super().rename(source, target)
+
+
+class _FailingFile(OsFile):
+    def __init__(self, disk: FailingDisk, file: OsFile) -> None:
+        super().__init__(file.path, file._fd, file.size_bytes)
+        self._disk = disk
+
+    def write(self, position: int, pieces: Sequence[Piece]) -> None:
+        self._disk.check("write", self.path)
+        super().write(position, pieces)
+
+    def sync(self) -> None:
+        self._disk.check("sync", self.path)
+        super().sync()

@@ -1,0 +1,27 @@
+"""A fuzz target: a decoder, and valid inputs from which a mutation has a short way to everything else."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+CORPUS = Path(__file__).parent / "corpus"
+"""Inputs that once broke something: one folder a target, replayed by every test run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One decoder under test.
+
+    Attributes:
+        run: decodes any bytes; returns, or raises whatever is a bug: errors that the decoder documents stay inside.
+        seeds: valid inputs.
+    """
+
+    name: str
+    run: Callable[[bytes], None]
+    seeds: Callable[[], list[bytes]]
+
+    def kept(self) -> list[bytes]:
+        """The inputs of the corpus."""
+        folder = CORPUS / self.name
+        return [file.read_bytes() for file in sorted(folder.iterdir())] if folder.is_dir() else []

@@ -1,0 +1,255 @@
+"""The kernels that decode records: compiled and reference must agree with each other and with ``log.record``."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from tests.log.batches import batch, plain
+from tierd.kernels import BatchColumns, Columns, RecordFault, compiled, decode_batches, decode_records, reference
+from tierd.kernels.records import WORTH_COMPILING_RECORDS, KernelChoice
+from tierd.log.compression import Compression
+from tierd.log.record import Header, RecordError, iter_raw_records
+from tierd.log.record_batch import iter_batches
+from tierd.log.record_encoding import encode_field, encode_record, encode_varint
+
+payloads = st.one_of(st.none(), st.binary(max_size=300))
+header_rows = st.lists(st.tuples(st.text(max_size=10), payloads), max_size=4)
+rows = st.lists(
+    st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1), payloads, payloads, header_rows),
+    max_size=8,
+)
+Row = tuple[int, int, bytes | None, bytes | None, list[Header]]
+BODY = b"\0" + encode_varint(0) + encode_varint(0) + encode_field(b"k") + encode_field(b"v")
+
+
+def encoded(found: list[Row]) -> bytes:
+    return b"".join(encode_record(ts, offset, key, value, headers) for ts, offset, key, value, headers in found)
+
+
+def contents(columns: Columns) -> tuple[list[list[int]], int, RecordFault]:
+    arrays = [
+        columns.offset,
+        columns.timestamp_ms,
+        columns.key_start,
+        columns.key_size,
+        columns.value_start,
+        columns.value_size,
+        columns.headers_start,
+        columns.header_count,
+    ]
+    assert {len(array) for array in arrays} == {len(columns)}
+    assert [array.itemsize for array in arrays] == [8, 8, 4, 4, 4, 4, 4, 4]
+    return [array.tolist() for array in arrays], columns.end, columns.fault
+
+
+def both(data: bytes, count: int, *, start: int = 0, must_fill: bool = True) -> Columns:
+    """What both say of these records, for several bases."""
+    for base, base_ms, append_ms in ((5, 7, None), (2**63 - 1, -(2**63), None), (0, 0, -1), (0, 0, 99)):
+        results = [
+            kernels.decode_records(
+                data,
+                count,
+                base_offset=base,
+                base_timestamp_ms=base_ms,
+                append_time_ms=append_ms,
+                start=start,
+                must_fill=must_fill,
+            )
+            for kernels in (reference, compiled)
+        ]
+        assert contents(results[0]) == contents(results[1])
+    expected = reference.decode_records(data, count, start=start, must_fill=must_fill)
+    assert contents(compiled.decode_records(data, count, start=start, must_fill=must_fill)) == contents(expected)
+    return expected
+
+
+def both_batches(data: bytes, *, start: int = 0, at_most: int = 1 << 16) -> BatchColumns:
+    expected = reference.decode_batches(data, start=start, at_most=at_most)
+    found = compiled.decode_batches(data, start=start, at_most=at_most)
+    assert contents(found.records) == contents(expected.records)
+    assert found.position.tolist() == expected.position.tolist()
+    assert found.first_record.tolist() == expected.first_record.tolist()
+    return expected
+
+
+@given(rows, rows)
+def test_fields_are_found_where_they_were_written(before: list[Row], after: list[Row]) -> None:
+    data, start = encoded(before + after), len(encoded(before))
+    columns = both(data, len(after), start=start)
+    assert (columns.fault, columns.end) == (RecordFault.NONE, len(data))
+    for index, (timestamp, offset, key, value, headers) in enumerate(after):
+        assert (columns.timestamp_ms[index], columns.offset[index]) == (timestamp, offset)
+        for expected, start_of, size_of in (
+            (key, columns.key_start, columns.key_size),
+            (value, columns.value_start, columns.value_size),
+        ):
+            size = size_of[index]
+            assert (None if size < 0 else data[start_of[index] : start_of[index] + size]) == expected
+        assert columns.header_count[index] == len(headers)
+    assert len(both(data, len(before), must_fill=False)) == len(before)
+
+
+def check_against_the_record_decoder(data: bytes, count: int) -> None:
+    columns = both(data, count)
+    decoded = 0
+    try:
+        for raw in iter_raw_records(data, count):
+            assert (raw.timestamp_delta_ms, raw.offset_delta) == (
+                columns.timestamp_ms[decoded],
+                columns.offset[decoded],
+            )
+            assert len(raw.headers) == columns.header_count[decoded]
+            decoded += 1
+    except RecordError:
+        assert columns.fault
+    else:
+        assert not columns.fault
+    assert len(columns) == decoded
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=200), st.integers(-2, 20))
+def test_twins_and_record_decoder_agree_on_any_bytes(data: bytes, count: int) -> None:
+    check_against_the_record_decoder(data, count)
+
+
+@settings(max_examples=300)
+@given(rows.filter(len), st.data())
+def test_twins_and_record_decoder_agree_on_damaged_records(found: list[Row], data: st.DataObject) -> None:
+    damaged = bytearray(encoded(found))
+    for _ in range(data.draw(st.integers(0, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(damaged)))
+    check_against_the_record_decoder(bytes(damaged[:cut]), len(found))
+    check_against_the_record_decoder(bytes(damaged), data.draw(st.integers(0, len(found) + 1)))
+
+
+def sized(body: bytes) -> bytes:
+    return encode_varint(len(body)) + body
+
+
+@pytest.mark.parametrize(
+    ("data", "count", "fault"),
+    [
+        (b"", -1, RecordFault.NEGATIVE_COUNT),
+        (b"", 1, RecordFault.BYTES_END),
+        (sized(BODY + encode_varint(0)), 2**31 - 1, RecordFault.BYTES_END),
+        (encode_varint(-1), 1, RecordFault.RECORD_SIZE),
+        (encode_varint(2**31 - 1), 1, RecordFault.RECORD_SIZE),
+        (b"\xff" * 5 + b"\x01" + BODY, 1, RecordFault.NUMBER_TOO_LONG),
+        (sized(b"\0" + b"\x80" * 10 + b"\0" + BODY), 1, RecordFault.NUMBER_TOO_LONG),
+        (sized(b"\0\0\0" + encode_varint(-2) + encode_field(b"v") + encode_varint(0)), 1, RecordFault.FIELD_SIZE),
+        (
+            sized(b"\0\0\0" + encode_varint(2**31 - 1) + encode_field(b"v") + encode_varint(0)),
+            1,
+            RecordFault.FIELD_SIZE,
+        ),
+        (sized(BODY + encode_varint(-1)), 1, RecordFault.HEADER_COUNT),
+        (sized(BODY + encode_varint(2**31 - 1)), 1, RecordFault.HEADER_COUNT),
+        (sized(BODY + encode_varint(1) + encode_field(None) + encode_field(None)), 1, RecordFault.HEADER_NAME),
+        (sized(BODY + encode_varint(0) + b"\0"), 1, RecordFault.NOT_FILLED),
+        (sized(BODY + encode_varint(0)) + b"\0", 1, RecordFault.BYTES_LEFT),
+    ],
+)
+def test_every_fault_has_its_name(data: bytes, count: int, fault: RecordFault) -> None:
+    assert both(data, count).fault is fault
+    assert fault.problem
+
+
+def test_a_count_of_two_billion_costs_no_memory() -> None:
+    data = encode_record(0, 0, b"k", b"v") * 3
+    assert len(both(data, 2**31 - 1)) == 3
+
+
+def test_any_buffer_is_taken() -> None:
+    data = encode_record(5, 7, b"k", b"v")
+    for buffer in (data, memoryview(data), memoryview(bytearray(data))):
+        for kernels in (reference, compiled):
+            assert kernels.decode_records(buffer, 1).offset[0] == 7
+        assert decode_records(buffer, 1).timestamp_ms[0] == 5
+
+
+written_batches = st.lists(
+    st.builds(
+        batch,
+        st.integers(0, 2**62),
+        st.lists(st.tuples(st.integers(-1, 2**62), payloads, payloads), max_size=5),
+        codec=st.sampled_from([Compression.NONE] * 6 + [Compression.GZIP]),
+        log_append_ms=st.one_of(st.none(), st.integers(-1, 2**62)),
+    ),
+    max_size=6,
+)
+
+
+@given(written_batches, st.integers(0, 12))
+def test_batches_are_walked_up_to_what_is_compressed_or_does_not_fit(written: list[bytes], at_most: int) -> None:
+    data = b"".join(written)
+    found = both_batches(data, at_most=at_most)
+    expected, records = [], 0
+    for one in iter_batches(data, name="x"):
+        if one.attributes & 7 or records + one.record_count > at_most:
+            break
+        expected += list(one.records())
+        records += one.record_count
+    assert found.records.offset.tolist() == [record.offset for record in expected]
+    assert found.records.timestamp_ms.tolist() == [record.timestamp_ms for record in expected]
+    left = data[found.records.end :]
+    assert both_batches(data, start=found.records.end, at_most=0).records.end >= found.records.end
+    assert sum(map(len, written[: len(found.position)])) == len(data) - len(left)
+
+
+@settings(max_examples=300)
+@given(st.one_of(st.binary(max_size=300), written_batches.map(b"".join)), st.data())
+def test_twins_walk_the_same_way_through_any_bytes(data: bytes, choice: st.DataObject) -> None:
+    damaged = bytearray(data)
+    for _ in range(choice.draw(st.integers(0, 3)) if damaged else 0):
+        damaged[choice.draw(st.integers(0, len(damaged) - 1))] = choice.draw(st.integers(0, 255))
+    both_batches(
+        bytes(damaged), start=choice.draw(st.integers(0, len(damaged))), at_most=choice.draw(st.integers(0, 9))
+    )
+
+
+def test_batches_are_decoded_by_whichever_twin_is_chosen() -> None:
+    data = plain(3, 4) + plain(7, 2)
+    assert decode_batches(data).records.offset.tolist() == [3, 4, 5, 6, 7, 8]
+    assert decode_batches(data).first_record.tolist() == [0, 4]
+
+
+def test_small_work_is_left_to_the_reference_and_much_of_it_is_not() -> None:
+    choice = KernelChoice()
+    assert choice.for_records(WORTH_COMPILING_RECORDS - 1).decode_records is reference.decode_records
+    assert choice.for_records(1).decode_records is compiled.decode_records
+    assert choice.for_records(1).decode_records is compiled.decode_records
+
+
+def test_where_nothing_can_be_compiled_the_reference_goes_on_and_one_line_says_so() -> None:
+    choice = KernelChoice(compiled_module="tierd.kernels.absent")
+    with capture_logs() as lines:
+        for _ in range(3):
+            assert choice.for_records(WORTH_COMPILING_RECORDS).decode_records is reference.decode_records
+    assert [line["event"] for line in lines] == ["kernels_not_compiled"]
+
+
+FORBIDDEN = """
+import ctypes
+assert ctypes.CDLL(None).prctl(65, 1, 0, 0, 0) == 0  # PR_SET_MDWE: as systemd's MemoryDenyWriteExecute=
+from tierd.kernels import compile_kernels, decode_records
+compile_kernels()
+assert len(decode_records(b"", 0)) == 0
+"""
+
+
+def test_in_a_service_without_executable_memory_records_are_decoded_all_the_same() -> None:
+    found = subprocess.run([sys.executable, "-c", FORBIDDEN], capture_output=True, text=True, check=False, timeout=60)
+    assert found.returncode == 0 or "assert ctypes" in found.stderr, found.stderr  # a kernel without that call
+    if not found.returncode:
+        assert "kernels_not_compiled" in found.stdout + found.stderr
+
+
+def test_the_daemon_starts_without_numba() -> None:
+    program = "import sys, tierd.cli.main, tierd.app.run; sys.exit('numba' in sys.modules or 'numpy' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

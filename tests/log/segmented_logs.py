@@ -1,0 +1,84 @@
+"""A SegmentedLog in a directory of its own, and the few things that tests do with one again and again."""
+
+from pathlib import Path
+
+from tierd.log.batch_header import BatchHeader, parse_header
+from tierd.log.disk import Disk, OsDisk
+from tierd.log.leftovers import clear_leftovers
+from tierd.log.log_config import LogConfig
+from tierd.log.log_offset import LogOffset
+from tierd.log.log_segment import LogSegment
+from tierd.log.partition_scan import parse_file_name
+from tierd.log.record_batch import iter_batches
+from tierd.log.segmented_log import SegmentedLog
+from tierd.log.segments import LogSegments
+
+NOW_MS = 1_700_000_000_000
+
+
+def new_log(folder: Path, config: LogConfig | None = None, *, start: int = 0, disk: Disk | None = None) -> SegmentedLog:
+    """An empty log at ``folder/orders-0`` whose active segment begins at ``start``."""
+    disk, config = disk or OsDisk(), config or LogConfig(segment_index_bytes=1000)
+    directory = folder / "orders-0"
+    disk.make_directory(directory)
+    disk.sync_directory(folder)
+    first = LogSegment(disk, directory, start, config=config, now_ms=NOW_MS, create=True)
+    return SegmentedLog(
+        disk, directory, config, LogSegments([first]), recovery_point=start, next_offset=LogOffset(start, start, 0)
+    )
+
+
+def reopen(directory: Path, config: LogConfig | None = None, *, disk: Disk | None = None) -> SegmentedLog:
+    """The log that a load would make of a directory, as far as the segments go."""
+    disk, config = disk or OsDisk(), config or LogConfig(segment_index_bytes=1000)
+    clear_leftovers(disk, directory)
+    bases = [found[0] for name in disk.list_names(directory) if (found := parse_file_name(name)) and found[1] == ".log"]
+    segments = LogSegments(LogSegment(disk, directory, base, config=config, now_ms=NOW_MS) for base in bases)
+    end = segments.active.read_next_offset()
+    place = LogOffset(end, segments.active.base_offset, segments.active.size_bytes)
+    return SegmentedLog(disk, directory, config, segments, recovery_point=end, next_offset=place)
+
+
+def append(log: SegmentedLog, *sets: bytes, write: bool = True) -> None:
+    """Append sets of batches, each as they are."""
+    for data in sets:
+        headers = headers_of(data)
+        newest = max(headers, key=lambda header: header.max_timestamp_ms)
+        log.append(
+            [data],
+            headers,
+            last_offset=headers[-1].last_offset,
+            max_timestamp_ms=newest.max_timestamp_ms,
+            shallow_offset=newest.last_offset,
+        )
+    if write:
+        log.write_out()
+
+
+def headers_of(data: bytes) -> list[BatchHeader]:
+    """The headers of a set."""
+    found: list[BatchHeader] = []
+    at = 0
+    while (header := parse_header(data, at, name="set", position=at)) is not None:
+        found.append(header)
+        at = header.end_position
+    return found
+
+
+def offsets_of(data: bytes) -> list[int]:
+    """The offsets of the records in a read's whole batches."""
+    return [record.offset for found in iter_batches(data, name="read") for record in found.records()]
+
+
+def all_offsets(log: SegmentedLog) -> list[int]:
+    """The offsets of every record, read from the first segment on."""
+    found, offset = list[int](), log.segments.values[0].base_offset
+    while data := log.read(offset, max_bytes=1, bound=log.log_end).records:
+        found += offsets_of(data)
+        offset = found[-1] + 1
+    return found
+
+
+def names(directory: Path) -> set[str]:
+    """The names in a directory."""
+    return {path.name for path in directory.iterdir()}

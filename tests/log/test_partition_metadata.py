@@ -1,0 +1,69 @@
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tests.log.batches import TOPIC_ID, TOPIC_ID_TEXT
+from tierd.errors import CheckpointError, InconsistentTopicIdError
+from tierd.log.disk import OsDisk
+from tierd.log.partition_metadata import PartitionMetadataFile
+
+OTHER_ID = UUID(int=7)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> PartitionMetadataFile:
+    return PartitionMetadataFile(OsDisk(), tmp_path)
+
+
+@pytest.mark.spec("log-format DIR-27")
+@pytest.mark.spec("log-format DIR-28")
+@pytest.mark.spec("log-format DIR-35")
+def test_a_recorded_id_is_written_when_it_is_needed(file: PartitionMetadataFile, tmp_path: Path) -> None:
+    file.record(TOPIC_ID)
+    assert (file.is_pending, file.exists) == (True, False)
+    file.maybe_flush()
+    assert (file.is_pending, file.exists) == (False, True)
+    assert file.path.read_bytes() == f"version: 0\ntopic_id: {TOPIC_ID_TEXT}".encode()
+    assert PartitionMetadataFile(OsDisk(), tmp_path).read() == TOPIC_ID
+    assert [path.name for path in tmp_path.iterdir()] == ["partition.metadata"]
+
+
+@pytest.mark.spec("log-format DIR-31")
+def test_without_an_id_no_file_is_made(file: PartitionMetadataFile) -> None:
+    file.maybe_flush()
+    assert not file.exists
+    with pytest.raises(FileNotFoundError):
+        file.read()
+
+
+@pytest.mark.spec("log-format DIR-29")
+def test_the_file_goes_with_its_directory(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    file = PartitionMetadataFile(OsDisk(), tmp_path / "old")
+    file.record(TOPIC_ID)
+    file.maybe_flush()
+    (tmp_path / "old").rename(tmp_path / "new")
+    file.moved(tmp_path / "new")
+    file.maybe_flush()
+    assert file.read() == TOPIC_ID
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+def test_two_ids_cannot_wait_to_be_written(file: PartitionMetadataFile) -> None:
+    file.record(TOPIC_ID)
+    file.record(TOPIC_ID)
+    with pytest.raises(InconsistentTopicIdError, match=r"not 00000000-0000-0000-0000-000000000007"):
+        file.record(OTHER_ID)
+
+
+def test_the_id_of_no_topic_is_refused(file: PartitionMetadataFile) -> None:
+    with pytest.raises(ValueError, match="all-zero"):
+        file.record(UUID(int=0))
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 5000, b"version: 0", b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA"])
+def test_a_file_that_is_none_is_refused(file: PartitionMetadataFile, content: bytes) -> None:
+    file.path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"partition\.metadata"):
+        file.read()

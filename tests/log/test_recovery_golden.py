@@ -1,0 +1,188 @@
+"""Recovery equality: what a real broker made of 37 damaged directories, tierd makes of them too.
+
+One log manager starts on a copy of the damaged log dir and stops cleanly, as the broker did. Between the two the broker
+was read by a consumer, and ran for longer than ``file.delete.delay.ms``: so the time moves on by that, and the due
+deletions are carried out. It had one replica of everything, which is why the high watermark is the log end.
+
+What is compared: every name and every byte of every file, but
+
+- snapshots, which are sets of producers, in no order;
+- checkpoints, whose lines have no order;
+- the broker epoch in the clean marker, which the cluster gives;
+- ``crash-partition-metadata-missing``: broker and tierd set it aside for want of a topic id (``-stray``), and that
+  directory is compared; the broker, told by the cluster's metadata that the partition is its own, then began an empty
+  log in its place, which nobody tells tierd here;
+- lines about ``__consumer_offsets`` and ``__transaction_state``, whose directories are not in the archive.
+"""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.clock import FakeClock
+from tests.golden.unpack import GoldenCase, OracleRecord, golden_cases, read_lines, read_offsets
+from tests.log.test_golden import as_oracle
+from tierd.errors import CorruptRecordError
+from tierd.log import ControlRecordType, RecordBatch, iter_batches, read_offset_checkpoint, read_producer_snapshot
+from tierd.log.log_config import LogConfig
+from tierd.log.log_view import Isolation
+from tierd.log.manager import LogManager
+from tierd.log.stray import lacks_topic_id
+from tierd.log.unified_log import UnifiedLog
+from tierd.model import TopicPartition
+
+CASES = golden_cases("crash")
+STARTED_MS = 1_795_252_762_000  # 2026-11-21 09:19:22, when the broker started: producers expire by this clock
+STRAY_ID = "b44a1d0c4a7f4f52b3e97c0470b92ead"
+SET_ASIDE = "crash-partition-metadata-missing-0"
+DELETE_DELAY_S = 1.0
+
+of_each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What could be read of a log after its recovery."""
+
+    records: list[OracleRecord]
+    committed: list[OracleRecord]
+    offsets: dict[str, int]
+    stopped_at_damage: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    log_dir: Path
+    logs: dict[str, Found]
+
+
+@pytest.fixture(scope="module")
+def recovered(golden: Path, tmp_path_factory: pytest.TempPathFactory) -> Recovered:
+    log_dir = tmp_path_factory.mktemp("crash") / "logdir"
+    shutil.copytree(golden / CASES[0].logdirs[0], log_dir)
+    clock = FakeClock(now_ms=STARTED_MS)
+    manager = LogManager(
+        [log_dir], config_for=config_of, clock=clock, is_stray=lacks_topic_id, new_id=lambda: STRAY_ID, broker_epoch=315
+    )
+    with manager:
+        logs = {str(log.topic_partition): read_whole_log(log) for log in manager.logs()}
+        clock.advance(DELETE_DELAY_S)
+        manager.housekeep()
+    return Recovered(log_dir, logs)
+
+
+def config_of(topic: str) -> LogConfig:
+    case = next(case for case in CASES if case.partition.rpartition("-")[0] == topic)
+    return LogConfig.from_kafka({name: str(value) for name, value in case.config.items()})
+
+
+def read_whole_log(log: UnifiedLog) -> Found:
+    log.update_high_watermark(log.log_end_offset)
+    batches, records, stopped_at_damage = [], [], False
+    try:
+        for batch in read_batches(log):
+            batches.append(batch)
+            if not batch.is_control:
+                records += [as_oracle(record) for record in batch.records()]
+    except CorruptRecordError:
+        stopped_at_damage = True
+    offsets = {
+        "logStartOffset": log.log_start_offset,
+        "highWatermark": log.high_watermark,
+        "lastStableOffset": log.last_stable_offset,
+    }
+    return Found(records, committed(log, batches), offsets, stopped_at_damage)
+
+
+def read_batches(log: UnifiedLog) -> Iterator[RecordBatch]:
+    offset = log.log_start_offset
+    while data := log.read(offset, max_bytes=3000, isolation=Isolation.HIGH_WATERMARK).records:
+        for batch in iter_batches(data, name="read"):
+            yield batch
+            offset = batch.last_offset + 1
+
+
+def committed(log: UnifiedLog, batches: list[RecordBatch]) -> list[OracleRecord]:
+    """What a read_committed consumer makes of the batches and the aborted transactions that it is told."""
+    end = log.last_stable_offset
+    aborted = sorted(log.aborted_transactions(log.log_start_offset, end), key=lambda entry: entry.first_offset)
+    skipped: set[int] = set()
+    found: list[OracleRecord] = []
+    for batch in (batch for batch in batches if batch.last_offset < end):
+        while aborted and aborted[0].first_offset <= batch.last_offset:
+            skipped.add(aborted.pop(0).producer_id)
+        if batch.is_control:
+            if batch.control_type() is ControlRecordType.ABORT:
+                skipped.discard(batch.producer_id)
+        elif not (batch.is_transactional and batch.producer_id in skipped):
+            found += [as_oracle(record) for record in batch.records()]
+    return found
+
+
+def directory_of(case: GoldenCase) -> str:
+    return f"{SET_ASIDE}.{STRAY_ID}-stray" if case.partition == SET_ASIDE else case.partition
+
+
+@of_each_case
+@pytest.mark.spec("log-format LOAD-13")
+def test_a_recovered_directory_is_the_brokers_to_the_byte(golden: Path, recovered: Recovered, case: GoldenCase) -> None:
+    ours = recovered.log_dir / directory_of(case)
+    theirs = golden / case.logdirs[1] / directory_of(case)
+    names = sorted(path.name for path in theirs.iterdir())
+    assert sorted(path.name for path in ours.iterdir()) == names
+    for name in names:
+        if name.endswith(".snapshot"):
+            assert set(read_producer_snapshot(ours / name)) == set(read_producer_snapshot(theirs / name)), name
+        else:
+            assert (ours / name).read_bytes() == (theirs / name).read_bytes(), name
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.partition != SET_ASIDE], ids=lambda case: case.partition
+)
+def test_a_recovered_log_is_read_as_the_broker_served_it(golden: Path, recovered: Recovered, case: GoldenCase) -> None:
+    oracle, found = golden / case.oracle, recovered.logs[case.partition]
+    lines = read_lines(oracle / "records.jsonl.gz")
+    # a flipped bit in a flushed segment: the broker serves it, the client refuses it, and so does our reader here
+    assert found.stopped_at_damage == any("error" in line for line in lines)
+    assert found.offsets == read_offsets(oracle)
+    assert found.records == [line for line in lines if "error" not in line]
+    if (oracle / "committed.jsonl.gz").exists():
+        assert found.committed == read_lines(oracle / "committed.jsonl.gz")
+
+
+@pytest.mark.parametrize(
+    "name", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"]
+)
+def test_the_checkpoints_of_the_log_dir_are_the_brokers(golden: Path, recovered: Recovered, name: str) -> None:
+    theirs = read_offset_checkpoint(golden / CASES[0].logdirs[1] / name)
+    assert theirs.pop(TopicPartition.parse(SET_ASIDE), 0) == 0  # begun anew
+    for topic in ("__consumer_offsets", "__transaction_state"):
+        theirs.pop(TopicPartition(topic, 0), None)
+    assert read_offset_checkpoint(recovered.log_dir / name) == theirs
+
+
+def test_the_log_dir_itself_is_left_as_the_broker_left_it(golden: Path, recovered: Recovered) -> None:
+    theirs = golden / CASES[0].logdirs[1]
+    expected = {path.name for path in theirs.iterdir()} - {SET_ASIDE}
+    assert {path.name for path in recovered.log_dir.iterdir()} == expected
+    for name in (".kafka_cleanshutdown", "meta.properties", "bootstrap.checkpoint"):
+        assert (recovered.log_dir / name).read_bytes() == (theirs / name).read_bytes()
+
+
+@of_each_case
+def test_a_recovered_and_closed_log_is_a_fixed_point(golden: Path, recovered: Recovered, case: GoldenCase) -> None:
+    """What a second start and stop make of it, this time without recovery: nothing new."""
+    assert golden
+    log_dir = recovered.log_dir.with_name(f"again-{case.partition}")
+    directory = log_dir / directory_of(case)
+    shutil.copytree(recovered.log_dir / directory_of(case), directory)
+    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", ".kafka_cleanshutdown"):
+        shutil.copy(recovered.log_dir / name, log_dir / name)
+    before = {path.name: path.read_bytes() for path in directory.iterdir()}
+    with LogManager([log_dir], config_for=config_of, clock=FakeClock(now_ms=STARTED_MS + 60_000)):
+        pass
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
