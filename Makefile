@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install run test services lint bench docs clean
+.PHONY: install run test services lint bench crash docs clean
 .DELETE_ON_ERROR:
 
 install: $(VENV)/.stamp-dev
@@ -33,6 +33,12 @@ lint: $(VENV)/.stamp-dev
 
 bench: $(VENV)/.stamp-dev services
 	$(BIN)/python -m tests.bench
+
+# Losses of power on a simulated disk, seed after seed; with SEEDS=1 a single one is told step by step.
+SEEDS ?= 10000
+FIRST ?= 0
+crash: $(VENV)/.stamp-dev
+	$(BIN)/python -m tests.crash --seeds $(SEEDS) --first $(FIRST)
 
 docs: $(VENV)/.stamp-dev
 	$(BIN)/python -m tierd.config.reference

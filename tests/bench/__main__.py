@@ -5,10 +5,11 @@ import tempfile
 from pathlib import Path
 
 from tests.bench.copying import MIB, bench_filesystem, bench_s3
+from tests.bench.decode import bench_decode
 from tests.bench.many_partitions import bench_many_partitions
 from tests.bench.report import Figure, print_table, write_json
 
-NAMES = ("filesystem", "s3", "many")
+NAMES = ("filesystem", "s3", "many", "decode")
 
 
 def main() -> None:
@@ -43,6 +44,8 @@ def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:
             )
         case "s3":
             return bench_s3(root, segments=1 if quick else 4, segment_bytes=(64 if quick else 512) * MIB, rounds=rounds)
+        case "decode":
+            return bench_decode(data_bytes=(4 if quick else 64) * MIB, rounds=rounds)
         case _:
             return bench_many_partitions(
                 root, partitions=100 if quick else 2_000, rolled_segments=5 if quick else 20, idle_s=5 if quick else 30

@@ -71,8 +71,9 @@ class Host:
 
     def will_recover(self) -> bool:
         """Whether the next start finds a log that was not stopped cleanly."""
-        is_clean = self.disk.status(LOG_DIR / CLEAN_SHUTDOWN_FILE) is not None
-        return self.disk.status(DIRECTORY) is not None and not is_clean
+        if self.disk.status(LOG_DIR / CLEAN_SHUTDOWN_FILE) is not None or self.disk.status(DIRECTORY) is None:
+            return False
+        return any(name.endswith(".log") for name in self.disk.list_names(DIRECTORY))
 
     def stop(self) -> None:
         """An orderly stop."""

@@ -102,6 +102,7 @@ class ProducerView:
     last_offset: int = -1
     txn_first_offset: int = -1
     seen_up_to: int = -1
+    last_timestamp_ms: int = -1
 
     @property
     def next_sequence(self) -> int:
@@ -127,7 +128,7 @@ def replay(batches: Iterable[Batch]) -> tuple[dict[int, ProducerView], list[Abor
         if batch.producer_id < 0:
             continue
         view = producers.setdefault(batch.producer_id, ProducerView())
-        view.seen_up_to = batch.last_offset
+        view.seen_up_to, view.last_timestamp_ms = batch.last_offset, batch.max_timestamp_ms
         if batch.producer_epoch != view.epoch:
             view.epoch, view.last_sequence, view.last_offset = batch.producer_epoch, -1, -1
         if batch.marker is None:

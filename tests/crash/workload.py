@@ -205,8 +205,8 @@ class Workload:
     def _resume_producers(self) -> None:
         views, _ = self._model.replay()
         for producer in self._producers:
-            producer.resume(views.get(producer.id))
             known = self._host.log.producers.producers.get(producer.id)
+            producer.resume(views.get(producer.id) if known is not None else None)
             if known is not None and not known.batches:  # only a marker is left of it
                 producer.epoch, producer.next_sequence = producer.epoch + 1, 0
 

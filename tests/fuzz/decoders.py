@@ -40,6 +40,16 @@ from tierd.log.validation import ValidationCounters, validate_and_assign
 from tierd.model import Lineage, TopicPartition
 
 MAX_BYTES = 1 << 20
+_COLUMNS = (
+    "offset",
+    "timestamp_ms",
+    "key_start",
+    "key_size",
+    "value_start",
+    "value_size",
+    "headers_start",
+    "header_count",
+)
 NOW_MS = 1_700_000_000_000
 
 

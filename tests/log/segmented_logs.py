@@ -65,7 +65,7 @@ def headers_of(data: bytes) -> list[BatchHeader]:
     return found
 
 
-def offsets_of(data: bytes) -> list[int]:
+def offsets_of(data: bytes | memoryview) -> list[int]:
     """The offsets of the records in a read's whole batches."""
     return [record.offset for found in iter_batches(data, name="read") for record in found.records()]
 

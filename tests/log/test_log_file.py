@@ -127,13 +127,13 @@ def test_a_timestamp_is_found_across_the_formats(
 @pytest.mark.spec("log-format REC-46")
 def test_a_file_is_cut_to_any_size_up_to_its_own(tmp_path: Path) -> None:
     segment = segment_of(tmp_path, DATA)
-    assert segment.truncate_bytes(len(DATA)) == 0
+    assert segment.log.truncate(len(DATA)) == 0
     for size in (len(DATA) + 1, -1):
         with pytest.raises(ValueError, match="cannot be cut"):
-            segment.truncate_bytes(size)
+            segment.log.truncate(size)
     assert (tmp_path / NAME).read_bytes() == DATA
-    assert segment.truncate_bytes(STARTS[1]) == len(DATA) - STARTS[1]
-    assert segment.truncate_bytes(STARTS[1]) == 0
+    assert segment.log.truncate(STARTS[1]) == len(DATA) - STARTS[1]
+    assert segment.log.truncate(STARTS[1]) == 0
     assert (segment.size_bytes, (tmp_path / NAME).read_bytes()) == (STARTS[1], BATCHES[0])
     segment.close_handles()
 

@@ -13,6 +13,7 @@ from tierd.log.log_config import MAX_LONG, LogConfig
 from tierd.log.log_segment import LogSegment
 from tierd.log.offset_lookup import LookupFacts, offset_by_timestamp
 from tierd.log.record_batch import iter_batches
+from tierd.log.segment_copy import append_from
 from tierd.log.transaction_index import AbortedTransaction
 from tierd.model import Lineage
 
@@ -53,7 +54,8 @@ def records(offset: int, count: int = 1) -> bytes:
 
 
 def offsets(segment: LogSegment) -> list[int]:
-    data = segment.path.read_bytes()[: segment.written_bytes]
+    with segment.path.open("rb") as file:
+        data = file.read(segment.written_bytes)
     return [record.offset for found in iter_batches(data, name="x") for record in found.records()]
 
 
@@ -160,10 +162,10 @@ def test_a_file_is_copied_up_to_the_first_offset_that_overflows(tmp_path: Path) 
     path.write_bytes(b"".join(near + far))
     source = DISK.open(path, write=False)
     first, second = open_segment(tmp_path, 0), open_segment(tmp_path, MAX_INT)
-    copied = first.append_from(source, 0)
+    copied = append_from(first, source, 0)
     assert copied == sum(map(len, near))
-    assert first.append_from(source, copied) == 0
-    assert second.append_from(source, copied) == sum(map(len, far))
+    assert append_from(first, source, copied) == 0
+    assert append_from(second, source, copied) == sum(map(len, far))
     source.close()
     assert first.path.read_bytes() + second.path.read_bytes() == path.read_bytes()
     assert (first.read_next_offset(), second.read_next_offset()) == (MAX_INT + 1, MAX_INT + 5)
@@ -239,9 +241,11 @@ def test_the_largest_timestamp_survives_a_clean_stop(segment: LogSegment) -> Non
 def test_a_segment_rolls_by_the_settings_that_the_log_has_now(segment: LogSegment) -> None:
     append(segment, records(40))
     assert not rolls(segment)
-    facts = {"size_bytes": 1, "max_timestamp_ms": 400, "max_offset": 41, "now_ms": NOW_MS}
-    assert segment.should_roll(**facts, config=LogConfig(segment_bytes=segment.size_bytes))
-    assert not segment.should_roll(**facts, config=LogConfig(segment_bytes=segment.size_bytes + 1))
+    for room, expected in ((1024, False), (1023, True)):
+        config = LogConfig(segment_bytes=segment.size_bytes + room)
+        assert expected is segment.should_roll(
+            size_bytes=1024, max_timestamp_ms=400, max_offset=41, now_ms=NOW_MS, config=config
+        )
 
 
 # Truncation
@@ -345,9 +349,9 @@ def test_a_damaged_header_stops_a_truncation_before_anything_is_cut(segment: Log
 
 def test_a_cut_cannot_grow_the_file(segment: LogSegment) -> None:
     append(segment, records(40))
-    assert segment.truncate_bytes(segment.size_bytes) == 0
+    assert segment.log.truncate(segment.size_bytes) == 0
     with pytest.raises(ValueError, match="cannot be cut"):
-        segment.truncate_bytes(segment.size_bytes + 1)
+        segment.log.truncate(segment.size_bytes + 1)
 
 
 @settings(max_examples=40, deadline=None)
@@ -538,7 +542,7 @@ def test_a_closed_segment_takes_no_calls(segment: LogSegment) -> None:
     append(segment, records(40))
     segment.close()
     segment.close()
-    for call in (lambda: append(segment, records(41)), segment.flush, segment.finish):
+    for call in (segment.flush, segment.finish, lambda: append(segment, records(41))):
         with pytest.raises(LogClosedError):
             call()
 
@@ -558,7 +562,7 @@ def test_a_rolled_segment_of_ten_batches_has_nine_entries_and_gets_its_room_back
     config = LogConfig(index_interval_bytes=size - 1, segment_bytes=10 * size, segment_index_bytes=1000)
     log = segmented_logs.new_log(tmp_path, config)
     for offset in range(10):
-        segmented_logs.append(log, plain(offset))
+        segmented_logs.append(log, plain(offset, timestamp_ms=1000 + offset))
     log.roll(now_ms=NOW_MS)
     first = log.segments.values[0]
     for index in (first.offset_index, first.time_index):
@@ -568,8 +572,7 @@ def test_a_rolled_segment_of_ten_batches_has_nine_entries_and_gets_its_room_back
     assert (active.base_offset, active.size_bytes) == (0, 0)
     assert (active.offset_index.max_entries, active.time_index.max_entries) == (1000 // 8, 1000 // 12)
     for offset in range(10):
-        at = {"size_bytes": size, "max_timestamp_ms": 1000, "max_offset": offset, "now_ms": NOW_MS}
-        assert not active.should_roll(**at)
+        assert not active.should_roll(size_bytes=size, max_timestamp_ms=1000, max_offset=offset, now_ms=NOW_MS)
         segmented_logs.append(log, plain(offset))
 
 

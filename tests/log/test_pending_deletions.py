@@ -10,7 +10,7 @@ def test_files_go_when_their_time_has_come(tmp_path: Path) -> None:
     for name in ("a.deleted", "b.deleted", "c.deleted"):
         (tmp_path / name).touch()
     pending = PendingDeletions(OsDisk())
-    assert pending.next_due_ms is None
+    assert PendingDeletions(OsDisk()).next_due_ms is None
     pending.add(["b.deleted"], due_ms=200)
     pending.add(["a.deleted", "gone.deleted"], due_ms=100)
     assert (len(pending), pending.next_due_ms) == (3, 100)

@@ -19,6 +19,8 @@ records = st.builds(
     headers=st.lists(st.tuples(st.text(max_size=8), payloads), max_size=3).map(tuple),
 )
 
+mostly_plain = st.sampled_from([Compression.NONE] * 4 + [Compression.LZ4])
+
 
 def opened(data: bytes) -> RecordBatch:
     (found,) = iter_batches(data, name="orders-0")

@@ -28,7 +28,7 @@ def log_of(
 ) -> LogFacts:
     """Segments of ten offsets each."""
     times = timestamps_ms or (0,) * len(sizes)
-    segments = tuple(SegmentFacts(at * 10, size, time) for at, (size, time) in enumerate(zip(sizes, times, strict=True)))
+    segments = tuple(SegmentFacts(at * 10, size, times[at]) for at, size in enumerate(sizes))
     end = segments[-1].base_offset + (10 if sizes[-1] else 0)
     return LogFacts(
         segments=segments,

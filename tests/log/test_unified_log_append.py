@@ -1,9 +1,8 @@
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.log.batches import legacy, wrapper
+from tests.log.batches import TOPIC_ID, TOPIC_ID_TEXT, legacy, wrapper
 from tests.log.logs import (
     NOW_MS,
     end_marker,
@@ -36,6 +35,7 @@ from tierd.log.log_config import LogConfig, TimestampType
 from tierd.log.log_view import Isolation
 from tierd.log.new_record import NewRecord, Producer
 from tierd.log.offline import OfflineFlag
+from tierd.log.offset_lookup import LATEST
 
 
 @pytest.mark.spec("log-format APP-01")
@@ -86,7 +86,11 @@ def test_what_a_client_sends_again_is_not_written_again(tmp_path: Path) -> None:
     size_bytes = log.size_bytes
 
     again = send(6, 3)
-    assert (again.first_offset, again.last_offset, again.is_duplicate) == (triple.first_offset, triple.last_offset, True)
+    assert (again.first_offset, again.last_offset, again.is_duplicate) == (
+        triple.first_offset,
+        triple.last_offset,
+        True,
+    )
     assert not triple.is_duplicate
     for sequence, count in ((7, 2), (6, 2)):  # a part of the last batch
         with pytest.raises(OutOfOrderSequenceError):
@@ -409,16 +413,17 @@ class TestGroups:
             sets.append(AppendRequest(data, leader_epoch=round_number // 3))
             marker = end_marker(1, commit=bool(round_number % 2))
             sets.append(AppendRequest(marker, AppendOrigin.COORDINATOR, round_number // 3))
-        together, apart = open_log(tmp_path, name="together-0", config=config), open_log(
-            tmp_path, name="apart-0", config=config
+        together, apart = (
+            open_log(tmp_path, name="together-0", config=config),
+            open_log(tmp_path, name="apart-0", config=config),
         )
         together.append_many(sets, now_ms=NOW_MS)
         for each in sets:
             apart.append_many([each], now_ms=NOW_MS)
         for log in (together, apart):
             log.close()
-        names = sorted(os.listdir(together.directory))
-        assert names == sorted(os.listdir(apart.directory))
+        names = sorted(path.name for path in together.directory.iterdir())
+        assert names == sorted(path.name for path in apart.directory.iterdir())
         for name in names:
             if not name.endswith(".snapshot"):
                 assert (together.directory / name).read_bytes() == (apart.directory / name).read_bytes(), name
@@ -440,8 +445,6 @@ def test_a_closed_log_takes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_topic_id_is_on_disk_before_the_first_records(tmp_path: Path) -> None:
-    from tests.log.batches import TOPIC_ID, TOPIC_ID_TEXT
-
     log = open_log(tmp_path)
     log.assign_topic_id(TOPIC_ID)
     assert not (log.directory / "partition.metadata").exists()
@@ -454,3 +457,16 @@ def test_the_marker_of_a_transaction_that_is_empty_changes_only_the_producer(tmp
     assert lead_marker(log, 1, commit=False).last_offset == 0
     assert log.first_unstable_offset is None
     assert log.producers.producers[1].producer_epoch == 0
+
+
+def test_a_timestamp_leads_to_the_first_record_that_the_requester_may_read(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for at in range(10):
+        lead(log, records(timestamp_ms=NOW_MS + at))
+    log.update_high_watermark(5)
+    found = log.offset_for_timestamp(NOW_MS + 3, isolation=Isolation.HIGH_WATERMARK)
+    assert found is not None
+    assert (found.offset, found.timestamp_ms, found.leader_epoch) == (3, NOW_MS + 3, 0)
+    assert log.offset_for_timestamp(NOW_MS + 7, isolation=Isolation.HIGH_WATERMARK) is None
+    latest = [log.offset_for_timestamp(LATEST, isolation=isolation) for isolation in Isolation]
+    assert [found.offset for found in latest if found] == [10, 5, 5]

@@ -236,9 +236,7 @@ def test_only_a_flush_that_includes_the_active_segment_makes_its_index(tmp_path:
 
 @pytest.mark.spec("log-format ROLL-19")
 def test_a_compacted_topic_rolls_when_its_records_are_due_for_compaction(tmp_path: Path) -> None:
-    compacted = LogConfig(
-        segment_ms=10 * HOUR_MS, max_compaction_lag_ms=HOUR_MS, cleanup_policy=frozenset({"compact"})
-    )
+    compacted = LogConfig(segment_ms=10 * HOUR_MS, max_compaction_lag_ms=HOUR_MS, cleanup_policy=frozenset({"compact"}))
     log = open_log(tmp_path, config=compacted)
     lead(log, records(timestamp_ms=NOW_MS))
     lead(log, records(timestamp_ms=NOW_MS + HOUR_MS))

@@ -33,6 +33,10 @@ from tierd.log.unified_log import UnifiedLog
 VERIFYING = LogConfig(transaction_partition_verification_enable=True)
 
 
+def unstable(log: UnifiedLog) -> int | None:
+    return log.first_unstable_offset
+
+
 def index_of(log: UnifiedLog, base_offset: int = 0) -> tuple[AbortedTransaction, ...]:
     path = log.directory / f"{base_offset:020d}.txnindex"
     return read_transaction_index(path, base_offset=base_offset).entries
@@ -68,11 +72,11 @@ def test_a_transaction_is_unstable_until_its_marker_is_replicated(tmp_path: Path
     lead(log, records(3))
     producer = TransactionalProducer(log, 1)
     producer.write(2)
-    assert log.first_unstable_offset == 3
+    assert unstable(log) == 3
     producer.end(commit=True)
-    assert log.first_unstable_offset == 3
+    assert unstable(log) == 3
     log.update_high_watermark(log.log_end_offset)
-    assert log.first_unstable_offset is None
+    assert unstable(log) is None
 
 
 @pytest.mark.spec("log-format APP-25")
@@ -84,12 +88,12 @@ def test_of_two_overlapping_transactions_the_second_stays_unstable(tmp_path: Pat
     one.write(1)
     two.write(1)
     one.end(commit=False)
-    assert log.first_unstable_offset == 0
+    assert unstable(log) == 0
     log.update_high_watermark(log.log_end_offset)
-    assert log.first_unstable_offset == second_begins
+    assert unstable(log) == second_begins
     two.end(commit=True)
     log.update_high_watermark(log.log_end_offset)
-    assert log.first_unstable_offset is None
+    assert unstable(log) is None
 
 
 @pytest.mark.spec("log-format APP-26")
@@ -100,10 +104,10 @@ def test_the_first_unstable_offset_is_never_below_the_log_start(tmp_path: Path, 
     log.roll(now_ms=NOW_MS)
     lead(log, records(2))
     log.update_high_watermark(log.log_end_offset)
-    assert log.first_unstable_offset == 0
+    assert unstable(log) == 0
     log.increment_log_start_offset(start, reason="client delete records request")
     assert log.delete_old_segments(NOW_MS) == is_dropped
-    assert log.first_unstable_offset == log.last_stable_offset == start
+    assert unstable(log) == log.last_stable_offset == start
 
 
 def interleaved(log: UnifiedLog, *, as_leader: bool) -> None:
@@ -160,11 +164,11 @@ def test_aborted_transactions_are_indexed_in_the_order_of_their_markers(tmp_path
     interleaved(log, as_leader=as_leader)
     assert index_of(log) == (AbortedTransaction(1, 0, 29, 8), AbortedTransaction(2, 8, 74, 36))
     log.update_high_watermark(30)
-    assert log.first_unstable_offset == 8
+    assert unstable(log) == 8
     log.update_high_watermark(75)
-    assert log.first_unstable_offset == 36
+    assert unstable(log) == 36
     log.update_high_watermark(log.log_end_offset)
-    assert log.first_unstable_offset is None
+    assert unstable(log) is None
     assert [(a.producer_id, a.first_offset) for a in log.aborted_transactions(0, 30)] == [(1, 0), (2, 8)]
 
 
@@ -247,7 +251,7 @@ def test_a_verified_transaction_may_begin(tmp_path: Path) -> None:
     lead(log, records(producer=Producer(1, 0, 0)))  # idempotent only
     assert verify(1) is guard
     lead(log, records(producer=Producer(1, 0, 1), transactional=True), verification=guard)
-    assert log.first_unstable_offset == 1
+    assert unstable(log) == 1
     assert verify(2) is None  # a transaction is open, and needs none
     assert not log.producers.verifications.holds(1, guard)
     lead_marker(log, 1, commit=True)
@@ -263,7 +267,7 @@ def test_a_transaction_that_was_not_verified_may_not_begin(tmp_path: Path) -> No
         lead(log, data)
     assert (log.log_end_offset, log.first_unstable_offset) == (0, None)
     follow(log, data)  # a replica takes what its leader has verified
-    assert log.first_unstable_offset == 0
+    assert unstable(log) == 0
 
 
 @pytest.mark.spec("log-format APP-34")

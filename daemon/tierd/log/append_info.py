@@ -64,46 +64,26 @@ class AppendInfo(NamedTuple):
     is_duplicate: bool = False
 
 
+@dataclass(slots=True)
 class Analysis:
-    """What a set of records says of itself; its fields change once more when a leader has numbered the records.
+    """What a set of records says of itself; most of it changes once more when a leader has numbered the records.
 
     Attributes:
         records: the whole batches.
         batches: their headers; positions are relative to ``records``.
         first_offset: base offset of the first batch; -1 for a legacy one, whose records may begin lower.
         last_offset: inclusive.
+        shallow_offset_of_max_timestamp: last offset of the earliest batch with the largest timestamp.
         source_compression: codec of the last batch that has one.
     """
 
-    __slots__ = (
-        "batches",
-        "first_offset",
-        "last_offset",
-        "max_timestamp_ms",
-        "records",
-        "shallow_offset_of_max_timestamp",
-        "source_compression",
-    )
-
-    def __init__(self, records: memoryview, batches: list[BatchHeader]) -> None:
-        self.records = records
-        self.batches = batches
-        self.source_compression = Compression.NONE
-        self.first_offset = UNKNOWN_OFFSET
-        self.last_offset = UNKNOWN_OFFSET
-        self.max_timestamp_ms = NO_TIMESTAMP
-        self.shallow_offset_of_max_timestamp = UNKNOWN_OFFSET
-        if not batches:
-            return
-        if batches[0].magic >= 2:
-            self.first_offset = batches[0].base_offset
-        self.last_offset = batches[-1].last_offset
-        for batch in batches:
-            if batch.max_timestamp_ms > self.max_timestamp_ms:
-                self.max_timestamp_ms = batch.max_timestamp_ms
-                self.shallow_offset_of_max_timestamp = batch.last_offset
-            if batch.attributes & 7:
-                self.source_compression = batch.compression
+    records: memoryview
+    batches: list[BatchHeader]
+    first_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    shallow_offset_of_max_timestamp: int
+    source_compression: Compression
 
     @property
     def first_or_last_offset_of_first_batch(self) -> int:
@@ -125,28 +105,33 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str) -> Ana
         RecordValidationError: a client's batch that is numbered, or one of another epoch than its raft leader.
         OffsetsOutOfOrderError: batches that come numbered, and do not ascend.
     """
-    origin = request.origin
     view = memoryview(request.records)
-    limit = None if origin is AppendOrigin.REPLICATION else max_message_bytes
-    batches = []
-    at, last_offset, ascends = 0, UNKNOWN_OFFSET, True
-    while (batch := parse_header(view, at, name=name, position=at)) is not None:
+    is_replica = request.origin is AppendOrigin.REPLICATION
+    batches: list[BatchHeader] = []
+    at, size, ascends, codec = 0, len(view), True, Compression.NONE
+    last_offset = shallow_offset = UNKNOWN_OFFSET
+    max_timestamp_ms = NO_TIMESTAMP
+    while at < size and (batch := parse_header(view, at, name=name, position=at)) is not None:
         end = at + batch.size_bytes
-        if end > len(view):
+        if end > size:
             break
-        _check_origin(batch, request)
-        if limit is not None and batch.size_bytes > limit:
-            raise _too_large(batch, limit)
-        if not _is_valid(batch, view[at:end]):
+        if not is_replica:
+            _check_batch(batch, request, max_message_bytes)
+        if not _is_valid(batch, view, at, end):
             raise CorruptRecordError(name, at, "wrong checksum of the batch", remedy="send the records again")
         ascends = ascends and batch.last_offset > last_offset
         last_offset = batch.last_offset
+        if batch.max_timestamp_ms > max_timestamp_ms:
+            max_timestamp_ms, shallow_offset = batch.max_timestamp_ms, last_offset
+        if batch.attributes & 7:
+            codec = batch.compression
         batches.append(batch)
         at = end
-    if not ascends and not origin.assigns_offsets:
+    if not ascends and not request.origin.assigns_offsets:
         offsets = ", ".join(str(batch.last_offset) for batch in batches[:50])
         raise OffsetsOutOfOrderError(f"{name}: the last offsets of the batches do not ascend: {offsets}")
-    return Analysis(view[:at], batches)
+    first_offset = batches[0].base_offset if batches and batches[0].magic >= 2 else UNKNOWN_OFFSET
+    return Analysis(view[:at], batches, first_offset, last_offset, max_timestamp_ms, shallow_offset, codec)
 
 
 def analyze_numbered(records: Piece, *, name: str) -> list[BatchHeader]:
@@ -171,7 +156,8 @@ def check_sizes(batches: list[BatchHeader], *, max_message_bytes: int) -> None:
             raise _too_large(batch, max_message_bytes)
 
 
-def _check_origin(batch: BatchHeader, request: AppendRequest) -> None:
+def _check_batch(batch: BatchHeader, request: AppendRequest, max_message_bytes: int) -> None:
+    """What is asked of those who are no replicas."""
     if request.origin is AppendOrigin.CLIENT and batch.magic >= 2 and batch.base_offset:
         raise RecordValidationError(
             f"{batch.name}: a client's batch begins at offset {batch.base_offset}; it has to begin at 0"
@@ -180,12 +166,14 @@ def _check_origin(batch: BatchHeader, request: AppendRequest) -> None:
         raise RecordValidationError(
             f"{batch.name}: a batch of epoch {batch.partition_leader_epoch} from the leader of {request.leader_epoch}"
         )
+    if batch.size_bytes > max_message_bytes:
+        raise _too_large(batch, max_message_bytes)
 
 
-def _is_valid(batch: BatchHeader, data: memoryview) -> bool:
+def _is_valid(batch: BatchHeader, view: memoryview, at: int, end: int) -> bool:
     if batch.magic >= 2:
-        return crc32c(data[CRC_START_V2:]) == batch.crc
-    return with_data(batch, data).is_valid
+        return crc32c(view[at + CRC_START_V2 : end]) == batch.crc
+    return with_data(batch, view[at:end]).is_valid
 
 
 def _too_large(batch: BatchHeader, limit: int) -> RecordTooLargeError:

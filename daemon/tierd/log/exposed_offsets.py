@@ -37,7 +37,7 @@ class ExposedOffsets:
     """High watermark, last stable offset and the log starts, above the log end that ``segments`` publishes.
 
     Attributes:
-        lock: over the producers' state and what is published from it; never held while the disk is written.
+        lock: over the producers' state and what is published from it; no append holds it while it writes.
         highest_remote_offset: inclusive; -1 as long as nothing is known to be in the tier.
     """
 
@@ -157,12 +157,14 @@ class ExposedOffsets:
     def locate(self, wanted: LogOffset) -> LogOffset:
         """``wanted`` with its place in the log, which is looked up if it is not known, and remembered.
 
+        An offset that is only in the tier has none.
+
         Raises:
             OSError: a file cannot be read.
         """
         if not wanted.is_offset_only:
             return wanted
-        found = self._segments.locate(wanted.offset)
+        found = self._segments.reader.locate_if_known(wanted.offset, log_start_offset=self.log_start_offset)
         with self.lock:
             visible = self._visible
             if visible.high_watermark is wanted:

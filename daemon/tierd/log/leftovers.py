@@ -105,11 +105,11 @@ def _finish_swaps(disk: Disk, directory: Path, swaps: tuple[str, ...]) -> None:
 
 
 def _next_offset(disk: Disk, path: Path) -> int:
-    """One past the last whole batch; the base when there is none (Kafka: LogSegment.readNextOffset)."""
+    """One past the last batch; the base when there is none (Kafka: LogSegment.readNextOffset)."""
     end = offset_of(path.name) or 0
     file = disk.open(path, write=False)
     try:
-        for header in iter_headers(file):
+        for header in iter_headers(file, may_be_torn=False):  # it was synced before it got its name
             end = header.last_offset + 1
     finally:
         file.close()

@@ -53,6 +53,7 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
         truncate_fully(state, offset, log_start_offset=offset, now_ms=now_ms)
         return True
     removed = state.segments.truncate_to(offset, now_ms=now_ms)
+    state.rolled_up_to = min(state.rolled_up_to, offset)
     state.forget_rolls_above(offset)
     state.delete_snapshots(removed, now_ms=now_ms)
     if state.leader_epochs is not None:

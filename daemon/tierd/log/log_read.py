@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tierd.errors import CorruptIndexError, CorruptRecordError, OffsetOutOfRangeError, SegmentChangedError
-from tierd.log.batch_header import BatchHeader
+from tierd.log.batch_header import OVERHEAD_BYTES, BatchHeader, parse_header
 from tierd.log.disk import Disk, Readable
 from tierd.log.log_offset import LogOffset
 from tierd.log.partition_scan import SegmentFiles
@@ -42,6 +42,14 @@ class FetchData:
     aborted: tuple[AbortedTransaction, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a batch begins, as long as the names of the files are those of ``names_version``."""
+
+    start: LogOffset
+    names_version: int
+
+
 class LogReader:
     """Reads what a log's writer has published. Any number of threads; every call blocks on the disk only."""
 
@@ -56,7 +64,7 @@ class LogReader:
         self.disk = disk
         self._open_file = opener(disk)
         self._current = current
-        self._name = name
+        self.name = name
 
     def read(
         self,
@@ -66,6 +74,7 @@ class LogReader:
         bound: LogOffset,
         min_one_message: bool = True,
         with_aborted: bool = False,
+        place: Place | None = None,
     ) -> FetchData:
         """Read from one segment, from the batch that holds ``offset`` or follows it.
 
@@ -76,6 +85,7 @@ class LogReader:
                 Without its position nothing of its segment, or of any other, is returned.
             min_one_message: return the first batch whole, however large.
             with_aborted: also say which transactions were aborted.
+            place: where ``offset`` begins, if the caller knows.
 
         Raises:
             OffsetOutOfRangeError: below the first segment, or above the log end.
@@ -88,7 +98,7 @@ class LogReader:
         if max_bytes < 0:
             raise ValueError(f"max_bytes {max_bytes} is negative")
 
-        wanted = _Request(offset, max_bytes, bound, min_one_message, with_aborted)
+        wanted = _Request(offset, max_bytes, bound, min_one_message, with_aborted, place)
         return self.retrying(lambda log: self._read(log, wanted))
 
     def locate(self, offset: int) -> LogOffset:
@@ -140,7 +150,12 @@ class LogReader:
                     return found
             if log.names_version & 1:
                 time.sleep(_PAUSE_S)
-        raise SegmentChangedError(f"{self._name}: its files change again and again", remedy="read again")
+        raise SegmentChangedError(f"{self.name}: its files change again and again", remedy="read again")
+
+    @property
+    def names_version(self) -> int:
+        """Changes when names of files do; see ``PublishedLog``."""
+        return self._current().names_version
 
     @property
     def open_file(self) -> OpenFile:
@@ -152,7 +167,7 @@ class LogReader:
         if first < 0 or offset > log.log_end.offset:
             start = log.segments[0].base_offset if log.segments else log.log_end.offset
             raise OffsetOutOfRangeError(
-                f"{self._name}: offset {offset} is not in the local log [{start}, {log.log_end.offset})",
+                f"{self.name}: offset {offset} is not in the local log [{start}, {log.log_end.offset})",
                 remedy="read from an offset in that range",
             )
         return first
@@ -172,6 +187,9 @@ class LogReader:
     def _read_segment(self, log: PublishedLog, index: int, wanted: "_Request") -> FetchData | None:
         files = log.files(index)
         with self._open_file(files.log) as source:
+            known = wanted.known_position(files.base_offset, log.names_version)
+            if known is not None and (found := self._read_on(log, files, source, known, wanted)) is not None:
+                return found
             header = self._find(log, files, source, wanted.offset)
             if header is None:
                 return None
@@ -197,6 +215,19 @@ class LogReader:
             if header is not None:
                 return LogOffset(offset, files.base_offset, header.position)
         return log.log_end
+
+    def _read_on(
+        self, log: PublishedLog, files: SegmentFiles, source: Readable, position: int, wanted: "_Request"
+    ) -> FetchData | None:
+        """Read from a known place with a single call; None when that does not do, and it has to be looked for."""
+        if wanted.with_aborted or wanted.max_bytes < OVERHEAD_BYTES:
+            return None
+        end = min(readable_end(log, files, source), wanted.end_position(files.base_offset, source.size_bytes))
+        data = source.read(position, min(end - position, wanted.max_bytes))
+        header = parse_header(data, 0, name=str(source.path), position=position)
+        if header is None or header.last_offset < wanted.offset or header.size_bytes > len(data):
+            return None
+        return FetchData(data, LogOffset(wanted.offset, files.base_offset, position))
 
     def _find(self, log: PublishedLog, files: SegmentFiles, source: Readable, offset: int) -> BatchHeader | None:
         return find_batch(self._open_file, source, files, offset, end=readable_end(log, files, source))
@@ -239,6 +270,14 @@ class _Request:
     bound: LogOffset
     min_one_message: bool
     with_aborted: bool
+    place: Place | None
+
+    def known_position(self, base_offset: int, names_version: int) -> int | None:
+        """Where in the segment to begin; None when the caller does not know it, or not any more."""
+        place = self.place
+        if place is None or place.names_version != names_version or place.start.offset != self.offset:
+            return None
+        return place.start.position if place.start.segment_base_offset == base_offset else None
 
     def nothing_at(self, place: LogOffset) -> FetchData:
         """An empty answer."""

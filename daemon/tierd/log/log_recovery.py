@@ -8,7 +8,10 @@ from typing import TypeVar
 
 import structlog
 
-from tierd.errors import CorruptIndexError, InvalidIndexOffsetError, OffsetOverflowError
+from tierd.errors import (
+    CorruptIndexError,
+    OffsetOverflowError,
+)
 from tierd.log.directory import DirectoryKind, parse_directory_name
 from tierd.log.disk import Disk, unlink_if_there
 from tierd.log.leader_epoch import LeaderEpochFileCache
@@ -162,7 +165,7 @@ class LogRecovery:
             self._on_segments_left(len(unflushed) - at)
             log.info("recovering_segment", file=str(segment.path), done=at, total=len(unflushed))
             self._at = segment
-            if cut := self._recover_or_empty(segment):
+            if cut := self._recover_segment(segment):
                 following = unflushed[at + 1 :]
                 log.warning(
                     "corruption_found",
@@ -175,13 +178,6 @@ class LogRecovery:
                 break
         self._on_segments_left(0)
 
-    def _recover_or_empty(self, segment: LogSegment) -> int:
-        try:
-            return self._recover_segment(segment)
-        except InvalidIndexOffsetError as error:
-            log.warning("invalid_offset_found", file=str(segment.path), error=str(error))
-            return self._empty(segment)
-
     def _recover_segment(self, segment: LogSegment) -> int:
         """Rebuild a segment's indexes and cut it behind its last valid batch; return how many bytes were cut."""
         producers = self.producers()
@@ -192,17 +188,10 @@ class LogRecovery:
         cut = recover_segment(segment, producers=producers, epochs=self._epochs)
         producers.take_snapshot(sync=True)
         log.info("segment_recovered", file=str(segment.path), bytes_cut=cut)
-        if cut or self._is_flushed(segment):  # nobody may recover or flush it again, and what was cut must not come back
+        if cut or self._is_flushed(
+            segment
+        ):  # nobody may recover or flush it again, and what was cut must not come back
             segment.flush()
-        return cut
-
-    def _empty(self, segment: LogSegment) -> int:
-        """Keep nothing of a segment but its place."""
-        cut = segment.truncate_bytes(0)
-        segment.offset_index.reset()
-        segment.time_index.reset()
-        segment.transaction_index.reset()
-        segment.recovered(segment.time_index.last_entry)
         return cut
 
     def _delete_all_below_log_start(self) -> bool:

@@ -5,13 +5,13 @@ system are raised as they are; after one the log dir is offline, and the segment
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 
-from tierd.errors import CorruptRecordError, LogClosedError, OffsetOverflowError
+from tierd.errors import OffsetOverflowError
 from tierd.log.batch_header import BatchHeader, iter_headers
-from tierd.log.disk import Disk, DiskFile, Piece, Readable, unlink_if_there
+from tierd.log.disk import Disk, Piece
 from tierd.log.log_config import MAX_INT, MAX_LONG, LogConfig
+from tierd.log.log_file import LogFile
 from tierd.log.offset_index_file import OffsetIndexFile
 from tierd.log.partition_scan import SegmentFiles, file_name
 from tierd.log.roll import should_roll, time_waited_ms
@@ -20,19 +20,16 @@ from tierd.log.time_index import TimestampOffset
 from tierd.log.time_index_file import TimeIndexFile
 from tierd.log.transaction_index_file import TransactionIndexFile
 
-_COPY_BYTES = 1 << 20
-
 
 class LogSegment:
     """The files of one base offset (Kafka: LogSegment).
 
-    The log file's handle is opened when it is needed and given back once a finished segment is flushed, so that only
-    the active segment, and those not yet flushed, hold any. Readers open the files for themselves.
+    Handles are opened when they are needed and given back once a finished segment is flushed, so that only the active
+    segment, and those not yet flushed, hold any. Readers open the files for themselves.
 
     Attributes:
         base_offset: the one in the files' names; no record has a smaller offset.
-        size_bytes: of the log, with what ``append`` has taken and ``write_out`` has yet to write.
-        written_bytes: of the log, without that.
+        log: the log file.
         config: the settings when it was opened; the index interval and room stay those.
         created_ms: when the segment was made or opened, or emptied by a truncation; by the clock that was passed in.
         jitter_ms: how much earlier than its age says it rolls.
@@ -67,20 +64,30 @@ class LogSegment:
         self.offset_index = OffsetIndexFile(disk, self._path(".index"), base_offset=base_offset, max_bytes=room)
         self.time_index = TimeIndexFile(disk, self._path(".timeindex"), base_offset=base_offset, max_bytes=room)
         self.transaction_index = TransactionIndexFile(disk, self._path(".txnindex"), base_offset=base_offset)
-        self.path = self._path(".log")
-        self._file: DiskFile | None = None
+        room = config.segment_bytes if config.preallocate else 0
+        self.log = LogFile(disk, self._path(".log"), create=create, room_bytes=room)
         self._is_finished = not create
-        self._is_closed = False
-        self._is_synced = not create  # what was there is the recovery point's concern
-        self._has_room = False  # the file is longer than the log: preallocated
-        self._buffered: list[Piece] = []
         self._since_index_bytes = 0
         self._first_timestamp_ms: int | None = None
         self._max_so_far: TimestampOffset | None = None
-        self.size_bytes = self.written_bytes = self._create() if create else self._existing_size()
 
     def __repr__(self) -> str:
         return f"LogSegment({self.path}, {self.size_bytes} bytes)"
+
+    @property
+    def path(self) -> Path:
+        """The present name of the log file."""
+        return self.log.path
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the log, with what ``append`` has taken and ``write_out`` has yet to write."""
+        return self.log.size_bytes
+
+    @property
+    def written_bytes(self) -> int:
+        """Of the log, without that."""
+        return self.log.written_bytes
 
     def append(
         self,
@@ -104,15 +111,12 @@ class LogSegment:
             OffsetOverflowError: ``largest_offset`` is not within reach of the base; nothing was taken.
             ValueError: the file would become too large; nothing was taken.
         """
-        size, position = sum(map(len, pieces)), self.size_bytes
+        size, position = sum(map(len, pieces)), self.log.size_bytes
         if not size:
             return
         if not 0 <= largest_offset - self.base_offset <= MAX_INT:
             raise self._overflow(largest_offset)
-        if size > MAX_INT - position:
-            raise ValueError(f"{self.path}: {size} bytes more would make it larger than a segment may be")
-        self._buffered += pieces
-        self.size_bytes = position + size
+        self.log.append(pieces, size)
         if self.config.index_each_batch:
             self._index_each(batches, position)
             return
@@ -143,53 +147,18 @@ class LogSegment:
         self.offset_index.append(last_offset, position)
         self.time_index.maybe_append(*self.max_timestamp_so_far)
 
-    def append_from(self, source: Readable, position: int) -> int:
-        """Copy whole batches from another file, chunk by chunk, while their offsets are within reach of the base.
-
-        Returns:
-            How many bytes were copied (Kafka: LogSegment.appendFromFile).
-        """
-        start = position
-        while chunk := self._chunk(source, position):
-            largest = max(chunk, key=lambda batch: batch.max_timestamp_ms)
-            self.append(
-                [source.read(position, chunk[-1].end_position - position)],
-                chunk,
-                largest_offset=chunk[-1].last_offset,
-                max_timestamp_ms=largest.max_timestamp_ms,
-                shallow_offset=largest.last_offset,
-            )
-            self.write_out()
-            position = chunk[-1].end_position
-        return position - start
-
-    def _chunk(self, source: Readable, position: int) -> list[BatchHeader]:
-        chunk: list[BatchHeader] = []
-        for batch in iter_headers(source, position=position):
-            is_near = 0 <= batch.last_offset - self.base_offset <= MAX_INT
-            if not is_near or (chunk and batch.end_position - position >= _COPY_BYTES):
-                break
-            chunk.append(batch)
-        return chunk
-
     def write_out(self) -> None:
         """Write everything that was appended, in one piece, then the index entries that belong to it."""
-        if self._buffered:
-            self._handle().write(self.written_bytes, self._buffered)
-            self._buffered = []
-            self.written_bytes = self.size_bytes
-            self._is_synced = False
+        self.log.write_out()
         self.offset_index.write_out()
         self.time_index.write_out()
 
     def flush(self) -> None:
         """Write out and make durable the log and its indexes, which are made if they are not there."""
-        self.write_out()
-        self._handle().sync()
+        self.log.flush()
         self.offset_index.flush()
         self.time_index.flush()
         self.transaction_index.flush()
-        self._is_synced = True
         if self._is_finished:
             self.release_handles()
 
@@ -199,7 +168,7 @@ class LogSegment:
         self.write_out()
         self.offset_index.trim()
         self.time_index.trim()
-        self._trim_log()
+        self.log.trim()
         self._is_finished = True
 
     def close(self) -> None:
@@ -208,30 +177,25 @@ class LogSegment:
             return
         if self._max_so_far is not None:
             self._index_last_timestamp()
-        self.write_out()
+        self.log.close()
         self.offset_index.close()
         self.time_index.close()
-        self._trim_log()
-        if not self._is_synced:
-            self._handle().sync()
+        if self.transaction_index.needs_sync:
             self.transaction_index.flush()
-        self.close_handles()
+        self.transaction_index.close()
+        self._is_closed = True
 
     def close_handles(self) -> None:
         """Take no more calls, and leave the files as they are."""
-        if self._file:
-            self._file.close()
-        self._file, self._is_closed = None, True
+        self.log.close_handle()
+        self._is_closed = True
         self.offset_index.close_handle()
         self.time_index.close_handle()
         self.transaction_index.close()
 
     def release_handles(self) -> None:
         """Give the open files back; whatever writes next opens them again."""
-        self.write_out()
-        if self._file:
-            self._file.close()
-        self._file = None
+        self.log.release_handle()
         self.offset_index.release_handle()
         self.time_index.release_handle()
         self.transaction_index.close()
@@ -309,14 +273,6 @@ class LogSegment:
         next_offset = self.read_next_offset()
         return next_offset > self.base_offset and next_offset - 1 - self.base_offset > MAX_INT
 
-    def reading(self) -> AbstractContextManager[Readable]:
-        """The log file, open for reading; it may be longer than the log where that was preallocated.
-
-        Raises:
-            SegmentChangedError: it is not there.
-        """
-        return opener(self._disk)(self.path)
-
     def truncate_to(self, offset: int, *, now_ms: int) -> int:
         """Cut the segment at the first batch that reaches ``offset``, and return how many bytes were cut.
 
@@ -330,29 +286,12 @@ class LogSegment:
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
         self.grow_indexes()
-        cut = self.truncate_bytes(batch.position) if batch else 0
+        cut = self.log.truncate(batch.position) if batch else 0
         if not self.size_bytes:
             self.created_ms, self._first_timestamp_ms = now_ms, None
         self._since_index_bytes = 0
         if self.max_timestamp_so_far.timestamp_ms >= 0:
             self._max_so_far = self._read_max_timestamp()
-        return cut
-
-    def truncate_bytes(self, size_bytes: int) -> int:
-        """Cut the log file alone, and return how many bytes were cut. The indexes are the caller's.
-
-        Raises:
-            ValueError: the log does not reach so far.
-        """
-        self.write_out()
-        cut = self.size_bytes - size_bytes
-        if cut < 0 or size_bytes < 0:
-            raise ValueError(f"{self.path}: {self.size_bytes} bytes cannot be cut to {size_bytes}")
-        if cut:
-            self._handle().truncate(size_bytes)
-            self._is_synced = False
-            self.size_bytes = self.written_bytes = size_bytes
-            self._has_room = False
         return cut
 
     def recovered(self, max_timestamp: TimestampOffset) -> None:
@@ -380,8 +319,7 @@ class LogSegment:
         if self._suffix != old:
             raise ValueError(f"{self.path}: its suffix is not {old!r}")
         self._suffix = new
-        self._disk.rename(self.path, self._path(".log"))
-        self._log_renamed()
+        self.log.rename(self._path(".log"))
         self.offset_index.rename(self._path(".index"))
         self.time_index.rename(self._path(".timeindex"))
         self.transaction_index.rename(self._path(".txnindex"))
@@ -389,7 +327,7 @@ class LogSegment:
     def moved(self, directory: Path) -> None:
         """Take note that the directory has another name."""
         self._directory = directory
-        self._log_renamed()
+        self.log.renamed(self._path(".log"))
         self.offset_index.renamed(self._path(".index"))
         self.time_index.renamed(self._path(".timeindex"))
         self.transaction_index.renamed(self._path(".txnindex"))
@@ -397,9 +335,8 @@ class LogSegment:
     def delete_files(self) -> None:
         """Give the handles back and remove the files; one that is gone already is no error."""
         self.close_handles()
-        unlink_if_there(self._disk, self.path)
-        for index in (self.offset_index, self.time_index, self.transaction_index):
-            index.delete()
+        for file in (self.log, self.offset_index, self.time_index, self.transaction_index):
+            file.delete()
 
     def _rolling_timestamp_ms(self) -> int | None:
         if self._first_timestamp_ms is None and self.size_bytes:
@@ -420,7 +357,7 @@ class LogSegment:
         self.write_out()
         files = SegmentFiles(self._directory, self.base_offset, None, deleted=self._suffix == ".deleted")
         end = self.written_bytes
-        with self.reading() as source:
+        with self.log.reading() as source:
             first = find_batch(opener(self._disk), source, files, offset, end=end)
             if first:
                 yield from iter_headers(source, position=first.position, end=end)
@@ -428,44 +365,8 @@ class LogSegment:
     def _index_last_timestamp(self) -> None:
         self.time_index.maybe_append(*self.max_timestamp_so_far, skip_full_check=True)
 
-    def _trim_log(self) -> None:
-        if self._has_room:
-            self._handle().truncate(self.size_bytes)
-            self._has_room = self._is_synced = False
-
-    def _log_renamed(self) -> None:
-        self.path = self._path(".log")
-        if self._file:
-            self._file.renamed(self.path)
-
     def _path(self, kind: str) -> Path:
         return self._directory / file_name(self.base_offset, kind + self._suffix)
-
-    def _handle(self) -> DiskFile:
-        if self._is_closed:
-            raise LogClosedError(f"{self.path}: closed")
-        if self._file is None:
-            self._file = self._disk.open(self.path)
-        return self._file
-
-    def _create(self) -> int:
-        self._file = self._disk.open(self.path, create=True)
-        if self.config.preallocate:
-            try:
-                self._file.truncate(self.config.segment_bytes)
-            except OSError:
-                self._file.close()  # nobody else will
-                raise
-            self._has_room = True
-        return 0
-
-    def _existing_size(self) -> int:
-        status = self._disk.status(self.path)
-        if status is None:
-            raise FileNotFoundError(str(self.path))
-        if status.size_bytes > MAX_INT:
-            raise CorruptRecordError(self.path, 0, f"{status.size_bytes} bytes are more than a segment may have")
-        return status.size_bytes
 
     def _overflow(self, offset: int) -> OffsetOverflowError:
         return OffsetOverflowError(

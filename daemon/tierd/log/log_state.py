@@ -44,11 +44,10 @@ class LogState:
     rolled_up_to: int = 0
     is_closed: bool = False
     has_handles: bool = True
+    name: str = field(init=False)  # for errors
 
-    @property
-    def name(self) -> str:
-        """The partition, for errors."""
-        return str(self.topic_partition)
+    def __post_init__(self) -> None:
+        self.name = str(self.topic_partition)
 
     @property
     def is_tiered(self) -> bool:

@@ -1,5 +1,6 @@
 """LogView: what any thread may ask of a log, beside its writer (log-format 4.5 and 8)."""
 
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from uuid import UUID
@@ -11,6 +12,7 @@ from tierd.log.log_offset import LogOffset
 from tierd.log.log_read import FetchData
 from tierd.log.log_segment import LogSegment
 from tierd.log.log_state import LogState
+from tierd.log.offset_lookup import LookupFacts, RemoteLookup, TimestampAndOffset, offset_by_timestamp
 from tierd.log.producer_manager import ProducerStateManager
 from tierd.log.transaction_index import AbortedTransaction
 from tierd.model import Lineage, TopicPartition
@@ -22,6 +24,16 @@ class Isolation(Enum):
     LOG_END = "log end"
     HIGH_WATERMARK = "high watermark"
     TXN_COMMITTED = "committed"
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatistics:
+    """The gauges of one log (log-format 12; Kafka: kafka.log:type=Log)."""
+
+    segment_count: int
+    log_start_offset: int
+    log_end_offset: int
+    size_bytes: int
 
 
 class LogView:
@@ -111,6 +123,10 @@ class LogView:
         """How many segments there are."""
         return len(self.segments)
 
+    def statistics(self) -> LogStatistics:
+        """What is to be shown of it at this moment."""
+        return LogStatistics(self.segment_count, self.log_start_offset, self.log_end_offset, self.size_bytes)
+
     @property
     def leader_epochs(self) -> Lineage:
         """Which leader epoch wrote what; empty once the directory was renamed away."""
@@ -183,6 +199,40 @@ class LogView:
                 with_aborted=isolation is Isolation.TXN_COMMITTED,
             )
 
+    def offset_for_timestamp(
+        self,
+        timestamp_ms: int,
+        *,
+        isolation: Isolation = Isolation.LOG_END,
+        remote: RemoteLookup | None = None,
+    ) -> TimestampAndOffset | None:
+        """Find the first record at or behind a timestamp, or what a negative number stands for (log-format 8.2).
+
+        Args:
+            timestamp_ms: or ``LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``, ``EARLIEST_LOCAL``, ``LATEST_TIERED``.
+            isolation: what the requester may read: a replica all of it.
+            remote: asked first, if the log is tiered.
+
+        Returns:
+            None when there is no such record, or the requester may not read it yet.
+
+        Raises:
+            ValueError: a negative number that stands for nothing.
+            LogDirOfflineError: the log dir is offline, or a file cannot be read.
+        """
+        offsets = self._state.offsets
+        with self._state.offline.storage():
+            facts = LookupFacts(
+                log_start_offset=offsets.log_start_offset,
+                local_log_start_offset=offsets.local_log_start_offset,
+                log_end_offset=self.log_end_offset,
+                lineage=self.leader_epochs,
+                last_fetchable_offset=self._last_fetchable(isolation),
+                is_tiered=self.is_tiered,
+                highest_remote_offset=offsets.highest_remote_offset,
+            )
+            return offset_by_timestamp(self._state.segments.reader, timestamp_ms, facts, remote=remote)
+
     def aborted_transactions(self, from_offset: int, upper_offset: int) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions that a reader of ``[from_offset, upper_offset)`` has to know.
 
@@ -191,6 +241,15 @@ class LogView:
         """
         with self._state.offline.storage():
             return self._state.segments.reader.aborted_transactions(from_offset, upper_offset)
+
+    def _last_fetchable(self, isolation: Isolation) -> int | None:
+        match isolation:
+            case Isolation.LOG_END:
+                return None
+            case Isolation.HIGH_WATERMARK:
+                return self.high_watermark
+            case Isolation.TXN_COMMITTED:
+                return self.last_stable_offset
 
     def _bound(self, isolation: Isolation) -> LogOffset:
         match isolation:

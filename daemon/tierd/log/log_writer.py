@@ -120,6 +120,11 @@ class LogWriter(Generic[_L]):
         self._is_closed = False
         self._jobs = self._appends = self._syncs = 0
 
+    @property
+    def log(self) -> _L:
+        """The log: whatever any thread may ask of it. What changes it goes through here."""
+        return self._log
+
     def statistics(self) -> WriterStatistics:
         """What was done, and what waits."""
         return WriterStatistics(

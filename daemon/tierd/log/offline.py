@@ -7,7 +7,6 @@ from threading import Lock
 
 from tierd.errors import CheckpointError, LogDirOfflineError
 
-
 StorageFailure = OSError | CheckpointError
 """What takes a log dir offline: the disk's refusal, and a text file on it that cannot be understood."""
 

@@ -56,10 +56,10 @@ def recover_segment(segment: LogSegment, *, producers: ProducerStateManager, epo
     segment.offset_index.truncate()
     segment.time_index.truncate()
     segment.transaction_index.reset()
-    with segment.reading() as source:
+    with segment.log.reading() as source:
         walk = _Walk(segment, source, producers, epochs)
         walk.run()
-    cut = segment.truncate_bytes(walk.position)
+    cut = segment.log.truncate(walk.position)
     walk.indexes.finish(walk.max_timestamp_ms, walk.shallow_offset)
     segment.offset_index.fill(walk.indexes.offsets)
     segment.time_index.fill(walk.indexes.times)

@@ -21,6 +21,7 @@ from tierd.log.log_segment import LogSegment
 from tierd.log.partition_scan import file_name
 from tierd.log.pending_deletions import PendingDeletions
 from tierd.log.record_batch import read_batch
+from tierd.log.segment_copy import append_from
 from tierd.log.segments import LogSegments
 
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
@@ -157,7 +158,7 @@ def _copy_all(disk: Disk, segment: LogSegment, open_cleaned: Callable[[int], Log
             first = next(iter_headers(source, position=position), None)
             if first is None:
                 raise CorruptRecordError(segment.path, position, "an incomplete batch, in a segment to be split")
-            copied = open_cleaned(_first_offset(source, first)).append_from(source, position)
+            copied = append_from(open_cleaned(_first_offset(source, first)), source, position)
             if not copied:
                 raise CorruptRecordError(segment.path, position, "a batch that no segment can hold")
             position += copied

@@ -10,12 +10,16 @@ class TransactionIndexFile:
     """The aborted transactions of one segment; no file until there is one (Kafka: TransactionIndex).
 
     One writer; ``all`` and ``collect`` may be called by any thread, and open the file for themselves.
+
+    Attributes:
+        needs_sync: something was written, or cut, since the last ``flush``.
     """
 
     def __init__(self, disk: Disk, path: Path, *, base_offset: int) -> None:
         self.path = path
         self.base_offset = base_offset
         self._disk = disk
+        self.needs_sync = False
         self._file: DiskFile | None = None
         self._last_offset: int | None = None  # since it was opened, or cut
 
@@ -33,6 +37,7 @@ class TransactionIndexFile:
         if self._last_offset is not None and transaction.last_offset <= self._last_offset:
             raise ValueError(f"{self.path}: marker {transaction.last_offset} does not follow {self._last_offset}")
         file = self._handle()
+        self.needs_sync = True
         end = file.size_bytes - file.size_bytes % ENTRY.size  # a torn entry is no entry
         file.write(end, [_encode(transaction)])
         self._last_offset = transaction.last_offset
@@ -72,14 +77,12 @@ class TransactionIndexFile:
             CorruptIndexError: the file cannot be understood.
         """
         kept = [entry for entry in self.all() if entry.last_offset < offset]
-        if self._file or self.exists:
-            self._handle().truncate(len(kept) * ENTRY.size)
+        self._cut(len(kept) * ENTRY.size)
         self._last_offset = kept[-1].last_offset if kept else None
 
     def reset(self) -> None:
         """Forget everything; a file that is there stays, empty."""
-        if self._file or self.exists:
-            self._handle().truncate(0)
+        self._cut(0)
         self._last_offset = None
 
     def sanity_check(self) -> None:
@@ -94,6 +97,7 @@ class TransactionIndexFile:
         """Make every entry durable, if there is a file."""
         if self._file or self.exists:
             self._handle().sync()
+        self.needs_sync = False
 
     def close(self) -> None:
         """Give the open file back; the next call that writes opens it again."""
@@ -117,6 +121,11 @@ class TransactionIndexFile:
         """Remove the file; return whether it was there."""
         self.close()
         return unlink_if_there(self._disk, self.path)
+
+    def _cut(self, size_bytes: int) -> None:
+        if self._file or self.exists:
+            self.needs_sync = True
+            self._handle().truncate(size_bytes)
 
     def _handle(self) -> DiskFile:
         if self._file is None:

@@ -204,14 +204,15 @@ class UnifiedLog(LogView):
         """Bring everything below ``up_to``, the log end by default, to stable storage.
 
         Args:
-            up_to: exclusive.
+            up_to: exclusive; never more than the log end.
             including_active: an active segment that is still empty gets its index files too.
 
         Raises:
             LogDirOfflineError: the disk failed.
         """
         with self._storage():
-            self._state.flush(self.log_end_offset if up_to is None else up_to, including=including_active)
+            end = self.log_end_offset
+            self._state.flush(end if up_to is None else min(up_to, end), including=including_active)
 
     def housekeep(self, now_ms: int) -> None:
         """Do what waits for nobody: sync what was rolled, write what truncations changed, unlink, forget producers.
@@ -240,6 +241,19 @@ class UnifiedLog(LogView):
         """
         with self._storage():
             return self._state.segments.pending_deletions.run_all(self.directory)
+
+    def is_housekeeping_due(self, now_ms: int) -> bool:
+        """Whether ``housekeep`` would find something to do; any thread, no disk."""
+        state = self._state
+        deletion_due_ms = state.segments.pending_deletions.next_due_ms
+        return (
+            (state.partition_metadata is not None and state.partition_metadata.is_pending)
+            or bool(state.unsynced_snapshots)
+            or state.rolled_up_to > self.recovery_point
+            or (state.leader_epochs is not None and state.leader_epochs.is_pending)
+            or (deletion_due_ms is not None and now_ms >= deletion_due_ms)
+            or now_ms >= self._producer_expiry_due_ms
+        )
 
     def update_config(self, config: LogConfig) -> None:
         """Take other settings; they count from the next decision on, and open segments keep their indexes' size."""

@@ -2,23 +2,27 @@
 
 import base64
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tierd.errors import CorruptIndexError, CorruptRecordError, InvalidRecordError
+from tierd.log.artefact_checks import EpochCheck, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
 from tierd.log.batch_header import BatchHeader, crc_matches, iter_headers
 from tierd.log.files import Source, open_source
 from tierd.log.inspection.findings import Damage, Decoded, Finding, JsonValue
 from tierd.log.offset_index import OffsetIndex
-from tierd.log.record import ControlRecordType, Record
+from tierd.log.record import Record
 from tierd.log.record_batch import read_batch
 from tierd.log.time_index import TimeIndex
-from tierd.log.transaction_index import AbortedTransaction, TransactionIndex
+from tierd.log.transaction_index import TransactionIndex
 from tierd.log.transactions import OpenTransactions
 from tierd.model import Lineage
 
 _MAX_BATCH_BYTES = 256 << 20
-_INDEX_REMEDY = "the index can be rebuilt: stop the broker, remove the file, start it"
+_INDEX_REMEDY = "the index can be rebuilt: stop the broker, remove the file, start it; or tierd repair"
+_TRANSACTIONS_REMEDY = (
+    "stop the broker and remove the segment's .index: its recovery rebuilds the transaction index; or tierd repair"
+)
 
 
 @dataclass(slots=True)
@@ -66,16 +70,16 @@ def inspect_segment(path: Path, expected: SegmentExpectations, *, records: bool)
         yield from walk.finish(end, source.size_bytes)
 
 
-@dataclass(slots=True)
 class _Walk:
-    path: Path
-    expected: SegmentExpectations
-    next_offset: int = -1
-    offset_at: int = 0  # entry of the offset index that is next
-    pending_offset: int | None = None  # offset of an index entry whose batch set is being walked
-    time_at: int = 0
-    lineage_failed: bool = False
-    aborted_seen: dict[int, AbortedTransaction] = field(default_factory=dict)
+    def __init__(self, path: Path, expected: SegmentExpectations) -> None:
+        self.path = path
+        self.expected = expected
+        self.next_offset = -1
+        self._epochs = None if expected.lineage is None else EpochCheck(expected.lineage)
+        self._offsets = None if expected.offset_index is None else OffsetIndexCheck(expected.offset_index)
+        self._times = None if expected.time_index is None else TimeIndexCheck(expected.time_index)
+        index = None if expected.open_transactions is None else expected.transaction_index
+        self._aborted = None if index is None else TransactionIndexCheck(index)
 
     def check(self, source: Source, header: BatchHeader, *, is_valid: bool) -> Iterator[Finding]:
         if not is_valid:
@@ -86,9 +90,12 @@ class _Walk:
         if bound is not None and header.last_offset >= bound:
             yield self._damage(header, f"offset {header.last_offset} belongs to the next segment")
         self.next_offset = header.last_offset + 1
-        yield from self._check_epoch(header)
-        yield from self._check_offset_index(header)
-        yield from self._check_time_index(header)
+        if self._epochs and (problem := self._epochs.follow(header)):
+            yield self._damage(header, problem)
+        if self._offsets and (problem := self._offsets.follow(header)):
+            yield self._index_damage(self.expected.offset_index_path, problem)
+        if self._times and (problem := self._times.follow(header)):
+            yield self._index_damage(self.expected.time_index_path, problem)
         if is_valid:
             yield from self._check_transactions(source, header)
 
@@ -96,81 +103,12 @@ class _Walk:
         """Report what no batch answered to; silent about indexes when the walk did not reach the end of the file."""
         if end != size_bytes:
             return
-        index = self.expected.offset_index
-        if index is not None and self.expected.offset_index_path is not None and self.offset_at < len(index):
-            offset, position = index[self.offset_at]
-            yield Damage(
-                self.expected.offset_index_path,
-                None,
-                f"entry {self.offset_at} says that offset {offset} is at {position}, where no batch begins",
-                _INDEX_REMEDY,
-            )
-        times = self.expected.time_index
-        if times is not None and self.expected.time_index_path is not None and self.time_at < len(times):
-            entry = times.entries[self.time_at]
-            yield Damage(
-                self.expected.time_index_path,
-                None,
-                f"entry {self.time_at} says that offset {entry.offset} has timestamp {entry.timestamp_ms}: not so",
-                _INDEX_REMEDY,
-            )
-        yield from self._unanswered_aborts()
-
-    def _check_epoch(self, header: BatchHeader) -> Iterator[Finding]:
-        lineage, epoch = self.expected.lineage, header.partition_leader_epoch
-        if lineage is None or epoch < 0 or self.lineage_failed:
-            return
-        if lineage.earliest and header.base_offset < lineage.earliest.start_offset:
-            return  # below the log start, which the broker has forgotten
-        known = lineage.epoch_for(header.base_offset)
-        if known != epoch:
-            self.lineage_failed = True
-            said = "no epoch" if known is None else f"epoch {known}"
-            yield self._damage(
-                header, f"leader epoch {epoch} at offset {header.base_offset}, where leader-epoch-checkpoint has {said}"
-            )
-
-    def _check_offset_index(self, header: BatchHeader) -> Iterator[Finding]:
-        index, path = self.expected.offset_index, self.expected.offset_index_path
-        if index is None or path is None:
-            return
-        if self.offset_at < len(index) and index[self.offset_at].position == header.position:
-            self.pending_offset = index[self.offset_at].offset
-            self.offset_at += 1
-        elif self.offset_at < len(index) and index[self.offset_at].position < header.position:
-            offset, position = index[self.offset_at]
-            yield Damage(
-                path, None, f"entry {self.offset_at}: no batch begins at {position} (offset {offset})", _INDEX_REMEDY
-            )
-            self.expected.offset_index = None
-            return
-        if self.pending_offset is not None and header.last_offset >= self.pending_offset:
-            if header.last_offset != self.pending_offset:
-                yield Damage(
-                    path,
-                    None,
-                    f"entry {self.offset_at - 1}: no batch ends with offset {self.pending_offset}",
-                    _INDEX_REMEDY,
-                )
-                self.expected.offset_index = None
-            self.pending_offset = None
-
-    def _check_time_index(self, header: BatchHeader) -> Iterator[Finding]:
-        times, path = self.expected.time_index, self.expected.time_index_path
-        if times is None or path is None:
-            return
-        while self.time_at < len(times) and times.entries[self.time_at].offset <= header.last_offset:
-            entry = times.entries[self.time_at]
-            if entry.offset < header.base_offset or entry.timestamp_ms != header.max_timestamp_ms:
-                yield Damage(
-                    path,
-                    None,
-                    f"entry {self.time_at}: offset {entry.offset} does not have timestamp {entry.timestamp_ms}",
-                    _INDEX_REMEDY,
-                )
-                self.expected.time_index = None
-                return
-            self.time_at += 1
+        if self._offsets and (problem := self._offsets.finish()):
+            yield self._index_damage(self.expected.offset_index_path, problem)
+        if self._times and (problem := self._times.finish()):
+            yield self._index_damage(self.expected.time_index_path, problem)
+        for problem in self._aborted.finish() if self._aborted else ():
+            yield self._index_damage(self.expected.transaction_index_path, problem)
 
     def _check_transactions(self, source: Source, header: BatchHeader) -> Iterator[Finding]:
         state = self.expected.open_transactions
@@ -184,39 +122,16 @@ class _Walk:
             yield self._damage(header, str(error))
             return
         completed = state.apply(header, kind)
-        index = self.expected.transaction_index
-        if index is None:
-            return
-        if kind is ControlRecordType.ABORT:
-            for entry in index.entries:
-                if entry.last_offset == header.last_offset and entry.producer_id == header.producer_id:
-                    self.aborted_seen[header.last_offset] = entry
-        if completed is not None and completed.is_aborted and header.last_offset not in self.aborted_seen:
-            yield Damage(
-                self.expected.transaction_index_path or self.path,
-                None,
-                f"no entry for the transaction of producer {completed.producer_id} that was aborted at offset "
-                f"{completed.last_offset}: its records would be served as committed",
-                "stop the broker and remove the segment's .index: its recovery rebuilds the transaction index",
-            )
-
-    def _unanswered_aborts(self) -> Iterator[Finding]:
-        index = self.expected.transaction_index
-        if index is None or self.expected.open_transactions is None:
-            return
-        for entry in index.entries:
-            if entry.last_offset not in self.aborted_seen:
-                yield Damage(
-                    self.expected.transaction_index_path or self.path,
-                    None,
-                    f"an entry for offset {entry.last_offset}, where producer {entry.producer_id} aborted nothing",
-                    _INDEX_REMEDY,
-                )
+        if self._aborted and (problem := self._aborted.follow(header, kind, completed)):
+            yield self._index_damage(self.expected.transaction_index_path, problem, _TRANSACTIONS_REMEDY)
 
     def _damage(self, header: BatchHeader, problem: str) -> Damage:
         return Damage(
             self.path, header.position, problem, "a replica may have the segment intact; do not remove it before"
         )
+
+    def _index_damage(self, path: Path | None, problem: str, remedy: str = "") -> Damage:
+        return Damage(path or self.path, None, problem, remedy or _INDEX_REMEDY)
 
 
 def load_offset_index(path: Path, data: bytes, *, base_offset: int, is_active: bool) -> OffsetIndex:

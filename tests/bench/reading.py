@@ -1,0 +1,67 @@
+"""Sequential reading through the log, the checksum of every batch proven, against ``read`` of the same bytes."""
+
+import os
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+from tests.bench.report import Figure
+from tests.log.batches import plain
+from tests.log.segmented_logs import NOW_MS, append, new_log
+from tierd.log.log_config import LogConfig
+from tierd.log.log_cursor import LogCursor
+from tierd.log.segmented_log import SegmentedLog
+
+_MIB = 1 << 20
+_READ_BYTES = _MIB  # of a consumer that catches up
+
+
+def bench_reading(root: Path, *, size_bytes: int, rounds: int) -> list[Figure]:
+    """Both read the same files, in turns, from the page cache, a MiB at a time."""
+    figures: list[Figure] = []
+    for name, batch_bytes in (("1 MiB", _MIB), ("16 KiB", 16 << 10), ("1 KiB", 1 << 10)):
+        folder = root / name.replace(" ", "-")
+        folder.mkdir()
+        log = _filled(folder, size_bytes=size_bytes, batch_bytes=batch_bytes)
+        ours, plainly = list[float](), list[float]()
+        for _ in range(rounds):
+            plainly.append(_read_plainly(log))
+            ours.append(_read_through_the_log(log))
+        goal = "" if batch_bytes == 1 << 10 else ">= 0.5"
+        figures += [
+            Figure(f"reading: batches of {name}, CRC checked", size_bytes / median(ours) / 1e6, "MB/s"),
+            Figure(f"reading: batches of {name}, relative to read", median(plainly) / median(ours), "ratio", goal),
+        ]
+    return figures
+
+
+def _filled(folder: Path, *, size_bytes: int, batch_bytes: int) -> SegmentedLog:
+    log = new_log(folder, LogConfig())
+    value_bytes = batch_bytes - len(plain(0, size=0)) - 4
+    while log.segments.size_bytes < size_bytes:
+        if log.active.size_bytes >= size_bytes // 4:
+            log.roll(now_ms=NOW_MS)
+        append(log, plain(log.next_offset, size=value_bytes))
+    return log
+
+
+def _read_plainly(log: SegmentedLog) -> float:
+    start = perf_counter()
+    for segment in log.segments:
+        fd = os.open(segment.path, os.O_RDONLY)
+        try:
+            while os.read(fd, _READ_BYTES):
+                pass
+        finally:
+            os.close(fd)
+    return perf_counter() - start
+
+
+def _read_through_the_log(log: SegmentedLog) -> float:
+    start = perf_counter()
+    cursor, bound, total = LogCursor(log.reader, 0), log.log_end, 0
+    while data := cursor.read(bound=bound, max_bytes=_READ_BYTES):
+        total += len(data)
+    taken = perf_counter() - start
+    assert total == log.segments.size_bytes
+    return taken
