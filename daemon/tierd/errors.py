@@ -10,6 +10,8 @@
     ├── DaemonUnreachableError             nobody answers on the control socket
     ├── ControlError                       the daemon answered a control request with a refusal
     ├── UnknownPartitionError              neither a log dir nor the metadata knows it
+    ├── RecordLineError                    a line that should be a record, and is none (also ValueError)
+    ├── NotConfirmedError                  what would take something away was not confirmed; nothing was done
     ├── LogError                           what is on local disk
     │   ├── PartitionNameError             a directory name that is no partition's (also ValueError)
     │   ├── CheckpointError                a text file in a log dir that cannot be understood
@@ -126,6 +128,14 @@ class DaemonUnreachableError(TierError):
 
 class UnknownPartitionError(TierError):
     """The partition is in no log dir and in no metadata."""
+
+
+class RecordLineError(TierError, ValueError):
+    """A line of input that should be a record, and is none."""
+
+
+class NotConfirmedError(TierError):
+    """What would take something away was not confirmed; nothing was done."""
 
 
 class LogError(TierError):

@@ -4,12 +4,16 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from tests.bench.append import bench_append
 from tests.bench.copying import MIB, bench_filesystem, bench_s3
 from tests.bench.decode import bench_decode
+from tests.bench.loading import bench_loading
 from tests.bench.many_partitions import bench_many_partitions
+from tests.bench.reading import bench_reading
+from tests.bench.recovery import bench_recovery
 from tests.bench.report import Figure, print_table, write_json
 
-NAMES = ("filesystem", "s3", "many", "decode")
+NAMES = ("filesystem", "s3", "many", "decode", "append", "recovery", "loading", "reading")
 
 
 def main() -> None:
@@ -45,7 +49,15 @@ def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:
         case "s3":
             return bench_s3(root, segments=1 if quick else 4, segment_bytes=(64 if quick else 512) * MIB, rounds=rounds)
         case "decode":
-            return bench_decode(data_bytes=(4 if quick else 64) * MIB, rounds=rounds)
+            return bench_decode(data_bytes=(4 if quick else 16) * MIB, rounds=rounds)
+        case "append":
+            return bench_append(root, data_bytes=(64 if quick else 512) * MIB, rounds=rounds)
+        case "reading":
+            return bench_reading(root, size_bytes=(16 if quick else 512) * MIB, rounds=rounds)
+        case "recovery":
+            return bench_recovery(root, data_bytes=(64 if quick else 1024) * MIB, rounds=rounds)
+        case "loading":
+            return bench_loading(root, partitions=200 if quick else 10_000, rounds=1 if quick else 3)
         case _:
             return bench_many_partitions(
                 root, partitions=100 if quick else 2_000, rolled_segments=5 if quick else 20, idle_s=5 if quick else 30

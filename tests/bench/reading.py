@@ -13,11 +13,11 @@ from tierd.log.log_cursor import LogCursor
 from tierd.log.segmented_log import SegmentedLog
 
 _MIB = 1 << 20
-_READ_BYTES = _MIB  # of a consumer that catches up
+_READ_BYTES = 4 * _MIB  # a consumer that catches up
 
 
 def bench_reading(root: Path, *, size_bytes: int, rounds: int) -> list[Figure]:
-    """Both read the same files, in turns, from the page cache, a MiB at a time."""
+    """Both read the same files, in turns, from the page cache, as much at a time."""
     figures: list[Figure] = []
     for name, batch_bytes in (("1 MiB", _MIB), ("16 KiB", 16 << 10), ("1 KiB", 1 << 10)):
         folder = root / name.replace(" ", "-")

@@ -81,8 +81,7 @@ class Host:
 
     def let_go(self) -> None:
         """The process dies; the machine and its page cache live on."""
-        for log in self.manager.logs():
-            log.close_handles()
+        self.log.close_handles()
 
     def truncate(self, offset: int) -> None:
         self.manager.truncate_to({PARTITION: offset})
@@ -91,8 +90,9 @@ class Host:
         self.manager.truncate_fully_and_start_at(PARTITION, offset)
 
     def checkpoint(self) -> None:
-        self.manager.checkpoint_recovery_points()
+        """What ``LogService`` does every minute. A failure is no error here: the log dir goes offline by itself."""
         self.manager.checkpoint_log_start_offsets()
+        self.manager.checkpoint_recovery_points()
         self.manager.checkpoint_high_watermarks()
 
     def read(self, offset: int) -> bytes:

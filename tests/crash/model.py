@@ -122,8 +122,13 @@ class LogModel:
                     f"nobody appended the batch at {batch.base_offset} that is in segment {segment.base_offset}"
                 )
 
-    def adopt(self, segments: Sequence[Segment], *, log_start_offset: int, log_end_offset: int) -> None:
-        """Take what a recovery found for the truth from now on; what it did not find may still come back."""
+    def adopt(
+        self, segments: Sequence[Segment], *, log_start_offset: int, log_end_offset: int, is_durable: bool
+    ) -> None:
+        """Take what a recovery found for the truth from now on; what it did not find may still come back.
+
+        After a power cut it came from stable storage, and stays there; after less it may be in the page cache only.
+        """
         survivors = [batch for segment in segments for batch in segment.batches]
         first = segments[0].base_offset
         kept = {batch.data for batch in survivors}
@@ -131,7 +136,8 @@ class LogModel:
         lineage = [*self.deleted, *self.batches]
         self.deleted = [batch for batch in lineage if batch.last_offset < first and batch.data not in kept]
         self.batches = survivors
-        self.log_end_offset = self.flushed_end = log_end_offset
+        self.log_end_offset = log_end_offset
+        self.flushed_end = log_end_offset if is_durable else min(self.flushed_end, log_end_offset)
         self.log_start_moved(log_start_offset)
         self.removing_from = self.removing_below = None
 

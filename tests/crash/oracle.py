@@ -48,7 +48,7 @@ def decode(data: bytes) -> Batch:
     header = parse_header(data, 0, name="batch", position=0)
     assert header is not None
     assert header.size_bytes == len(data)
-    batch = with_data(header, data)
+    batch = with_data(header, memoryview(data))
     assert batch.is_valid, f"checksum of the batch at {header.base_offset}"
     records = list(batch.records())
     marker, coordinator_epoch = None, -1
@@ -72,7 +72,8 @@ def decode(data: bytes) -> Batch:
 
 def split(data: bytes) -> tuple[list[bytes], int]:
     """Cut concatenated batches apart; also how many bytes at the end are no whole batch, and no preallocated zeros."""
-    batches, at = [], 0
+    batches: list[bytes] = []
+    at = 0
     while at < len(data) and data[at : at + 12] != bytes(12):
         header = parse_header(data, at, name="log", position=at)
         if header is None or at + header.size_bytes > len(data):
@@ -103,6 +104,7 @@ class ProducerView:
     txn_first_offset: int = -1
     seen_up_to: int = -1
     last_timestamp_ms: int = -1
+    last_data_timestamp_ms: int = -1
 
     @property
     def next_sequence(self) -> int:
@@ -133,6 +135,7 @@ def replay(batches: Iterable[Batch]) -> tuple[dict[int, ProducerView], list[Abor
             view.epoch, view.last_sequence, view.last_offset = batch.producer_epoch, -1, -1
         if batch.marker is None:
             view.last_sequence, view.last_offset = batch.last_sequence, batch.last_offset
+            view.last_data_timestamp_ms = batch.max_timestamp_ms
             if batch.is_transactional and view.txn_first_offset < 0:
                 view.txn_first_offset = batch.base_offset
             continue

@@ -1,13 +1,16 @@
 """One seeded story: a log on a machine that loses power again and again, and an oracle that forgives nothing."""
 
+import errno
 import random
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.crash.host import DIRECTORY, Host
 from tests.crash.model import LogModel
+from tests.crash.oracle import ProducerView
 from tests.crash.workload import Workload
-from tests.fakes.simulated_disk import PowerLostError
+from tests.fakes.simulated_disk import Fault, PowerLostError
+from tierd.errors import LogDirOfflineError
 from tierd.log.log_config import LogConfig
 
 DAY_MS = 86_400_000
@@ -46,6 +49,7 @@ class Simulation:
         self._model = LogModel()
         self._workload = Workload(self._choice, self._host, self._model, trace)
         self.power_cuts = 0
+        self._lost_power = False  # since the last step: then whatever is found is on stable storage
 
     def run(self) -> None:
         """Tell it.
@@ -57,24 +61,42 @@ class Simulation:
         for _ in range(self._choice.randint(2, 5)):
             self._start()
             self._workload.begin_life()
+            self._lost_power = False
             self._live()
         self._start()
 
     def _live(self) -> None:
-        """Some steps, and then an end: orderly, or with the power cut in the middle of something."""
+        """Some steps, and then an end: orderly, or the power is cut, or the disk fails, in the middle of something."""
         disk, choice = self._host.disk, self._choice
         steps = choice.randint(3, 25)
         if choice.random() < 0.75:
             disk.power_fails_at = disk.moment + choice.randint(1, choice.choice((20, 100, 300)))
+        elif choice.random() < 0.6:
+            operation = choice.choice(("write", "write", "sync", "truncate", "rename", "create", "sync_directory"))
+            number = choice.choice((errno.ENOSPC, errno.EIO))
+            disk.faults.append(Fault(operation, error_number=number, skip=choice.randrange(30), times=None))
         try:
             for _ in range(steps):
                 self._workload.step()
-            if choice.random() < 0.5:
+            if not disk.faults and choice.random() < 0.5:
                 self._stop()
                 return
         except PowerLostError as error:
             self._trace(f"power lost {error}")
+        except LogDirOfflineError as error:
+            assert disk.faults, "the log dir is offline, and nothing was wrong with the disk"
+            self._trace(f"offline: {error}")
+            self._fall_down()
+            return
+        disk.faults.clear()
         self._lose_power()
+
+    def _fall_down(self) -> None:
+        """The disk failed; somebody makes room, or repairs it, and starts again."""
+        self._host.let_go()
+        self._host.disk.faults.clear()
+        if self._choice.random() < 0.5:
+            self._lose_power()
 
     def _stop(self) -> None:
         self._trace("stop")
@@ -88,6 +110,7 @@ class Simulation:
 
     def _lose_power(self) -> None:
         self.power_cuts += 1
+        self._lost_power = True
         self._host.disk.crash(self._choice)
 
     def _start(self) -> None:
@@ -124,7 +147,12 @@ class Simulation:
         assert log.log_start_offset == max(checkpointed_log_start, segments[0].base_offset)
         assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= log.log_end_offset
         assert log.recovery_point <= log.log_end_offset
-        model.adopt(segments, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset)
+        model.adopt(
+            segments,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            is_durable=self._lost_power,
+        )
         self._check_epochs()
         self._check_producers()
         self._check_aborted()
@@ -159,13 +187,17 @@ class Simulation:
                 f"producer {producer_id} is of epoch {state.producer_epoch}, not {view}"
             )
             found = (state.last_sequence, state.last_data_offset)
-            if view.last_offset >= log.log_start_offset or found != (-1, -1):
+            if found != (-1, -1) or not (view.last_offset < log.log_start_offset or self._has_expired(view)):
                 assert found == (view.last_sequence, view.last_offset), f"producer {producer_id} is {found}, not {view}"
             if view.txn_first_offset < 0 or view.txn_first_offset >= log.log_start_offset:
                 assert state.current_txn_first_offset == view.txn_first_offset, (
                     f"producer {producer_id}: {state}, not {view}"
                 )
         assert set(known) <= set(views), f"producers {sorted(set(known) - set(views))} were never there"
+
+    def _has_expired(self, view: ProducerView) -> bool:
+        """Whether its data may have been forgotten before a later marker brought it back."""
+        return self._host.now_ms - view.last_data_timestamp_ms >= self._host.config.producer_id_expiration_ms
 
     def _check_aborted(self) -> None:
         log = self._host.log
@@ -176,7 +208,7 @@ class Simulation:
             for entry in log.aborted_transactions(first, log.log_end_offset)
         }
         expected = {entry.last_offset: entry for entry in aborted if entry.last_offset >= first}
-        assert found.keys() <= expected.keys(), f"aborted transactions end at {sorted(found)}, not at {sorted(expected)}"
+        assert found.keys() <= expected.keys(), f"aborts at {sorted(found)}, instead of {sorted(expected)}"
         for last_offset, entry in expected.items():
             if entry.earliest_open >= self._model.highest_log_start:
                 assert last_offset in found, f"the abort at {last_offset} is in no index"

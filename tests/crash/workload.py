@@ -7,7 +7,13 @@ from tests.crash.host import Host
 from tests.crash.model import LogModel
 from tests.crash.oracle import Batch, offset_by_timestamp, split
 from tests.crash.records import Client, SimulatedProducer, stored
-from tierd.errors import InvalidProducerEpochError, OutOfOrderSequenceError, UnexpectedAppendOffsetError
+from tierd.errors import (
+    InvalidProducerEpochError,
+    LogDirOfflineError,
+    LogError,
+    OutOfOrderSequenceError,
+    UnexpectedAppendOffsetError,
+)
 from tierd.log.append_info import AppendInfo, AppendRequest
 from tierd.log.append_origin import AppendOrigin
 from tierd.log.batch_builder import Producer, encode_batch
@@ -89,8 +95,8 @@ class Workload:
         self._model.will_append(expected)
         answers = self._host.log.append_many(requests, now_ms=self._host.now_ms)
         for batch, answer in zip(expected, answers, strict=True):
-            assert isinstance(answer, AppendInfo), f"refused: {answer!r}"
-            assert (answer.first_offset, answer.last_offset) == (batch.base_offset, batch.last_offset)
+            done = _accepted(answer)
+            assert (done.first_offset, done.last_offset) == (batch.base_offset, batch.last_offset)
             self._model.appended(batch)
 
     def _duplicate(self) -> None:
@@ -126,9 +132,9 @@ class Workload:
             AppendRequest(good, leader_epoch=self.leader_epoch),
         ]
         refusal, answer = self._host.log.append_many(requests, now_ms=self._host.now_ms)
+        _accepted(answer)
         expected = InvalidProducerEpochError if is_fenced else OutOfOrderSequenceError
         assert isinstance(refusal, expected), f"{refusal!r} instead of {expected.__name__}"
-        assert isinstance(answer, AppendInfo)
         self._model.appended(found)
 
     def _knows(self, producer: SimulatedProducer) -> bool:
@@ -163,8 +169,8 @@ class Workload:
         self._model.will_append(batch for each in expected for batch in each)
         answers = self._host.log.append_many(requests, now_ms=self._host.now_ms)
         for each, answer in zip(expected, answers, strict=True):
-            assert isinstance(answer, AppendInfo), f"refused: {answer!r}"
-            assert (answer.first_offset, answer.last_offset) == (each[0].base_offset, each[-1].last_offset)
+            done = _accepted(answer)
+            assert (done.first_offset, done.last_offset) == (each[0].base_offset, each[-1].last_offset)
             for batch in each:
                 self._model.appended(batch)
 
@@ -271,6 +277,13 @@ class Workload:
 
     def _look_at_files(self) -> None:
         self._model.check_exact(self._host.segments())
+
+
+def _accepted(answer: AppendInfo | LogError) -> AppendInfo:
+    if isinstance(answer, LogDirOfflineError):
+        raise answer
+    assert isinstance(answer, AppendInfo), f"refused: {answer!r}"
+    return answer
 
 
 _BOTH: tuple[tuple[str, float], ...] = (

@@ -32,14 +32,14 @@ class Fault:
 
     Attributes:
         operation: a method of ``Disk`` or ``DiskFile``, such as ``write``.
-        name_part: only files whose path has this in it.
+        name_parts: only files whose path has all of these in it.
         error_number: as ENOSPC.
         skip: how many calls that fit go well before the first one fails.
         times: how many fail then; None for all of them.
     """
 
     operation: str
-    name_part: str = ""
+    name_parts: tuple[str, ...] = ()
     error_number: int = errno.EIO
     skip: int = 0
     times: int | None = 1
@@ -261,6 +261,10 @@ class SimulatedDisk:
 
     # -- what goes wrong
 
+    def lose_power(self) -> None:
+        """Lose power and everything that was not synced, and come back; open files are dead."""
+        self.crash(_Worst())
+
     def crash(self, choice: random.Random) -> None:
         """Lose power, keep what ``choice`` picks, and come back; open files are dead."""
         with self.lock:
@@ -292,7 +296,11 @@ class SimulatedDisk:
         if not self.is_on:
             raise PowerLostError(f"{operation} of {path}: the power is off")
         for fault in self.faults:
-            if fault.operation != operation or fault.name_part not in str(path) or fault.times == 0:
+            if (
+                fault.operation != operation
+                or fault.times == 0
+                or any(part not in str(path) for part in fault.name_parts)
+            ):
                 continue
             if fault.skip:
                 fault.skip -= 1
@@ -430,12 +438,25 @@ class SimulatedDisk:
         return entry
 
 
+class _Worst(random.Random):
+    """Keeps nothing that was not synced."""
+
+    def random(self) -> float:
+        return 0.999
+
+    def randrange(self, *_: object) -> int:
+        return _NOTHING
+
+
+_EVERYTHING, _NOTHING = 0, 1
+
+
 def _cut(choice: random.Random, steps: int) -> int:
     """How many of the first ``steps`` changes were kept: often all or none."""
     match choice.randrange(4):
-        case 0:
+        case 0:  # _EVERYTHING
             return steps
-        case 1:
+        case 1:  # _NOTHING
             return 0
         case _:
             return choice.randrange(steps + 1)

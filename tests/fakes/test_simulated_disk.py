@@ -218,7 +218,7 @@ class TestSimulatedDisk(DiskContract):
 
     def test_a_fault_fails_the_calls_it_names_and_no_others(self) -> None:
         disk = new_disk()
-        disk.faults.append(Fault("write", name_part="a", error_number=errno.ENOSPC, skip=1, times=1))
+        disk.faults.append(Fault("write", name_parts=("/a",), error_number=errno.ENOSPC, skip=1, times=1))
         write_file(disk, B, b"fine")
         file = disk.open(A, create=True)
         file.write(0, [b"fine"])

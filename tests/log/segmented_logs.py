@@ -34,6 +34,7 @@ def reopen(directory: Path, config: LogConfig | None = None, *, disk: Disk | Non
     clear_leftovers(disk, directory)
     bases = [found[0] for name in disk.list_names(directory) if (found := parse_file_name(name)) and found[1] == ".log"]
     segments = LogSegments(LogSegment(disk, directory, base, config=config, now_ms=NOW_MS) for base in bases)
+    segments.active.grow_indexes()
     end = segments.active.read_next_offset()
     place = LogOffset(end, segments.active.base_offset, segments.active.size_bytes)
     return SegmentedLog(disk, directory, config, segments, recovery_point=end, next_offset=place)

@@ -15,10 +15,20 @@ from tierd.log import (
     read_offset_checkpoint,
     read_topic_id,
 )
-from tierd.log.checkpoints import parse_topic_id
+from tierd.log.checkpoints import (
+    RECOVERY_POINT_CHECKPOINT,
+    encode_offset_checkpoint,
+    encode_topic_id,
+    ensure_checkpoint,
+    load_offset_checkpoint,
+    parse_topic_id,
+    write_offset_checkpoint,
+)
+from tierd.log.disk import OsDisk
 from tierd.model import Lineage, TopicPartition
 
 offsets = st.integers(0, 2**63 - 1)
+topics = st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True)
 
 
 @pytest.mark.spec("log-format DIR-21")
@@ -139,3 +149,57 @@ def test_any_bytes_are_parsed_or_refused(data: bytes) -> None:
     for parse in (parse_lineage, parse_offset_checkpoint, parse_topic_id):
         with suppress(CheckpointError):
             parse(data, name="file")
+
+
+@pytest.mark.spec("log-format DIR-20")
+@pytest.mark.spec("log-format DIR-21")
+def test_an_offset_checkpoint_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, first, second = (
+        OsDisk(),
+        {TopicPartition("a", 0): 1, TopicPartition("b.c", 7): 2},
+        {TopicPartition("a", 1): 3},
+    )
+    monkeypatch.chdir(tmp_path)
+    Path("logs").mkdir()
+    write_offset_checkpoint(disk, Path("logs/") / RECOVERY_POINT_CHECKPOINT, first)
+    file = tmp_path / "logs" / RECOVERY_POINT_CHECKPOINT
+    assert load_offset_checkpoint(disk, file) == read_offset_checkpoint(file) == first
+    write_offset_checkpoint(disk, file, second)
+    assert load_offset_checkpoint(disk, Path("logs//") / RECOVERY_POINT_CHECKPOINT) == second
+    assert file.read_bytes() == b"0\n1\na 1 3\n"
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+@pytest.mark.spec("log-format DIR-21")
+@given(st.dictionaries(st.builds(TopicPartition, topics, st.integers(0, 2**31 - 1)), offsets))
+def test_many_topics_and_partitions_are_read_back(entries: dict[TopicPartition, int]) -> None:
+    assert parse_offset_checkpoint(encode_offset_checkpoint(entries), name="c") == entries
+
+
+def test_a_checkpoint_is_made_once(tmp_path: Path) -> None:
+    disk = OsDisk()
+    ensure_checkpoint(disk, tmp_path / "c")
+    assert load_offset_checkpoint(disk, tmp_path / "c") == {}
+    write_offset_checkpoint(disk, tmp_path / "c", {TopicPartition("a", 0): 1})
+    ensure_checkpoint(disk, tmp_path / "c")
+    assert load_offset_checkpoint(disk, tmp_path / "c") == {TopicPartition("a", 0): 1}
+
+
+@pytest.mark.spec("log-format DIR-22")
+def test_a_checkpoint_of_ours_that_cannot_be_read_is_an_error_of_the_disk(tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    with pytest.raises(OSError, match="not a regular file"):
+        load_offset_checkpoint(OsDisk(), tmp_path / "c")
+
+
+def test_a_checkpoint_larger_than_any_is_refused_unread(tmp_path: Path) -> None:
+    with (tmp_path / "c").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(CheckpointError, match="too many"):
+        load_offset_checkpoint(OsDisk(), tmp_path / "c")
+
+
+@pytest.mark.spec("log-format DIR-35")
+def test_a_topic_id_is_written_without_an_end_of_line() -> None:
+    assert encode_topic_id(TOPIC_ID) == f"version: 0\ntopic_id: {TOPIC_ID_TEXT}".encode()
+    assert parse_topic_id(encode_topic_id(TOPIC_ID), name="f") == TOPIC_ID

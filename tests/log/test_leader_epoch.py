@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.log.logs import NOW_MS, open_log, records
 from tierd.errors import CheckpointError
 from tierd.log import parse_lineage
 from tierd.log.disk import OsDisk
@@ -113,19 +114,28 @@ def test_an_assignment_writes_what_truncations_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format EPO-16")
-def test_an_epoch_that_begins_at_the_log_end_goes_with_a_truncation_there(tmp_path: Path) -> None:
-    cache = cache_of(tmp_path, (0, 0), (1, 20))
-    cache.truncate_from_end(20)
-    assert cache.latest_epoch == 0
+@pytest.mark.parametrize("offset", [20, 21])
+def test_an_epoch_that_begins_at_the_log_end_goes_with_a_truncation_there(tmp_path: Path, offset: int) -> None:
+    log = open_log(tmp_path)
+    log.append_as_follower(records(20), now_ms=NOW_MS)
+    log.assign_leader_epoch(1, 20)
+    assert list(log.leader_epochs.entries) == [(0, 0), (1, 20)]
+    assert not log.truncate_to(offset, now_ms=NOW_MS)
+    assert list(log.leader_epochs.entries) == [(0, 0)]
+    log.housekeep(NOW_MS)
+    assert written(log.directory) == [(0, 0)]
 
 
 @pytest.mark.spec("log-format EPO-17")
 def test_epochs_go_one_by_one_with_their_offsets(tmp_path: Path) -> None:
-    cache = cache_of(tmp_path, (0, 0), (1, 10), (2, 16))
+    log = open_log(tmp_path)
+    for epoch, offsets in ((0, range(10)), (1, range(10, 16)), (2, range(16, 20))):
+        for offset in offsets:
+            log.append_as_follower(records(base_offset=offset, epoch=epoch), now_ms=NOW_MS)
     counts = []
     for offset in (20, 11, 10, 0):
-        cache.truncate_from_end(offset)
-        counts.append(len(cache.entries))
+        log.truncate_to(offset, now_ms=NOW_MS)
+        counts.append(len(log.leader_epochs.entries))
     assert counts == [3, 2, 1, 0]
 
 

@@ -18,7 +18,7 @@ from tests.log.logs import (
     read_all,
     records,
 )
-from tierd.errors import CheckpointError, CorruptRecordError, LogDirOfflineError
+from tierd.errors import CheckpointError, CorruptRecordError, LogDirOfflineError, LogError
 from tierd.log.batch_builder import Producer
 from tierd.log.checkpoints import LEADER_EPOCH_CHECKPOINT
 from tierd.log.log_config import MAX_INT, LogConfig
@@ -669,3 +669,90 @@ def test_a_damaged_swap_is_an_error_and_nothing_is_lost(tmp_path: Path) -> None:
     with pytest.raises(CorruptRecordError):
         open_log(tmp_path, clean=False)
     assert files_of(directory, "") == before
+
+
+def test_what_a_clean_stop_left_behind_the_last_batch_is_cut(tmp_path: Path) -> None:
+    """A broker appends behind it, and nothing that follows can be read any more."""
+    log = open_log(tmp_path, config=SMALL)
+    fill(log, 7)
+    directory = closed(log)
+    with (directory / file_name(5, ".log")).open("ab") as file:
+        file.write(records(base_offset=7)[:-1])
+    log = open_log(tmp_path, config=SMALL)
+    fill(log, 1)
+    assert [record.offset for record in read_all(log)] == list(range(8))
+
+
+def test_a_false_index_does_not_hide_the_log_end(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=SMALL)
+    fill(log, 9)
+    directory = closed(log)
+    (directory / file_name(5, ".index")).write_bytes(b"\x7f" * 16)
+    log = open_log(tmp_path, config=SMALL)
+    assert log.log_end_offset == 9
+
+
+def test_a_segment_whose_offsets_lie_below_its_name_is_refused(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=SMALL)
+    fill(log, 12)
+    directory = closed(log)
+    (directory / file_name(10, ".log")).write_bytes((directory / file_name(0, ".log")).read_bytes())
+    with pytest.raises(CorruptRecordError, match="below its name"):
+        open_log(tmp_path, config=SMALL)
+    log = open_log(tmp_path, config=SMALL, clean=False, recovery_point=10)
+    assert log.log_end_offset == 10
+
+
+def damage(choice: random.Random, directory: Path) -> None:
+    path = choice.choice(sorted(directory.iterdir()))
+    data = bytearray(path.read_bytes())
+    match choice.randrange(6):
+        case 0 if data:
+            data[choice.randrange(len(data))] ^= 1 << choice.randrange(8)
+        case 1:
+            del data[choice.randrange(len(data) + 1) :]
+        case 2:
+            data += choice.randbytes(choice.randrange(200))
+        case 3:
+            data += bytes(choice.randrange(3000))
+        case 4:
+            path.rename(path.with_name(path.name + choice.choice([".swap", ".cleaned", ".deleted"])))
+            return
+        case _:
+            path.unlink()
+            return
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_damaged_directory_is_refused_or_repaired_once_and_for_all(tmp_path: Path, seed: int) -> None:
+    choice = random.Random(seed)
+    log = transactional_log(tmp_path)
+    config = log.config
+    directory = closed(log) if choice.random() < 0.5 else crash(log)
+    for _ in range(choice.randrange(1, 4)):
+        damage(choice, directory)
+    clean = choice.random() < 0.3
+    try:
+        log = open_log(tmp_path, config=config, clean=clean, recovery_point=choice.choice([0, 50, 1000]))
+        appended = lead(log, records())
+        assert read_all(log, start=appended.last_offset)[-1].offset == appended.last_offset
+        log.close()
+    except LogError:
+        return
+    again = open_log(tmp_path, config=config, log_start_offset=log.log_start_offset)
+    assert (again.log_start_offset, again.log_end_offset) == (log.log_start_offset, log.log_end_offset)
+    assert again.producers.producers.keys() == log.producers.producers.keys()
+
+
+def test_a_time_index_that_claims_more_than_there_is_is_rebuilt(tmp_path: Path) -> None:
+    """Otherwise the segment could never be finished."""
+    log = open_log(tmp_path, config=SMALL)
+    fill(log, 9)
+    directory = closed(log)
+    path = directory / file_name(5, ".timeindex")
+    before = path.read_bytes()
+    path.write_bytes(b"\x7f" * 12)
+    log = open_log(tmp_path, config=SMALL)
+    log.close()
+    assert path.read_bytes() == before

@@ -193,6 +193,17 @@ def test_room_is_whole_entries_and_may_change(index: OffsetIndexFile) -> None:
         index.resize(8)
 
 
+def test_an_index_that_has_outgrown_its_room_is_full(index: OffsetIndexFile) -> None:
+    fill(index, *((BASE + 1 + n, n + 1) for n in range(20)))
+    index.close()
+    reopened = index_at(index.path, max_bytes=10 * 8)
+    reopened.grow()
+    assert (reopened.entries, reopened.max_entries, reopened.is_full) == (20, 20, True)
+    roomy = index_at(index.path)
+    roomy.grow()
+    assert (roomy.entries, roomy.max_entries) == (20, 30)
+
+
 def test_an_index_is_made_when_it_is_first_written(index: OffsetIndexFile) -> None:
     assert index.entries == 0
     index.append(51, 10)

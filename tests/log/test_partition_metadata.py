@@ -4,8 +4,12 @@ from uuid import UUID
 import pytest
 
 from tests.log.batches import TOPIC_ID, TOPIC_ID_TEXT
+from tests.log.logs import NOW_MS, lead, open_log, records
 from tierd.errors import CheckpointError, InconsistentTopicIdError
 from tierd.log.disk import OsDisk
+from tierd.log.log_config import LogConfig
+from tierd.log.log_loader import LoadRequest, load_log
+from tierd.log.offline import OfflineFlag
 from tierd.log.partition_metadata import PartitionMetadataFile
 
 OTHER_ID = UUID(int=7)
@@ -29,7 +33,6 @@ def test_a_recorded_id_is_written_when_it_is_needed(file: PartitionMetadataFile,
     assert [path.name for path in tmp_path.iterdir()] == ["partition.metadata"]
 
 
-@pytest.mark.spec("log-format DIR-31")
 def test_without_an_id_no_file_is_made(file: PartitionMetadataFile) -> None:
     file.maybe_flush()
     assert not file.exists
@@ -48,6 +51,38 @@ def test_the_file_goes_with_its_directory(tmp_path: Path) -> None:
     file.maybe_flush()
     assert file.read() == TOPIC_ID
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+@pytest.mark.spec("log-format DIR-29")
+@pytest.mark.parametrize("reinitialise", [True, False])
+def test_a_renamed_log_takes_its_id_along(tmp_path: Path, reinitialise: bool) -> None:
+    log = open_log(tmp_path)
+    log.assign_topic_id(TOPIC_ID)
+    old = log.directory
+    log.rename_directory("orders-0.1234567890abcdef1234567890abcdef-delete", reinitialise=reinitialise)
+    assert not old.exists()
+    assert PartitionMetadataFile(OsDisk(), log.directory).read() == TOPIC_ID
+    assert log.topic_id == TOPIC_ID
+
+
+@pytest.mark.spec("log-format DIR-31")
+def test_where_topics_have_no_ids_none_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    log = load_log(
+        OsDisk(),
+        tmp_path / "orders-0",
+        LoadRequest(
+            config=LogConfig(), keep_partition_metadata=False, clean=True, log_start_offset=0, recovery_point=0
+        ),
+        now_ms=NOW_MS,
+        offline=OfflineFlag(tmp_path),
+        random_int=lambda: 0,
+    )
+    log.assign_topic_id(TOPIC_ID)
+    lead(log, records())
+    log.close()
+    assert log.topic_id is None
+    assert not (tmp_path / "orders-0" / "partition.metadata").exists()
 
 
 def test_two_ids_cannot_wait_to_be_written(file: PartitionMetadataFile) -> None:

@@ -105,6 +105,17 @@ class TestSequences:
         with pytest.raises(OutOfOrderSequenceError, match="sequence 3 does not follow 1"):
             prepared.append(data(2, 3))
 
+    def test_a_producer_of_whom_nothing_is_known_may_leave_gaps_in_its_first_append(
+        self, manager: ProducerStateManager
+    ) -> None:
+        prepared = manager.prepare_update(1, CLIENT)
+        prepared.append(data(0, 5))
+        prepared.append(data(1, 9))
+        manager.update(prepared)
+        known = manager.last_entry(1)
+        assert known is not None
+        assert known.last_sequence == 9
+
     def test_a_replica_takes_a_batch_of_an_old_epoch(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, 0, epoch=3), data(1, 0, epoch=2), origin=REPLICATION)
         known = manager.last_entry(1)

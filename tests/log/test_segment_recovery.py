@@ -13,7 +13,7 @@ from tests.log.batches import Row, batch, forged, legacy, marker, plain, transac
 from tests.log.producers import manager_of
 from tests.log.segmented_logs import NOW_MS
 from tierd.errors import EndMarkerError, InvalidTransactionStateError, OffsetOverflowError
-from tierd.log.batch_header import iter_headers
+from tierd.log.batch_header import iter_headers, parse_header
 from tierd.log.disk import OsDisk
 from tierd.log.index_build import build_indexes
 from tierd.log.leader_epoch import LeaderEpochFileCache
@@ -294,11 +294,6 @@ def test_a_transaction_may_have_begun_in_an_earlier_segment(tmp_path: Path) -> N
     crashed.producers.replay(earlier, None)
     crashed.recover()
     assert crashed.segment.transaction_index.all() == (AbortedTransaction(2, 75, 106, 100),)
-
-
-def _file(path: Path, data: bytes) -> Path:
-    path.write_bytes(data)
-    return path
 
 
 def test_a_marker_that_is_too_short_ends_the_recovery_behind_itself(tmp_path: Path) -> None:

@@ -211,8 +211,8 @@ def test_the_log_start_cannot_be_put_above_the_high_watermark(tmp_path: Path) ->
 @pytest.mark.spec("log-format RET-22")
 def test_a_producer_that_is_silent_is_forgotten(tmp_path: Path) -> None:
     log = open_log(tmp_path, config=LogConfig(producer_id_expiration_ms=200))
-    log._producer_expiry_interval_ms = 100
-    log._producer_expiry_due_ms = NOW_MS + 100
+    log._state.producer_expiry_interval_ms = 100
+    log._state.producer_expiry_due_ms = NOW_MS + 100
     lead(log, records(producer=Producer(1, 0, 0)))
     for now_ms, is_known in ((NOW_MS + 99, True), (NOW_MS + 100, True), (NOW_MS + 199, True), (NOW_MS + 200, False)):
         log.housekeep(now_ms)

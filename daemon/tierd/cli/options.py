@@ -16,5 +16,24 @@ PartitionArgument = Annotated[
 PartitionsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[TP]...", help="Partitions, topic-partition each; none means all.")
 ]
+PartitionDirectory = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR",
+        help="A partition's directory, LOGDIR/topic-partition.",
+        exists=True,
+        file_okay=False,
+        resolve_path=True,
+    ),
+]
+NewPartitionDirectory = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR",
+        help="A partition's directory, LOGDIR/topic-partition; it has to be there unless it is made.",
+        file_okay=False,
+        resolve_path=True,
+    ),
+]
 
 DEFAULT_CONFIG = Path("/etc/tierd/tierd.yaml")

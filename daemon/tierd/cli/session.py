@@ -18,5 +18,10 @@ def begin(config: Path, *, secrets: bool = True) -> TierdConfig:
     Raises:
         ConfigError: every fault of the file.
     """
-    configure_logging(format="console", level="warning", stream=sys.stderr)
+    log_to_stderr()
     return load_config(config, os.environ, secrets=secrets)
+
+
+def log_to_stderr() -> None:
+    """Send warnings to standard error in a readable form; for commands that need no configuration."""
+    configure_logging(format="console", level="warning", stream=sys.stderr)

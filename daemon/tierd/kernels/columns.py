@@ -6,8 +6,9 @@ from enum import IntEnum
 SMALLEST_RECORD_BYTES = 7
 """Length, attributes, two deltas, null key, null value, no headers: so bytes bound how many records there can be."""
 
-STEP_RECORDS = 1 << 16
-"""How many records to decode at a time where there may be any number: 44 bytes each, within a processor's cache."""
+STEP_RECORDS = 1 << 13
+"""How many records to decode at a time where there may be any number: 44 bytes each, within a processor's cache, and
+too few to get fresh pages from the system every time, which costs more than decoding."""
 
 
 class RecordFault(IntEnum):

@@ -214,7 +214,7 @@ def decode_batches(data: bytes | memoryview, *, start: int = 0, at_most: int = S
     left = max(0, source.size - start)
     capacity = max(0, min(at_most, left // SMALLEST_RECORD_BYTES))
     longs, numbers = np.empty((2, capacity), dtype=np.int64), np.empty((6, capacity), dtype=np.int32)
-    batches = np.empty((2, left // _HEADER_BYTES), dtype=np.int32)
+    batches = np.empty((2, max(0, min(at_most, left // _HEADER_BYTES))), dtype=np.int32)
     records, found, end = _walk(source, start, longs, numbers, batches)
     columns = _columns(end, RecordFault.NONE, longs[:, :records], numbers[:, :records])
     return BatchColumns(columns, batches[0, :found].data, batches[1, :found].data)

@@ -60,17 +60,18 @@ def decode_batches(data: bytes | memoryview, *, start: int = 0, at_most: int = S
     """Find the fields of all records of the batches that begin at ``start``, as far as it goes without ado.
 
     It stops in silence, at the start of a batch, where the bytes end, at what is compressed, legacy, damaged or
-    impossible, and before it has more records than ``at_most``; ``records.end`` tells. Checksums are not looked at.
+    impossible, and before it has more records, or more batches, than ``at_most``; ``records.end`` tells. Checksums are
+    not looked at.
 
     Args:
         data: batches; below 2 GiB.
         start: position of the first.
-        at_most: how many records to decode.
+        at_most: how many records to decode, and how many batches.
     """
     rows: list[Row] = []
     positions, first_records = array("i"), array("i")
     at = start
-    while (batch := _plain_batch(data, at, at_most - len(rows))) is not None:
+    while len(positions) < at_most and (batch := _plain_batch(data, at, at_most - len(rows))) is not None:
         positions.append(at)
         first_records.append(len(rows))
         found, at = batch

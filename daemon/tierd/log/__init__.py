@@ -3,7 +3,7 @@
 Names, text files, batches, indexes and snapshots; what is stable; and where to look again when something changed.
 """
 
-from tierd.log.batch_builder import encode_batch, encode_end_marker
+from tierd.log.batch_builder import BatchBuilder, encode_batch, encode_end_marker
 from tierd.log.batch_header import BatchHeader
 from tierd.log.batch_restamp import set_last_offset, set_leader_epoch
 from tierd.log.check import SegmentCheck, check_segment
@@ -30,10 +30,16 @@ from tierd.log.directory import (
 )
 from tierd.log.index_build import build_indexes
 from tierd.log.inspection import Damage, Decoded, FileFound, Finding, Note, inspect_path, record_fields
+from tierd.log.load_progress import Remaining
 from tierd.log.local_log import LocalLog, find_log_end_offset
+from tierd.log.log_config import LogConfig
+from tierd.log.log_dir_lock import LogDirLock, require_unlocked
+from tierd.log.log_view import Isolation
 from tierd.log.meta_properties import MetaProperties, read_meta_properties
 from tierd.log.new_record import NewRecord, Producer
+from tierd.log.offline_recovery import RecoveredLogDir, RecoveredPartition, recover_log_dir
 from tierd.log.offset_index import OffsetIndex, OffsetPosition
+from tierd.log.partition_access import opened_partition
 from tierd.log.partition_scan import PartitionScan, SegmentFiles, file_name, parse_file_name, scan_partition
 from tierd.log.producer_state import (
     ProducerStateEntry,
@@ -43,9 +49,21 @@ from tierd.log.producer_state import (
 )
 from tierd.log.record import ControlRecordType, Record
 from tierd.log.record_batch import RecordBatch, iter_batches
+from tierd.log.repair import (
+    CutTail,
+    LowerCheckpoint,
+    Mended,
+    MoveAside,
+    RepairPlan,
+    Step,
+    WriteAnew,
+    repair_partition,
+    truncate_partition,
+)
 from tierd.log.stable_offset import last_stable_offset
 from tierd.log.time_index import TimeIndex, TimestampOffset
 from tierd.log.transaction_index import AbortedTransaction, TransactionIndex, read_transaction_index
+from tierd.log.unified_log import UnifiedLog
 from tierd.log.watcher import (
     CheckpointChanged,
     LogDirChanged,
@@ -63,21 +81,29 @@ __all__ = [
     "PARTITION_METADATA",
     "REPLICATION_OFFSET_CHECKPOINT",
     "AbortedTransaction",
+    "BatchBuilder",
     "BatchHeader",
     "CheckpointChanged",
     "Compression",
     "ControlRecordType",
+    "CutTail",
     "Damage",
     "Decoded",
     "DirectoryKind",
     "FileFound",
     "Finding",
+    "Isolation",
     "LocalLog",
+    "LogConfig",
     "LogDirChanged",
     "LogDirEvent",
     "LogDirListing",
+    "LogDirLock",
     "LogDirWatcher",
+    "LowerCheckpoint",
+    "Mended",
     "MetaProperties",
+    "MoveAside",
     "NewRecord",
     "Note",
     "OffsetIndex",
@@ -90,12 +116,19 @@ __all__ = [
     "ProducerStateEntry",
     "Record",
     "RecordBatch",
+    "RecoveredLogDir",
+    "RecoveredPartition",
+    "Remaining",
+    "RepairPlan",
     "SegmentCheck",
     "SegmentFiles",
+    "Step",
     "TimeIndex",
     "TimestampOffset",
     "TransactionIndex",
+    "UnifiedLog",
     "WatchLimitReached",
+    "WriteAnew",
     "build_indexes",
     "check_segment",
     "encode_batch",
@@ -109,6 +142,7 @@ __all__ = [
     "iter_batches",
     "last_stable_offset",
     "list_log_dir",
+    "opened_partition",
     "parse_directory_name",
     "parse_file_name",
     "parse_lineage",
@@ -121,7 +155,11 @@ __all__ = [
     "read_topic_id",
     "read_transaction_index",
     "record_fields",
+    "recover_log_dir",
+    "repair_partition",
+    "require_unlocked",
     "scan_partition",
     "set_last_offset",
     "set_leader_epoch",
+    "truncate_partition",
 ]

@@ -3,7 +3,7 @@
 The analysis decides nothing about the log: it looks at the bytes, the origin and the settings, and does no I/O.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from tierd.errors import (
@@ -17,6 +17,7 @@ from tierd.log.append_origin import AppendOrigin
 from tierd.log.batch_header import CRC_START_V2, BatchHeader, parse_header
 from tierd.log.compression import Compression
 from tierd.log.disk import Piece
+from tierd.log.log_config import MAX_INT, MAX_LONG
 from tierd.log.record_batch import with_data
 from tierd.log.verification import VerificationGuard
 
@@ -24,8 +25,7 @@ UNKNOWN_OFFSET = -1
 NO_TIMESTAMP = -1
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRequest:
+class AppendRequest(NamedTuple):
     """A set of records to append.
 
     Attributes:
@@ -34,10 +34,13 @@ class AppendRequest:
         verification: what shows that the producer's transaction was looked up at its coordinator.
     """
 
-    records: Piece = field(repr=False)
+    records: Piece
     origin: AppendOrigin = AppendOrigin.CLIENT
     leader_epoch: int = -1
     verification: VerificationGuard | None = None
+
+    def __repr__(self) -> str:
+        return f"AppendRequest({len(self.records)} bytes, {self.origin.value}, epoch {self.leader_epoch})"
 
 
 class AppendInfo(NamedTuple):
@@ -75,6 +78,7 @@ class Analysis:
         last_offset: inclusive.
         shallow_offset_of_max_timestamp: last offset of the earliest batch with the largest timestamp.
         source_compression: codec of the last batch that has one.
+        has_producers: whether any batch has a producer id.
     """
 
     records: memoryview
@@ -84,6 +88,7 @@ class Analysis:
     max_timestamp_ms: int
     shallow_offset_of_max_timestamp: int
     source_compression: Compression
+    has_producers: bool
 
     @property
     def first_or_last_offset_of_first_batch(self) -> int:
@@ -102,13 +107,14 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str) -> Ana
     Raises:
         CorruptRecordError: an impossible header, or a wrong checksum.
         RecordTooLargeError: a batch above ``max_message_bytes``.
-        RecordValidationError: a client's batch that is numbered, or one of another epoch than its raft leader.
+        RecordValidationError: a client's batch that is numbered, one of another epoch than its raft leader, or the
+            largest offset that there is; a numbered set that spans more offsets than a segment may.
         OffsetsOutOfOrderError: batches that come numbered, and do not ascend.
     """
     view = memoryview(request.records)
     is_replica = request.origin is AppendOrigin.REPLICATION
     batches: list[BatchHeader] = []
-    at, size, ascends, codec = 0, len(view), True, Compression.NONE
+    at, size, ascends, has_producers, codec = 0, len(view), True, False, Compression.NONE
     last_offset = shallow_offset = UNKNOWN_OFFSET
     max_timestamp_ms = NO_TIMESTAMP
     while at < size and (batch := parse_header(view, at, name=name, position=at)) is not None:
@@ -125,13 +131,32 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str) -> Ana
             max_timestamp_ms, shallow_offset = batch.max_timestamp_ms, last_offset
         if batch.attributes & 7:
             codec = batch.compression
+        if batch.producer_id >= 0:
+            has_producers = True
         batches.append(batch)
         at = end
     if not ascends and not request.origin.assigns_offsets:
         offsets = ", ".join(str(batch.last_offset) for batch in batches[:50])
         raise OffsetsOutOfOrderError(f"{name}: the last offsets of the batches do not ascend: {offsets}")
+    if last_offset == MAX_LONG:
+        raise RecordValidationError(f"{name}: offset {last_offset} leaves none for the record behind it")
     first_offset = batches[0].base_offset if batches and batches[0].magic >= 2 else UNKNOWN_OFFSET
-    return Analysis(view[:at], batches, first_offset, last_offset, max_timestamp_ms, shallow_offset, codec)
+    found = Analysis(
+        view[:at], batches, first_offset, last_offset, max_timestamp_ms, shallow_offset, codec, has_producers
+    )
+    if batches and not request.origin.assigns_offsets:
+        _check_span(found, name)
+    return found
+
+
+def _check_span(found: Analysis, name: str) -> None:
+    """A set goes into one segment as a whole; what spans more than that can index would not survive a recovery."""
+    first = found.first_or_last_offset_of_first_batch
+    if found.last_offset - first > MAX_INT:
+        raise RecordValidationError(
+            f"{name}: a set of records from offset {first} to {found.last_offset} fits no segment",
+            remedy="append its batches one at a time",
+        )
 
 
 def analyze_numbered(records: Piece, *, name: str) -> list[BatchHeader]:

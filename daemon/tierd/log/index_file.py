@@ -108,6 +108,10 @@ class IndexFile(ABC):
         self._max_entries = size_bytes // self.entry.size
         return has_changed
 
+    def grow(self) -> None:
+        """Give the file an active segment's room; more when its entries, of another setting, already need more."""
+        self.resize(max(self.max_bytes, self.entries * self.entry.size))
+
     def trim(self) -> None:
         """Give back the room that no entry uses."""
         self.resize(self.entries * self.entry.size)

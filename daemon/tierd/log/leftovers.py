@@ -69,16 +69,17 @@ def replaced_by(names: Iterable[str], *, first: int, end: int) -> list[str]:
     ]
 
 
-def clear_leftovers(disk: Disk, directory: Path) -> None:
-    """Carry out passes 1 to 3.
+def clear_leftovers(disk: Disk, directory: Path) -> list[str]:
+    """Carry out passes 1 to 3; return the names that are there afterwards.
 
     Raises:
         CorruptRecordError: the output of a replacement is damaged, and what it replaces is gone.
         OSError: the directory cannot be read or changed.
     """
+    names = disk.list_names(directory)
     temporaries = [
         name
-        for name in disk.list_names(directory)
+        for name in names
         if name.endswith((DELETED, CLEANED, SWAP))
         and (status := disk.status(directory / name)) is not None
         and not status.is_directory
@@ -88,6 +89,7 @@ def clear_leftovers(disk: Disk, directory: Path) -> None:
         _unlink(disk, directory, step)
     if plan.swaps:
         _finish_swaps(disk, directory, plan.swaps)
+    return disk.list_names(directory) if temporaries else names
 
 
 def _finish_swaps(disk: Disk, directory: Path, swaps: tuple[str, ...]) -> None:

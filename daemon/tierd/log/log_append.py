@@ -186,7 +186,7 @@ def _analyze_producers(
     state: LogState, request: AppendRequest, seen: Analysis, segment: LogSegment
 ) -> _Producers | AppendedBatch | None:
     """Check the set against what is known of its producers; the batch that it repeats, if it does (log-format 4.4)."""
-    if all(batch.producer_id < 0 for batch in seen.batches):
+    if not seen.has_producers:
         return None
     found = _Producers()
     manager = state.producers

@@ -110,9 +110,15 @@ def delete_records(state: LogState, offset: int) -> int:
 def raise_log_start(state: LogState, offset: int, *, reason: str) -> bool:
     """Move the log start up; return whether it moved.
 
+    The recovery point is never below it; so that it says the truth, and a crash that forgets the new log start finds
+    whole what lies below, that is flushed first.
+
     Raises:
         OffsetOutOfRangeError: above the high watermark.
+        OSError: the disk failed.
     """
+    if state.segments.recovery_point < offset <= state.offsets.high_watermark.offset:
+        state.flush(offset)
     if not state.offsets.raise_log_start(offset):
         return False
     _LOG.info("log_start_incremented", partition=state.name, offset=offset, reason=reason)

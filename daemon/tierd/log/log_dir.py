@@ -113,7 +113,6 @@ class LogDir:
 
     def _close_log(self, each: UnifiedLog) -> bool:
         try:
-            each.flush(including_active=True)
             each.close()
         except (LogError, OSError) as error:
             log.warning("log_not_closed", partition=str(each.topic_partition), error=str(error))

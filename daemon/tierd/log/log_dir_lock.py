@@ -59,6 +59,29 @@ class LogDirLock:
             _held.discard(self._path)
 
 
+def require_unlocked(log_dir: Path) -> None:
+    """Return if nobody has the log dir, leaving no trace of the question.
+
+    Raises:
+        LogDirLockedError: somebody has it.
+        OSError: the file cannot be read.
+    """
+    path = log_dir.resolve() / LOCK_FILE
+    with _held_guard:
+        if path in _held:  # to open and close the file here would let the lock go
+            raise _locked(log_dir)
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:
+            raise _locked(log_dir) from error
+        finally:
+            os.close(fd)
+
+
 def _open_locked(path: Path, log_dir: Path) -> int:
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -19,12 +19,10 @@ from tierd.log.directory import DirectoryKind, parse_directory_name
 from tierd.log.disk import Disk
 from tierd.log.leader_epoch import LeaderEpochFileCache
 from tierd.log.leftovers import clear_leftovers
-from tierd.log.log_offset import LogOffset
 from tierd.log.log_recovery import LoadRequest, LogRecovery, random_int
 from tierd.log.offline import OfflineFlag
 from tierd.log.partition_metadata import PartitionMetadataFile
 from tierd.log.retention import is_tiered
-from tierd.log.segmented_log import SegmentedLog
 from tierd.log.strict_recovery import require_sound
 from tierd.log.unified_log import UnifiedLog
 
@@ -59,13 +57,14 @@ def load_log(
         is_deleting = parse_directory_name(directory.name)[1] is DirectoryKind.DELETE
         if request.config.strict_recovery and not is_deleting:
             require_sound(disk, directory, recovery_point=request.recovery_point, clean=request.clean)
-        clear_leftovers(disk, directory)
+        names = clear_leftovers(disk, directory)
         epochs = LeaderEpochFileCache(disk, directory)
         recovery = LogRecovery(
             disk,
             directory,
             request,
             epochs,
+            names=names,
             now_ms=now_ms,
             random_int=random_int,
             on_segments_left=on_segments_left,
@@ -76,36 +75,18 @@ def load_log(
             log_start_offset = _log_start_offset(recovery, request)
             epochs.truncate_from_end(log_end_offset)
             epochs.truncate_from_start(request.log_start_offset)
-            producers = recovery.producers()
-            producers.remove_stray_snapshots(recovery.segments.base_offsets)
-            recovery.rebuild(
-                producers,
-                end_offset=log_end_offset,
-                log_start_offset=log_start_offset,
-                reload_from_clean_shutdown=request.clean,
-            )
-            active = recovery.segments.active
-            segments = SegmentedLog(
-                disk,
-                directory,
-                request.config,
-                recovery.segments,
-                recovery_point=recovery_point,
-                next_offset=LogOffset(log_end_offset, active.base_offset, active.size_bytes),
-                random=random_int,
-                pending_deletions=recovery.deletions,
-            )
             return UnifiedLog(
                 disk=disk,
                 topic_partition=recovery.partition,
                 config=request.config,
-                segments=segments,
-                producers=producers,
+                segments=recovery.segmented_log(recovery_point, log_end_offset),
+                producers=recovery.loaded_producers(log_end_offset, log_start_offset=log_start_offset),
                 leader_epochs=epochs,
                 partition_metadata=PartitionMetadataFile(disk, directory) if request.keep_partition_metadata else None,
                 log_start_offset=log_start_offset,
                 offline=offline,
                 now_ms=now_ms,
+                segments_recovered=recovery.segments_recovered,
             )
         except BaseException:
             recovery.close_handles()

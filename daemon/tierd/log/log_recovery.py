@@ -10,6 +10,8 @@ import structlog
 
 from tierd.errors import (
     CorruptIndexError,
+    CorruptRecordError,
+    InvalidTransactionStateError,
     OffsetOverflowError,
 )
 from tierd.log.directory import DirectoryKind, parse_directory_name
@@ -17,6 +19,7 @@ from tierd.log.disk import Disk, unlink_if_there
 from tierd.log.leader_epoch import LeaderEpochFileCache
 from tierd.log.leftovers import CLEANED, INDEX_SUFFIXES
 from tierd.log.log_config import LogConfig
+from tierd.log.log_offset import LogOffset
 from tierd.log.log_segment import LogSegment
 from tierd.log.partition_scan import file_name, parse_file_name
 from tierd.log.pending_deletions import PendingDeletions
@@ -25,6 +28,7 @@ from tierd.log.producer_rebuild import rebuild_producer_state
 from tierd.log.roll import draw_jitter_ms
 from tierd.log.segment_recovery import recover_segment
 from tierd.log.segment_replacement import mark_deleted, split_overflowed
+from tierd.log.segmented_log import SegmentedLog
 from tierd.log.segments import LogSegments
 
 log = structlog.get_logger()
@@ -63,6 +67,7 @@ class LogRecovery:
     Attributes:
         segments: those that are open.
         deletions: files that were marked as deleted, and wait.
+        segments_recovered: how many were walked and given new indexes.
     """
 
     def __init__(
@@ -72,12 +77,14 @@ class LogRecovery:
         request: LoadRequest,
         epochs: LeaderEpochFileCache,
         *,
+        names: Sequence[str],
         now_ms: int,
         random_int: Callable[[], int],
         on_segments_left: Callable[[int], None],
     ) -> None:
         self.segments = LogSegments()
         self.deletions = PendingDeletions(disk)
+        self.segments_recovered = 0
         self.partition, kind = parse_directory_name(directory.name)
         self._is_deleting = kind is DirectoryKind.DELETE
         self._disk = disk
@@ -88,6 +95,7 @@ class LogRecovery:
         self._now_ms = now_ms
         self._random_int = random_int
         self._on_segments_left = on_segments_left
+        self._names: Sequence[str] | None = names  # in the directory; None once they may be others
         self._at: LogSegment | None = None  # the segment that an overflow is about
 
     def open(self) -> None:
@@ -109,7 +117,7 @@ class LogRecovery:
     def _open_segments(self) -> None:
         self.close_handles()
         self.segments.clear()
-        names = self._disk.list_names(self._directory)
+        names = self._disk.list_names(self._directory) if self._names is None else self._names
         present = frozenset(names)
         for name in names:
             offset, suffix = parse_file_name(name) or (-1, "")
@@ -151,13 +159,34 @@ class LogRecovery:
             return 0, 0
         if not request.clean:
             self._recover_unflushed()
-        deleted = self._delete_all_below_log_start()
-        self._ensure_segment(request.log_start_offset)
-        log_end_offset = self.segments.active.read_next_offset()
+        last = self.segments.last
+        log_end_offset = request.log_start_offset if last is None else self._end_of(last)
+        is_emptied = log_end_offset < request.log_start_offset
+        if is_emptied:
+            self._delete_all(log_end_offset)
+            log_end_offset = request.log_start_offset
+        self._ensure_segment(log_end_offset)
         self.segments.active.grow_indexes()
-        if request.clean and not deleted:
+        self.segments.active.release_handles()  # of a log that may never be written
+        if request.clean and not is_emptied:
             return log_end_offset, log_end_offset
         return min(request.recovery_point, log_end_offset), log_end_offset
+
+    def _end_of(self, last: LogSegment) -> int:
+        """The log end. The last segment is recovered after a clean stop too if nobody could append to it as it is.
+
+        Raises:
+            CorruptRecordError: it is not what its name says.
+        """
+        next_offset, position = last.read_end()
+        claimed = max(last.offset_index.last_offset, last.time_index.last_entry.offset)
+        if position < last.size_bytes or claimed > max(next_offset - 1, last.base_offset):
+            log.warning("damage_after_clean_stop", file=str(last.path), position=position, index_ends_at=claimed)
+            self._recover_segment(last)
+            next_offset, position = last.read_end()
+        if position and next_offset <= last.base_offset:
+            raise CorruptRecordError(last.path, 0, f"a segment that ends at offset {next_offset}, below its name")
+        return next_offset
 
     def _recover_unflushed(self) -> None:
         unflushed = self.segments.range(min(self._request.recovery_point, _MAX_OFFSET), _MAX_OFFSET)
@@ -165,7 +194,7 @@ class LogRecovery:
             self._on_segments_left(len(unflushed) - at)
             log.info("recovering_segment", file=str(segment.path), done=at, total=len(unflushed))
             self._at = segment
-            if cut := self._recover_segment(segment):
+            if cut := self._recover_or_empty(segment):
                 following = unflushed[at + 1 :]
                 log.warning(
                     "corruption_found",
@@ -178,30 +207,38 @@ class LogRecovery:
                 break
         self._on_segments_left(0)
 
+    def _recover_or_empty(self, segment: LogSegment) -> int:
+        try:
+            return self._recover_segment(segment)
+        except InvalidTransactionStateError as error:
+            if self._is_flushed(segment):
+                raise
+            # The marker was in a segment before that lost its end just behind a batch: what follows a gap cannot stay.
+            log.warning("gap_found", file=str(segment.path), error=str(error))
+        cut = segment.log.truncate(0)
+        self._recover_segment(segment)
+        segment.flush()
+        return cut
+
     def _recover_segment(self, segment: LogSegment) -> int:
         """Rebuild a segment's indexes and cut it behind its last valid batch; return how many bytes were cut."""
-        producers = self.producers()
+        self._names = None
+        producers = self._producers()
         first = self.segments.first or segment
         # A snapshot from below the first segment knows nothing of what was deleted behind it.
         start = max(self._request.log_start_offset, first.base_offset - 1)
-        self.rebuild(producers, end_offset=segment.base_offset, log_start_offset=start)
+        self._rebuild(producers, end_offset=segment.base_offset, log_start_offset=start)
         cut = recover_segment(segment, producers=producers, epochs=self._epochs)
+        self.segments_recovered += 1
         producers.take_snapshot(sync=True)
         log.info("segment_recovered", file=str(segment.path), bytes_cut=cut)
-        if cut or self._is_flushed(
-            segment
-        ):  # nobody may recover or flush it again, and what was cut must not come back
+        if cut or self._is_flushed(segment):  # nobody may look at it again, and what was cut must not come back
             segment.flush()
         return cut
 
-    def _delete_all_below_log_start(self) -> bool:
-        """Delete every segment when the log ends below its start: files are gone that a flush had vouched for."""
-        last, log_start_offset = self.segments.last, self._request.log_start_offset
-        if last is None:
-            return False
-        log_end_offset = last.read_next_offset()
-        if log_end_offset >= log_start_offset:
-            return False
+    def _delete_all(self, log_end_offset: int) -> None:
+        """Delete every segment of a log that ends below its start: files are gone that a flush had vouched for."""
+        log_start_offset = self._request.log_start_offset
         log.warning(
             "log_ends_below_its_start",
             directory=str(self._directory),
@@ -210,15 +247,15 @@ class LogRecovery:
         )
         self._delete(self.segments.values)
         self._epochs.clear()
-        self.producers().truncate_fully_and_start_at(log_start_offset)
-        return True
+        self._producers().truncate_fully_and_start_at(log_start_offset)
 
     def _delete(self, segments: Sequence[LogSegment]) -> None:
         """Mark segments and their snapshots as deleted, durably: what follows a cut must not come back."""
         if not segments:
             return
+        self._names = None
         due_ms = self._now_ms + self._config.file_delete_delay_ms
-        producers = self.producers()
+        producers = self._producers()
         for segment in segments:
             self.segments.remove(segment.base_offset)
             mark_deleted(segment, self.deletions, due_ms=due_ms)
@@ -242,6 +279,7 @@ class LogRecovery:
                 self._split(segment)
 
     def _split(self, segment: LogSegment) -> None:
+        self._names = None
         self.segments.add(segment)  # pass 4 may not have come so far
         due_ms = self._now_ms + self._config.file_delete_delay_ms
         result = split_overflowed(
@@ -252,7 +290,7 @@ class LogRecovery:
             deletions=self.deletions,
             due_ms=due_ms,
         )
-        producers = self.producers()
+        producers = self._producers()
         for removed in result.removed:
             self._mark_snapshot(producers, removed.base_offset, due_ms)
 
@@ -279,11 +317,46 @@ class LogRecovery:
             create=create,
         )
 
-    def producers(self) -> ProducerStateManager:
+    def _producers(self) -> ProducerStateManager:
         """What is known of producers, to be rebuilt; every segment is recovered with one of its own."""
-        return ProducerStateManager(self._disk, self._directory, topic_partition=self.partition, config=self._config)
+        offsets = None if self._names is None else _snapshot_offsets(self._names)
+        return ProducerStateManager(
+            self._disk,
+            self._directory,
+            topic_partition=self.partition,
+            config=self._config,
+            snapshot_offsets=offsets,
+        )
 
-    def rebuild(
+    def loaded_producers(self, log_end_offset: int, *, log_start_offset: int) -> ProducerStateManager:
+        """What is known of producers at the log end; of the snapshots only those are left that are accounted for."""
+        producers, bases = self._producers(), self.segments.base_offsets
+        strays = [] if self._names is None else [o for o in _snapshot_offsets(self._names) if o not in bases]
+        if self._names is None or (strays and (len(strays) > 1 or strays[0] < bases[-1])):
+            producers.remove_stray_snapshots(bases)
+        self._rebuild(
+            producers,
+            end_offset=log_end_offset,
+            log_start_offset=log_start_offset,
+            reload_from_clean_shutdown=self._request.clean,
+        )
+        return producers
+
+    def segmented_log(self, recovery_point: int, log_end_offset: int) -> SegmentedLog:
+        """The open segments as one log."""
+        active = self.segments.active
+        return SegmentedLog(
+            self._disk,
+            self._directory,
+            self._config,
+            self.segments,
+            recovery_point=recovery_point,
+            next_offset=LogOffset(log_end_offset, active.base_offset, active.size_bytes),
+            random=self._random_int,
+            pending_deletions=self.deletions,
+        )
+
+    def _rebuild(
         self,
         producers: ProducerStateManager,
         *,
@@ -291,7 +364,6 @@ class LogRecovery:
         log_start_offset: int,
         reload_from_clean_shutdown: bool = False,
     ) -> None:
-        """See ``rebuild_producer_state``."""
         rebuild_producer_state(
             producers,
             self.segments,
@@ -301,3 +373,8 @@ class LogRecovery:
             reload_from_clean_shutdown=reload_from_clean_shutdown,
             now_ms=self._now_ms,
         )
+
+
+def _snapshot_offsets(names: Sequence[str]) -> list[int]:
+    parsed = map(parse_file_name, names)
+    return [found[0] for found in parsed if found is not None and found[1] == ".snapshot"]

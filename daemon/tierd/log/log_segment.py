@@ -15,7 +15,7 @@ from tierd.log.log_file import LogFile
 from tierd.log.offset_index_file import OffsetIndexFile
 from tierd.log.partition_scan import SegmentFiles, file_name
 from tierd.log.roll import should_roll, time_waited_ms
-from tierd.log.segment_reader import find_batch, opener
+from tierd.log.segment_reader import find_batch, indexed_position, opener
 from tierd.log.time_index import TimestampOffset
 from tierd.log.time_index_file import TimeIndexFile
 from tierd.log.transaction_index_file import TransactionIndexFile
@@ -66,7 +66,14 @@ class LogSegment:
         self.transaction_index = TransactionIndexFile(disk, self._path(".txnindex"), base_offset=base_offset)
         room = config.segment_bytes if config.preallocate else 0
         self.log = LogFile(disk, self._path(".log"), create=create, room_bytes=room)
+        self._files: dict[str, LogFile | OffsetIndexFile | TimeIndexFile | TransactionIndexFile] = {
+            ".log": self.log,
+            ".index": self.offset_index,
+            ".timeindex": self.time_index,
+            ".txnindex": self.transaction_index,
+        }
         self._is_finished = not create
+        self._is_closed = False
         self._since_index_bytes = 0
         self._first_timestamp_ms: int | None = None
         self._max_so_far: TimestampOffset | None = None
@@ -155,10 +162,8 @@ class LogSegment:
 
     def flush(self) -> None:
         """Write out and make durable the log and its indexes, which are made if they are not there."""
-        self.log.flush()
-        self.offset_index.flush()
-        self.time_index.flush()
-        self.transaction_index.flush()
+        for file in self._files.values():
+            file.flush()
         if self._is_finished:
             self.release_handles()
 
@@ -177,28 +182,20 @@ class LogSegment:
             return
         if self._max_so_far is not None:
             self._index_last_timestamp()
-        self.log.close()
-        self.offset_index.close()
-        self.time_index.close()
-        if self.transaction_index.needs_sync:
-            self.transaction_index.flush()
-        self.transaction_index.close()
+        for file in self._files.values():
+            file.close()
         self._is_closed = True
 
     def close_handles(self) -> None:
         """Take no more calls, and leave the files as they are."""
-        self.log.close_handle()
+        for file in self._files.values():
+            file.close_handle()
         self._is_closed = True
-        self.offset_index.close_handle()
-        self.time_index.close_handle()
-        self.transaction_index.close()
 
     def release_handles(self) -> None:
         """Give the open files back; whatever writes next opens them again."""
-        self.log.release_handle()
-        self.offset_index.release_handle()
-        self.time_index.release_handle()
-        self.transaction_index.close()
+        for file in self._files.values():
+            file.release_handle()
 
     def should_roll(
         self, *, size_bytes: int, max_timestamp_ms: int, max_offset: int, now_ms: int, config: LogConfig | None = None
@@ -257,15 +254,25 @@ class LogSegment:
         return status.mtime_ms if status else 0
 
     def read_next_offset(self) -> int:
-        """The offset behind the last batch; the base offset when there is none. Reads from the last index entry on.
+        """The offset behind the last batch; the base offset when there is none. See ``read_end``."""
+        return self.read_end()[0]
+
+    def read_end(self) -> tuple[int, int]:
+        """The offset behind the last whole batch, and the position there: less than the size if more follows.
+
+        Reads from the last index entry on, if a batch begins where it says.
 
         Raises:
             CorruptRecordError: a header on the way is damaged.
         """
-        next_offset = self.base_offset
-        for header in self._headers_from(self.offset_index.last_offset):
-            next_offset = header.last_offset + 1
-        return next_offset
+        self.write_out()
+        end, next_offset = self.written_bytes, self.base_offset
+        with self.log.reading() as source:
+            last_offset = self.offset_index.last_offset
+            position = indexed_position(opener(self._disk), source, self._segment_files(), last_offset)
+            for header in iter_headers(source, position=position, end=end):
+                next_offset, position = header.last_offset + 1, header.end_position
+        return next_offset, position
 
     @property
     def has_overflow(self) -> bool:
@@ -301,8 +308,8 @@ class LogSegment:
 
     def grow_indexes(self) -> None:
         """Give the indexes the room of an active segment's; they are made if they are not there."""
-        self.offset_index.resize(self.offset_index.max_bytes)
-        self.time_index.resize(self.time_index.max_bytes)
+        self.offset_index.grow()
+        self.time_index.grow()
         self._is_finished = False
 
     def materialise_indexes(self) -> None:
@@ -319,23 +326,19 @@ class LogSegment:
         if self._suffix != old:
             raise ValueError(f"{self.path}: its suffix is not {old!r}")
         self._suffix = new
-        self.log.rename(self._path(".log"))
-        self.offset_index.rename(self._path(".index"))
-        self.time_index.rename(self._path(".timeindex"))
-        self.transaction_index.rename(self._path(".txnindex"))
+        for kind, file in self._files.items():
+            file.rename(self._path(kind))
 
     def moved(self, directory: Path) -> None:
         """Take note that the directory has another name."""
         self._directory = directory
-        self.log.renamed(self._path(".log"))
-        self.offset_index.renamed(self._path(".index"))
-        self.time_index.renamed(self._path(".timeindex"))
-        self.transaction_index.renamed(self._path(".txnindex"))
+        for kind, file in self._files.items():
+            file.renamed(self._path(kind))
 
     def delete_files(self) -> None:
         """Give the handles back and remove the files; one that is gone already is no error."""
         self.close_handles()
-        for file in (self.log, self.offset_index, self.time_index, self.transaction_index):
+        for file in self._files.values():
             file.delete()
 
     def _rolling_timestamp_ms(self) -> int | None:
@@ -355,12 +358,14 @@ class LogSegment:
     def _headers_from(self, offset: int) -> Iterator[BatchHeader]:
         """The batches from the first whose last offset is at or behind ``offset``; for the writer alone."""
         self.write_out()
-        files = SegmentFiles(self._directory, self.base_offset, None, deleted=self._suffix == ".deleted")
         end = self.written_bytes
         with self.log.reading() as source:
-            first = find_batch(opener(self._disk), source, files, offset, end=end)
+            first = find_batch(opener(self._disk), source, self._segment_files(), offset, end=end)
             if first:
                 yield from iter_headers(source, position=first.position, end=end)
+
+    def _segment_files(self) -> SegmentFiles:
+        return SegmentFiles(self._directory, self.base_offset, None, deleted=self._suffix == ".deleted")
 
     def _index_last_timestamp(self) -> None:
         self.time_index.maybe_append(*self.max_timestamp_so_far, skip_full_check=True)

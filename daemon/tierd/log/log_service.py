@@ -275,5 +275,3 @@ class LogService:
     def _let_threads_go(self) -> None:
         for pool in (self._lifecycle, *(pool for pools in self._threads.values() for pool in pools)):
             pool.shutdown(wait=False)
-
-

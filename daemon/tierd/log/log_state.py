@@ -38,6 +38,8 @@ class LogState:
     partition_metadata: PartitionMetadataFile | None
     offsets: ExposedOffsets
     offline: OfflineFlag
+    producer_expiry_interval_ms: int
+    producer_expiry_due_ms: int
     topic_id: UUID | None = None
     counters: ValidationCounters = field(default_factory=ValidationCounters)
     unsynced_snapshots: list[int] = field(default_factory=list)

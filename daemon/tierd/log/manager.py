@@ -28,14 +28,17 @@ from tierd.log.log_config import LogConfig
 from tierd.log.log_dir import DirLock, LogDir, make_directories
 from tierd.log.log_dir_lock import LogDirLock
 from tierd.log.log_dirs import LogDirs, one_log_alone, remove_directories
-from tierd.log.log_loader import load_log
-from tierd.log.log_recovery import LoadRequest, random_int
-from tierd.log.manager_start import DirStart, StartSettings
+from tierd.log.log_recovery import random_int
+from tierd.log.manager_create import create_log
+from tierd.log.manager_settings import ManagerSettings
+from tierd.log.manager_start import DirStart
 from tierd.log.offline import OfflineFlag, StorageFailure
 from tierd.log.unified_log import UnifiedLog
 from tierd.model import TopicPartition
 
 log = structlog.get_logger()
+
+_CLOSE_THREADS = 8  # per log dir: they wait for the disk
 
 
 class LogManager:
@@ -68,7 +71,7 @@ class LogManager:
             acquire_lock: keeps others out of a log dir, or raises ``LogDirLockedError``.
             random_int: for jitter.
             new_id: 32 hex digits, others every time.
-            recovery_threads_per_dir: how many logs of a log dir are loaded or closed at once.
+            recovery_threads_per_dir: how many logs of a log dir are loaded at once.
             file_delete_delay_ms: how long a ``-delete`` directory is kept.
             broker_epoch: for the clean marker.
             on_offline: called once when a log dir fails, by whichever thread found out.
@@ -80,14 +83,17 @@ class LogManager:
             raise ValueError("a manager needs log dirs, each of them once")
         self._clock = clock or SystemClock()
         self._disk = disk or OsDisk()
-        self._config_for = config_for
+        self._settings = ManagerSettings(
+            config_for=config_for,
+            is_stray=is_stray,
+            clock=self._clock,
+            random_int=random_int,
+            new_id=new_id,
+            threads_per_dir=recovery_threads_per_dir,
+            file_delete_delay_ms=file_delete_delay_ms,
+        )
         self._acquire_lock = acquire_lock
-        self._new_id = new_id
-        self._random_int = random_int
-        self._threads = recovery_threads_per_dir
-        self._delay_ms = file_delete_delay_ms
         self._broker_epoch = broker_epoch
-        self._is_stray = is_stray
         self._progress = LoadProgress()
         self._lock = RLock()
         self._is_shut_down = False
@@ -151,7 +157,7 @@ class LogManager:
             if finish_deletions:
                 self._finish_deletions()
             with ThreadPoolExecutor(len(self._dirs), thread_name_prefix="log-dir-close") as pool:
-                close = partial(LogDir.close, threads=self._threads, broker_epoch=self._broker_epoch)
+                close = partial(LogDir.close, threads=_CLOSE_THREADS, broker_epoch=self._broker_epoch)
                 list(pool.map(close, self._dirs))
         log.info("logs_closed", offline_log_dirs=[str(path) for path in self.offline_dirs])
 
@@ -341,16 +347,7 @@ class LogManager:
             log_dir.lock = self._acquire_lock(log_dir.path)
 
     def _load_all(self) -> None:
-        settings = StartSettings(
-            config_for=self._config_for,
-            is_stray=self._is_stray,
-            clock=self._clock,
-            random_int=self._random_int,
-            new_id=self._new_id,
-            threads_per_dir=self._threads,
-            file_delete_delay_ms=self._delay_ms,
-        )
-        starts = [DirStart(log_dir, settings, self._progress) for log_dir in self._dirs.live]
+        starts = [DirStart(log_dir, self._settings, self._progress) for log_dir in self._dirs.live]
         if starts:
             with ThreadPoolExecutor(len(starts), thread_name_prefix="log-dir-start") as pool:
                 list(pool.map(DirStart.run, starts))
@@ -364,37 +361,16 @@ class LogManager:
             raise LogDirOfflineError(
                 f"{partition}: its log may be in a log dir that is offline", remedy="repair the disk, then start again"
             )
-        kind = DirectoryKind.FUTURE if is_future else DirectoryKind.CURRENT
-        name = directory_name(partition, kind, directory_id=self._new_id())
-        for log_dir in self._dirs.candidates(preferred_dir):
-            with suppress(LogDirOfflineError):
-                created = self._create_in(log_dir, name, partition)
-                log_dir.of_kind(is_future=is_future)[partition] = created
-                log.info("log_created", partition=str(partition), directory=str(created.directory))
-                return created
-        raise LogDirOfflineError(f"{partition}: no log dir can take a log", remedy="check the disks, then start again")
-
-    def _create_in(self, log_dir: LogDir, name: str, partition: TopicPartition) -> UnifiedLog:
-        path = log_dir.path / name
-        with log_dir.offline.storage():
-            make_directories(self._disk, path)
-        return load_log(
-            self._disk,
-            path,
-            LoadRequest(config=self._config_for(partition.topic), clean=True),
-            now_ms=self._clock.now_ms(),
-            offline=log_dir.offline,
-            random_int=self._random_int,
-        )
+        return create_log(self._dirs, self._settings, partition, is_future=is_future, preferred_dir=preferred_dir)
 
     def _rename_to_delete(self, log_dir: LogDir, removed: UnifiedLog) -> None:
-        name = directory_name(removed.topic_partition, DirectoryKind.DELETE, directory_id=self._new_id())
+        name = directory_name(removed.topic_partition, DirectoryKind.DELETE, directory_id=self._settings.new_id())
         try:
             removed.rename_directory(name, reinitialise=False)
         except LogDirOfflineError:
             removed.close_handles()
             raise
-        log_dir.deleting.append((self._clock.now_ms() + self._delay_ms, removed))
+        log_dir.deleting.append((self._clock.now_ms() + self._settings.file_delete_delay_ms, removed))
         log.info("log_to_be_deleted", partition=str(removed.topic_partition), directory=str(removed.directory))
         self._checkpoint(DirCheckpoints.write_recovery_points, [log_dir])
         self._checkpoint(DirCheckpoints.write_log_start_offsets, [log_dir])

@@ -1,54 +1,31 @@
 """How a manager takes a log dir into use: lock, clean marker, checkpoints, then every log (log-format 6.2)."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
 import structlog
 
-from tierd.clock import Clock
 from tierd.errors import CheckpointError, LogDirOfflineError
 from tierd.log.clean_shutdown import delete_clean_shutdown
+from tierd.log.dir_checkpoints import DirCheckpoints
 from tierd.log.directory import CLUSTER_METADATA, INDEX_CACHE, DirectoryKind, directory_name, parse_directory_name
 from tierd.log.load_progress import LoadProgress
-from tierd.log.log_config import LogConfig
 from tierd.log.log_dir import LogDir
 from tierd.log.log_dirs import duplicate
 from tierd.log.log_loader import load_log
 from tierd.log.log_recovery import LoadRequest
+from tierd.log.manager_settings import ManagerSettings
 from tierd.log.unified_log import UnifiedLog
 from tierd.model import TopicPartition
 
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartSettings:
-    """What the start of every log dir of a manager has in common.
-
-    Attributes:
-        config_for: the settings of a topic.
-        is_stray: whether a current log should not be here; it is set aside then.
-        new_id: 32 hex digits, others every time.
-        threads_per_dir: how many logs of a log dir are loaded at once.
-        file_delete_delay_ms: how long a directory that is to be deleted is kept.
-    """
-
-    config_for: Callable[[str], LogConfig]
-    is_stray: Callable[[UnifiedLog], bool]
-    clock: Clock
-    random_int: Callable[[], int]
-    new_id: Callable[[], str]
-    threads_per_dir: int
-    file_delete_delay_ms: int
-
-
 class DirStart:
     """The start of one log dir. ``run`` blocks; the log dirs of a manager run next to each other."""
 
-    def __init__(self, log_dir: LogDir, settings: StartSettings, progress: LoadProgress) -> None:
+    def __init__(self, log_dir: LogDir, settings: ManagerSettings, progress: LoadProgress) -> None:
         self._dir = log_dir
         self._settings = settings
         self._progress = progress
@@ -81,6 +58,14 @@ class DirStart:
                 pool.shutdown(cancel_futures=True)
                 raise
         self._dir.is_loaded = True
+        self._lower_recovery_points()
+
+    def _lower_recovery_points(self) -> None:
+        """Where a log ends below its checkpointed recovery point, what comes next is not flushed: write that down."""
+        for each in self._dir.current.values():
+            if each.recovery_point < self._recovery_points.get(each.topic_partition, 0):
+                self._dir.checkpoint(DirCheckpoints.write_recovery_points)
+                return
 
     def _prepare(self) -> list[Path]:
         """Take note of the clean marker and remove it, read the checkpoints, find the logs."""

@@ -17,24 +17,26 @@ class OffsetIndexFile(IndexFile):
 
     def __init__(self, disk: Disk, path: Path, *, base_offset: int, max_bytes: int) -> None:
         super().__init__(disk, path, base_offset=base_offset, max_bytes=max_bytes)
-        self._last = OffsetPosition(base_offset, 0)
+        self._last_offset, self._last_position = base_offset, 0
 
     @property
     def is_full(self) -> bool:
         """Whether it takes no more entries."""
-        return self.entries >= self._max_entries
+        return (self._entries if self._is_loaded else self.entries) >= self._max_entries
 
     @property
     def last_entry(self) -> OffsetPosition:
         """The last entry; (base offset, 0) when there is none."""
         if not self._is_loaded:
             self._load()
-        return self._last
+        return OffsetPosition(self._last_offset, self._last_position)
 
     @property
     def last_offset(self) -> int:
         """The last entry's offset; the base offset when there is none."""
-        return self.last_entry.offset
+        if not self._is_loaded:
+            self._load()
+        return self._last_offset
 
     def append(self, offset: int, position: int) -> None:
         """Add that the set whose last offset is ``offset`` begins at ``position``; written by ``write_out``.
@@ -47,11 +49,11 @@ class OffsetIndexFile(IndexFile):
         count = self._entries if self._is_loaded else self.entries
         if count >= self._max_entries:
             raise ValueError(f"{self.path}: full with {count} entries")
-        if count and offset <= self._last.offset:
-            raise InvalidIndexOffsetError(f"{self.path}: offset {offset} does not follow {self._last.offset}")
+        if count and offset <= self._last_offset:
+            raise InvalidIndexOffsetError(f"{self.path}: offset {offset} does not follow {self._last_offset}")
         self._pending += ENTRY.pack(self._relative(offset), position)
         self._entries = count + 1
-        self._last = OffsetPosition(offset, position)
+        self._last_offset, self._last_position = offset, position
 
     def entry_at(self, number: int) -> OffsetPosition:
         """Entry ``number``, counted from 0.
@@ -87,12 +89,13 @@ class OffsetIndexFile(IndexFile):
         Raises:
             CorruptIndexError: the last offset is below the base, or the file ends within an entry.
         """
-        if self.entries and self._last.offset < self.base_offset:
-            raise self._corrupt(f"offset {self._last.offset} is below the segment's base")
+        if self.entries and self._last_offset < self.base_offset:
+            raise self._corrupt(f"offset {self._last_offset} is below the segment's base")
         self._check_length()
 
     def _note_last(self, raw: bytes | None) -> None:
-        self._last = OffsetPosition(self.base_offset, 0) if raw is None else self._parse(raw)
+        last = (self.base_offset, 0) if raw is None else self._parse(raw)
+        self._last_offset, self._last_position = last
 
     def _parse(self, raw: bytes) -> OffsetPosition:
         relative, position = ENTRY.unpack(raw)

@@ -180,17 +180,19 @@ def _headers_from(
 def _max_timestamp(reader: LogReader, log: PublishedLog, index: int) -> TimestampOffset:
     """The largest timestamp of a segment and the last offset of its batch; (-1, base offset) without any.
 
-    The writer knows it of a segment that it appended to; of others the last entry of the time index says it. What the
-    writer has in its buffer does not count yet.
+    The writer knows it of a segment that it appended to; of another rolled one the last entry of the time index says
+    it. In the active segment there may be more behind that entry, and what the writer has in its buffer does not count.
     """
     known, files = log.segments[index].known_max_timestamp, log.files(index)
-    if known is None:
-        return _time_index_entry(reader, files, MAX_LONG)
-    if known.offset < log.log_end.offset or known.timestamp_ms < 0:
+    if known is not None and (known.offset < log.log_end.offset or known.timestamp_ms < 0):
         return known
-    largest = TimestampOffset(-1, files.base_offset)
+    largest = _time_index_entry(reader, files, MAX_LONG)
+    if files.next_base_offset is not None:
+        return largest
+    if largest.offset >= log.log_end.offset:
+        largest = TimestampOffset(-1, files.base_offset)
     with reader.open_file(files.log) as source:
-        for header in iter_headers(source, end=readable_end(log, files, source)):
+        for header in _headers_from(reader, log, files, source, largest.offset):
             if header.max_timestamp_ms > largest.timestamp_ms:
                 largest = TimestampOffset(header.max_timestamp_ms, header.last_offset)
     return largest

@@ -248,6 +248,7 @@ class ProducerStateManager:
         for offset in self.snapshots.offsets:
             if not log_start_offset < offset <= log_end_offset:
                 self.snapshots.delete(offset)
+        self.snapshots.sync_removals()
         if log_end_offset == self._map_end_offset:
             self.on_log_start_incremented(log_start_offset)
             return
@@ -259,6 +260,7 @@ class ProducerStateManager:
         self._forget_producers()
         for snapshot in self.snapshots.offsets:
             self.snapshots.delete(snapshot)
+        self.snapshots.sync_removals()
         self._last_snapshot_offset = 0
         self._map_end_offset = offset
 

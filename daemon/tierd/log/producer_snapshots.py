@@ -25,6 +25,7 @@ class ProducerSnapshots:
         self._disk = disk
         self._directory = directory
         self._offsets = sorted(self._list() if offsets is None else offsets)
+        self._has_removals = False  # whether a name is gone that a power cut might bring back
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -99,6 +100,7 @@ class ProducerSnapshots:
         if offset in self._offsets:
             unlink_if_there(self._disk, self.path(offset))
             self._offsets.remove(offset)
+            self._has_removals = True
 
     def delete_before(self, offset: int) -> None:
         """Delete the snapshots below ``offset``."""
@@ -117,7 +119,17 @@ class ProducerSnapshots:
             return None
         finally:
             self._offsets.remove(offset)
+        self._has_removals = True
         return marked
+
+    def sync_removals(self) -> None:
+        """Make it durable that snapshots are gone, if any are.
+
+        Kafka leaves that to chance; but one that comes back after a truncation tells of a branch that is no more.
+        """
+        if self._has_removals:
+            self._disk.sync_directory(self._directory)
+            self._has_removals = False
 
     def remove_strays(self, segment_base_offsets: Collection[int]) -> None:
         """Look for snapshots anew; delete those at no segment's base, but the newest only below the highest base."""

@@ -61,7 +61,7 @@ class RecordBatch(BatchHeader):
             for raw in iter_raw_records(payload, self.record_count):
                 yield Record(
                     base_offset + raw.offset_delta,
-                    wrap_long(base_ms + raw.timestamp_delta_ms) if appended_ms is None else appended_ms,
+                    _signed(base_ms + raw.timestamp_delta_ms) if appended_ms is None else appended_ms,
                     kind,
                     raw.key,
                     raw.value,
@@ -227,7 +227,7 @@ def control_type_of(source: Readable, header: BatchHeader) -> ControlRecordType 
     return read_batch(source, header).control_type()
 
 
-def wrap_long(value: int) -> int:
+def _signed(value: int) -> int:
     """Wrap to a signed 64-bit number, as Java adds."""
     value &= _LONG_MASK
     return value - (1 << 64) if value >> 63 else value

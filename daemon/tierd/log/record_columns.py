@@ -23,7 +23,7 @@ class RecordColumns:
     Attributes:
         payload: what holds them: a piece of a log, or the decompressed records of a batch.
         columns: offsets, timestamps, and where the other fields lie in ``payload``; without fault.
-        batches: index of each batch's first record, and the batch's header or what parses it.
+        batches: the one batch, or what finds the batch of a record.
     """
 
     payload: bytes | memoryview = field(repr=False)
@@ -46,9 +46,17 @@ class RecordColumns:
 
     def values(self) -> list[bytes | None]:
         """The value of every record."""
-        payload, columns = bytes(self.payload), self.columns
-        starts, sizes = columns.value_start.tolist(), columns.value_size.tolist()
-        return [payload[start : start + size] if size >= 0 else None for start, size in zip(starts, sizes, strict=True)]
+        if not len(self):
+            return []
+        starts, sizes = self.columns.value_start.tolist(), self.columns.value_size.tolist()
+        payload, first = self.payload, 0
+        if not isinstance(payload, bytes):  # slices of bytes are the cheapest, so one copy pays
+            first = starts[0]
+            payload = bytes(payload[first : self.columns.end])
+        return [
+            payload[start - first : start - first + size] if size >= 0 else None
+            for start, size in zip(starts, sizes, strict=True)
+        ]
 
     def offset(self, index: int) -> int:
         """Of the record at ``index``, counted from 0, as everywhere here."""
@@ -199,7 +207,7 @@ def iter_log_columns(
             if check_crc:
                 batches.check(found.records.end)
             at = found.records.end
-            yield RecordColumns(view, found.records, batches)
+            yield RecordColumns(data, found.records, batches)
             continue
         header = parse_header(view, at, name=name, position=position + at)
         if header is None or at + header.size_bytes > len(view):

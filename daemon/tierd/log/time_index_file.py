@@ -22,7 +22,7 @@ class TimeIndexFile(IndexFile):
     @property
     def is_full(self) -> bool:
         """Whether it takes no more entries but the one that is reserved for the roll."""
-        return self.entries >= self._max_entries - 1
+        return (self._entries if self._is_loaded else self.entries) >= self._max_entries - 1
 
     @property
     def last_entry(self) -> TimestampOffset:

@@ -91,5 +91,10 @@ def read_transaction_index(path: Path, *, base_offset: int) -> TransactionIndex:
     return TransactionIndex.from_bytes(data, base_offset, str(path))
 
 
+def encode_entry(entry: AbortedTransaction) -> bytes:
+    """The entry's bytes in the file."""
+    return ENTRY.pack(0, entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset)
+
+
 def _corrupt(name: str, problem: str) -> CorruptIndexError:
     return CorruptIndexError(f"{name}: {problem}", remedy=f"run tierd inspect {name}; a replica may have it intact")

@@ -3,23 +3,20 @@
 from pathlib import Path
 
 from tierd.log.disk import Disk, DiskFile, read_file, unlink_if_there
-from tierd.log.transaction_index import ENTRY, AbortedTransaction, TransactionIndex
+from tierd.log.transaction_index import ENTRY, AbortedTransaction, TransactionIndex, encode_entry
 
 
 class TransactionIndexFile:
     """The aborted transactions of one segment; no file until there is one (Kafka: TransactionIndex).
 
     One writer; ``all`` and ``collect`` may be called by any thread, and open the file for themselves.
-
-    Attributes:
-        needs_sync: something was written, or cut, since the last ``flush``.
     """
 
     def __init__(self, disk: Disk, path: Path, *, base_offset: int) -> None:
         self.path = path
         self.base_offset = base_offset
         self._disk = disk
-        self.needs_sync = False
+        self._needs_sync = False  # nothing was written, or cut, since the last flush
         self._file: DiskFile | None = None
         self._last_offset: int | None = None  # since it was opened, or cut
 
@@ -37,9 +34,9 @@ class TransactionIndexFile:
         if self._last_offset is not None and transaction.last_offset <= self._last_offset:
             raise ValueError(f"{self.path}: marker {transaction.last_offset} does not follow {self._last_offset}")
         file = self._handle()
-        self.needs_sync = True
+        self._needs_sync = True
         end = file.size_bytes - file.size_bytes % ENTRY.size  # a torn entry is no entry
-        file.write(end, [_encode(transaction)])
+        file.write(end, [encode_entry(transaction)])
         self._last_offset = transaction.last_offset
 
     def load(self) -> TransactionIndex:
@@ -97,13 +94,23 @@ class TransactionIndexFile:
         """Make every entry durable, if there is a file."""
         if self._file or self.exists:
             self._handle().sync()
-        self.needs_sync = False
+        self._needs_sync = False
 
-    def close(self) -> None:
+    def release_handle(self) -> None:
         """Give the open file back; the next call that writes opens it again."""
         if self._file:
             self._file.close()
             self._file = None
+
+    def close(self) -> None:
+        """Make durable what was written, and give the open file back."""
+        if self._needs_sync:
+            self.flush()
+        self.release_handle()
+
+    def close_handle(self) -> None:
+        """Give the open file back; it stays as it is."""
+        self.release_handle()
 
     def rename(self, path: Path) -> None:
         """Give the file, if it is there, another name."""
@@ -118,20 +125,16 @@ class TransactionIndexFile:
             self._file.renamed(path)
 
     def delete(self) -> bool:
-        """Remove the file; return whether it was there."""
-        self.close()
+        """Give the open file back and remove the file; return whether it was there."""
+        self.release_handle()
         return unlink_if_there(self._disk, self.path)
 
     def _cut(self, size_bytes: int) -> None:
         if self._file or self.exists:
-            self.needs_sync = True
+            self._needs_sync = True
             self._handle().truncate(size_bytes)
 
     def _handle(self) -> DiskFile:
         if self._file is None:
             self._file = self._disk.open(self.path, create=True)
         return self._file
-
-
-def _encode(entry: AbortedTransaction) -> bytes:
-    return ENTRY.pack(0, entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset)

@@ -7,7 +7,8 @@
                   │         ├─ LeaderEpochFileCache   lineage
                   │         └─ ExposedOffsets         log start, high watermark, last stable offset
                   ├─ log_append                       what an append does
-                  └─ log_cleanup                      truncation, retention, delete records
+                  ├─ log_cleanup                      truncation, retention, delete records
+                  └─ log_lifecycle                    housekeeping, rename, close, delete
 
 What ``LogView`` has is for any thread; what is here, for one thread at a time: the log's writer. An error of the disk
 takes the log dir offline, and every later call on it fails.
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from uuid import UUID
 
 from tierd.errors import InconsistentTopicIdError, LogError
+from tierd.log import log_lifecycle
 from tierd.log.append_info import AppendInfo, AppendRequest
 from tierd.log.append_origin import AppendOrigin
 from tierd.log.disk import Disk, Piece
@@ -63,6 +65,7 @@ class UnifiedLog(LogView):
         offline: OfflineFlag,
         now_ms: int,
         producer_expiry_interval_ms: int = PRODUCER_EXPIRY_INTERVAL_MS,
+        segments_recovered: int = 0,
     ) -> None:
         """Take loaded parts into use.
 
@@ -78,6 +81,7 @@ class UnifiedLog(LogView):
             offline: of the log dir.
             now_ms: wall clock.
             producer_expiry_interval_ms: how often ``housekeep`` looks for producers that went silent.
+            segments_recovered: how many its loading walked and gave new indexes.
 
         Raises:
             CheckpointError: ``partition.metadata`` cannot be understood.
@@ -100,11 +104,12 @@ class UnifiedLog(LogView):
                     is_tiered=is_tiered(topic_partition.topic, config),
                 ),
                 offline=offline,
+                producer_expiry_interval_ms=producer_expiry_interval_ms,
+                producer_expiry_due_ms=now_ms + producer_expiry_interval_ms,
                 topic_id=partition_metadata.read() if partition_metadata and has_topic_id else None,
             )
         )
-        self._producer_expiry_interval_ms = producer_expiry_interval_ms
-        self._producer_expiry_due_ms = now_ms + producer_expiry_interval_ms
+        self.segments_recovered = segments_recovered
 
     # Appending
 
@@ -221,17 +226,7 @@ class UnifiedLog(LogView):
             LogDirOfflineError: the disk failed.
         """
         with self._storage():
-            state = self._state
-            if state.partition_metadata is not None:
-                state.partition_metadata.maybe_flush()
-            state.sync_rolled()
-            if state.leader_epochs is not None:
-                state.leader_epochs.write_pending()
-            state.segments.run_due_deletions(now_ms)
-            if now_ms >= self._producer_expiry_due_ms:
-                self._producer_expiry_due_ms = now_ms + self._producer_expiry_interval_ms
-                with state.offsets.lock:
-                    state.producers.remove_expired(now_ms)
+            log_lifecycle.housekeep(self._state, now_ms)
 
     def unlink_deleted(self) -> int:
         """Unlink at once what waits for its time to be unlinked; return how many files that were.
@@ -244,16 +239,7 @@ class UnifiedLog(LogView):
 
     def is_housekeeping_due(self, now_ms: int) -> bool:
         """Whether ``housekeep`` would find something to do; any thread, no disk."""
-        state = self._state
-        deletion_due_ms = state.segments.pending_deletions.next_due_ms
-        return (
-            (state.partition_metadata is not None and state.partition_metadata.is_pending)
-            or bool(state.unsynced_snapshots)
-            or state.rolled_up_to > self.recovery_point
-            or (state.leader_epochs is not None and state.leader_epochs.is_pending)
-            or (deletion_due_ms is not None and now_ms >= deletion_due_ms)
-            or now_ms >= self._producer_expiry_due_ms
-        )
+        return log_lifecycle.is_housekeeping_due(self._state, now_ms)
 
     def update_config(self, config: LogConfig) -> None:
         """Take other settings; they count from the next decision on, and open segments keep their indexes' size."""
@@ -342,22 +328,7 @@ class UnifiedLog(LogView):
             LogDirOfflineError: the disk failed.
         """
         with self._storage():
-            state = self._state
-            if state.partition_metadata is not None:
-                state.partition_metadata.maybe_flush()
-            if not state.segments.rename_directory(name):
-                return False
-            state.producers.moved(state.segments.directory)
-            if reinitialise:
-                if state.leader_epochs is not None:
-                    state.leader_epochs.moved(state.segments.directory)
-                if state.partition_metadata is not None:
-                    state.partition_metadata.moved(state.segments.directory)
-                return True
-            if state.leader_epochs is not None:
-                state.leader_epochs.detach()
-            state.leader_epochs = state.partition_metadata = None
-            return True
+            return log_lifecycle.rename_directory(self._state, name, reinitialise=reinitialise)
 
     def close(self) -> None:
         """Stop cleanly: all is flushed, the producers' snapshot is taken, and no file is longer than its content.
@@ -367,20 +338,9 @@ class UnifiedLog(LogView):
         Raises:
             LogDirOfflineError: the disk failed, or the files were closed before.
         """
-        if self._state.is_closed:
-            return
-        with self._storage():
-            state = self._state
-            state.offsets.remove_listeners()
-            if state.partition_metadata is not None:
-                state.partition_metadata.maybe_flush()
-            state.sync_rolled()
-            if state.leader_epochs is not None:
-                state.leader_epochs.write_pending()
-            state.flush(self.log_end_offset, including=True)
-            state.producers.take_snapshot(sync=True)
-            state.segments.close()
-            state.is_closed = True
+        if not self._state.is_closed:
+            with self._storage():
+                log_lifecycle.close(self._state)
 
     def close_handles(self) -> None:
         """Let go of the files as they are; the log takes no more calls. A second time does nothing."""
@@ -394,13 +354,7 @@ class UnifiedLog(LogView):
             LogDirOfflineError: the disk failed.
         """
         with self._storage():
-            state = self._state
-            state.offsets.remove_listeners()
-            if state.leader_epochs is not None:
-                state.leader_epochs.detach()
-            state.segments.delete_all_segments(now_ms=0)
-            state.segments.delete_directory()
-            state.is_closed = True
+            log_lifecycle.delete(self._state)
 
     # Internal
 

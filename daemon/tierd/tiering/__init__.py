@@ -4,6 +4,7 @@ Decisions are plain functions over values; the tasks that act on them are run by
 """
 
 from tierd.tiering.broker_state import BrokerCheckpoints, BrokerOffsets
+from tierd.tiering.committed import committed_batches, data_batches
 from tierd.tiering.copy_state import CopyPhase, CopyState
 from tierd.tiering.copy_task import CopyTask
 from tierd.tiering.explain import Explanation, Place, explain
@@ -55,7 +56,9 @@ __all__ = [
     "TieredLog",
     "TieringRecorder",
     "Verification",
+    "committed_batches",
     "copy_candidates",
+    "data_batches",
     "explain",
     "highest_copied",
 ]

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tierd.cli.session import log_to_stderr
 from tierd.errors import TierError
 from tierd.log import Damage, Decoded, FileFound, Finding, Note, inspect_path
 
@@ -15,6 +16,10 @@ _REACHED_NOTHING = 3
 def inspect(
     paths: Annotated[list[Path], typer.Argument(help="Segments, indexes, snapshots, checkpoints, directories.")],
     records: Annotated[bool, typer.Option("--records", help="Decode the records of every sound batch too.")] = False,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Decode every record, make indexes and producer state anew, and compare."),
+    ] = False,
     check: Annotated[bool, typer.Option("--check", help="Print only damage and the summary.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
@@ -23,12 +28,13 @@ def inspect(
     Examples:
         tierd inspect /var/lib/kafka/data/orders-0/00000000000000001234.log --records
 
-        tierd inspect --check /var/lib/kafka/data
+        tierd inspect --check --deep /var/lib/kafka/data
     """
+    log_to_stderr()
     counts = {"files": 0, "batches": 0, "damage": 0}
     for path in paths:
         try:
-            for finding in inspect_path(path, records=records):
+            for finding in inspect_path(path, records=records, deep=deep):
                 _count(counts, finding)
                 if not check or isinstance(finding, Damage):
                     typer.echo(_as_json(finding) if json else _as_text(finding))

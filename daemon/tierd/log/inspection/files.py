@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tierd.errors import CheckpointError, CorruptIndexError, LogDirOfflineError, SegmentChangedError
+from tierd.errors import CheckpointError, CorruptIndexError, LogDirLockedError, LogDirOfflineError, SegmentChangedError
 from tierd.log.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
@@ -12,6 +12,7 @@ from tierd.log.checkpoints import (
     parse_offset_checkpoint,
     parse_topic_id,
 )
+from tierd.log.clean_shutdown import CLEAN_SHUTDOWN_FILE, parse_broker_epoch
 from tierd.log.files import open_source, read_whole
 from tierd.log.inspection.findings import Damage, Decoded, FileFound, Finding, Note
 from tierd.log.inspection.segment import (
@@ -20,10 +21,12 @@ from tierd.log.inspection.segment import (
     load_offset_index,
     load_time_index,
 )
+from tierd.log.log_dir_lock import LOCK_FILE, require_unlocked
 from tierd.log.meta_properties import parse_meta_properties
 from tierd.log.offset_index import OffsetPosition
 from tierd.log.partition_scan import parse_file_name
 from tierd.log.producer_state import parse_producer_snapshot
+from tierd.log.repair.side_files import describe_side_file, is_side_file, original_name
 from tierd.log.time_index import TimestampOffset
 from tierd.log.transaction_index import TransactionIndex
 from tierd.model import uuid_to_text
@@ -35,19 +38,19 @@ _OFFSET_CHECKPOINTS = frozenset(
     for name in ("recovery-point-offset", "log-start-offset", "replication-offset", "cleaner-offset")
 )
 # beside partitions and log dirs, and of no interest here
-_SILENT = frozenset({".lock", ".kafka_cleanshutdown", "bootstrap.checkpoint", "quorum-state"})
+_SILENT = frozenset({"bootstrap.checkpoint", "quorum-state"})
 
 Decoder = Callable[[bytes, Path, int], Iterator[Finding]]
 
 
-def inspect_file(path: Path, *, records: bool = False) -> Iterator[Finding]:
+def inspect_file(path: Path, *, records: bool = False, deep: bool = False) -> Iterator[Finding]:
     """Decode and check one file by itself, whatever its name says it is.
 
     Raises:
         SegmentChangedError: it is not there.
         LogDirOfflineError: it cannot be read.
     """
-    name = path.name
+    name = original_name(path.name)
     for suffix in _TEMPORARY:
         name = name.removesuffix(suffix)
     offset, suffix = parse_file_name(name) or (0, Path(name).suffix)
@@ -55,10 +58,14 @@ def inspect_file(path: Path, *, records: bool = False) -> Iterator[Finding]:
         size_bytes = source.size_bytes
     if suffix == ".log":
         yield FileFound(path, "segment", size_bytes)
-        yield from inspect_segment(path, SegmentExpectations(base_offset=offset), records=records)
+        if is_side_file(path.name):
+            yield Note(path, describe_side_file(path.name))
+        yield from inspect_segment(path, SegmentExpectations(base_offset=offset), records=records, deep=deep)
         return
     kind, decoder = _decoder(name, suffix)
     yield FileFound(path, kind, size_bytes)
+    if is_side_file(path.name):
+        yield Note(path, describe_side_file(path.name))
     if decoder is None:
         yield Note(path, "not one of Kafka's files, left alone")
         return
@@ -89,6 +96,10 @@ def _decoder(name: str, suffix: str) -> tuple[str, Decoder | None]:
         return "leader epochs", _decode_lineage
     if name == PARTITION_METADATA:
         return "topic id", _decode_topic_id
+    if name == CLEAN_SHUTDOWN_FILE:
+        return "clean-stop marker", _decode_clean_shutdown
+    if name == LOCK_FILE:
+        return "lock", _decode_lock
     if name == "meta.properties":
         return "log dir identity", _decode_meta_properties
     if name in _OFFSET_CHECKPOINTS:
@@ -169,6 +180,21 @@ def _decode_meta_properties(data: bytes, path: Path, _: int) -> Iterator[Finding
     meta = parse_meta_properties(data, name=str(path))
     directory_id = None if meta.directory_id is None else uuid_to_text(meta.directory_id)
     yield Decoded("metaProperties", {"clusterId": meta.cluster_id, "nodeId": meta.node_id, "directoryId": directory_id})
+
+
+def _decode_clean_shutdown(data: bytes, path: Path, _: int) -> Iterator[Finding]:
+    yield Decoded("cleanShutdown", {"brokerEpoch": parse_broker_epoch(data)})
+
+
+def _decode_lock(data: bytes, path: Path, _: int) -> Iterator[Finding]:
+    try:
+        require_unlocked(path.parent)
+    except LogDirLockedError:
+        yield Decoded("lock", {"isHeld": True})
+    else:
+        yield Decoded("lock", {"isHeld": False})
+    if data:
+        yield Note(path, "a lock file is empty")
 
 
 def _decode_offset_checkpoint(data: bytes, path: Path, _: int) -> Iterator[Finding]:

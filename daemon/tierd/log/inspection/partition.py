@@ -14,6 +14,7 @@ from tierd.errors import (
 )
 from tierd.log.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, read_lineage
 from tierd.log.directory import parse_directory_name
+from tierd.log.disk import OsDisk
 from tierd.log.files import read_whole
 from tierd.log.inspection.files import (
     LIMIT_BYTES,
@@ -29,8 +30,10 @@ from tierd.log.inspection.files import (
 )
 from tierd.log.inspection.findings import Damage, Decoded, FileFound, Finding, Note
 from tierd.log.inspection.segment import SegmentExpectations, inspect_segment, load_offset_index, load_time_index
+from tierd.log.log_config import LogConfig
 from tierd.log.partition_scan import file_name, parse_file_name
 from tierd.log.producer_state import read_producer_snapshot
+from tierd.log.repair.survey import survey_partition
 from tierd.log.transaction_index import TransactionIndex, read_transaction_index
 from tierd.log.transactions import OpenTransactions
 from tierd.model import Lineage
@@ -39,31 +42,32 @@ _RESTART = "start the broker: its recovery rebuilds the file; or fetch the segme
 _INDEXES = frozenset({".index", ".timeindex", ".txnindex"})
 
 
-def inspect_path(path: Path, *, records: bool = False) -> Iterator[Finding]:
+def inspect_path(path: Path, *, records: bool = False, deep: bool = False) -> Iterator[Finding]:
     """Decode and check a file, a partition directory or a log dir. Blocking, a finding at a time.
 
     Args:
         path: what to look at.
-        records: decode the records of every sound batch as well.
+        records: decode the records of every sound batch as well, and say what they are.
+        deep: decode them, make indexes and producer state anew and compare, and say what is wrong.
 
     Raises:
         SegmentChangedError: it is not there.
         LogDirOfflineError: it cannot be read.
     """
     if not path.is_dir():
-        return inspect_file(path, records=records)
+        return inspect_file(path, records=records, deep=deep)
     if any(parse_file_name(name) for name in list_names(path)) or (path / PARTITION_METADATA).exists():
-        return _inspect_partition(path, records=records)
-    return _inspect_log_dir(path, records=records)
+        return _inspect_partition(path, records=records, deep=deep)
+    return _inspect_log_dir(path, records=records, deep=deep)
 
 
-def _inspect_log_dir(path: Path, *, records: bool) -> Iterator[Finding]:
+def _inspect_log_dir(path: Path, *, records: bool, deep: bool) -> Iterator[Finding]:
     yield FileFound(path, "log dir", 0)
     for name in list_names(path):
         child = path / name
         try:
             if child.is_dir():
-                yield from _inspect_child(child, records=records)
+                yield from _inspect_child(child, records=records, deep=deep)
             elif not is_silent(name):
                 yield from inspect_file(child)
         except SegmentChangedError:
@@ -72,18 +76,42 @@ def _inspect_log_dir(path: Path, *, records: bool) -> Iterator[Finding]:
             yield Damage(child, None, str(error), error.remedy)
 
 
-def _inspect_child(child: Path, *, records: bool) -> Iterator[Finding]:
+def _inspect_child(child: Path, *, records: bool, deep: bool) -> Iterator[Finding]:
     try:
         parse_directory_name(child.name)
     except PartitionNameError as error:
         if child.name != "remote-log-index-cache":
             yield Note(child, f"{error}: a broker refuses to start with such a directory in its log dir")
         return
-    yield from _inspect_partition(child, records=records)
+    yield from _inspect_partition(child, records=records, deep=deep)
 
 
-def _inspect_partition(path: Path, *, records: bool) -> Iterator[Finding]:
+def _inspect_partition(path: Path, *, records: bool, deep: bool) -> Iterator[Finding]:
     yield FileFound(path, "partition", 0)
+    damaged: set[Path] = set()
+    for finding in _inspect_files(path, records=records, deep=deep):
+        if isinstance(finding, Damage):
+            damaged.add(finding.path)
+        yield finding
+    if deep:
+        yield from _tolerant(path, _compare(path, damaged))
+
+
+def _compare(path: Path, damaged: set[Path]) -> Iterator[Finding]:
+    """What is seen only when indexes and producer state are made anew."""
+    try:
+        facts = survey_partition(OsDisk(), path, config=LogConfig())
+    except (PartitionNameError, OSError) as error:
+        yield Note(path, f"not compared: {error}")
+        return
+    wrong = [each for segment in facts.segments if segment.fault is None for each in segment.artefacts]
+    named = [(each.name, each.problem or "") for each in (*wrong, *facts.snapshots)]
+    for name, problem in (*named, *facts.disagreements):
+        if path / name not in damaged:
+            yield Damage(path / name, None, problem, "tierd repair makes it anew")
+
+
+def _inspect_files(path: Path, *, records: bool, deep: bool) -> Iterator[Finding]:
     names = list_names(path)
     offsets = {suffix: _offsets(names, suffix) for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot")}
     for required in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT):
@@ -93,7 +121,9 @@ def _inspect_partition(path: Path, *, records: bool) -> Iterator[Finding]:
     directory = _Directory(path, offsets, _lineage(path), _state_at(path, offsets))
     for index, base in enumerate(offsets[".log"]):
         following = offsets[".log"][index + 1] if index + 1 < len(offsets[".log"]) else None
-        yield from _tolerant(path / file_name(base, ".log"), directory.inspect(base, following, records=records))
+        yield from _tolerant(
+            path / file_name(base, ".log"), directory.inspect(base, following, records=records, deep=deep)
+        )
     yield from directory.check_lineage()
     for offset in offsets[".snapshot"]:
         snapshot = path / file_name(offset, ".snapshot")
@@ -113,7 +143,7 @@ class _Directory:
     transactions: OpenTransactions
     log_end_offset: int | None = None
 
-    def inspect(self, base: int, following: int | None, *, records: bool) -> Iterator[Finding]:
+    def inspect(self, base: int, following: int | None, *, records: bool, deep: bool) -> Iterator[Finding]:
         """One segment with its indexes; ``transactions`` and the log end are carried on to the next one."""
         expected = SegmentExpectations(
             base_offset=base,
@@ -130,7 +160,7 @@ class _Directory:
         log = self.path / file_name(base, ".log")
         yield FileFound(log, "segment", log.stat().st_size)
         self.log_end_offset = base
-        for finding in inspect_segment(log, expected, records=records):
+        for finding in inspect_segment(log, expected, records=records, deep=deep):
             if isinstance(finding, Decoded) and finding.kind == "batch":
                 last = finding.fields["lastOffset"]
                 assert isinstance(last, int)

@@ -47,8 +47,16 @@ class SegmentExpectations:
     open_transactions: OpenTransactions | None = None
 
 
-def inspect_segment(path: Path, expected: SegmentExpectations, *, records: bool) -> Iterator[Finding]:
+def inspect_segment(
+    path: Path, expected: SegmentExpectations, *, records: bool, deep: bool = False
+) -> Iterator[Finding]:
     """Decode and check a log file; goes on behind a batch whose checksum is wrong, stops where no batch begins.
+
+    Args:
+        path: the file.
+        expected: what it is held against.
+        records: decode the records of sound batches, and say what they are.
+        deep: decode them, and say what is wrong with them.
 
     Raises:
         SegmentChangedError: the file vanished.
@@ -63,8 +71,9 @@ def inspect_segment(path: Path, expected: SegmentExpectations, *, records: bool)
                 is_valid = crc_matches(source, header)
                 yield Decoded("batch", _batch_fields(header, is_valid=is_valid))
                 yield from walk.check(source, header, is_valid=is_valid)
-                if records and is_valid:
-                    yield from _records(source, header)
+                if (records or deep) and is_valid:
+                    findings = _records(source, header)
+                    yield from findings if records else (each for each in findings if isinstance(each, Damage))
         except CorruptRecordError as error:
             yield Damage(path, error.position, str(error), error.remedy)
         yield from walk.finish(end, source.size_bytes)
@@ -189,12 +198,23 @@ def _records(source: Source, header: BatchHeader) -> Iterator[Finding]:
     if header.size_bytes > _MAX_BATCH_BYTES:
         yield Damage(source.path, header.position, f"a batch of {header.size_bytes} bytes is too large to be opened")
         return
-    batch = read_batch(source, header)
+    batch, previous = read_batch(source, header), -1
     try:
         for record in batch.records():
+            if not max(previous + 1, _lowest(header)) <= record.offset <= header.last_offset:
+                problem = (
+                    f"a record of offset {record.offset} in the batch of {header.base_offset} to {header.last_offset}"
+                )
+                yield Damage(source.path, header.position, problem, "a replica may have the segment intact")
+            previous = record.offset
             yield Decoded("record", record_fields(record, is_control=header.is_control))
     except InvalidRecordError as error:
         yield Damage(source.path, error.position, str(error), error.remedy)
+
+
+def _lowest(header: BatchHeader) -> int:
+    """The smallest offset that a record may have; a legacy wrapper only tells its last."""
+    return header.base_offset if header.magic >= 2 else 0
 
 
 def record_fields(record: Record, *, is_control: bool = False) -> dict[str, JsonValue]:

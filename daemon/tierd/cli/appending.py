@@ -1,0 +1,131 @@
+"""Appending a stream of lines to a log, batch by batch, in memory of one batch whatever the length of the stream."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tierd.cli.record_lines import InputRecord, ParseLine
+from tierd.errors import RecordLineError
+from tierd.log import BatchBuilder, Compression, UnifiedLog
+
+_MAX_LINE_BYTES = 512 << 20  # base64 of the largest record that a batch can hold after compression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendSettings:
+    """How lines become batches.
+
+    Attributes:
+        leader_epoch: of the leader that appends; with ``keep_offsets`` for lines that do not say.
+        batch_records: at most so many records a batch.
+        keep_offsets: the lines say which offset each record has, as if a leader had sent them.
+    """
+
+    parse: ParseLine
+    compression: Compression
+    leader_epoch: int
+    batch_records: int
+    keep_offsets: bool = False
+
+
+@dataclass(slots=True)
+class Appended:
+    """What was appended; everything counted here is in the log.
+
+    Attributes:
+        first_offset: None as long as nothing was.
+        last_offset: inclusive.
+        was_interrupted: by a signal; the input may have had more.
+    """
+
+    records: int = 0
+    batches: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+    was_interrupted: bool = False
+
+
+class LineAppender:
+    """Reads lines and appends them. ``run`` may be interrupted while it waits for input, and nowhere else."""
+
+    def __init__(self, log: UnifiedLog, settings: AppendSettings, *, progress: Callable[[str], None]) -> None:
+        self.appended = Appended()
+        self._log = log
+        self._settings = settings
+        self._progress = progress
+        self._builder: BatchBuilder | None = None
+        self._builder_epoch = settings.leader_epoch
+        self._line = 0
+
+    def run(self, read_line: Callable[[int], bytes]) -> None:
+        """Append everything that ``read_line`` returns; what was read when it ends or fails is appended as well.
+
+        Raises:
+            RecordLineError: a line that is no record; all before it are in the log.
+            KeyboardInterrupt: ``read_line`` was interrupted; all that it returned is in the log.
+            LogError: the log refused a batch, or its disk failed; ``appended`` says what was before.
+        """
+        try:
+            while line := read_line(_MAX_LINE_BYTES):
+                self._line += 1
+                self._take(line)
+        except (RecordLineError, KeyboardInterrupt):
+            self._write()
+            raise
+        self._write()
+
+    def _take(self, line: bytes) -> None:
+        if len(line) >= _MAX_LINE_BYTES:
+            raise RecordLineError(f"line {self._line}: longer than {_MAX_LINE_BYTES} bytes")
+        text = line.removesuffix(b"\n").removesuffix(b"\r")
+        if not text:
+            return
+        given = self._settings.parse(text, self._line, time.time_ns() // 1_000_000)
+        if self._must_begin(given):
+            self._write()
+        if self._builder is None:
+            self._begin(given)
+        assert self._builder is not None
+        try:
+            self._builder.append(given.record, offset=given.offset if self._settings.keep_offsets else None)
+        except ValueError as error:
+            raise RecordLineError(f"line {self._line}: {error}") from error
+
+    def _must_begin(self, given: InputRecord) -> bool:
+        builder = self._builder
+        if builder is None:
+            return False
+        is_full = builder.record_count >= self._settings.batch_records or not builder.has_room_for(given.record)
+        return is_full or (self._settings.keep_offsets and self._epoch_of(given) != self._builder_epoch)
+
+    def _epoch_of(self, given: InputRecord) -> int:
+        return self._settings.leader_epoch if given.leader_epoch is None else given.leader_epoch
+
+    def _begin(self, given: InputRecord) -> None:
+        keep = self._settings.keep_offsets
+        if keep and given.offset is None:
+            raise RecordLineError(f"line {self._line}: no offset, which --keep-offsets needs")
+        self._builder_epoch = self._epoch_of(given) if keep else -1
+        self._builder = BatchBuilder(
+            base_offset=(given.offset or 0) if keep else 0,
+            compression=self._settings.compression,
+            leader_epoch=self._builder_epoch,
+            write_limit_bytes=self._log.config.max_message_bytes,
+        )
+
+    def _write(self) -> None:
+        builder, self._builder = self._builder, None
+        if builder is None or not builder.record_count:
+            return
+        batch, now_ms = builder.build(), time.time_ns() // 1_000_000
+        if self._settings.keep_offsets:
+            info = self._log.append_as_follower(batch, now_ms=now_ms)
+        else:
+            info = self._log.append_as_leader(batch, leader_epoch=self._settings.leader_epoch, now_ms=now_ms)
+        done = self.appended
+        done.records += builder.record_count
+        done.batches += 1
+        done.first_offset = info.first_offset if done.first_offset is None else done.first_offset
+        done.last_offset = info.last_offset
+        self._log.housekeep(now_ms)
+        self._progress(f"{done.records} records, up to offset {done.last_offset}")

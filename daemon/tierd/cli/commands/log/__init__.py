@@ -1,0 +1,1 @@
+"""``tierd log``: work on partition directories that no broker uses."""

@@ -1,0 +1,121 @@
+"""``tierd log recover``: what a broker does to a log dir at its start and clean stop, and nothing more."""
+
+import json as json_module
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue
+
+from tierd.cli.display import answer_console, human_size, plain_table
+from tierd.cli.failures import ExitCode
+from tierd.cli.log_settings import SetOption, parse_settings
+from tierd.cli.options import JsonOption
+from tierd.cli.progress import progress_line
+from tierd.cli.session import log_to_stderr
+from tierd.log import RecoveredLogDir, RecoveredPartition, Remaining, recover_log_dir
+
+
+def recover(
+    log_dir: Annotated[
+        Path,
+        typer.Argument(
+            metavar="LOGDIR",
+            help="A log dir that no broker uses: the directory of the partition directories.",
+            exists=True,
+            file_okay=False,
+            resolve_path=True,
+        ),
+    ],
+    *,
+    settings: SetOption = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="If damage is visible that a broker would keep, list it and stop.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Load every log of a log dir and close it cleanly, as a broker's start and clean stop would.
+
+    After a crash the part that was not flushed is recovered: torn tails are cut off (tierd repair keeps them, this does
+    not), indexes and producer snapshots made anew, what an interrupted deletion or replacement left is cleared away.
+    Partitions without a topic id are set aside. No retention, no compaction. Settings count for all topics, or for one:
+    --set orders:segment.bytes=1048576.
+
+    Examples:
+        tierd log recover /var/lib/kafka/data --strict
+
+        tierd log recover /var/lib/kafka/data --set segment.bytes=1073741824 --json
+    """
+    log_to_stderr()
+    config_for = parse_settings(settings).of
+    with progress_line("recovering") as tell:
+        found = recover_log_dir(
+            log_dir, config_for=config_for, strict=strict, tell=lambda remaining: tell(_left(remaining))
+        )
+    if json:
+        print(json_module.dumps(_as_json(found)))
+    else:
+        _print(found)
+    if found.is_offline:
+        raise typer.Exit(ExitCode.UNREACHABLE)
+    if found.problems:
+        raise typer.Exit(ExitCode.NO)
+
+
+def _left(remaining: Remaining) -> str:
+    logs, segments = sum(remaining.logs.values()), sum(remaining.segments.values())
+    return f"{logs} logs left" + (f", {segments} segments in those at hand" if segments else "")
+
+
+def _print(found: RecoveredLogDir) -> None:
+    if found.problems:
+        for problem in found.problems:
+            print(f"DAMAGE {problem}")
+        print(f"{found.log_dir}: {len(found.problems)} problems that a broker would keep; nothing was changed")
+        return
+    table = plain_table(("partition", "outcome"), ("segments", "deleted", "cut", "start", "end"), "directory")
+    for partition in found.partitions:
+        table.add_row(*_row(partition))
+    answer_console().print(table)
+    if found.is_offline:
+        print(f"{found.log_dir}: the disk failed; it was not left clean", file=sys.stderr)
+        return
+    was = "clean" if found.was_clean else "unclean"
+    print(f"{found.log_dir}: {len(found.partitions)} partitions, the last stop was {was}, this one is clean")
+
+
+def _row(partition: RecoveredPartition) -> tuple[str, ...]:
+    cut = human_size(partition.bytes_cut) if partition.bytes_cut else "0"
+    bounds = (partition.log_start_offset, partition.log_end_offset)
+    return (
+        partition.name,
+        partition.outcome,
+        str(partition.segments_recovered),
+        str(partition.segments_deleted),
+        cut,
+        *("" if offset is None else str(offset) for offset in bounds),
+        partition.directory.name,
+    )
+
+
+def _as_json(found: RecoveredLogDir) -> dict[str, JsonValue]:
+    return {
+        "log_dir": str(found.log_dir),
+        "was_clean": found.was_clean,
+        "offline": found.is_offline,
+        "problems": list(found.problems),
+        "partitions": [
+            {
+                "partition": partition.name,
+                "directory": partition.directory.name,
+                "outcome": partition.outcome,
+                "segments_recovered": partition.segments_recovered,
+                "segments_deleted": partition.segments_deleted,
+                "bytes_cut": partition.bytes_cut,
+                "log_start_offset": partition.log_start_offset,
+                "log_end_offset": partition.log_end_offset,
+            }
+            for partition in found.partitions
+        ],
+    }

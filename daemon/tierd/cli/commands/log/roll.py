@@ -1,0 +1,36 @@
+"""``tierd log roll``: a new segment in a partition that nobody uses."""
+
+import json as json_module
+import time
+
+from tierd.cli.log_settings import SetOption, parse_settings
+from tierd.cli.options import JsonOption, PartitionDirectory
+from tierd.cli.session import log_to_stderr
+from tierd.log import opened_partition
+from tierd.model import TopicPartition
+
+
+def roll(directory: PartitionDirectory, *, settings: SetOption = None, json: JsonOption = False) -> None:
+    """Begin a new segment at the log end, so that what was active is finished and may be copied to the tier.
+
+    A log whose active segment is empty stays as it is. The log dir is locked meanwhile, and left as a clean stop leaves
+    it.
+
+    Example: tierd log roll /srv/tierd/orders-0
+    """
+    log_to_stderr()
+    config, now_ms = (
+        parse_settings(settings).of(TopicPartition.parse(directory.name).topic),
+        time.time_ns() // 1_000_000,
+    )
+    with opened_partition(directory, config=config, now_ms=now_ms) as log:
+        is_empty = not log.segments[-1].size_bytes
+        base_offset = log.segments[-1].base_offset if is_empty else log.roll(now_ms=now_ms).base_offset
+        count = log.segment_count
+    if json:
+        answer = {"directory": str(directory), "rolled": not is_empty, "base_offset": base_offset, "segments": count}
+        print(json_module.dumps(answer))
+    elif is_empty:
+        print(f"the active segment, {base_offset}, is empty already")
+    else:
+        print(f"rolled: the active segment begins at offset {base_offset}, {count} segments")

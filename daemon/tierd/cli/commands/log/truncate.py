@@ -1,0 +1,68 @@
+"""``tierd log truncate``: the end of a log cut off, and kept."""
+
+import json as json_module
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue
+
+from tierd.cli.failures import ExitCode
+from tierd.cli.log_settings import SetOption, parse_settings
+from tierd.cli.mended import as_json, plan_lines, print_mended
+from tierd.cli.options import JsonOption, PartitionDirectory
+from tierd.cli.progress import progress_line
+from tierd.cli.session import log_to_stderr
+from tierd.errors import NotConfirmedError
+from tierd.log import RepairPlan, truncate_partition
+from tierd.model import TopicPartition
+
+
+def truncate(
+    directory: PartitionDirectory,
+    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="The first offset that is cut off.")],
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    settings: SetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Cut off everything from an offset on, as a follower does that has to follow another leader.
+
+    Says first what is going to be cut, and asks. A batch that holds the offset goes as a whole, so the log may end
+    below it. What is cut is kept beside the log, in files tierd-kept.*, which brokers ignore.
+
+    Examples:
+        tierd log truncate /var/lib/kafka/data/orders-0 1200
+
+        tierd log truncate /var/lib/kafka/data/orders-0 1200 --yes --json
+    """
+    log_to_stderr()
+    config = parse_settings(settings).of(TopicPartition.parse(directory.name).topic)
+    with progress_line("looking") as tell:
+        mended = truncate_partition(
+            directory,
+            offset,
+            now_ms=time.time_ns() // 1_000_000,
+            config=config,
+            confirm=lambda plan: yes or not plan.steps or _confirm(directory, plan),
+            progress=lambda name, done, total: tell(f"{name}, {done} of {total} segments"),
+        )
+    if mended is None:
+        raise NotConfirmedError("nothing was cut", remedy="give --yes to cut without a question")
+    if json:
+        answer: dict[str, JsonValue] = {"offset": offset, **as_json(mended)}
+        print(json_module.dumps(answer))
+    else:
+        print_mended(mended, is_plan=False)
+    if not mended.is_sound:
+        raise typer.Exit(ExitCode.NO)
+
+
+def _confirm(directory: Path, plan: RepairPlan) -> bool:
+    for line in plan_lines(plan, is_plan=True):
+        print(line, file=sys.stderr)
+    if not sys.stdin.isatty():
+        return False
+    return typer.confirm(f"{directory.name}: let the log end at offset {plan.log_end_offset}?", err=True)

@@ -1,0 +1,63 @@
+"""``tierd repair``: a damaged partition directory mended, and nothing of it thrown away."""
+
+import json as json_module
+import time
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue
+
+from tierd.cli.failures import ExitCode
+from tierd.cli.log_settings import SetOption, parse_settings
+from tierd.cli.mended import as_json, print_mended
+from tierd.cli.options import JsonOption, PartitionDirectory
+from tierd.cli.progress import progress_line
+from tierd.cli.session import log_to_stderr
+from tierd.log import repair_partition
+from tierd.model import TopicPartition
+
+
+def repair(
+    directory: PartitionDirectory,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done, and why.")] = False,
+    cut_damaged: Annotated[
+        bool,
+        typer.Option(
+            "--cut-damaged",
+            help="Let the log end before the first damage in its middle; what follows is moved to side files.",
+        ),
+    ] = False,
+    settings: SetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Mend a partition directory that no broker and no tierd uses: tierd's own, or that of a stopped broker.
+
+    Indexes, producer snapshots and leader epochs that are missing or wrong are made anew from the batches, a torn tail
+    is cut off. Whatever is replaced or cut is kept beside it, in a file tierd-kept.*, which brokers ignore. Damage in
+    the middle of the log is reported with the choices there are. Exits with 1 while damage remains.
+
+    Examples:
+        tierd repair --dry-run /var/lib/kafka/data/orders-0
+
+        tierd repair /var/lib/kafka/data/orders-0 --set index.interval.bytes=4096
+    """
+    log_to_stderr()
+    topic = TopicPartition.parse(directory.name).topic
+    config = parse_settings(settings).of(topic)
+    with progress_line("looking") as tell:
+        mended = repair_partition(
+            directory,
+            now_ms=time.time_ns() // 1_000_000,
+            config=config,
+            cut_damaged=cut_damaged,
+            dry_run=dry_run,
+            progress=lambda name, done, total: tell(f"{name}, {done} of {total} segments"),
+        )
+    if json:
+        answer: dict[str, JsonValue] = {"dry_run": dry_run, **as_json(mended)}
+        print(json_module.dumps(answer))
+    else:
+        print_mended(mended, is_plan=dry_run)
+    if not mended.is_sound:
+        raise typer.Exit(ExitCode.NO)

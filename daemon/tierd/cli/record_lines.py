@@ -1,0 +1,108 @@
+"""Lines of input as records: the JSON of ``tierd cat --json``, or text with a tab between key and value."""
+
+import json
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tierd.errors import RecordLineError
+from tierd.log import NewRecord
+
+_MAX_LONG = (1 << 63) - 1
+_FORM = "one JSON object a line, as tierd cat --json prints them; or give --text"
+
+
+@dataclass(frozen=True, slots=True)
+class InputRecord:
+    """A record to append.
+
+    Attributes:
+        offset: what the line says; None when it does not.
+        leader_epoch: what the line says; None when it does not.
+    """
+
+    record: NewRecord
+    offset: int | None = None
+    leader_epoch: int | None = None
+
+
+ParseLine = Callable[[bytes, int, int], InputRecord]
+"""(line without its end, its number from 1 on, wall clock in ms) to record."""
+
+
+def parse_json_line(line: bytes, number: int, now_ms: int) -> InputRecord:
+    """Parse a line of ``tierd cat --json``; only ``value`` or ``key`` has to be there.
+
+    Raises:
+        RecordLineError: it is no such line; names its number.
+    """
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _fault(number, f"no JSON: {error}") from error
+    if not isinstance(fields, dict) or not {"key", "value"} & set(fields):
+        raise _fault(number, "no object with a key or a value")
+    if fields.get("isControl"):
+        raise _fault(number, "a control record, which only a broker writes")
+    record = NewRecord(
+        _bytes(fields, "key", number),
+        _bytes(fields, "value", number),
+        _integer(fields, "timestamp", number, low=-1) if fields.get("timestamp") is not None else now_ms,
+        _headers(fields.get("headers"), number),
+    )
+    offset = _integer(fields, "offset", number) if fields.get("offset") is not None else None
+    epoch = _integer(fields, "leaderEpoch", number, low=-1) if fields.get("leaderEpoch") is not None else None
+    return InputRecord(record, offset, epoch)
+
+
+def parse_text_line(line: bytes, _number: int, now_ms: int) -> InputRecord:
+    """Key and value with a tab between them; without a tab, a value without a key."""
+    key, tab, value = line.partition(b"\t")
+    return InputRecord(NewRecord(key, value, now_ms) if tab else NewRecord(None, line, now_ms))
+
+
+def _bytes(fields: dict[str, object], name: str, number: int) -> bytes | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    return _decode(value, name, number)
+
+
+def _decode(value: object, name: str, number: int) -> bytes:
+    if not isinstance(value, str):
+        raise _fault(number, f"{name} is neither base64 nor null")
+    try:
+        return b64decode(value, validate=True)
+    except (Base64Error, ValueError) as error:
+        raise _fault(number, f"{name} is no base64") from error
+
+
+def _headers(value: object, number: int) -> tuple[tuple[str, bytes | None], ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise _fault(number, "headers are no list of [name, base64 or null]")
+    return tuple(_header(entry, number) for entry in value)
+
+
+def _header(entry: object, number: int) -> tuple[str, bytes | None]:
+    if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
+        raise _fault(number, "headers are no list of [name, base64 or null]")
+    name, value = entry
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise _fault(number, f"the header name {name!r} is no text") from error
+    return name, None if value is None else _decode(value, f"header {name}", number)
+
+
+def _integer(fields: dict[str, object], name: str, number: int, *, low: int = 0) -> int:
+    value = fields[name]
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= _MAX_LONG:
+        raise _fault(number, f"{name} {value!r} is not possible")
+    return value
+
+
+def _fault(number: int, problem: str) -> RecordLineError:
+    return RecordLineError(f"line {number}: {problem}", remedy=f"expected is {_FORM}")

@@ -1,0 +1,57 @@
+"""Finding out whether anything sound follows a damaged place, so that a torn tail is told from a hole in the middle."""
+
+import re
+from collections.abc import Iterator
+
+from tierd.errors import CorruptRecordError
+from tierd.log.batch_header import OVERHEAD_BYTES, BatchHeader, crc_matches, parse_header
+from tierd.log.disk import Readable
+from tierd.log.log_config import MAX_INT
+
+_WINDOW_BYTES = 1 << 20
+_HEADERS_PER_BYTE_OF_FILE = 2
+
+
+def find_sound_batch(source: Readable, *, position: int, expected_offset: int) -> int | None:
+    """Position of a batch of magic 2 behind ``position`` whose checksum is right; None when there is none. Blocking.
+
+    Every byte is tried, for behind damage nobody knows where a batch begins. The work is bounded: bytes that look like
+    a batch again and again count as one.
+
+    Args:
+        source: the segment.
+        position: from here on, inclusive.
+        expected_offset: the smallest that a batch there may have.
+    """
+    budget = _HEADERS_PER_BYTE_OF_FILE * source.size_bytes + _WINDOW_BYTES
+    for header in _candidates(source, position, expected_offset):
+        budget -= header.size_bytes
+        if budget < 0 or crc_matches(source, header):
+            return header.position
+    return None
+
+
+def _candidates(source: Readable, position: int, expected_offset: int) -> Iterator[BatchHeader]:
+    upper = {offset >> 32 for offset in (expected_offset, expected_offset + MAX_INT)}
+    starts = b"|".join(re.escape(high.to_bytes(4, "big")) for high in upper)
+    pattern = re.compile(rb"(?=(?:" + starts + rb").{12}\x02)", re.DOTALL)
+    end = source.size_bytes
+    for start in range(position, end, _WINDOW_BYTES):
+        data = source.read(start, _WINDOW_BYTES + OVERHEAD_BYTES)
+        for match in pattern.finditer(data, 0, min(len(data), _WINDOW_BYTES + OVERHEAD_BYTES)):
+            if match.start() >= _WINDOW_BYTES:
+                break
+            header = _parse(source, data, match.start(), start + match.start())
+            if (
+                header is not None
+                and header.end_position <= end
+                and expected_offset <= header.base_offset <= header.last_offset <= expected_offset + MAX_INT
+            ):
+                yield header
+
+
+def _parse(source: Readable, data: bytes, at: int, position: int) -> BatchHeader | None:
+    try:
+        return parse_header(data, at, name=str(source.path), position=position)
+    except CorruptRecordError:
+        return None

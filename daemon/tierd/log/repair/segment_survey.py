@@ -1,0 +1,330 @@
+"""One segment looked at from its first to its last sound batch, and its indexes made anew beside the existing ones."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from tierd.errors import CorruptIndexError, CorruptRecordError, EndMarkerError, InvalidTransactionStateError, LogError
+from tierd.log.artefact_checks import EpochCheck, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
+from tierd.log.batch_header import BatchHeader, crc_matches, iter_headers
+from tierd.log.disk import Disk, Readable, read_file
+from tierd.log.index_build import IndexBuilder
+from tierd.log.log_config import MAX_INT, LogConfig
+from tierd.log.offset_index import ENTRY as OFFSET_ENTRY
+from tierd.log.offset_index import OffsetIndex
+from tierd.log.partition_scan import file_name
+from tierd.log.producer_manager import ProducerStateManager
+from tierd.log.producer_state import encode_producer_snapshot
+from tierd.log.record import ControlRecordType
+from tierd.log.repair.facts import Artefact, Fault, FaultKind, SegmentFacts
+from tierd.log.repair.resume import find_sound_batch
+from tierd.log.time_index import ENTRY as TIME_ENTRY
+from tierd.log.time_index import TimeIndex
+from tierd.log.transaction_index import ENTRY as TRANSACTION_ENTRY
+from tierd.log.transaction_index import AbortedTransaction, TransactionIndex, encode_entry
+from tierd.log.transactions import CompletedTransaction, EndMarker, read_end_marker
+from tierd.model import EpochEntry, Lineage
+
+_IT = "it"
+_OFFSET_ENTRY_BYTES = 8
+_TIME_ENTRY_BYTES = 12
+_MAX_MARKER_BYTES = 1 << 20
+
+
+class SegmentSurvey:
+    """One walk over one segment. ``run`` blocks and changes nothing.
+
+    Attributes:
+        producers: known behind the last sound batch; None when they are not, for a segment before was damaged.
+        epochs: first offset of each leader epoch that is newer than those before it, as the batches say.
+        epoch_problem: the first contradiction to ``leader-epoch-checkpoint``.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        base_offset: int,
+        next_base_offset: int | None,
+        *,
+        names: frozenset[str],
+        config: LogConfig,
+        lineage: Lineage | None,
+        producers: ProducerStateManager | None,
+        stop_at: int | None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            disk: where the directory lies.
+            directory: of the partition.
+            base_offset: of the segment.
+            next_base_offset: of the next one; None for the active one.
+            names: what is in the directory.
+            config: the log's settings; they say how the indexes are made anew.
+            lineage: what ``leader-epoch-checkpoint`` says; None when it cannot be read.
+            producers: known up to the base; None when they are not.
+            stop_at: the log is to end before the batch that holds this offset or follows it.
+        """
+        self.producers = producers
+        self.epochs: list[EpochEntry] = []
+        self.epoch_problem: str | None = None
+        self._disk = disk
+        self._directory = directory
+        self._base = base_offset
+        self._next_base = next_base_offset
+        self._names = names
+        self._stop_at = stop_at
+        self._expected = base_offset
+        self._max_timestamp_ms, self._shallow_offset = -1, base_offset
+        self._builder = IndexBuilder(
+            base_offset, interval_bytes=config.index_interval_bytes, max_bytes=config.segment_index_bytes
+        )
+        self._epoch_check = EpochCheck(Lineage() if lineage is None else lineage)
+        self._problems: dict[str, str] = {}
+        self._aborted: list[AbortedTransaction] = []
+        self._offsets = self._load_offsets()
+        self._times = self._load_times()
+        self._transactions = self._load_transactions()
+
+    def run(self) -> SegmentFacts:
+        """Walk.
+
+        Raises:
+            SegmentChangedError: the file became shorter.
+            OSError: a file cannot be read.
+        """
+        file = self._disk.open(self._path(".log"), write=False)
+        try:
+            fault = self._walk(file)
+            if fault is not None and fault.kind is FaultKind.TORN:
+                behind = find_sound_batch(file, position=fault.position + 1, expected_offset=self._expected)
+                fault = replace(fault, resumes_at=behind)
+            size_bytes = file.size_bytes
+        finally:
+            file.close()
+        self._builder.finish(self._max_timestamp_ms, self._shallow_offset)
+        if fault is None:
+            self._finish_checks(size_bytes)
+        facts = SegmentFacts(
+            base_offset=self._base,
+            next_base_offset=self._next_base,
+            size_bytes=size_bytes,
+            end_offset=self._expected,
+            fault=fault,
+            artefacts=tuple(self._artefacts() if fault is None else self._artefacts_of_cut(fault.position)),
+            snapshot_at_end=self._snapshot() if fault is not None else None,
+        )
+        if fault is not None:
+            self.producers = None
+        return facts
+
+    def _path(self, suffix: str) -> Path:
+        return self._directory / file_name(self._base, suffix)
+
+    # The batches
+
+    def _walk(self, source: Readable) -> Fault | None:
+        position = 0
+        try:
+            for header in iter_headers(source, may_be_torn=False):
+                fault = self._fault_of(source, header)
+                if fault is not None:
+                    return fault
+                self._take(source, header)
+                position = header.end_position
+        except CorruptRecordError as error:
+            return Fault(position, said_of(error, str(source.path)).removesuffix(f" at position {error.position}"))
+        if self._stop_at is not None and self._next_base is not None and self._next_base > self._stop_at:
+            return self._requested(position)
+        return None
+
+    def _requested(self, position: int) -> Fault:
+        return Fault(position, f"the log is to end at offset {self._stop_at}", kind=FaultKind.REQUESTED)
+
+    def _fault_of(self, source: Readable, header: BatchHeader) -> Fault | None:
+        position, last = header.position, header.last_offset
+        if self._stop_at is not None and last >= self._stop_at:
+            return self._requested(position)
+        if not crc_matches(source, header):
+            return Fault(position, f"wrong checksum of the batch of offsets {header.base_offset} to {last}")
+        if header.base_offset < self._expected:
+            return Fault(position, f"offset {header.base_offset} where {self._expected} is the smallest possible")
+        if self._next_base is not None and last >= self._next_base:
+            return Fault(position, f"offset {last} belongs to the segment at {self._next_base}")
+        if last - self._base > MAX_INT:
+            return Fault(position, f"offset {last} is too far from the segment's base", kind=FaultKind.OVERFLOW)
+        return None
+
+    def _take(self, source: Readable, header: BatchHeader) -> None:
+        if header.max_timestamp_ms > self._max_timestamp_ms:
+            self._max_timestamp_ms, self._shallow_offset = header.max_timestamp_ms, header.last_offset
+        if header.position > self._builder.next_position:
+            self._builder.add(header.last_offset, header.position, self._max_timestamp_ms, self._shallow_offset)
+        self._expected = header.last_offset + 1
+        self._follow_epoch(header)
+        if self._offsets and (problem := self._offsets.follow(header)):
+            self._problems.setdefault(".index", problem)
+        if self._times and (problem := self._times.follow(header)):
+            self._problems.setdefault(".timeindex", problem)
+        if header.producer_id >= 0 and self.producers is not None:
+            self._replay(source, header, self.producers)
+
+    def _follow_epoch(self, header: BatchHeader) -> None:
+        problem = self._epoch_check.follow(header)
+        self.epoch_problem = self.epoch_problem or problem
+        epoch = header.partition_leader_epoch
+        if epoch >= 0 and (not self.epochs or epoch > self.epochs[-1].epoch):
+            self.epochs.append(EpochEntry(epoch, header.base_offset))
+
+    def _replay(self, source: Readable, header: BatchHeader, producers: ProducerStateManager) -> None:
+        try:
+            marker = _read_marker(source, header)
+            aborted = producers.replay(header, marker)
+        except (CorruptRecordError, EndMarkerError, InvalidTransactionStateError):
+            # The batch is whole, and what it says is impossible: from here on nothing is known of producers.
+            self.producers = self._transactions = None
+            return
+        kind = None if marker is None else marker.control_type
+        if self._transactions is not None and (header.is_transactional or kind is not None):
+            completed = None if aborted is None else _completed(aborted)
+            if problem := self._transactions.follow(header, kind, completed):
+                self._problems.setdefault(".txnindex", problem)
+        if kind is ControlRecordType.ABORT:
+            self._note_abort(header, aborted)
+
+    def _note_abort(self, header: BatchHeader, aborted: AbortedTransaction | None) -> None:
+        """Remember the entry that belongs to an abort: ours, or the one that knows a beginning that we do not."""
+        known = self._transactions.answered.get(header.last_offset) if self._transactions else None
+        entry = known or aborted
+        if entry is not None:
+            self._aborted.append(entry)
+
+    def _snapshot(self) -> bytes | None:
+        if self.producers is None:
+            return None
+        return encode_producer_snapshot(tuple(each.to_snapshot() for each in self.producers.producers.values()))
+
+    # The indexes
+
+    def _load_offsets(self) -> OffsetIndexCheck | None:
+        data = self._read(".index")
+        if data is None:
+            return None
+        try:
+            index = OffsetIndex.from_bytes(data, self._base, _IT)
+            self._require_full(".index", len(data), len(index) * _OFFSET_ENTRY_BYTES)
+        except CorruptIndexError as error:
+            self._problems[".index"] = said_of(error, _IT)
+            return None
+        return OffsetIndexCheck(index)
+
+    def _load_times(self) -> TimeIndexCheck | None:
+        data = self._read(".timeindex")
+        if data is None:
+            return None
+        try:
+            index = TimeIndex.from_bytes(data, self._base, _IT)
+            self._require_full(".timeindex", len(data), len(index) * _TIME_ENTRY_BYTES)
+        except CorruptIndexError as error:
+            self._problems[".timeindex"] = said_of(error, _IT)
+            return None
+        return TimeIndexCheck(index)
+
+    def _load_transactions(self) -> TransactionIndexCheck | None:
+        if self.producers is None:
+            return None
+        name = file_name(self._base, ".txnindex")
+        if name not in self._names:
+            return TransactionIndexCheck(TransactionIndex())
+        data = read_file(self._disk, self._directory / name)
+        whole = len(data) - len(data) % TRANSACTION_ENTRY.size
+        if whole != len(data):
+            self._problems[".txnindex"] = f"{len(data) - whole} bytes behind the last entry"
+        try:
+            return TransactionIndexCheck(TransactionIndex.from_bytes(data[:whole], self._base, _IT))
+        except CorruptIndexError as error:
+            self._problems[".txnindex"] = said_of(error, _IT)
+            return TransactionIndexCheck(TransactionIndex())
+
+    def _read(self, suffix: str) -> bytes | None:
+        path = self._path(suffix)
+        if path.name not in self._names:
+            sibling = file_name(self._base, ".timeindex" if suffix == ".index" else ".index")
+            if self._next_base is not None or sibling in self._names:  # an active segment may have neither
+                self._problems[suffix] = "missing"
+            return None
+        return read_file(self._disk, path)
+
+    def _require_full(self, suffix: str, size_bytes: int, used_bytes: int) -> None:
+        if self._next_base is not None and size_bytes != used_bytes:
+            self._problems[suffix] = "zeros at the end, which a broker takes for entries"
+
+    def _finish_checks(self, size_bytes: int) -> None:
+        if self._offsets:
+            problem = self._offsets.finish()
+            entries_of_time = 0 if self._times is None else len(self._times.index)
+            if entries_of_time > len(self._offsets.index) + 1 or (
+                not len(self._offsets.index) and self._builder.offsets
+            ):
+                problem = f"{len(self._offsets.index)} entries for {size_bytes} bytes: some are missing"
+            if problem:
+                self._problems.setdefault(".index", problem)
+        if self._times:
+            problem = self._times.finish()
+            entries = self._times.index.entries
+            is_rolled = self._next_base is not None
+            if is_rolled and self._max_timestamp_ms > (entries[-1].timestamp_ms if entries else -1):
+                problem = problem or f"the newest timestamp, {self._max_timestamp_ms}, is not in it"
+            if problem:
+                self._problems.setdefault(".timeindex", problem)
+        if self._transactions and (problems := self._transactions.finish()):
+            self._problems.setdefault(".txnindex", problems[0])
+
+    def _artefacts(self) -> list[Artefact]:
+        """The indexes that are wrong, made anew."""
+        contents = {
+            ".index": bytes(self._builder.offsets),
+            ".timeindex": bytes(self._builder.times),
+            ".txnindex": b"".join(map(encode_entry, self._aborted)) or None,  # no entry, no file
+        }
+        return [
+            Artefact(file_name(self._base, suffix), problem, contents[suffix])
+            for suffix in contents
+            if (problem := self._problems.get(suffix)) is not None and (suffix != ".txnindex" or self._transactions)
+        ]
+
+    def _artefacts_of_cut(self, position: int) -> list[Artefact]:
+        """The indexes as they have to be once the segment ends at ``position``: what was right in them stays."""
+        offsets, times = bytes(self._builder.offsets), bytes(self._builder.times)
+        if self._offsets and ".index" not in self._problems:
+            kept = (e for e in self._offsets.index.entries() if e.position < position and e.offset < self._expected)
+            offsets = b"".join(OFFSET_ENTRY.pack(offset - self._base, at) for offset, at in kept)
+        if self._times and ".timeindex" not in self._problems:
+            past = (entry for entry in self._times.index.entries if entry.offset < self._expected)
+            times = b"".join(TIME_ENTRY.pack(timestamp_ms, offset - self._base) for timestamp_ms, offset in past)
+        contents = {".index": offsets, ".timeindex": times}
+        if self._transactions:
+            contents[".txnindex"] = b"".join(map(encode_entry, self._aborted))
+        found = []
+        for suffix, content in contents.items():
+            path = self._path(suffix)
+            before = read_file(self._disk, path) if path.name in self._names else None
+            if before != content and (before is not None or content):
+                problem = self._problems.get(suffix) or "cut where its segment is cut"
+                found.append(Artefact(path.name, problem, content))
+        return found
+
+
+def said_of(error: LogError, name: str) -> str:
+    """What an error says, without the name of the file, which is said elsewhere."""
+    return str(error).removeprefix(f"{name}: ")
+
+
+def _read_marker(source: Readable, header: BatchHeader) -> EndMarker | None:
+    if header.is_control and header.size_bytes > _MAX_MARKER_BYTES:
+        raise CorruptRecordError(header.name, header.position, f"a marker of {header.size_bytes} bytes")
+    return read_end_marker(source, header)
+
+
+def _completed(aborted: AbortedTransaction) -> CompletedTransaction:
+    return CompletedTransaction(aborted.producer_id, aborted.first_offset, aborted.last_offset, is_aborted=True)

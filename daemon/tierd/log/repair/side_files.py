@@ -1,0 +1,54 @@
+"""Side files: where repair and truncation keep what they take out of a log.
+
+In the partition directory itself, for a foreign directory in a log dir would stop a broker::
+
+    tierd-kept.<time>.<name>.whole              the file as it was
+    tierd-kept.<time>.<name>.from-<position>    its bytes from that position on
+
+A broker opens what begins with a number, or ends as its own files do, and nothing else; so these names begin with a
+word and end with another. They go when the partition is deleted.
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+PREFIX = "tierd-kept."
+_FORM = re.compile(r"tierd-kept\.(?P<stamp>\d{8}T\d{6}\.\d{3}Z)\.(?P<name>.+)\.(?P<part>whole|from-\d+)")
+
+
+def is_side_file(name: str) -> bool:
+    """Whether repair or truncation has put the file there."""
+    return _FORM.fullmatch(name) is not None
+
+
+def original_name(name: str) -> str:
+    """The name of the file that a side file is of; any other name as it is."""
+    match = _FORM.fullmatch(name)
+    return match["name"] if match else name
+
+
+def describe_side_file(name: str) -> str:
+    """What is in a side file, for people."""
+    match = _FORM.fullmatch(name)
+    if match is None:
+        raise ValueError(f"{name!r} is no side file")
+    part = "" if match["part"] == "whole" else f" from position {match['part'].removeprefix('from-')} on"
+    return f"{match['name']}{part}, kept by tierd at {match['stamp']}; a broker ignores it, and so may you"
+
+
+def new_stamp(now_ms: int, names: Iterable[str]) -> str:
+    """What tells this run's side files from those of others; ``names`` are all that is in the directory."""
+    taken = {match["stamp"] for name in names if (match := _FORM.fullmatch(name))}
+    while (stamp := _stamp(now_ms)) in taken:
+        now_ms += 1
+    return stamp
+
+
+def side_file_name(stamp: str, name: str, position: int | None = None) -> str:
+    """The name for what is taken out of the file ``name``: all of it, or what is behind ``position``."""
+    return f"{PREFIX}{stamp}.{name}." + ("whole" if position is None else f"from-{position}")
+
+
+def _stamp(now_ms: int) -> str:
+    return f"{datetime.fromtimestamp(now_ms // 1000, UTC):%Y%m%dT%H%M%S}.{now_ms % 1000:03d}Z"

@@ -1,0 +1,226 @@
+"""A partition directory looked at as a whole, changing nothing: the facts for a plan of repair."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tierd.errors import CheckpointError, CorruptIndexError
+from tierd.log.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    load_offset_checkpoint,
+    parse_lineage,
+    parse_topic_id,
+)
+from tierd.log.directory import parse_directory_name
+from tierd.log.disk import Disk, read_file
+from tierd.log.log_config import LogConfig
+from tierd.log.partition_scan import file_name, parse_file_name
+from tierd.log.producer_manager import ProducerStateManager
+from tierd.log.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
+from tierd.log.repair.facts import Artefact, FaultKind, PartitionFacts, SegmentFacts
+from tierd.log.repair.segment_survey import SegmentSurvey, said_of
+from tierd.model import EpochEntry, Lineage, TopicPartition
+
+Progress = Callable[[str, int, int], None]
+"""Told which segment is looked at: file name, how many are done, how many there are."""
+
+OFFSET_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
+
+
+def survey_partition(
+    disk: Disk, directory: Path, *, config: LogConfig, stop_at: int | None = None, progress: Progress | None = None
+) -> PartitionFacts:
+    """Read every batch of a partition and compare every other file with them. Blocking; nothing is changed.
+
+    Args:
+        disk: where it lies.
+        directory: of the partition.
+        config: says how indexes are made anew.
+        stop_at: the log is to end before the batch that holds this offset or follows it; None: where it ends.
+        progress: told which segment is looked at.
+
+    Raises:
+        PartitionNameError: the directory's name is no partition's.
+        SegmentChangedError: somebody changes the files meanwhile.
+        OSError: a file cannot be read.
+    """
+    survey = _Survey(disk, directory, config, stop_at)
+    return survey.run(progress or (lambda _name, _done, _total: None))
+
+
+class _Survey:
+    def __init__(self, disk: Disk, directory: Path, config: LogConfig, stop_at: int | None) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._config = config
+        self._stop_at = stop_at
+        self._partition = parse_directory_name(directory.name)[0]
+        self._names = tuple(disk.list_names(directory))
+        self._snapshots: list[Artefact] = []
+        self._disagreements: list[tuple[str, str]] = []
+        self._epochs: list[EpochEntry] = []
+        self._lineage: Lineage | None = None
+        self._lineage_problem: str | None = None
+
+    def run(self, progress: Progress) -> PartitionFacts:
+        self._read_lineage()
+        segments = self._walk_segments(progress)
+        self._check_other_snapshots({segment.base_offset for segment in segments})
+        return PartitionFacts(
+            directory=self._directory,
+            partition=self._partition,
+            names=self._names,
+            segments=tuple(segments),
+            snapshots=tuple(self._snapshots),
+            lineage=self._lineage if self._lineage and not self._lineage_problem else Lineage(tuple(self._epochs)),
+            lineage_problem=self._lineage_problem,
+            topic_id_problem=self._topic_id_problem(),
+            checkpoints=self._checkpoints(),
+            disagreements=tuple(self._disagreements),
+        )
+
+    def _walk_segments(self, progress: Progress) -> list[SegmentFacts]:
+        bases = [found[0] for name in self._names if (found := parse_file_name(name)) and found[1] == ".log"]
+        producers: ProducerStateManager | None = self._producers()
+        segments: list[SegmentFacts] = []
+        for at, base in enumerate(bases):
+            progress(file_name(base, ".log"), at, len(bases))
+            producers = self._producers_at(base, producers, is_first=not at)
+            walk = SegmentSurvey(
+                self._disk,
+                self._directory,
+                base,
+                bases[at + 1] if at + 1 < len(bases) else None,
+                names=frozenset(self._names),
+                config=self._config,
+                lineage=self._lineage,
+                producers=producers,
+                stop_at=self._stop_at,
+            )
+            facts = walk.run()
+            segments.append(facts)
+            producers = walk.producers
+            self._epochs += [each for each in walk.epochs if not self._epochs or each.epoch > self._epochs[-1].epoch]
+            self._lineage_problem = self._lineage_problem or walk.epoch_problem
+            if facts.fault is not None and facts.fault.kind is FaultKind.REQUESTED:
+                break
+        return segments
+
+    # Producers
+
+    def _producers(self, snapshot_offset: int | None = None) -> ProducerStateManager:
+        return ProducerStateManager(
+            self._disk,
+            self._directory,
+            topic_partition=self._partition,
+            config=self._config,
+            snapshot_offsets=() if snapshot_offset is None else (snapshot_offset,),
+        )
+
+    def _producers_at(
+        self, base: int, known: ProducerStateManager | None, *, is_first: bool
+    ) -> ProducerStateManager | None:
+        """The producers at a segment's base: as its snapshot says, for it may know more than the batches still do."""
+        name = file_name(base, ".snapshot")
+        if name not in self._names:
+            if not is_first and known is not None:
+                self._snapshots.append(Artefact(name, "missing", _encode(known)))
+            return known
+        problem = self._snapshot_problem(name)
+        if problem is not None:
+            self._snapshots.append(Artefact(name, problem, None if known is None else _encode(known)))
+            return known
+        loaded = self._producers(base)
+        # A clock that stands at 0 lets nobody expire; the bounds keep the one snapshot that it knows of.
+        loaded.truncate_and_reload(log_start_offset=base - 1, log_end_offset=base, now_ms=0)
+        if known is not None and not is_first and (disagreement := disagreement_of(_entries(known), _entries(loaded))):
+            self._disagreements.append((name, disagreement))
+        return loaded
+
+    def _check_other_snapshots(self, bases: set[int]) -> None:
+        """Those that no segment begins with; of them only the one of a clean stop, at the log end, is ever read."""
+        for name in self._names:
+            found = parse_file_name(name)
+            if found and found[1] == ".snapshot" and found[0] not in bases:
+                problem = self._snapshot_problem(name)
+                if problem is not None:
+                    self._snapshots.append(Artefact(name, problem))
+
+    def _snapshot_problem(self, name: str) -> str | None:
+        try:
+            parse_producer_snapshot(read_file(self._disk, self._directory / name), "it")
+        except CorruptIndexError as error:
+            return said_of(error, "it")
+        return None
+
+    # Text files
+
+    def _read_lineage(self) -> None:
+        path = self._directory / LEADER_EPOCH_CHECKPOINT
+        try:
+            self._lineage = parse_lineage(read_file(self._disk, path), name="it")
+        except FileNotFoundError:
+            self._lineage_problem = "missing"
+        except CheckpointError as error:
+            self._lineage_problem = said_of(error, "it")
+
+    def _topic_id_problem(self) -> str | None:
+        path = self._directory / PARTITION_METADATA
+        try:
+            parse_topic_id(read_file(self._disk, path), name="it")
+        except FileNotFoundError:
+            return "missing"
+        except CheckpointError as error:
+            return said_of(error, "it")
+        return None
+
+    def _checkpoints(self) -> Mapping[str, int]:
+        found = {}
+        for name in OFFSET_CHECKPOINTS:
+            offset = _read_checkpoint(self._disk, self._directory.parent / name).get(self._partition)
+            if offset is not None:
+                found[name] = offset
+        return found
+
+
+def _read_checkpoint(disk: Disk, path: Path) -> Mapping[TopicPartition, int]:
+    """What a checkpoint of the log dir says; one that cannot be read says nothing, and is not repair's to mend."""
+    try:
+        return load_offset_checkpoint(disk, path)
+    except (FileNotFoundError, CheckpointError):
+        return {}
+
+
+def _encode(producers: ProducerStateManager) -> bytes:
+    return encode_producer_snapshot(_entries(producers))
+
+
+def _entries(producers: ProducerStateManager) -> tuple[ProducerStateEntry, ...]:
+    return tuple(each.to_snapshot() for each in producers.producers.values())
+
+
+def disagreement_of(replayed: Sequence[ProducerStateEntry], snapshot: Sequence[ProducerStateEntry]) -> str | None:
+    """What a snapshot says that the batches before it contradict; None when nothing.
+
+    It may know more than the batches that are left, for compaction removes them; and less, for producers expire unless
+    a transaction of theirs is open.
+    """
+    said = {entry.producer_id: entry for entry in snapshot}
+    for entry in replayed:
+        found = said.get(entry.producer_id)
+        name = f"producer {entry.producer_id}"
+        if found is None:
+            if entry.current_txn_first_offset >= 0:
+                return f"{name}: its transaction that is open since {entry.current_txn_first_offset} is not in it"
+        elif entry.last_offset > found.last_offset:
+            return f"{name}: its last batch ends at {entry.last_offset}, not at {found.last_offset}"
+        elif entry.last_offset == found.last_offset and _state_of(entry) != _state_of(found):
+            return f"{name}: (epoch, sequence, transaction) are {_state_of(entry)}, not {_state_of(found)}"
+    return None
+
+
+def _state_of(entry: ProducerStateEntry) -> tuple[int, int, int]:
+    return entry.producer_epoch, entry.last_sequence, entry.current_txn_first_offset

@@ -1,0 +1,307 @@
+"""LogService: the logs of several log dirs in use, with disks that fill up, fail and hang."""
+
+import asyncio
+import errno
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.cancellation import cancel_at
+from tests.fakes.eventually import eventually
+from tests.fakes.manual_clock import ManualClock
+from tests.fakes.simulated_disk import Fault, SimulatedDisk
+from tierd.errors import LogClosedError, LogDirOfflineError, LogError, LogTimeoutError, UnknownPartitionError
+from tierd.log.batch_builder import encode_batch
+from tierd.log.checkpoints import (
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    parse_offset_checkpoint,
+)
+from tierd.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
+from tierd.log.disk import read_file
+from tierd.log.log_config import LogConfig
+from tierd.log.log_service import LogService, PartitionWriter, ServiceSettings
+from tierd.log.log_view import Isolation
+from tierd.log.log_writer import WriterLimits
+from tierd.log.manager import LogManager
+from tierd.log.new_record import NewRecord
+from tierd.log.unified_log import UnifiedLog
+from tierd.model import TopicPartition
+
+ONE, TWO = Path("/one"), Path("/two")
+FIRST, SECOND = TopicPartition("topic", 0), TopicPartition("topic", 1)
+
+
+class NoLock:
+    def release(self) -> None:
+        pass
+
+
+class House:
+    """Two log dirs on one simulated disk, and what a service on them is made of."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.disk = SimulatedDisk(now_ms=self.clock.now_ms)
+        for path in (ONE, TWO):
+            self.disk.make_directory(path)
+        self.disk.sync_directory(Path("/"))
+        self.config = LogConfig(segment_bytes=1000, index_interval_bytes=0, segment_index_bytes=240)
+        self.limits = WriterLimits()
+
+    def service(self) -> LogService:
+        self.manager = manager = LogManager(
+            [ONE, TWO],
+            config_for=lambda _: self.config,
+            clock=self.clock,
+            disk=self.disk,
+            acquire_lock=lambda _: NoLock(),
+        )
+        return LogService(manager, clock=self.clock, settings=ServiceSettings(limits=self.limits))
+
+    def is_clean(self, log_dir: Path) -> bool:
+        return self.disk.status(log_dir / CLEAN_SHUTDOWN_FILE) is not None
+
+    def checkpointed(self, name: str, log_dir: Path = ONE) -> dict[TopicPartition, int]:
+        if self.disk.status(log_dir / name) is None:
+            return {}
+        return parse_offset_checkpoint(read_file(self.disk, log_dir / name), name=name)
+
+    async def let(self, seconds: float) -> None:
+        """Let that much time pass, in steps, so that everything that is due is done."""
+        for _ in range(round(seconds)):
+            self.clock.advance(1)
+            await eventually(lambda: self.clock.sleeping > len(self.manager.live_dirs), what="the duties")
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def records(value: bytes, timestamp_ms: int = 1_700_000_000_000) -> bytes:
+    return encode_batch([NewRecord(b"key", value, timestamp_ms)], base_offset=0)
+
+
+async def append(writer: PartitionWriter, value: bytes, *, durable: bool = False) -> int:
+    return (await writer.append_as_leader(records(value), leader_epoch=1, durable=durable)).first_offset
+
+
+async def values(writer: PartitionWriter) -> list[int]:
+    """The base offsets that the log holds."""
+    found: list[int] = []
+
+    def read(log: UnifiedLog) -> None:
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            data = log.read(offset, max_bytes=1 << 20, isolation=Isolation.LOG_END).records
+            while data:
+                found.append(int.from_bytes(data[:8], "big"))
+                size = int.from_bytes(data[8:12], "big") + 12
+                data = data[size:]
+            offset = found[-1] + 1
+
+    await writer.read(read)
+    return found
+
+
+async def open_both(service: LogService) -> tuple[PartitionWriter, PartitionWriter]:
+    return (
+        await service.get_or_create(FIRST, preferred_dir=ONE),
+        await service.get_or_create(SECOND, preferred_dir=TWO),
+    )
+
+
+async def test_what_was_appended_is_there_after_an_orderly_stop_and_nothing_is_recovered(house: House) -> None:
+    async with house.service() as service:
+        for writer in await open_both(service):
+            for number in range(30):
+                await append(writer, b"%d" % number)
+    assert house.is_clean(ONE)
+    assert house.is_clean(TWO)
+    assert not house.disk.open_files
+    house.disk.crash(random.Random(1))
+    async with house.service() as service:
+        assert await values(service.writer(FIRST)) == list(range(30))
+        assert service.log(SECOND).log_end_offset == 30
+
+
+async def test_many_tasks_append_to_one_log_without_a_gap(house: House) -> None:
+    async with house.service() as service:
+        writer, _ = await open_both(service)
+        offsets = await asyncio.gather(*(append(writer, b"x", durable=True) for _ in range(200)))
+        assert sorted(offsets) == list(range(200))
+        assert writer.statistics().jobs < 20
+        assert service.log(FIRST).recovery_point == 200
+
+
+async def test_rolled_segments_are_flushed_a_moment_later(house: House) -> None:
+    async with house.service() as service:
+        writer, _ = await open_both(service)
+        for number in range(30):
+            await append(writer, b"%d" % number)
+        assert service.log(FIRST).recovery_point == 0
+        await house.let(1)
+        assert service.log(FIRST).recovery_point == service.log(FIRST).segments[-1].base_offset > 0
+
+
+async def test_checkpoints_are_written_at_a_brokers_pace(house: House) -> None:
+    async with house.service() as service:
+        writer, _ = await open_both(service)
+        await append(writer, b"x", durable=True)
+        service.log(FIRST).update_high_watermark(1)
+        await house.let(5)
+        assert house.checkpointed(REPLICATION_OFFSET_CHECKPOINT) == {FIRST: 1}
+        assert house.checkpointed(RECOVERY_POINT_CHECKPOINT) == {}
+        await house.let(56)
+        assert house.checkpointed(RECOVERY_POINT_CHECKPOINT) == {FIRST: 1}
+        assert house.checkpointed(RECOVERY_POINT_CHECKPOINT, TWO) == {SECOND: 0}
+
+
+async def test_retention_looks_after_half_a_minute(house: House) -> None:
+    house.config = LogConfig(segment_bytes=1000, retention_bytes=1000)
+    async with house.service() as service:
+        writer, _ = await open_both(service)
+        for number in range(60):
+            await append(writer, b"%d" % number)
+        log = service.log(FIRST)
+        log.update_high_watermark(60)
+        await house.let(29)
+        assert log.log_start_offset == 0
+        await house.let(2)
+        assert log.log_start_offset > 0
+        assert log.size_bytes < 2000
+
+
+async def test_flush_ms_flushes_what_lies_around(house: House) -> None:
+    house.config = LogConfig(flush_ms=3000)
+    async with house.service() as service:
+        writer, _ = await open_both(service)
+        await append(writer, b"x")
+        await house.let(2)
+        assert service.log(FIRST).recovery_point == 0
+        await house.let(3)
+        assert service.log(FIRST).recovery_point == 1
+
+
+async def test_a_log_is_truncated_between_the_appends_and_its_recovery_point_with_it(house: House) -> None:
+    async with house.service() as service:
+        writer, _ = await open_both(service)
+        for number in range(30):
+            await append(writer, b"%d" % number, durable=True)
+        await service.truncate_to(FIRST, 7)
+        assert house.checkpointed(RECOVERY_POINT_CHECKPOINT)[FIRST] == 7
+        assert await append(writer, b"again") == 7
+        await service.truncate_fully_and_start_at(FIRST, 100)
+        assert await append(writer, b"again") == 100
+
+
+async def test_a_deleted_log_takes_no_more_calls_and_its_directory_goes_later(house: House) -> None:
+    async with house.service() as service:
+        writer, _ = await open_both(service)
+        await append(writer, b"x")
+        await service.delete(FIRST)
+        with pytest.raises(LogClosedError):
+            await append(writer, b"y")
+        with pytest.raises(UnknownPartitionError):
+            service.writer(FIRST)
+        assert any(name.endswith("-delete") for name in house.disk.list_names(ONE))
+        await house.let(121)
+        assert not any(name.startswith("topic") for name in house.disk.list_names(ONE))
+
+
+FAULTS = [
+    pytest.param("write", ".log", id="append"),
+    pytest.param("write", ".index", id="index"),
+    pytest.param("write", ".snapshot", id="snapshot"),
+    pytest.param("create", ".log", id="roll"),
+    pytest.param("truncate", ".index", id="trim"),
+    pytest.param("sync", ".log", id="flush"),
+    pytest.param("sync_directory", "topic", id="flush of the names"),
+    pytest.param("write", RECOVERY_POINT_CHECKPOINT, id="recovery point"),
+    pytest.param("rename", REPLICATION_OFFSET_CHECKPOINT, id="high watermark"),
+    pytest.param("write", "leader-epoch-checkpoint", id="leader epoch"),
+]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize(("operation", "name"), FAULTS)
+async def test_a_disk_that_fails_takes_its_log_dir_offline_and_no_other_and_a_restart_has_what_was_acknowledged(
+    house: House, operation: str, name: str, number: int
+) -> None:
+    acknowledged: list[int] = []
+    async with house.service() as service:
+        writer, other = await open_both(service)
+        acknowledged.append(await append(writer, b"before", durable=True))
+        house.disk.faults.append(Fault(operation, (f"{ONE}/", name), number, times=None))
+        with pytest.raises(LogDirOfflineError):
+            for step in range(200):
+                done = await writer.append_as_leader(records(b"x"), leader_epoch=2 + step, durable=True)
+                acknowledged.append(done.first_offset)
+                await house.let(1)
+        with pytest.raises(LogDirOfflineError):
+            await append(writer, b"after")
+        assert await append(other, b"not concerned", durable=True) == 0
+        house.clock.advance(60)
+    assert house.is_clean(TWO)
+    assert not house.is_clean(ONE)
+    house.disk.faults.clear()
+    house.disk.crash(random.Random(number))
+    async with house.service() as service:
+        writer, other = await open_both(service)
+        found = await values(writer)
+        assert found[: len(acknowledged)] == acknowledged
+        assert len(found) <= len(acknowledged) + 1
+        assert await append(writer, b"goes on", durable=True) == found[-1] + 1
+        assert await values(other) == [0]
+
+
+async def test_a_stop_that_a_hanging_disk_prevents_is_an_error_and_not_clean(house: House) -> None:
+    house.limits = WriterLimits(deadline_s=0.1)
+    gate = threading.Event()
+    with pytest.raises(LogTimeoutError):
+        async with house.service() as service:
+            writer, _ = await open_both(service)
+            await append(writer, b"x", durable=True)
+            hanging = asyncio.ensure_future(writer.run(lambda _: gate.wait(timeout=10)))
+            await asyncio.sleep(0)
+    with pytest.raises(LogTimeoutError):
+        await hanging
+    gate.set()
+    assert not house.is_clean(ONE)
+    async with house.service() as service:
+        assert await values(service.writer(FIRST)) == [0]
+
+
+async def test_a_start_that_fails_lets_go_of_everything(house: House) -> None:
+    house.disk.faults.append(Fault("list_names", times=2))
+    with pytest.raises(LogError):
+        async with house.service():
+            raise AssertionError("it has no log dir")
+    async with house.service() as service:
+        await open_both(service)
+
+
+@pytest.mark.parametrize("suspension", range(1, 25))
+async def test_a_cancellation_at_any_await_leaves_logs_that_load_with_all_that_was_acknowledged(
+    house: House, suspension: int
+) -> None:
+    acknowledged = []
+
+    async def story() -> None:
+        async with house.service() as service:
+            writer, _ = await open_both(service)
+            for number in range(12):
+                acknowledged.append(await append(writer, b"%d" % number, durable=number % 3 == 0))
+            await writer.run(lambda log: log.roll(now_ms=house.clock.now_ms()))
+            await append(writer, b"last", durable=True)
+
+    await cancel_at(suspension, story)
+    await eventually(lambda: not house.disk.open_files, what="the stop that goes on behind the cancellation")
+    async with house.service() as service:
+        writer, _ = await open_both(service)
+        found = await values(writer)
+        assert found[: len(acknowledged)] == acknowledged
+        assert await append(writer, b"goes on") == len(found)
