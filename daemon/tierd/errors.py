@@ -285,8 +285,8 @@ class RecordValidationError(AppendError):
         record_errors: (index of the record in the set, why), every one that was found.
     """
 
-    def __init__(self, cause: str, *, record_errors: Sequence[tuple[int, str]] = ()) -> None:
-        super().__init__(cause)
+    def __init__(self, cause: str, *, record_errors: Sequence[tuple[int, str]] = (), remedy: str = "") -> None:
+        super().__init__(cause, remedy=remedy)
         self.record_errors = tuple(record_errors)
 
 
