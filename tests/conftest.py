@@ -1,8 +1,10 @@
 """What every test may ask for."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from tests.golden.unpack import golden_root
 
@@ -13,3 +15,10 @@ pytest_plugins = ["tests.services.fixtures"]
 def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The unpacked golden log dirs; read only, copy what is to change."""
     return golden_root(tmp_path_factory.mktemp("golden"))
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """A test that configures logging, as every command does, must not leave a closed stream to the next one."""
+    yield
+    structlog.reset_defaults()

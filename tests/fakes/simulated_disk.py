@@ -453,13 +453,10 @@ _EVERYTHING, _NOTHING = 0, 1
 
 def _cut(choice: random.Random, steps: int) -> int:
     """How many of the first ``steps`` changes were kept: often all or none."""
-    match choice.randrange(4):
-        case 0:  # _EVERYTHING
-            return steps
-        case 1:  # _NOTHING
-            return 0
-        case _:
-            return choice.randrange(steps + 1)
+    draw = choice.randrange(4)
+    if draw == _EVERYTHING:
+        return steps
+    return 0 if draw == _NOTHING else choice.randrange(steps + 1)
 
 
 def _resize(data: bytearray, size_bytes: int) -> None:

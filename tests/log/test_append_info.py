@@ -28,6 +28,11 @@ def test_of_equal_timestamps_the_earliest_batch_counts() -> None:
     assert look_at(records(timestamp_ms=-1)).shallow_offset_of_max_timestamp == -1
 
 
+def test_numbered_batches_that_overlap_are_refused() -> None:
+    with pytest.raises(OffsetsOutOfOrderError):
+        look_at(records(2, base_offset=2) + records(2, base_offset=3))
+
+
 @pytest.mark.parametrize("magic", [1, 2])
 def test_a_numbered_set_that_fits_no_segment_is_refused(magic: int) -> None:
     """It would be acknowledged, and then cut off by the recovery after a crash: no index reaches that far."""

@@ -1,3 +1,5 @@
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from tierd.log.log_cursor import LogCursor, SoundBatches, check_batches
 from tierd.log.record_batch import iter_batches
 from tierd.log.segmented_log import SegmentedLog
 
+CursorAt = Callable[[SegmentedLog, int], LogCursor]
+
 
 def filled(folder: Path, end: int) -> SegmentedLog:
     log = new_log(folder)
@@ -19,6 +23,12 @@ def filled(folder: Path, end: int) -> SegmentedLog:
             log.roll(now_ms=NOW_MS)
         append(log, plain(offset, 2, size=offset % 7))
     return log
+
+
+@pytest.fixture
+def cursor_at() -> Iterator[CursorAt]:
+    with ExitStack() as cursors:
+        yield lambda log, offset: cursors.enter_context(LogCursor(log.reader, offset))
 
 
 def read_all(cursor: LogCursor, log: SegmentedLog, max_bytes: int = 300) -> list[int]:
@@ -30,23 +40,23 @@ def read_all(cursor: LogCursor, log: SegmentedLog, max_bytes: int = 300) -> list
 
 @pytest.mark.spec("log-format READ-02")
 @pytest.mark.parametrize("max_bytes", [0, 1, 300, 100_000])
-def test_every_record_comes_once(tmp_path: Path, max_bytes: int) -> None:
+def test_every_record_comes_once(tmp_path: Path, cursor_at: CursorAt, max_bytes: int) -> None:
     log = filled(tmp_path, 100)
-    cursor = LogCursor(log.reader, 0)
+    cursor = cursor_at(log, 0)
     assert read_all(cursor, log, max_bytes) == list(range(100))
     append(log, plain(100, 3))
     assert read_all(cursor, log) == [100, 101, 102]
     assert cursor.next_offset == 103
 
 
-def test_it_begins_with_the_batch_that_holds_the_offset(tmp_path: Path) -> None:
+def test_it_begins_with_the_batch_that_holds_the_offset(tmp_path: Path, cursor_at: CursorAt) -> None:
     log = filled(tmp_path, 50)
-    assert read_all(LogCursor(log.reader, 33), log) == list(range(32, 50))
+    assert read_all(cursor_at(log, 33), log) == list(range(32, 50))
 
 
-def test_it_goes_on_when_the_files_changed(tmp_path: Path) -> None:
+def test_it_goes_on_when_the_files_changed(tmp_path: Path, cursor_at: CursorAt) -> None:
     log = filled(tmp_path, 100)
-    cursor = LogCursor(log.reader, 0)
+    cursor = cursor_at(log, 0)
     found = offsets_of(cursor.read(bound=log.log_end, max_bytes=1))
     log.rename_directory("orders-1")
     found += offsets_of(cursor.read(bound=log.log_end, max_bytes=1))
@@ -58,13 +68,27 @@ def test_it_goes_on_when_the_files_changed(tmp_path: Path) -> None:
         cursor.read(bound=log.log_end, max_bytes=1)
 
 
-def test_a_damaged_batch_is_named_with_its_place(tmp_path: Path) -> None:
+def test_it_holds_one_file_at_most_and_gives_it_back(tmp_path: Path) -> None:
+    log = filled(tmp_path, 100)
+
+    def descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = descriptors()
+    with LogCursor(log.reader, 0) as cursor:
+        for _ in range(20):
+            cursor.read(bound=log.log_end, max_bytes=1)
+            assert descriptors() == before + 1
+    assert descriptors() == before
+
+
+def test_a_damaged_batch_is_named_with_its_place(tmp_path: Path, cursor_at: CursorAt) -> None:
     log = filled(tmp_path, 20)
     data = bytearray(log.active.path.read_bytes())
     data[len(plain(0, 2, size=0)) + 70] ^= 1
     log.active.path.write_bytes(data)
     with pytest.raises(CorruptRecordError, match=rf"checksum .* position {len(plain(0, 2, size=0))}$"):
-        read_all(LogCursor(log.reader, 0), log, 100_000)
+        read_all(cursor_at(log, 0), log, 100_000)
 
 
 def test_batches_of_every_format_are_checked() -> None:

@@ -236,11 +236,15 @@ async def test_a_disk_that_fails_takes_its_log_dir_offline_and_no_other_and_a_re
         writer, other = await open_both(service)
         acknowledged.append(await append(writer, b"before", durable=True))
         house.disk.faults.append(Fault(operation, (f"{ONE}/", name), number, times=None))
-        with pytest.raises(LogDirOfflineError):
+
+        async def append_on() -> None:
             for step in range(200):
                 done = await writer.append_as_leader(records(b"x"), leader_epoch=2 + step, durable=True)
                 acknowledged.append(done.first_offset)
                 await house.let(1)
+
+        with pytest.raises(LogDirOfflineError):
+            await append_on()
         with pytest.raises(LogDirOfflineError):
             await append(writer, b"after")
         assert await append(other, b"not concerned", durable=True) == 0
@@ -261,14 +265,19 @@ async def test_a_disk_that_fails_takes_its_log_dir_offline_and_no_other_and_a_re
 async def test_a_stop_that_a_hanging_disk_prevents_is_an_error_and_not_clean(house: House) -> None:
     house.limits = WriterLimits(deadline_s=0.1)
     gate = threading.Event()
-    with pytest.raises(LogTimeoutError):
+    hanging: list[asyncio.Task[bool]] = []
+
+    async def stop_while_it_hangs() -> None:
         async with house.service() as service:
             writer, _ = await open_both(service)
             await append(writer, b"x", durable=True)
-            hanging = asyncio.ensure_future(writer.run(lambda _: gate.wait(timeout=10)))
+            hanging.append(asyncio.ensure_future(writer.run(lambda _: gate.wait(timeout=10))))
             await asyncio.sleep(0)
+
     with pytest.raises(LogTimeoutError):
-        await hanging
+        await stop_while_it_hangs()
+    with pytest.raises(LogTimeoutError):
+        await hanging[0]
     gate.set()
     assert not house.is_clean(ONE)
     async with house.service() as service:
@@ -294,7 +303,8 @@ async def test_a_cancellation_at_any_await_leaves_logs_that_load_with_all_that_w
         async with house.service() as service:
             writer, _ = await open_both(service)
             for number in range(12):
-                acknowledged.append(await append(writer, b"%d" % number, durable=number % 3 == 0))
+                offset = await append(writer, b"%d" % number, durable=number % 3 == 0)
+                acknowledged.append(offset)
             await writer.run(lambda log: log.roll(now_ms=house.clock.now_ms()))
             await append(writer, b"last", durable=True)
 

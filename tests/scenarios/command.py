@@ -33,11 +33,11 @@ class CommandResult:
         return self.stdout + self.stderr
 
 
-def run_tierd(*arguments: str, deadline_s: float = COMMAND_DEADLINE_S) -> CommandResult:
-    """Run ``tierd`` as a process of its own."""
+def run_tierd(*arguments: str, deadline_s: float = COMMAND_DEADLINE_S, given: str = "") -> CommandResult:
+    """Run ``tierd`` as a process of its own, which reads ``given`` from its standard input."""
     ended = subprocess.run(
         [str(TIERD), *arguments],
-        stdin=subprocess.DEVNULL,
+        input=given,
         capture_output=True,
         text=True,
         timeout=deadline_s,

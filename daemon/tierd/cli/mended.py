@@ -5,11 +5,11 @@ from pydantic import JsonValue
 from tierd.log import CutTail, LowerCheckpoint, Mended, MoveAside, RepairPlan, Step, WriteAnew
 
 
-def print_mended(mended: Mended, *, is_plan: bool) -> None:
-    """Print what is going to be done, or was."""
+def print_mended(mended: Mended, *, is_plan: bool, done: str = "mended") -> None:
+    """Print what is going to be done, or was; ``done`` says so in a word."""
     for line in plan_lines(mended.plan, mended.kept, is_plan=is_plan):
         print(line)
-    print(_summary(mended, is_plan=is_plan))
+    print(_summary(mended, is_plan=is_plan, done=done))
 
 
 def plan_lines(plan: RepairPlan, kept: tuple[str | None, ...] = (), *, is_plan: bool) -> list[str]:
@@ -72,10 +72,13 @@ def _verb(step: Step, *, is_plan: bool) -> str:
             return f"{('lower', 'lowered')[tense]} the partition's offset in {step.name} to {step.offset}"
 
 
-def _summary(mended: Mended, *, is_plan: bool) -> str:
+def _summary(mended: Mended, *, is_plan: bool, done: str) -> str:
     plan = mended.plan
     if not plan.steps and mended.is_sound:
         return f"{mended.directory}: sound, the log ends at offset {plan.log_end_offset}"
-    verb = "would be mended" if is_plan else "mended"
-    outcome = verb if mended.is_sound else f"damage remains in {len(plan.remaining)} places"
+    outcome = (
+        (f"would be {done}" if is_plan else done)
+        if mended.is_sound
+        else f"damage remains in {len(plan.remaining)} places"
+    )
     return f"{mended.directory}: {len(plan.steps)} steps, {outcome}, the log ends at offset {plan.log_end_offset}"

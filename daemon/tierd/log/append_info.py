@@ -109,7 +109,8 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str) -> Ana
         RecordTooLargeError: a batch above ``max_message_bytes``.
         RecordValidationError: a client's batch that is numbered, one of another epoch than its raft leader, or the
             largest offset that there is; a numbered set that spans more offsets than a segment may.
-        OffsetsOutOfOrderError: batches that come numbered, and do not ascend.
+        OffsetsOutOfOrderError: batches that come numbered, and do not ascend. Kafka looks at their last offsets only;
+            but of batches that overlap, a recovery would take the second for damage.
     """
     view = memoryview(request.records)
     is_replica = request.origin is AppendOrigin.REPLICATION
@@ -125,7 +126,7 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str) -> Ana
             _check_batch(batch, request, max_message_bytes)
         if not _is_valid(batch, view, at, end):
             raise CorruptRecordError(name, at, "wrong checksum of the batch", remedy="send the records again")
-        ascends = ascends and batch.last_offset > last_offset
+        ascends = ascends and batch.base_offset > last_offset
         last_offset = batch.last_offset
         if batch.max_timestamp_ms > max_timestamp_ms:
             max_timestamp_ms, shallow_offset = batch.max_timestamp_ms, last_offset

@@ -2,12 +2,15 @@
 
 import struct
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
 
 from tierd.errors import CorruptRecordError, SegmentChangedError
 from tierd.kernels import crc32c
 from tierd.log.batch_header import CRC_START_V2, LOG_OVERHEAD_BYTES, OVERHEAD_BYTES, parse_header
+from tierd.log.disk import DiskFile
 from tierd.log.log_offset import LogOffset
-from tierd.log.log_read import LogReader, Place
+from tierd.log.log_read import FetchData, LogReader, Place
 from tierd.log.record_batch import with_data
 
 _PREFIX = struct.Struct(">qi4xbI2xi")  # base offset, length, magic, crc, last offset delta
@@ -69,14 +72,23 @@ def _check_slowly(view: memoryview, at: int, next_offset: int, *, name: str, pos
 
 
 class LogCursor:
-    """Reads on where it stopped, without looking for it again. One thread at a time; holds no file in between."""
+    """Reads on where it stopped, through the file that it holds open. One thread at a time; closed by its owner."""
 
     def __init__(self, reader: LogReader, offset: int) -> None:
         """Begin at the batch that holds ``offset`` or follows it."""
         self._reader = reader
         self._place: Place | None = None
+        self._file: DiskFile | None = None
         self.next_offset = offset
         """Of the first record that was not returned yet."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def read(self, *, bound: LogOffset, max_bytes: int) -> memoryview:
         """Return the next whole batches, at least one; empty when there is none below ``bound``.
@@ -92,7 +104,7 @@ class LogCursor:
             OSError: a file cannot be read.
         """
         version = self._reader.names_version
-        found = self._reader.read(self.next_offset, max_bytes=max_bytes, bound=bound, place=self._place)
+        found = self._read_on(bound, max_bytes) or self._look_for(bound, max_bytes)
         if not found.records:
             return memoryview(b"")
         start = found.start
@@ -101,4 +113,21 @@ class LogCursor:
             raise SegmentChangedError(f"{self._reader.name}: changed while it was read", remedy="read again")
         end = LogOffset(sound.next_offset, start.segment_base_offset, start.position + sound.size_bytes)
         self.next_offset, self._place = end.offset, Place(end, version)
+        if self._file is None:
+            self._file = self._reader.open_at(self._place)
         return memoryview(found.records)[: sound.size_bytes]
+
+    def close(self) -> None:
+        """Give the file back; the next read opens another."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _read_on(self, bound: LogOffset, max_bytes: int) -> FetchData | None:
+        if self._file is None or self._place is None:
+            return None
+        return self._reader.read_on(self._file, self._place, max_bytes=max_bytes, bound=bound)
+
+    def _look_for(self, bound: LogOffset, max_bytes: int) -> FetchData:
+        self.close()
+        return self._reader.read(self.next_offset, max_bytes=max_bytes, bound=bound, place=self._place)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from tierd.errors import CorruptIndexError, CorruptRecordError, OffsetOutOfRangeError, SegmentChangedError
 from tierd.log.batch_header import OVERHEAD_BYTES, BatchHeader, parse_header
-from tierd.log.disk import Disk, Readable
+from tierd.log.disk import Disk, DiskFile, Readable
 from tierd.log.log_offset import LogOffset
 from tierd.log.partition_scan import SegmentFiles
 from tierd.log.segment_ranges import floor_index
@@ -100,6 +100,38 @@ class LogReader:
 
         wanted = _Request(offset, max_bytes, bound, min_one_message, with_aborted, place)
         return self.retrying(lambda log: self._read(log, wanted))
+
+    def open_at(self, place: Place) -> DiskFile | None:
+        """Open the log file that ``place`` lies in, for ``read_on``; None when names have changed meanwhile."""
+        log = self._current()
+        if log.names_version != place.names_version:
+            return None
+        try:
+            return self.disk.open(_files_at(log, place).log, write=False)
+        except FileNotFoundError:
+            return None
+
+    def read_on(self, source: Readable, place: Place, *, max_bytes: int, bound: LogOffset) -> FetchData | None:
+        """Read from a known place through its segment's open log file, which takes a single call.
+
+        None when ``read`` has to look for it: names have changed, or the file is at its end, or has grown since it was
+        opened.
+
+        Raises:
+            CorruptRecordError: the first header is damaged.
+            OSError: the file cannot be read.
+        """
+        log = self._current()
+        if log.names_version != place.names_version:
+            return None
+        wanted = _Request(place.start.offset, max_bytes, bound, min_one_message=True, with_aborted=False, place=place)
+        try:
+            found = self._read_on(log, _files_at(log, place), source, place.start.position, wanted)
+        except (SegmentChangedError, CorruptRecordError):
+            if self._current().names_version != log.names_version or source.size_bytes < log.log_end.position:
+                return None
+            raise
+        return found if self._current().names_version == log.names_version else None
 
     def locate(self, offset: int) -> LogOffset:
         """Where ``offset`` lies: its segment, and the position of the batch that holds it or follows it.
@@ -219,14 +251,16 @@ class LogReader:
     def _read_on(
         self, log: PublishedLog, files: SegmentFiles, source: Readable, position: int, wanted: "_Request"
     ) -> FetchData | None:
-        """Read from a known place with a single call; None when that does not do, and it has to be looked for."""
+        """Read from a known place, mostly with one call; None when that does not do, and it has to be looked for."""
         if wanted.with_aborted or wanted.max_bytes < OVERHEAD_BYTES:
             return None
         end = min(readable_end(log, files, source), wanted.end_position(files.base_offset, source.size_bytes))
         data = source.read(position, min(end - position, wanted.max_bytes))
         header = parse_header(data, 0, name=str(source.path), position=position)
-        if header is None or header.last_offset < wanted.offset or header.size_bytes > len(data):
+        if header is None or header.last_offset < wanted.offset or header.end_position > end:
             return None
+        if header.size_bytes > len(data):
+            data = source.read(position, header.size_bytes)
         return FetchData(data, LogOffset(wanted.offset, files.base_offset, position))
 
     def _find(self, log: PublishedLog, files: SegmentFiles, source: Readable, offset: int) -> BatchHeader | None:
@@ -246,6 +280,10 @@ class LogReader:
         if found is None and (log.names_version & 1 or self._current().names_version != log.names_version):
             raise SegmentChangedError(f"{files.log}: renamed while it was read", remedy="read again")
         return found or TransactionIndex()
+
+
+def _files_at(log: PublishedLog, place: Place) -> SegmentFiles:
+    return log.files(floor_index(log.segments, place.start.segment_base_offset))
 
 
 def readable_end(log: PublishedLog, files: SegmentFiles, source: Readable) -> int:

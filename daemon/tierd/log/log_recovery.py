@@ -179,13 +179,13 @@ class LogRecovery:
             CorruptRecordError: it is not what its name says.
         """
         next_offset, position = last.read_end()
+        if position and next_offset <= last.base_offset:
+            raise CorruptRecordError(last.path, 0, f"a segment that ends at offset {next_offset}, below its name")
         claimed = max(last.offset_index.last_offset, last.time_index.last_entry.offset)
         if position < last.size_bytes or claimed > max(next_offset - 1, last.base_offset):
             log.warning("damage_after_clean_stop", file=str(last.path), position=position, index_ends_at=claimed)
             self._recover_segment(last)
             next_offset, position = last.read_end()
-        if position and next_offset <= last.base_offset:
-            raise CorruptRecordError(last.path, 0, f"a segment that ends at offset {next_offset}, below its name")
         return next_offset
 
     def _recover_unflushed(self) -> None:

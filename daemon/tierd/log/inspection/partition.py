@@ -33,6 +33,7 @@ from tierd.log.inspection.segment import SegmentExpectations, inspect_segment, l
 from tierd.log.log_config import LogConfig
 from tierd.log.partition_scan import file_name, parse_file_name
 from tierd.log.producer_state import read_producer_snapshot
+from tierd.log.repair.side_files import describe_side_file, is_side_file
 from tierd.log.repair.survey import survey_partition
 from tierd.log.transaction_index import TransactionIndex, read_transaction_index
 from tierd.log.transactions import OpenTransactions
@@ -131,7 +132,9 @@ def _inspect_files(path: Path, *, records: bool, deep: bool) -> Iterator[Finding
             snapshot, _with_heading(snapshot, "producer snapshot", decode_file(snapshot, decode_snapshot, 0))
         )
     for name in names:
-        if parse_file_name(name) is None and not is_silent(name) and not is_temporary(name):
+        if is_side_file(name):
+            yield Note(path / name, describe_side_file(name))
+        elif parse_file_name(name) is None and not is_silent(name) and not is_temporary(name):
             yield from _tolerant(path / name, inspect_file(path / name))
 
 

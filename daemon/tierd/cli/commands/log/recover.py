@@ -95,7 +95,7 @@ def _row(partition: RecoveredPartition) -> tuple[str, ...]:
         str(partition.segments_deleted),
         cut,
         *("" if offset is None else str(offset) for offset in bounds),
-        partition.directory.name,
+        partition.directory.name if partition.directory.name != partition.name else "",
     )
 
 

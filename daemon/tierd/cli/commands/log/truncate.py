@@ -55,8 +55,8 @@ def truncate(
         answer: dict[str, JsonValue] = {"offset": offset, **as_json(mended)}
         print(json_module.dumps(answer))
     else:
-        print_mended(mended, is_plan=False)
-    if not mended.is_sound:
+        print_mended(mended, is_plan=False, done="cut")
+    if mended.plan.log_end_offset > offset:  # damage lies before it, and the batch cannot be found
         raise typer.Exit(ExitCode.NO)
 
 

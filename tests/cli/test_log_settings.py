@@ -1,0 +1,34 @@
+"""``--set``."""
+
+import pytest
+
+from tierd.cli.log_settings import parse_settings
+from tierd.errors import LogConfigError
+
+
+def test_settings_are_for_all_topics_or_for_one() -> None:
+    settings = parse_settings(["segment.bytes=1000", "orders:segment.bytes=2000", "index.interval.bytes=1"])
+    assert settings.of("other").segment_bytes == 1000
+    assert settings.of("orders").segment_bytes == 2000
+    assert settings.of("orders").index_interval_bytes == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("segment.byte=1", "segment.bytes"),
+        ("orders:segmnt.ms=5", "segment.ms"),
+        ("zzz=1", "one of cleanup.policy"),
+        ("segment.bytes", "segment.bytes=1048576"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(text: str, said: str) -> None:
+    with pytest.raises(LogConfigError) as caught:
+        parse_settings([text])
+    assert said in caught.value.remedy
+
+
+@pytest.mark.parametrize("text", ["segment.bytes=lots", "orders:segment.bytes=1", "cleanup.policy=never"])
+def test_a_value_that_a_setting_cannot_have_is_refused(text: str) -> None:
+    with pytest.raises(LogConfigError):
+        parse_settings([text])
