@@ -268,6 +268,7 @@ def test_a_follower_learns_the_epochs_from_the_batches(tmp_path: Path) -> None:
         follow(log, records(base_offset=6, epoch=-1))
 
 
+@pytest.mark.spec("log-format LEG-11")
 def test_a_legacy_batch_clears_the_epochs(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     follow(log, records(epoch=3))
