@@ -109,7 +109,8 @@ class Workload:
             producer.sent[-1], leader_epoch=self.leader_epoch, now_ms=self._host.now_ms
         )
         assert answer.is_duplicate
-        assert any(batch.data[61:] == producer.sent[-1][61:] for batch in self._model.batches)
+        known = [*self._model.deleted, *self._model.batches]
+        assert any(batch.data[61:] == producer.sent[-1][61:] for batch in known)
         assert self._host.log.log_end_offset == end_offset
 
     def _refused(self) -> None:

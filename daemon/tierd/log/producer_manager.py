@@ -63,6 +63,8 @@ class ProducerStateManager:
         self._undecided = UndecidedTransactions()
         self._map_end_offset = 0
         self._last_snapshot_offset = 0
+        self.has_forgotten = False
+        """Whether a producer has expired: then knowing of none does not mean that there was none."""
 
     # What is known
 
@@ -231,6 +233,7 @@ class ProducerStateManager:
         """Forget the producers without an open transaction, and the verifications, that are silent for too long."""
         for producer_id in [pid for pid, producer in self._producers.items() if self._is_expired(producer, now_ms)]:
             del self._producers[producer_id]
+            self.has_forgotten = True
         self.verifications.remove_expired(now_ms=now_ms, after_ms=self.config.producer_id_expiration_ms)
 
     def _is_expired(self, producer: ActiveProducer, now_ms: int) -> bool:
@@ -290,6 +293,7 @@ class ProducerStateManager:
 
     def _load(self, producer: ActiveProducer, now_ms: int) -> None:
         if self._is_expired(producer, now_ms):
+            self.has_forgotten = True
             return
         self._producers[producer.producer_id] = producer
         if producer.current_txn_first_offset >= 0:

@@ -45,10 +45,11 @@ def rebuild_producer_state(
             producers.update_map_end_offset(offset)
             producers.take_snapshot(sync=True)
         return 0
-    was_empty = producers.is_empty and producers.map_end_offset >= end_offset
+    # Nothing is scanned where no producer ever was; but whoever has expired may have been in a transaction here.
+    was_empty = producers.is_empty and not producers.has_forgotten and producers.map_end_offset >= end_offset
     producers.truncate_and_reload(log_start_offset=log_start_offset, log_end_offset=end_offset, now_ms=now_ms)
     scanned = 0
-    if end_offset > producers.map_end_offset and not was_empty:
+    if end_offset > producers.map_end_offset and not (was_empty and producers.is_empty):
         last = segments.floor(end_offset)
         for segment in segments.range(producers.map_end_offset, end_offset):
             start = max(segment.base_offset, producers.map_end_offset, log_start_offset)

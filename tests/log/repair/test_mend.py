@@ -216,6 +216,63 @@ def test_a_loss_of_power_anywhere_loses_nothing(damaged: Callable[[GoldenCase], 
         assert_nothing_lost(before, after)
 
 
+# What looks odd, and is sound
+
+
+def test_many_clean_restarts_leave_a_sound_log(tmp_path: Path) -> None:
+    for at in range(5):
+        log = open_log(tmp_path)
+        log.assign_topic_id(UUID(int=7))
+        log.append_as_leader(records(1, timestamp_ms=NOW_MS + at), leader_epoch=0, now_ms=NOW_MS)
+        log.close()
+    assert not repair_partition(log.directory, now_ms=NOW_MS, dry_run=True).plan.steps
+    assert not [f for f in inspect_path(log.directory, deep=True) if isinstance(f, Damage)]
+
+
+def test_what_a_person_appends_again_closes_the_hole(damaged: Callable[[GoldenCase], Path]) -> None:
+    directory = damaged(next(case for case in CRASHES if case.partition == "crash-middle-flip-0"))
+    repair_partition(directory, now_ms=NOW_MS, cut_damaged=True)
+    log = open_log(directory.parent, name=directory.name)
+    for side in sorted(directory.glob("tierd-kept.*.log.*")):
+        for batch in iter_batches(side.read_bytes(), name=side.name, check_crc=False):
+            if batch.is_valid:
+                log.append_as_follower(batch.data, now_ms=NOW_MS)
+    assert log.log_end_offset == 126
+    log.close()
+    assert not repair_partition(directory, now_ms=NOW_MS, dry_run=True).plan.steps
+
+
+# Any bytes
+
+
+@pytest.mark.parametrize("seed", [*range(60), 305, 394])  # the last two: a flipped leader epoch
+def test_any_bytes_in_any_file_are_mended_or_named(damaged: Callable[[GoldenCase], Path], seed: int) -> None:
+    choice = random.Random(seed)
+    name = choice.choice(["crash-txn-untouched-0", "crash-idempotent-untouched-0", "crash-untouched-0"])
+    directory = damaged(next(case for case in CRASHES if case.partition == name))
+    for file in choice.sample(sorted(directory.iterdir()), 3):
+        content = bytearray(file.read_bytes())
+        match choice.randrange(4):
+            case 0:
+                content[choice.randrange(len(content) + 1) :] = choice.randbytes(choice.randrange(300))
+            case 1:
+                content = bytearray(choice.randbytes(len(content)))
+            case 2 if content:
+                content[choice.randrange(len(content))] ^= 1 << choice.randrange(8)
+            case _:
+                start = choice.randrange(len(content) + 1)
+                content[start : start + 200] = bytes(min(200, len(content) - start))
+        file.write_bytes(content)
+    before = content_of(directory)
+    first = repair_partition(directory, now_ms=NOW_MS, cut_damaged=True)
+    assert_nothing_lost(before, content_of(directory))
+    again = repair_partition(directory, now_ms=NOW_MS, cut_damaged=True)
+    assert not again.plan.steps
+    assert {left.name for left in first.plan.remaining} == {left.name for left in again.plan.remaining}
+    for _ in inspect_path(directory, deep=True):
+        pass
+
+
 # Truncation
 
 

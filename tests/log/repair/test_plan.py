@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tierd.log.partition_scan import file_name
-from tierd.log.repair.facts import Artefact, Fault, FaultKind, PartitionFacts, SegmentFacts
+from tierd.log.repair.facts import Artefact, Disorder, Fault, FaultKind, PartitionFacts, SegmentFacts
 from tierd.log.repair.plan import CutTail, LowerCheckpoint, MoveAside, Step, WriteAnew, plan_repair
 from tierd.model import Lineage, TopicPartition
 
@@ -148,6 +148,13 @@ def test_a_snapshot_that_nobody_can_make_anew_remains_damage() -> None:
     snapshot = Artefact(file_name(10, ".snapshot"), "wrong checksum")
     facts = replace(partition(segment(0, 10, fault=HOLE), segment(10, None)), snapshots=(snapshot,))
     assert [left.name for left in plan_repair(facts).remaining] == [file_name(0, ".log"), snapshot.name]
+
+
+def test_epochs_that_descend_are_reported_and_nothing_follows_from_them() -> None:
+    disorder = Disorder(file_name(0, ".log"), 70, "leader epoch 0 at offset 3, behind batches of epoch 4")
+    plan = plan_repair(replace(partition(segment(0, None)), epoch_disorder=disorder))
+    assert not plan.steps
+    assert (plan.remaining[0].name, plan.remaining[0].position) == (disorder.name, 70)
 
 
 def test_a_missing_topic_id_is_reported() -> None:

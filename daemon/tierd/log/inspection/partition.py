@@ -220,8 +220,11 @@ class _Directory:
             and expected.time_index is not None
             and len(expected.time_index) > len(expected.offset_index) + 1
         ):
-            problem = f"{len(expected.offset_index)} entries where the time index has {len(expected.time_index)}"
-            yield Damage(offset_path, None, f"{offset_path}: {problem}", _RESTART)
+            # Every clean stop adds an entry to the time index alone, so this proves nothing.
+            counts = f"{len(expected.offset_index)} entries where the time index has {len(expected.time_index)}"
+            yield Note(
+                offset_path, f"{counts}: after many restarts that is as it should be, otherwise some are missing"
+            )
         yield from self._load_transactions(expected)
 
     def _load_transactions(self, expected: SegmentExpectations) -> Iterator[Finding]:

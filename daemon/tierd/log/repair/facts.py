@@ -38,6 +38,15 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Disorder:
+    """A batch whose leader epoch is below one before it. No checksum covers the field, and no leader writes that."""
+
+    name: str
+    position: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class Artefact:
     """A file that can be made anew from the batches.
 
@@ -82,6 +91,7 @@ class PartitionFacts:
         snapshots: those that should be at the base of a segment, and those that are there and cannot be read.
         lineage: as the file says, or as the batches say when the file is missing or wrong.
         lineage_problem: why the file should be written anew.
+        epoch_disorder: the batches contradict each other, so nothing follows for the file.
         topic_id_problem: what is wrong with ``partition.metadata``.
         checkpoints: what the log dir's checkpoints say of this partition, by file name.
         disagreements: snapshots that can be read, and do not say what the batches say: (name, why).
@@ -94,6 +104,7 @@ class PartitionFacts:
     snapshots: tuple[Artefact, ...] = ()
     lineage: Lineage = field(default_factory=Lineage)
     lineage_problem: str | None = None
+    epoch_disorder: Disorder | None = None
     topic_id_problem: str | None = None
     checkpoints: Mapping[str, int] = field(default_factory=dict)
     disagreements: tuple[tuple[str, str], ...] = ()

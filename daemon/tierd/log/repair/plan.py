@@ -130,7 +130,12 @@ def plan_repair(facts: PartitionFacts, *, cut_damaged: bool = False) -> RepairPl
         steps += _checkpoint_steps(facts, end_offset)
     return RepairPlan(
         tuple(steps),
-        (*_remaining(facts, kept, cut_at), *_unknown_snapshots(facts, kept), *_topic_id(facts)),
+        (
+            *_remaining(facts, kept, cut_at),
+            *_unknown_snapshots(facts, kept),
+            *_disorder(facts, kept),
+            *_topic_id(facts),
+        ),
         tuple(_notes(facts)),
         end_offset,
         _lost_from(kept, cut_at),
@@ -300,6 +305,17 @@ def _unknown_snapshots(facts: PartitionFacts, kept: tuple[SegmentFacts, ...]) ->
         for each in facts.snapshots
         if each.content is None and int(each.name[:20]) in bases
     ]
+
+
+def _disorder(facts: PartitionFacts, kept: tuple[SegmentFacts, ...]) -> list[Remaining]:
+    disorder = facts.epoch_disorder
+    if disorder is None or disorder.name not in {file_name(each.base_offset, ".log") for each in kept}:
+        return []
+    choices = (
+        "if another replica has the records: fetch the partition anew from it",
+        "otherwise leave it: consumers do not look at it; a follower may truncate to the wrong offset",
+    )
+    return [Remaining(disorder.name, disorder.position, disorder.problem, choices)]
 
 
 def _topic_id(facts: PartitionFacts) -> list[Remaining]:

@@ -15,7 +15,7 @@ from tierd.log.partition_scan import file_name
 from tierd.log.producer_manager import ProducerStateManager
 from tierd.log.producer_state import encode_producer_snapshot
 from tierd.log.record import ControlRecordType
-from tierd.log.repair.facts import Artefact, Fault, FaultKind, SegmentFacts
+from tierd.log.repair.facts import Artefact, Disorder, Fault, FaultKind, SegmentFacts
 from tierd.log.repair.resume import find_sound_batch
 from tierd.log.time_index import ENTRY as TIME_ENTRY
 from tierd.log.time_index import TimeIndex
@@ -25,6 +25,7 @@ from tierd.log.transactions import CompletedTransaction, EndMarker, read_end_mar
 from tierd.model import EpochEntry, Lineage
 
 _IT = "it"
+_LIMIT_BYTES = 256 << 20
 _OFFSET_ENTRY_BYTES = 8
 _TIME_ENTRY_BYTES = 12
 _MAX_MARKER_BYTES = 1 << 20
@@ -37,6 +38,8 @@ class SegmentSurvey:
         producers: known behind the last sound batch; None when they are not, for a segment before was damaged.
         epochs: first offset of each leader epoch that is newer than those before it, as the batches say.
         epoch_problem: the first contradiction to ``leader-epoch-checkpoint``.
+        newest_epoch: the highest so far.
+        epoch_disorder: the first batch whose epoch is below that, which no leader writes.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class SegmentSurvey:
         config: LogConfig,
         lineage: Lineage | None,
         producers: ProducerStateManager | None,
+        newest_epoch: int,
         stop_at: int | None,
     ) -> None:
         """Prepare.
@@ -63,11 +67,14 @@ class SegmentSurvey:
             config: the log's settings; they say how the indexes are made anew.
             lineage: what ``leader-epoch-checkpoint`` says; None when it cannot be read.
             producers: known up to the base; None when they are not.
+            newest_epoch: of the batches below the base, -1 without one.
             stop_at: the log is to end before the batch that holds this offset or follows it.
         """
         self.producers = producers
         self.epochs: list[EpochEntry] = []
         self.epoch_problem: str | None = None
+        self.newest_epoch = newest_epoch
+        self.epoch_disorder: Disorder | None = None
         self._disk = disk
         self._directory = directory
         self._base = base_offset
@@ -173,8 +180,12 @@ class SegmentSurvey:
         problem = self._epoch_check.follow(header)
         self.epoch_problem = self.epoch_problem or problem
         epoch = header.partition_leader_epoch
-        if epoch >= 0 and (not self.epochs or epoch > self.epochs[-1].epoch):
+        if epoch > self.newest_epoch:
             self.epochs.append(EpochEntry(epoch, header.base_offset))
+            self.newest_epoch = epoch
+        elif 0 <= epoch < self.newest_epoch and self.epoch_disorder is None:
+            said = f"leader epoch {epoch} at offset {header.base_offset}, behind batches of epoch {self.newest_epoch}"
+            self.epoch_disorder = Disorder(file_name(self._base, ".log"), header.position, said)
 
     def _replay(self, source: Readable, header: BatchHeader, producers: ProducerStateManager) -> None:
         try:
@@ -207,10 +218,10 @@ class SegmentSurvey:
     # The indexes
 
     def _load_offsets(self) -> OffsetIndexCheck | None:
-        data = self._read(".index")
-        if data is None:
-            return None
         try:
+            data = self._read(".index")
+            if data is None:
+                return None
             index = OffsetIndex.from_bytes(data, self._base, _IT)
             self._require_full(".index", len(data), len(index) * _OFFSET_ENTRY_BYTES)
         except CorruptIndexError as error:
@@ -219,10 +230,10 @@ class SegmentSurvey:
         return OffsetIndexCheck(index)
 
     def _load_times(self) -> TimeIndexCheck | None:
-        data = self._read(".timeindex")
-        if data is None:
-            return None
         try:
+            data = self._read(".timeindex")
+            if data is None:
+                return None
             index = TimeIndex.from_bytes(data, self._base, _IT)
             self._require_full(".timeindex", len(data), len(index) * _TIME_ENTRY_BYTES)
         except CorruptIndexError as error:
@@ -236,11 +247,11 @@ class SegmentSurvey:
         name = file_name(self._base, ".txnindex")
         if name not in self._names:
             return TransactionIndexCheck(TransactionIndex())
-        data = read_file(self._disk, self._directory / name)
-        whole = len(data) - len(data) % TRANSACTION_ENTRY.size
-        if whole != len(data):
-            self._problems[".txnindex"] = f"{len(data) - whole} bytes behind the last entry"
         try:
+            data = read_artefact(self._disk, self._directory / name)
+            whole = len(data) - len(data) % TRANSACTION_ENTRY.size
+            if whole != len(data):
+                self._problems[".txnindex"] = f"{len(data) - whole} bytes behind the last entry"
             return TransactionIndexCheck(TransactionIndex.from_bytes(data[:whole], self._base, _IT))
         except CorruptIndexError as error:
             self._problems[".txnindex"] = said_of(error, _IT)
@@ -253,7 +264,7 @@ class SegmentSurvey:
             if self._next_base is not None or sibling in self._names:  # an active segment may have neither
                 self._problems[suffix] = "missing"
             return None
-        return read_file(self._disk, path)
+        return read_artefact(self._disk, path)
 
     def _require_full(self, suffix: str, size_bytes: int, used_bytes: int) -> None:
         if self._next_base is not None and size_bytes != used_bytes:
@@ -262,11 +273,8 @@ class SegmentSurvey:
     def _finish_checks(self, size_bytes: int) -> None:
         if self._offsets:
             problem = self._offsets.finish()
-            entries_of_time = 0 if self._times is None else len(self._times.index)
-            if entries_of_time > len(self._offsets.index) + 1 or (
-                not len(self._offsets.index) and self._builder.offsets
-            ):
-                problem = f"{len(self._offsets.index)} entries for {size_bytes} bytes: some are missing"
+            if not len(self._offsets.index) and self._builder.offsets:
+                problem = f"empty, for a segment of {size_bytes} bytes"
             if problem:
                 self._problems.setdefault(".index", problem)
         if self._times:
@@ -308,11 +316,29 @@ class SegmentSurvey:
         found = []
         for suffix, content in contents.items():
             path = self._path(suffix)
-            before = read_file(self._disk, path) if path.name in self._names else None
-            if before != content and (before is not None or content):
+            if self._must_change(path, content):
                 problem = self._problems.get(suffix) or "cut where its segment is cut"
                 found.append(Artefact(path.name, problem, content))
         return found
+
+    def _must_change(self, path: Path, content: bytes) -> bool:
+        if path.name not in self._names:
+            return bool(content)
+        status = self._disk.status(path)
+        is_other_size = status is None or status.size_bytes != len(content)
+        return is_other_size or read_file(self._disk, path) != content
+
+
+def read_artefact(disk: Disk, path: Path) -> bytes:
+    """Read an index or a snapshot whole.
+
+    Raises:
+        CorruptIndexError: it is larger than any can be.
+    """
+    status = disk.status(path)
+    if status is not None and status.size_bytes > _LIMIT_BYTES:
+        raise CorruptIndexError(f"{_IT}: {status.size_bytes} bytes are too many")
+    return read_file(disk, path)
 
 
 def said_of(error: LogError, name: str) -> str:

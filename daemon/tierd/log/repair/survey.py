@@ -15,13 +15,13 @@ from tierd.log.checkpoints import (
     parse_topic_id,
 )
 from tierd.log.directory import parse_directory_name
-from tierd.log.disk import Disk, read_file
+from tierd.log.disk import Disk
 from tierd.log.log_config import LogConfig
 from tierd.log.partition_scan import file_name, parse_file_name
 from tierd.log.producer_manager import ProducerStateManager
 from tierd.log.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
-from tierd.log.repair.facts import Artefact, FaultKind, PartitionFacts, SegmentFacts
-from tierd.log.repair.segment_survey import SegmentSurvey, said_of
+from tierd.log.repair.facts import Artefact, Disorder, FaultKind, PartitionFacts, SegmentFacts
+from tierd.log.repair.segment_survey import SegmentSurvey, read_artefact, said_of
 from tierd.model import EpochEntry, Lineage, TopicPartition
 
 Progress = Callable[[str, int, int], None]
@@ -64,10 +64,15 @@ class _Survey:
         self._epochs: list[EpochEntry] = []
         self._lineage: Lineage | None = None
         self._lineage_problem: str | None = None
+        self._contradiction: str | None = None  # between the file and the batches
+        self._newest_epoch = -1
+        self._disorder: Disorder | None = None
 
     def run(self, progress: Progress) -> PartitionFacts:
         self._read_lineage()
         segments = self._walk_segments(progress)
+        if self._disorder is None or self._lineage_problem:  # otherwise the batches prove nothing against the file
+            self._lineage_problem = self._lineage_problem or self._contradiction
         self._check_other_snapshots({segment.base_offset for segment in segments})
         return PartitionFacts(
             directory=self._directory,
@@ -77,6 +82,7 @@ class _Survey:
             snapshots=tuple(self._snapshots),
             lineage=self._lineage if self._lineage and not self._lineage_problem else Lineage(tuple(self._epochs)),
             lineage_problem=self._lineage_problem,
+            epoch_disorder=self._disorder,
             topic_id_problem=self._topic_id_problem(),
             checkpoints=self._checkpoints(),
             disagreements=tuple(self._disagreements),
@@ -98,13 +104,16 @@ class _Survey:
                 config=self._config,
                 lineage=self._lineage,
                 producers=producers,
+                newest_epoch=self._newest_epoch,
                 stop_at=self._stop_at,
             )
             facts = walk.run()
             segments.append(facts)
             producers = walk.producers
-            self._epochs += [each for each in walk.epochs if not self._epochs or each.epoch > self._epochs[-1].epoch]
-            self._lineage_problem = self._lineage_problem or walk.epoch_problem
+            self._epochs += walk.epochs
+            self._newest_epoch = walk.newest_epoch
+            self._disorder = self._disorder or walk.epoch_disorder
+            self._contradiction = self._contradiction or walk.epoch_problem
             if facts.fault is not None and facts.fault.kind is FaultKind.REQUESTED:
                 break
         return segments
@@ -151,7 +160,7 @@ class _Survey:
 
     def _snapshot_problem(self, name: str) -> str | None:
         try:
-            parse_producer_snapshot(read_file(self._disk, self._directory / name), "it")
+            parse_producer_snapshot(read_artefact(self._disk, self._directory / name), "it")
         except CorruptIndexError as error:
             return said_of(error, "it")
         return None
@@ -161,19 +170,19 @@ class _Survey:
     def _read_lineage(self) -> None:
         path = self._directory / LEADER_EPOCH_CHECKPOINT
         try:
-            self._lineage = parse_lineage(read_file(self._disk, path), name="it")
+            self._lineage = parse_lineage(read_artefact(self._disk, path), name="it")
         except FileNotFoundError:
             self._lineage_problem = "missing"
-        except CheckpointError as error:
+        except (CheckpointError, CorruptIndexError) as error:
             self._lineage_problem = said_of(error, "it")
 
     def _topic_id_problem(self) -> str | None:
         path = self._directory / PARTITION_METADATA
         try:
-            parse_topic_id(read_file(self._disk, path), name="it")
+            parse_topic_id(read_artefact(self._disk, path), name="it")
         except FileNotFoundError:
             return "missing"
-        except CheckpointError as error:
+        except (CheckpointError, CorruptIndexError) as error:
             return said_of(error, "it")
         return None
 
