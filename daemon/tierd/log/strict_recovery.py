@@ -5,20 +5,24 @@ full of garbage, goes unnoticed until somebody reads it. This looks at all of it
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tierd.errors import CheckpointError, CorruptIndexError, CorruptRecordError, DamagedLogError
-from tierd.log.batch_header import crc_matches, iter_headers
+from tierd.log.artefact_checks import OffsetIndexCheck, TimeIndexCheck
+from tierd.log.batch_header import BatchHeader, crc_matches, iter_headers
 from tierd.log.checkpoints import LEADER_EPOCH_CHECKPOINT, parse_lineage
 from tierd.log.disk import Disk, read_file
 from tierd.log.leftovers import INDEX_SUFFIXES, offset_of
+from tierd.log.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from tierd.log.offset_index import OffsetIndex
 from tierd.log.partition_scan import file_name
 from tierd.log.producer_state import parse_producer_snapshot
 from tierd.log.time_index import TimeIndex
 from tierd.log.transaction_index import ENTRY as TRANSACTION_ENTRY
 from tierd.log.transaction_index import TransactionIndex
+
+_LIMIT_BYTES = 256 << 20  # of an index; a broker's default is 10 MiB
 
 
 def require_sound(disk: Disk, directory: Path, *, recovery_point: int, clean: bool) -> None:
@@ -48,88 +52,101 @@ def find_damage(disk: Disk, directory: Path, *, recovery_point: int, clean: bool
         is_trusted = clean or (next_base is not None and next_base <= recovery_point)
         if is_trusted:
             yield from _segment_problems(disk, directory, base, next_base)
-    yield from _epoch_problems(disk, directory / LEADER_EPOCH_CHECKPOINT)
-
-
-@dataclass(slots=True)
-class _Content:
-    """What the batches of a segment say, to which its indexes are held."""
-
-    base_offset: int
-    is_last: bool
-    starts: set[int] = field(default_factory=set)
-    last_offsets: set[int] = field(default_factory=set)
-    max_timestamp_ms: int = -1
+    if bases:  # a log that is new has nothing yet
+        yield from _epoch_problems(disk, directory / LEADER_EPOCH_CHECKPOINT)
 
 
 def _segment_problems(disk: Disk, directory: Path, base: int, next_base: int | None) -> Iterator[str]:
-    content = _Content(base, next_base is None)
     path = directory / file_name(base, ".log")
+    indexes = _Indexes(disk, directory, base, is_last=next_base is None)
+    yield from indexes.load()
+    end, newest_ms = base - 1, -1
     file = disk.open(path, write=False)
-    end = base - 1
     try:
         for header in iter_headers(file, may_be_torn=False):
             if not crc_matches(file, header):
                 yield f"{path}: wrong checksum at position {header.position}"
             if header.last_offset <= end:
                 yield f"{path}: offset {header.last_offset} at position {header.position} does not ascend"
-            end = header.last_offset
-            content.starts.add(header.position)
-            content.last_offsets.add(end)
-            content.max_timestamp_ms = max(content.max_timestamp_ms, header.max_timestamp_ms)
-        if next_base is not None and end >= next_base:
-            yield f"{path}: offset {end} belongs to the segment at {next_base}"
+            end, newest_ms = header.last_offset, max(newest_ms, header.max_timestamp_ms)
+            yield from indexes.follow(header)
     except CorruptRecordError as error:
         yield str(error)
         return  # what follows is unknown, and so is what the indexes should say
     finally:
         file.close()
-    yield from _index_problems(disk, directory, content)
+    if next_base is not None and end >= next_base:
+        yield f"{path}: offset {end} belongs to the segment at {next_base}"
+    yield from indexes.finish(newest_ms)
 
 
-def _index_problems(disk: Disk, directory: Path, content: _Content) -> Iterator[str]:
-    counts: list[int] = []
-    for suffix, check in ((".index", _offsets), (".timeindex", _times), (".txnindex", _transactions)):
-        path = directory / file_name(content.base_offset, suffix)
-        if disk.status(path) is None:
-            if suffix != ".txnindex" and not content.is_last:
-                yield f"{path}: missing"
-            continue
-        try:
-            problem, count = check(read_file(disk, path), str(path), content)
-        except CorruptIndexError as error:
-            yield str(error)
-            continue
-        counts.append(count)
-        if problem:
-            yield f"{path}: {problem}"
-        elif suffix == ".timeindex" and len(counts) == 2 and counts[1] > counts[0] + 2:
-            # one of each is added at a time, the last timestamp alone, and a cut may leave one more
-            yield f"{directory / file_name(content.base_offset, '.index')}: entries are missing"
+@dataclass(slots=True)
+class _Indexes:
+    """The indexes of a segment, held against its batches."""
 
+    disk: Disk
+    directory: Path
+    base_offset: int
+    is_last: bool
+    offsets: OffsetIndexCheck | None = None
+    times: TimeIndexCheck | None = None
 
-def _offsets(data: bytes, name: str, content: _Content) -> tuple[str, int]:
-    index = OffsetIndex.from_bytes(data, content.base_offset, name)
-    if any(e.position not in content.starts or e.offset not in content.last_offsets for e in index.entries()):
-        return "an entry that leads to no batch", len(index)
-    if not content.is_last and len(index) * 8 < len(data):
-        return "zeros behind its entries", len(index)
-    return "", len(index)
+    def load(self) -> Iterator[str]:
+        """Parse them, and tell which cannot be parsed."""
+        for suffix, parse in (
+            (".index", self._parse_offsets),
+            (".timeindex", self._parse_times),
+            (".txnindex", self._parse_transactions),
+        ):
+            path = self._path(suffix)
+            status = self.disk.status(path)
+            if status is None:
+                if suffix != ".txnindex" and not self.is_last:
+                    yield f"{path}: missing"
+                continue
+            try:
+                problem = (
+                    parse(read_file(self.disk, path), str(path)) if status.size_bytes <= _LIMIT_BYTES else "too large"
+                )
+            except CorruptIndexError as error:
+                yield str(error)
+            else:
+                if problem:
+                    yield f"{path}: {problem}"
 
+    def follow(self, header: BatchHeader) -> Iterator[str]:
+        """Look at the next batch."""
+        if self.offsets and (problem := self.offsets.follow(header)):
+            yield f"{self._path('.index')}: {problem}"
+        if self.times and (problem := self.times.follow(header)):
+            yield f"{self._path('.timeindex')}: {problem}"
 
-def _times(data: bytes, name: str, content: _Content) -> tuple[str, int]:
-    entries = TimeIndex.from_bytes(data, content.base_offset, name).entries
-    if any(entry.offset not in content.last_offsets for entry in entries):
-        return "an entry that leads to no batch", len(entries)
-    newest_ms = content.max_timestamp_ms
-    if not content.is_last and newest_ms >= 0 and (not entries or entries[-1].timestamp_ms != newest_ms):
-        return f"the newest timestamp, {newest_ms}, is not in it", len(entries)
-    return "", len(entries)
+    def finish(self, newest_ms: int) -> Iterator[str]:
+        """Call it behind the last batch, with the largest timestamp of all."""
+        if self.offsets and (problem := self.offsets.finish()):
+            yield f"{self._path('.index')}: {problem}"
+        if self.times and (problem := self.times.finish()):
+            yield f"{self._path('.timeindex')}: {problem}"
+        elif self.times and not self.is_last and newest_ms >= 0:
+            entries = self.times.index.entries
+            if not entries or entries[-1].timestamp_ms != newest_ms:
+                yield f"{self._path('.timeindex')}: the newest timestamp, {newest_ms}, is not in it"
 
+    def _parse_offsets(self, data: bytes, name: str) -> str:
+        index = OffsetIndex.from_bytes(data, self.base_offset, name)
+        self.offsets = OffsetIndexCheck(index)
+        return "" if self.is_last or len(index) * OFFSET_ENTRY_BYTES == len(data) else "zeros behind its entries"
 
-def _transactions(data: bytes, name: str, content: _Content) -> tuple[str, int]:
-    count = len(TransactionIndex.from_bytes(data, content.base_offset, name))
-    return ("" if count * TRANSACTION_ENTRY.size == len(data) else "an incomplete entry at its end"), count
+    def _parse_times(self, data: bytes, name: str) -> str:
+        self.times = TimeIndexCheck(TimeIndex.from_bytes(data, self.base_offset, name))
+        return ""
+
+    def _parse_transactions(self, data: bytes, name: str) -> str:
+        count = len(TransactionIndex.from_bytes(data, self.base_offset, name))
+        return "" if count * TRANSACTION_ENTRY.size == len(data) else "an incomplete entry at its end"
+
+    def _path(self, suffix: str) -> Path:
+        return self.directory / file_name(self.base_offset, suffix)
 
 
 def _snapshot_problems(disk: Disk, path: Path) -> Iterator[str]:
