@@ -15,13 +15,13 @@ from statistics import median
 
 from tests.bench.report import Figure
 from tierd.clock import SystemClock
-from tierd.log.batch_builder import encode_batch
-from tierd.log.batch_restamp import set_last_offset, set_leader_epoch
-from tierd.log.log_config import LogConfig
+from tierd.log.dirs.manager import LogManager
 from tierd.log.log_writer import LogWriter
-from tierd.log.manager import LogManager
-from tierd.log.new_record import NewRecord
-from tierd.log.unified_log import UnifiedLog
+from tierd.log.partition.unified_log import UnifiedLog
+from tierd.log.records.batch_builder import encode_batch
+from tierd.log.records.batch_restamp import set_last_offset, set_leader_epoch
+from tierd.log.records.log_config import LogConfig
+from tierd.log.records.new_record import NewRecord
 from tierd.model import TopicPartition
 
 KIB = 1 << 10

@@ -8,9 +8,9 @@ from time import perf_counter
 from tests.bench.report import Figure
 from tests.log.batches import plain
 from tests.log.segmented_logs import NOW_MS, append, new_log
-from tierd.log.log_config import LogConfig
-from tierd.log.log_cursor import LogCursor
-from tierd.log.segmented_log import SegmentedLog
+from tierd.log.partition.log_cursor import LogCursor
+from tierd.log.records.log_config import LogConfig
+from tierd.log.segments.segmented_log import SegmentedLog
 
 _MIB = 1 << 20
 _READ_BYTES = 256 << 10  # of a consumer that catches up; more would leave the cache before its checksums are proven

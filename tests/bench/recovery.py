@@ -15,11 +15,11 @@ from statistics import median
 from tests.bench.report import Figure
 from tests.services.kafka_cluster import KafkaBroker, require_kafka
 from tierd.log import NewRecord, encode_batch
-from tierd.log.append_info import AppendRequest
-from tierd.log.append_origin import AppendOrigin
-from tierd.log.batch_restamp import set_last_offset
-from tierd.log.log_config import LogConfig
-from tierd.log.manager import LogManager
+from tierd.log.dirs.manager import LogManager
+from tierd.log.partition.append_info import AppendRequest
+from tierd.log.records.append_origin import AppendOrigin
+from tierd.log.records.batch_restamp import set_last_offset
+from tierd.log.records.log_config import LogConfig
 from tierd.model import TopicPartition
 
 MIB = 1 << 20
@@ -31,8 +31,8 @@ _GROUP = 64
 _START = """
 import json, resource, sys, time
 from pathlib import Path
-from tierd.log.log_config import LogConfig
-from tierd.log.manager import LogManager
+from tierd.log.records.log_config import LogConfig
+from tierd.log.dirs.manager import LogManager
 
 import structlog
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tierd.errors import SegmentChangedError
-from tierd.log.disk import Disk, FileStatus, read_file, replace_file, unlink_if_there
+from tierd.log.files.disk import Disk, FileStatus, read_file, replace_file, unlink_if_there
 
 
 def write_file(disk: Disk, path: Path, data: bytes) -> None:

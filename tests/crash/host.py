@@ -6,14 +6,14 @@ from pathlib import Path
 from tests.crash.oracle import Segment, segments_of
 from tests.fakes.clock import FakeClock
 from tests.fakes.simulated_disk import SimulatedDisk
-from tierd.log.checkpoints import LOG_START_OFFSET_CHECKPOINT, parse_offset_checkpoint
-from tierd.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
-from tierd.log.disk import read_file
-from tierd.log.log_config import LogConfig
-from tierd.log.log_view import Isolation
-from tierd.log.manager import LogManager
-from tierd.log.offset_lookup import LookupFacts, offset_by_timestamp
-from tierd.log.unified_log import UnifiedLog
+from tierd.log.dirs.manager import LogManager
+from tierd.log.files.checkpoints import LOG_START_OFFSET_CHECKPOINT, parse_offset_checkpoint
+from tierd.log.files.clean_shutdown import CLEAN_SHUTDOWN_FILE
+from tierd.log.files.disk import read_file
+from tierd.log.partition.log_view import Isolation
+from tierd.log.partition.unified_log import UnifiedLog
+from tierd.log.records.log_config import LogConfig
+from tierd.log.segments.offset_lookup import LookupFacts, offset_by_timestamp
 from tierd.model import TopicPartition
 
 LOG_DIR = Path("/logs")

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from tierd.log.batch_header import parse_header
-from tierd.log.record import ControlRecordType, parse_control_type, parse_end_marker
-from tierd.log.record_batch import with_data
+from tierd.log.records.batch_header import parse_header
+from tierd.log.records.record import ControlRecordType, parse_control_type, parse_end_marker
+from tierd.log.records.record_batch import with_data
 
 
 @dataclass(frozen=True, slots=True)

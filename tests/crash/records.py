@@ -4,11 +4,11 @@ import random
 from dataclasses import dataclass, field
 
 from tests.crash.oracle import Batch, ProducerView, decode
-from tierd.log.batch_builder import NO_PRODUCER, Producer, encode_batch, encode_end_marker
-from tierd.log.batch_restamp import set_last_offset, set_leader_epoch
-from tierd.log.compression import Compression
-from tierd.log.new_record import NewRecord
-from tierd.log.record import ControlRecordType
+from tierd.log.records.batch_builder import NO_PRODUCER, Producer, encode_batch, encode_end_marker
+from tierd.log.records.batch_restamp import set_last_offset, set_leader_epoch
+from tierd.log.records.compression import Compression
+from tierd.log.records.new_record import NewRecord
+from tierd.log.records.record import ControlRecordType
 
 _NOISE = random.Random(7).randbytes(4096)
 

@@ -11,7 +11,7 @@ from tests.crash.oracle import ProducerView
 from tests.crash.workload import Workload
 from tests.fakes.simulated_disk import Fault, PowerLostError
 from tierd.errors import LogDirOfflineError
-from tierd.log.log_config import LogConfig
+from tierd.log.records.log_config import LogConfig
 
 DAY_MS = 86_400_000
 _STARTS_AT_MOST = 4

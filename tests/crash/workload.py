@@ -14,9 +14,9 @@ from tierd.errors import (
     OutOfOrderSequenceError,
     UnexpectedAppendOffsetError,
 )
-from tierd.log.append_info import AppendInfo, AppendRequest
-from tierd.log.append_origin import AppendOrigin
-from tierd.log.batch_builder import Producer, encode_batch
+from tierd.log.partition.append_info import AppendInfo, AppendRequest
+from tierd.log.records.append_origin import AppendOrigin
+from tierd.log.records.batch_builder import Producer, encode_batch
 
 _PRODUCERS = 3
 Trace = Callable[[str], None]

@@ -4,7 +4,7 @@ import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tierd.log.disk import OsDisk, OsFile, Piece
+from tierd.log.files.disk import OsDisk, OsFile, Piece
 
 Fails = Callable[[str, Path], bool]
 """Whether the operation (``write``, ``sync``, ``rename``, ``open``) on the path is to fail."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tierd.errors import SegmentChangedError
-from tierd.log.disk import FileStatus, Piece
+from tierd.log.files.disk import FileStatus, Piece
 
 PAGE_SIZES_BYTES = (512, 4096)
 

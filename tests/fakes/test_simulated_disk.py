@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.contracts.disk import DiskContract, write_file
 from tests.fakes.simulated_disk import Fault, PowerLostError, SimulatedDisk
-from tierd.log.disk import read_file, replace_file
+from tierd.log.files.disk import read_file, replace_file
 
 ROOT = Path("/root")
 A, B = ROOT / "a", ROOT / "b"

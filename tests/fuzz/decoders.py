@@ -11,10 +11,7 @@ from tests.fuzz.target import Target
 from tests.log.batches import batch, legacy, lz4_frame, marker, plain, wrapper
 from tierd.errors import AppendError, CheckpointError, CorruptIndexError, CorruptRecordError, PartitionNameError
 from tierd.kernels import RecordFault, compiled, crc32c, reference
-from tierd.log.append_origin import AppendOrigin
-from tierd.log.batch_builder import NewRecord, Producer, encode_batch
-from tierd.log.batch_header import parse_header, stamp_crc
-from tierd.log.checkpoints import (
+from tierd.log.files.checkpoints import (
     encode_lineage,
     encode_offset_checkpoint,
     encode_topic_id,
@@ -22,21 +19,24 @@ from tierd.log.checkpoints import (
     parse_offset_checkpoint,
     parse_topic_id,
 )
-from tierd.log.clean_shutdown import encode_clean_shutdown, parse_broker_epoch
-from tierd.log.compression import Compression, PayloadError, compress, decompress
-from tierd.log.directory import parse_directory_name
-from tierd.log.leader_change import LeaderChange, encode_leader_change, parse_leader_change
-from tierd.log.log_config import LogConfig
-from tierd.log.meta_properties import MetaProperties, encode_meta_properties, parse_meta_properties
-from tierd.log.offset_index import OffsetIndex
-from tierd.log.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
-from tierd.log.record import Record, RecordError, iter_raw_records, parse_control_type, parse_end_marker
-from tierd.log.record_batch import RecordBatch, iter_batches
-from tierd.log.record_columns import iter_columns, iter_log_columns
-from tierd.log.record_encoding import encode_record
-from tierd.log.time_index import TimeIndex
-from tierd.log.transaction_index import TransactionIndex
-from tierd.log.validation import ValidationCounters, validate_and_assign
+from tierd.log.files.clean_shutdown import encode_clean_shutdown, parse_broker_epoch
+from tierd.log.files.directory import parse_directory_name
+from tierd.log.files.meta_properties import MetaProperties, encode_meta_properties, parse_meta_properties
+from tierd.log.indexes.offset_index import OffsetIndex
+from tierd.log.indexes.time_index import TimeIndex
+from tierd.log.indexes.transaction_index import TransactionIndex
+from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
+from tierd.log.records.append_origin import AppendOrigin
+from tierd.log.records.batch_builder import NewRecord, Producer, encode_batch
+from tierd.log.records.batch_header import parse_header, stamp_crc
+from tierd.log.records.compression import Compression, PayloadError, compress, decompress
+from tierd.log.records.leader_change import LeaderChange, encode_leader_change, parse_leader_change
+from tierd.log.records.log_config import LogConfig
+from tierd.log.records.record import Record, RecordError, iter_raw_records, parse_control_type, parse_end_marker
+from tierd.log.records.record_batch import RecordBatch, iter_batches
+from tierd.log.records.record_columns import iter_columns, iter_log_columns
+from tierd.log.records.record_encoding import encode_record
+from tierd.log.records.validation import ValidationCounters, validate_and_assign
 from tierd.model import Lineage, TopicPartition
 
 MAX_BYTES = 1 << 20

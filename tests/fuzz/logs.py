@@ -13,12 +13,12 @@ from tests.fuzz.target import Target
 from tests.log.batches import legacy
 from tests.log.logs import NOW_MS, TransactionalProducer, end_marker, follow, lead, open_log, records
 from tierd.errors import CorruptRecordError, LogError, TierError
-from tierd.log.compression import Compression
-from tierd.log.log_config import LogConfig
-from tierd.log.log_view import Isolation
-from tierd.log.new_record import Producer
-from tierd.log.record_batch import iter_batches
-from tierd.log.unified_log import UnifiedLog
+from tierd.log.partition.log_view import Isolation
+from tierd.log.partition.unified_log import UnifiedLog
+from tierd.log.records.compression import Compression
+from tierd.log.records.log_config import LogConfig
+from tierd.log.records.new_record import Producer
+from tierd.log.records.record_batch import iter_batches
 
 LOG_DIR = Path("/logs")
 DIRECTORY = LOG_DIR / "orders-0"

@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 from tests.log.batches import batch, plain
 from tierd.kernels import BatchColumns, Columns, RecordFault, compiled, decode_batches, decode_records, reference
 from tierd.kernels.records import WORTH_COMPILING_RECORDS, KernelChoice
-from tierd.log.compression import Compression
-from tierd.log.record import Header, RecordError, iter_raw_records
-from tierd.log.record_batch import iter_batches
-from tierd.log.record_encoding import encode_field, encode_record, encode_varint
+from tierd.log.records.compression import Compression
+from tierd.log.records.record import Header, RecordError, iter_raw_records
+from tierd.log.records.record_batch import iter_batches
+from tierd.log.records.record_encoding import encode_field, encode_record, encode_varint
 
 payloads = st.one_of(st.none(), st.binary(max_size=300))
 header_rows = st.lists(st.tuples(st.text(max_size=10), payloads), max_size=4)

@@ -19,10 +19,10 @@ from tierd.log import (
     identify_directory,
     scan_partition,
 )
-from tierd.log.batch_builder import Producer, encode_batch, encode_empty_batch, encode_end_marker
-from tierd.log.batch_header import stamp_crc
-from tierd.log.compression import Compression, compress, xxh32
-from tierd.log.log_config import TimestampType
+from tierd.log.records.batch_builder import Producer, encode_batch, encode_empty_batch, encode_end_marker
+from tierd.log.records.batch_header import stamp_crc
+from tierd.log.records.compression import Compression, compress, xxh32
+from tierd.log.records.log_config import TimestampType
 
 TOPIC_ID = UUID("12345678-9abc-def0-fedc-ba9876543210")
 TOPIC_ID_TEXT = "EjRWeJq83vD-3LqYdlQyEA"

@@ -4,21 +4,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.log.batches import Row
-from tierd.log.append_info import AppendInfo
-from tierd.log.append_origin import AppendOrigin
-from tierd.log.batch_builder import Producer, encode_batch, encode_end_marker
-from tierd.log.batch_header import BatchHeader, iter_headers
-from tierd.log.compression import Compression
-from tierd.log.disk import Disk, OsDisk
-from tierd.log.log_config import LogConfig
-from tierd.log.log_loader import LoadRequest, load_log
-from tierd.log.log_view import Isolation
-from tierd.log.new_record import NO_PRODUCER, NewRecord
-from tierd.log.offline import OfflineFlag
-from tierd.log.record import ControlRecordType, Record
-from tierd.log.record_batch import iter_batches
-from tierd.log.unified_log import UnifiedLog
-from tierd.log.verification import VerificationGuard
+from tierd.log.files.disk import Disk, OsDisk
+from tierd.log.files.offline import OfflineFlag
+from tierd.log.loading.log_loader import LoadRequest, load_log
+from tierd.log.partition.append_info import AppendInfo
+from tierd.log.partition.log_view import Isolation
+from tierd.log.partition.unified_log import UnifiedLog
+from tierd.log.producers.verification import VerificationGuard
+from tierd.log.records.append_origin import AppendOrigin
+from tierd.log.records.batch_builder import Producer, encode_batch, encode_end_marker
+from tierd.log.records.batch_header import BatchHeader, iter_headers
+from tierd.log.records.compression import Compression
+from tierd.log.records.log_config import LogConfig
+from tierd.log.records.new_record import NO_PRODUCER, NewRecord
+from tierd.log.records.record import ControlRecordType, Record
+from tierd.log.records.record_batch import iter_batches
 
 NOW_MS = 1_700_000_000_000
 

@@ -7,8 +7,8 @@ from tests.golden.unpack import OracleRecord
 from tests.log.test_golden import as_oracle
 from tierd.errors import CorruptRecordError
 from tierd.log import ControlRecordType, RecordBatch, iter_batches
-from tierd.log.log_view import Isolation
-from tierd.log.unified_log import UnifiedLog
+from tierd.log.partition.log_view import Isolation
+from tierd.log.partition.unified_log import UnifiedLog
 
 
 @dataclass(frozen=True, slots=True)

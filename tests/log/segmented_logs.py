@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from tierd.log.batch_header import BatchHeader, parse_header
-from tierd.log.disk import Disk, OsDisk
-from tierd.log.leftovers import clear_leftovers
-from tierd.log.log_config import LogConfig
-from tierd.log.log_offset import LogOffset
-from tierd.log.log_segment import LogSegment
-from tierd.log.partition_scan import parse_file_name
-from tierd.log.record_batch import iter_batches
-from tierd.log.segmented_log import SegmentedLog
-from tierd.log.segments import LogSegments
+from tierd.log.files.disk import Disk, OsDisk
+from tierd.log.files.partition_scan import parse_file_name
+from tierd.log.records.batch_header import BatchHeader, parse_header
+from tierd.log.records.log_config import LogConfig
+from tierd.log.records.log_offset import LogOffset
+from tierd.log.records.record_batch import iter_batches
+from tierd.log.segments.leftovers import clear_leftovers
+from tierd.log.segments.log_segment import LogSegment
+from tierd.log.segments.log_segments import LogSegments
+from tierd.log.segments.segmented_log import SegmentedLog
 
 NOW_MS = 1_700_000_000_000
 

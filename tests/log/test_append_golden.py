@@ -26,13 +26,13 @@ from tierd.log import (
     read_producer_snapshot,
     read_topic_id,
 )
-from tierd.log.append_origin import AppendOrigin
-from tierd.log.batch_builder import encode_batch
-from tierd.log.batch_restamp import set_last_offset, set_max_timestamp
-from tierd.log.log_config import LogConfig, TimestampType
-from tierd.log.manager import LogManager
-from tierd.log.new_record import NewRecord
-from tierd.log.unified_log import UnifiedLog
+from tierd.log.dirs.manager import LogManager
+from tierd.log.partition.unified_log import UnifiedLog
+from tierd.log.records.append_origin import AppendOrigin
+from tierd.log.records.batch_builder import encode_batch
+from tierd.log.records.batch_restamp import set_last_offset, set_max_timestamp
+from tierd.log.records.log_config import LogConfig, TimestampType
+from tierd.log.records.new_record import NewRecord
 from tierd.model import TopicPartition
 
 STARTED_MS = 1_795_252_762_000

@@ -8,14 +8,19 @@ import pytest
 
 from tests.fakes.simulated_disk import SimulatedDisk
 from tests.log.batches import TOPIC_ID
-from tests.log.producers import NOW_MS, append, data
-from tierd.log.checkpoints import load_offset_checkpoint, write_offset_checkpoint
-from tierd.log.clean_shutdown import delete_clean_shutdown, has_clean_shutdown, read_broker_epoch, write_clean_shutdown
-from tierd.log.disk import Disk
-from tierd.log.leader_epoch import LeaderEpochFileCache
-from tierd.log.log_config import LogConfig
-from tierd.log.partition_metadata import PartitionMetadataFile
-from tierd.log.producer_manager import ProducerStateManager
+from tests.log.producer_steps import NOW_MS, append, data
+from tierd.log.files.checkpoints import load_offset_checkpoint, write_offset_checkpoint
+from tierd.log.files.clean_shutdown import (
+    delete_clean_shutdown,
+    has_clean_shutdown,
+    read_broker_epoch,
+    write_clean_shutdown,
+)
+from tierd.log.files.disk import Disk
+from tierd.log.files.leader_epoch import LeaderEpochFileCache
+from tierd.log.files.partition_metadata import PartitionMetadataFile
+from tierd.log.producers.producer_manager import ProducerStateManager
+from tierd.log.records.log_config import LogConfig
 from tierd.model import TopicPartition
 
 FOLDER = Path("/logs/orders-0")

@@ -31,8 +31,8 @@ from tierd.log import (
     read_offset_checkpoint,
     scan_partition,
 )
-from tierd.log.batch_header import iter_headers
-from tierd.log.files import open_source
+from tierd.log.files.source import open_source
+from tierd.log.records.batch_header import iter_headers
 from tierd.model import EpochEntry
 
 Replica = tuple[GoldenCase, str]

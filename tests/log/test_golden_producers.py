@@ -6,15 +6,15 @@ import pytest
 
 from tests.golden.unpack import GoldenCase, golden_cases
 from tierd.log import PartitionDirectory, identify_directory, read_lineage, read_transaction_index
-from tierd.log.batch_header import iter_headers
-from tierd.log.disk import OsDisk
-from tierd.log.leader_epoch import LeaderEpochFileCache
-from tierd.log.log_config import MAX_LONG, LogConfig
-from tierd.log.partition_scan import PartitionScan, file_name, scan_partition
-from tierd.log.producer_manager import ProducerStateManager
-from tierd.log.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
-from tierd.log.transaction_index import AbortedTransaction
-from tierd.log.transactions import read_end_marker
+from tierd.log.files.disk import OsDisk
+from tierd.log.files.leader_epoch import LeaderEpochFileCache
+from tierd.log.files.partition_scan import PartitionScan, file_name, scan_partition
+from tierd.log.indexes.transaction_index import AbortedTransaction
+from tierd.log.producers.producer_manager import ProducerStateManager
+from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
+from tierd.log.producers.transactions import read_end_marker
+from tierd.log.records.batch_header import iter_headers
+from tierd.log.records.log_config import MAX_LONG, LogConfig
 
 DISK = OsDisk()
 NEVER = LogConfig(producer_id_expiration_ms=MAX_LONG)

@@ -13,21 +13,21 @@ from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
 from tests.fakes.simulated_disk import Fault, SimulatedDisk
 from tierd.errors import LogClosedError, LogDirOfflineError, LogError, LogTimeoutError, UnknownPartitionError
-from tierd.log.batch_builder import encode_batch
-from tierd.log.checkpoints import (
+from tierd.log.dirs.manager import LogManager
+from tierd.log.files.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     parse_offset_checkpoint,
 )
-from tierd.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
-from tierd.log.disk import read_file
-from tierd.log.log_config import LogConfig
+from tierd.log.files.clean_shutdown import CLEAN_SHUTDOWN_FILE
+from tierd.log.files.disk import read_file
 from tierd.log.log_service import LogService, PartitionWriter, ServiceSettings
-from tierd.log.log_view import Isolation
 from tierd.log.log_writer import WriterLimits
-from tierd.log.manager import LogManager
-from tierd.log.new_record import NewRecord
-from tierd.log.unified_log import UnifiedLog
+from tierd.log.partition.log_view import Isolation
+from tierd.log.partition.unified_log import UnifiedLog
+from tierd.log.records.batch_builder import encode_batch
+from tierd.log.records.log_config import LogConfig
+from tierd.log.records.new_record import NewRecord
 from tierd.model import TopicPartition
 
 ONE, TWO = Path("/one"), Path("/two")

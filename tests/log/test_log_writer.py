@@ -18,8 +18,8 @@ from tierd.errors import (
     LogTimeoutError,
     OutOfOrderSequenceError,
 )
-from tierd.log.append_info import AppendInfo, AppendRequest
 from tierd.log.log_writer import LogWriter, WriterLimits
+from tierd.log.partition.append_info import AppendInfo, AppendRequest
 
 REFUSED = b"refused"
 

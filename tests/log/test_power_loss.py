@@ -6,10 +6,10 @@ import pytest
 
 from tests.crash.host import DIRECTORY, Host
 from tests.crash.records import stored
-from tierd.log.batch_builder import Producer, encode_batch, encode_end_marker
-from tierd.log.log_config import LogConfig
-from tierd.log.new_record import NewRecord
-from tierd.log.record import ControlRecordType
+from tierd.log.records.batch_builder import Producer, encode_batch, encode_end_marker
+from tierd.log.records.log_config import LogConfig
+from tierd.log.records.new_record import NewRecord
+from tierd.log.records.record import ControlRecordType
 
 NOW_MS = 1_700_000_000_000
 

@@ -27,11 +27,11 @@ from tests.golden.unpack import GoldenCase, OracleRecord, golden_cases, read_lin
 from tests.log.test_golden import as_oracle
 from tierd.errors import CorruptRecordError
 from tierd.log import ControlRecordType, RecordBatch, iter_batches, read_offset_checkpoint, read_producer_snapshot
-from tierd.log.log_config import LogConfig
-from tierd.log.log_view import Isolation
-from tierd.log.manager import LogManager
-from tierd.log.stray import lacks_topic_id
-from tierd.log.unified_log import UnifiedLog
+from tierd.log.dirs.manager import LogManager
+from tierd.log.loading.stray import lacks_topic_id
+from tierd.log.partition.log_view import Isolation
+from tierd.log.partition.unified_log import UnifiedLog
+from tierd.log.records.log_config import LogConfig
 from tierd.model import TopicPartition
 
 CASES = golden_cases("crash")

@@ -14,11 +14,11 @@ from tests.scenarios.conftest import MakeBroker
 from tests.services.kafka_cluster import CODECS, KafkaBroker
 from tests.services.kafka_records import SentRecord, random_records
 from tierd.log import ControlRecordType, NewRecord, Producer, encode_batch, encode_end_marker
-from tierd.log.append_origin import AppendOrigin
-from tierd.log.compression import Compression
-from tierd.log.log_config import LogConfig
-from tierd.log.manager import LogManager
-from tierd.log.unified_log import UnifiedLog
+from tierd.log.dirs.manager import LogManager
+from tierd.log.partition.unified_log import UnifiedLog
+from tierd.log.records.append_origin import AppendOrigin
+from tierd.log.records.compression import Compression
+from tierd.log.records.log_config import LogConfig
 from tierd.model import TopicPartition
 
 pytestmark = pytest.mark.service("kafka")

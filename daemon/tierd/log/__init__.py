@@ -3,11 +3,21 @@
 Names, text files, batches, indexes and snapshots; what is stable; and where to look again when something changed.
 """
 
-from tierd.log.batch_builder import BatchBuilder, encode_batch, encode_end_marker
-from tierd.log.batch_header import BatchHeader
-from tierd.log.batch_restamp import set_last_offset, set_leader_epoch
-from tierd.log.check import SegmentCheck, check_segment
-from tierd.log.checkpoints import (
+from tierd.log.broker.check import SegmentCheck, check_segment
+from tierd.log.broker.local_log import LocalLog, find_log_end_offset
+from tierd.log.broker.stable_offset import last_stable_offset
+from tierd.log.broker.watcher import (
+    CheckpointChanged,
+    LogDirChanged,
+    LogDirEvent,
+    LogDirWatcher,
+    Overflowed,
+    PartitionChanged,
+    WatchLimitReached,
+)
+from tierd.log.dirs.offline_recovery import RecoveredLogDir, RecoveredPartition, recover_log_dir
+from tierd.log.dirs.partition_access import opened_partition
+from tierd.log.files.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     PARTITION_METADATA,
@@ -19,8 +29,7 @@ from tierd.log.checkpoints import (
     read_offset_checkpoint,
     read_topic_id,
 )
-from tierd.log.compression import MAX_DECOMPRESSED_BYTES, Compression
-from tierd.log.directory import (
+from tierd.log.files.directory import (
     DirectoryKind,
     LogDirListing,
     PartitionDirectory,
@@ -28,27 +37,31 @@ from tierd.log.directory import (
     list_log_dir,
     parse_directory_name,
 )
-from tierd.log.index_build import build_indexes
+from tierd.log.files.log_dir_lock import LogDirLock, require_unlocked
+from tierd.log.files.meta_properties import MetaProperties, read_meta_properties
+from tierd.log.files.partition_scan import PartitionScan, SegmentFiles, file_name, parse_file_name, scan_partition
+from tierd.log.indexes.index_build import build_indexes
+from tierd.log.indexes.offset_index import OffsetIndex, OffsetPosition
+from tierd.log.indexes.time_index import TimeIndex, TimestampOffset
+from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex, read_transaction_index
 from tierd.log.inspection import Damage, Decoded, FileFound, Finding, Note, inspect_path, record_fields
-from tierd.log.load_progress import Remaining
-from tierd.log.local_log import LocalLog, find_log_end_offset
-from tierd.log.log_config import LogConfig
-from tierd.log.log_dir_lock import LogDirLock, require_unlocked
-from tierd.log.log_view import Isolation
-from tierd.log.meta_properties import MetaProperties, read_meta_properties
-from tierd.log.new_record import NewRecord, Producer
-from tierd.log.offline_recovery import RecoveredLogDir, RecoveredPartition, recover_log_dir
-from tierd.log.offset_index import OffsetIndex, OffsetPosition
-from tierd.log.partition_access import opened_partition
-from tierd.log.partition_scan import PartitionScan, SegmentFiles, file_name, parse_file_name, scan_partition
-from tierd.log.producer_state import (
+from tierd.log.loading.load_progress import Remaining
+from tierd.log.partition.log_view import Isolation
+from tierd.log.partition.unified_log import UnifiedLog
+from tierd.log.producers.producer_state import (
     ProducerStateEntry,
     encode_producer_snapshot,
     parse_producer_snapshot,
     read_producer_snapshot,
 )
-from tierd.log.record import ControlRecordType, Record
-from tierd.log.record_batch import RecordBatch, iter_batches
+from tierd.log.records.batch_builder import BatchBuilder, encode_batch, encode_end_marker
+from tierd.log.records.batch_header import BatchHeader
+from tierd.log.records.batch_restamp import set_last_offset, set_leader_epoch
+from tierd.log.records.compression import MAX_DECOMPRESSED_BYTES, Compression
+from tierd.log.records.log_config import LogConfig
+from tierd.log.records.new_record import NewRecord, Producer
+from tierd.log.records.record import ControlRecordType, Record
+from tierd.log.records.record_batch import RecordBatch, iter_batches
 from tierd.log.repair import (
     CutTail,
     LowerCheckpoint,
@@ -59,19 +72,6 @@ from tierd.log.repair import (
     WriteAnew,
     repair_partition,
     truncate_partition,
-)
-from tierd.log.stable_offset import last_stable_offset
-from tierd.log.time_index import TimeIndex, TimestampOffset
-from tierd.log.transaction_index import AbortedTransaction, TransactionIndex, read_transaction_index
-from tierd.log.unified_log import UnifiedLog
-from tierd.log.watcher import (
-    CheckpointChanged,
-    LogDirChanged,
-    LogDirEvent,
-    LogDirWatcher,
-    Overflowed,
-    PartitionChanged,
-    WatchLimitReached,
 )
 
 __all__ = [

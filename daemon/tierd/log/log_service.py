@@ -22,10 +22,10 @@ import structlog
 
 from tierd.clock import Clock
 from tierd.errors import LogError, LogTimeoutError, UnknownPartitionError
-from tierd.log.log_config import MAX_LONG
+from tierd.log.dirs.manager import LogManager
 from tierd.log.log_writer import LogWriter, WriterLimits
-from tierd.log.manager import LogManager
-from tierd.log.unified_log import UnifiedLog
+from tierd.log.partition.unified_log import UnifiedLog
+from tierd.log.records.log_config import MAX_LONG
 from tierd.model import TopicPartition
 
 _LOG = structlog.get_logger(__name__)

@@ -19,10 +19,10 @@ from typing import Generic, Protocol, TypeVar, cast
 
 from tierd.clock import Clock
 from tierd.errors import LogBusyError, LogClosedError, LogError, LogTimeoutError, TierError
-from tierd.log.append_info import AppendInfo, AppendRequest
-from tierd.log.append_origin import AppendOrigin
-from tierd.log.disk import Piece
-from tierd.log.verification import VerificationGuard
+from tierd.log.files.disk import Piece
+from tierd.log.partition.append_info import AppendInfo, AppendRequest
+from tierd.log.producers.verification import VerificationGuard
+from tierd.log.records.append_origin import AppendOrigin
 
 _T = TypeVar("_T")
 

@@ -14,11 +14,11 @@ from tests.log.logs import NOW_MS, open_log, records
 from tests.log.test_golden import as_oracle
 from tierd.errors import LogDirLockedError, OffsetOutOfRangeError
 from tierd.log import LogConfig, Mended, inspect_path, iter_batches, repair_partition, truncate_partition
-from tierd.log.disk import Disk, OsDisk
+from tierd.log.dirs.manager import LogManager
+from tierd.log.files.disk import Disk, OsDisk
+from tierd.log.files.log_dir_lock import LogDirLock
+from tierd.log.files.partition_scan import parse_file_name
 from tierd.log.inspection import Damage
-from tierd.log.log_dir_lock import LogDirLock
-from tierd.log.manager import LogManager
-from tierd.log.partition_scan import parse_file_name
 from tierd.log.repair.side_files import is_side_file, original_name
 
 CRASHES = golden_cases("crash")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tierd.log.partition_scan import file_name
+from tierd.log.files.partition_scan import file_name
 from tierd.log.repair.facts import Artefact, Disorder, Fault, FaultKind, PartitionFacts, SegmentFacts
 from tierd.log.repair.plan import CutTail, LowerCheckpoint, MoveAside, Step, WriteAnew, plan_repair
 from tierd.model import Lineage, TopicPartition

@@ -5,15 +5,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tierd.errors import CheckpointError, CorruptIndexError, LogDirLockedError, LogDirOfflineError, SegmentChangedError
-from tierd.log.checkpoints import (
+from tierd.log.files.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     parse_lineage,
     parse_offset_checkpoint,
     parse_topic_id,
 )
-from tierd.log.clean_shutdown import CLEAN_SHUTDOWN_FILE, parse_broker_epoch
-from tierd.log.files import open_source, read_whole
+from tierd.log.files.clean_shutdown import CLEAN_SHUTDOWN_FILE, parse_broker_epoch
+from tierd.log.files.log_dir_lock import LOCK_FILE, require_unlocked
+from tierd.log.files.meta_properties import parse_meta_properties
+from tierd.log.files.partition_scan import parse_file_name
+from tierd.log.files.source import open_source, read_whole
+from tierd.log.indexes.offset_index import OffsetPosition
+from tierd.log.indexes.time_index import TimestampOffset
+from tierd.log.indexes.transaction_index import TransactionIndex
 from tierd.log.inspection.findings import Damage, Decoded, FileFound, Finding, Note
 from tierd.log.inspection.segment import (
     SegmentExpectations,
@@ -21,14 +27,8 @@ from tierd.log.inspection.segment import (
     load_offset_index,
     load_time_index,
 )
-from tierd.log.log_dir_lock import LOCK_FILE, require_unlocked
-from tierd.log.meta_properties import parse_meta_properties
-from tierd.log.offset_index import OffsetPosition
-from tierd.log.partition_scan import parse_file_name
-from tierd.log.producer_state import parse_producer_snapshot
+from tierd.log.producers.producer_state import parse_producer_snapshot
 from tierd.log.repair.side_files import describe_side_file, is_side_file, original_name
-from tierd.log.time_index import TimestampOffset
-from tierd.log.transaction_index import TransactionIndex
 from tierd.model import uuid_to_text
 
 LIMIT_BYTES = 256 << 20

@@ -12,10 +12,12 @@ from tierd.errors import (
     PartitionNameError,
     SegmentChangedError,
 )
-from tierd.log.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, read_lineage
-from tierd.log.directory import parse_directory_name
-from tierd.log.disk import OsDisk
-from tierd.log.files import read_whole
+from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, read_lineage
+from tierd.log.files.directory import parse_directory_name
+from tierd.log.files.disk import OsDisk
+from tierd.log.files.partition_scan import file_name, parse_file_name
+from tierd.log.files.source import read_whole
+from tierd.log.indexes.transaction_index import TransactionIndex, read_transaction_index
 from tierd.log.inspection.files import (
     LIMIT_BYTES,
     decode_file,
@@ -30,13 +32,11 @@ from tierd.log.inspection.files import (
 )
 from tierd.log.inspection.findings import Damage, Decoded, FileFound, Finding, Note
 from tierd.log.inspection.segment import SegmentExpectations, inspect_segment, load_offset_index, load_time_index
-from tierd.log.log_config import LogConfig
-from tierd.log.partition_scan import file_name, parse_file_name
-from tierd.log.producer_state import read_producer_snapshot
+from tierd.log.producers.producer_state import read_producer_snapshot
+from tierd.log.producers.transactions import OpenTransactions
+from tierd.log.records.log_config import LogConfig
 from tierd.log.repair.side_files import describe_side_file, is_side_file
 from tierd.log.repair.survey import survey_partition
-from tierd.log.transaction_index import TransactionIndex, read_transaction_index
-from tierd.log.transactions import OpenTransactions
 from tierd.model import Lineage
 
 _RESTART = "start the broker: its recovery rebuilds the file; or fetch the segment from a replica"

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tierd.errors import CorruptIndexError, CorruptRecordError, InvalidRecordError
-from tierd.log.artefact_checks import EpochCheck, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
-from tierd.log.batch_header import BatchHeader, crc_matches, iter_headers
-from tierd.log.files import Source, open_source
+from tierd.log.files.source import Source, open_source
+from tierd.log.indexes.offset_index import OffsetIndex
+from tierd.log.indexes.time_index import TimeIndex
+from tierd.log.indexes.transaction_index import TransactionIndex
 from tierd.log.inspection.findings import Damage, Decoded, Finding, JsonValue
-from tierd.log.offset_index import OffsetIndex
-from tierd.log.record import Record
-from tierd.log.record_batch import read_batch
-from tierd.log.time_index import TimeIndex
-from tierd.log.transaction_index import TransactionIndex
-from tierd.log.transactions import OpenTransactions
+from tierd.log.loading.artefact_checks import EpochCheck, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
+from tierd.log.producers.transactions import OpenTransactions
+from tierd.log.records.batch_header import BatchHeader, crc_matches, iter_headers
+from tierd.log.records.record import Record
+from tierd.log.records.record_batch import read_batch
 from tierd.model import Lineage
 
 _MAX_BATCH_BYTES = 256 << 20

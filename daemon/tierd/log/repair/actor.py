@@ -6,8 +6,8 @@ resumed: the next survey makes a new one from what is there.
 
 from pathlib import Path
 
-from tierd.log.checkpoints import load_offset_checkpoint, write_offset_checkpoint
-from tierd.log.disk import Disk, DiskFile, replace_file
+from tierd.log.files.checkpoints import load_offset_checkpoint, write_offset_checkpoint
+from tierd.log.files.disk import Disk, DiskFile, replace_file
 from tierd.log.repair.plan import CutTail, LowerCheckpoint, MoveAside, Step, WriteAnew
 from tierd.log.repair.side_files import side_file_name
 from tierd.model import TopicPartition

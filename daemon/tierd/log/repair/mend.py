@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from tierd.errors import OffsetOutOfRangeError, UnknownPartitionError
-from tierd.log.directory import parse_directory_name
-from tierd.log.disk import Disk, OsDisk
-from tierd.log.log_config import LogConfig
-from tierd.log.log_dir import DirLock
-from tierd.log.log_dir_lock import LogDirLock, require_unlocked
-from tierd.log.offline import OfflineFlag
+from tierd.log.dirs.log_dir import DirLock
+from tierd.log.files.directory import parse_directory_name
+from tierd.log.files.disk import Disk, OsDisk
+from tierd.log.files.log_dir_lock import LogDirLock, require_unlocked
+from tierd.log.files.offline import OfflineFlag
+from tierd.log.records.log_config import LogConfig
 from tierd.log.repair.actor import RepairActor
 from tierd.log.repair.plan import RepairPlan, plan_repair
 from tierd.log.repair.side_files import new_stamp

@@ -16,8 +16,8 @@ does, and segments go from the last one down.
 
 from dataclasses import dataclass
 
-from tierd.log.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, encode_lineage
-from tierd.log.partition_scan import file_name, parse_file_name
+from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, encode_lineage
+from tierd.log.files.partition_scan import file_name, parse_file_name
 from tierd.log.repair.facts import Artefact, Fault, FaultKind, PartitionFacts, SegmentFacts
 
 _INDEXES = (".index", ".timeindex", ".txnindex")

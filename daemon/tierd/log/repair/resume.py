@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 
 from tierd.errors import CorruptRecordError
-from tierd.log.batch_header import OVERHEAD_BYTES, BatchHeader, crc_matches, parse_header
-from tierd.log.disk import Readable
-from tierd.log.log_config import MAX_INT
+from tierd.log.files.disk import Readable
+from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, crc_matches, parse_header
+from tierd.log.records.log_config import MAX_INT
 
 _WINDOW_BYTES = 1 << 20
 _HEADERS_PER_BYTE_OF_FILE = 2

@@ -4,24 +4,24 @@ from dataclasses import replace
 from pathlib import Path
 
 from tierd.errors import CorruptIndexError, CorruptRecordError, EndMarkerError, InvalidTransactionStateError, LogError
-from tierd.log.artefact_checks import EpochCheck, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
-from tierd.log.batch_header import BatchHeader, crc_matches, iter_headers
-from tierd.log.disk import Disk, Readable, read_file
-from tierd.log.index_build import IndexBuilder
-from tierd.log.log_config import MAX_INT, LogConfig
-from tierd.log.offset_index import ENTRY as OFFSET_ENTRY
-from tierd.log.offset_index import OffsetIndex
-from tierd.log.partition_scan import file_name
-from tierd.log.producer_manager import ProducerStateManager
-from tierd.log.producer_state import encode_producer_snapshot
-from tierd.log.record import ControlRecordType
+from tierd.log.files.disk import Disk, Readable, read_file
+from tierd.log.files.partition_scan import file_name
+from tierd.log.indexes.index_build import IndexBuilder
+from tierd.log.indexes.offset_index import ENTRY as OFFSET_ENTRY
+from tierd.log.indexes.offset_index import OffsetIndex
+from tierd.log.indexes.time_index import ENTRY as TIME_ENTRY
+from tierd.log.indexes.time_index import TimeIndex
+from tierd.log.indexes.transaction_index import ENTRY as TRANSACTION_ENTRY
+from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex, encode_entry
+from tierd.log.loading.artefact_checks import EpochCheck, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
+from tierd.log.producers.producer_manager import ProducerStateManager
+from tierd.log.producers.producer_state import encode_producer_snapshot
+from tierd.log.producers.transactions import CompletedTransaction, EndMarker, read_end_marker
+from tierd.log.records.batch_header import BatchHeader, crc_matches, iter_headers
+from tierd.log.records.log_config import MAX_INT, LogConfig
+from tierd.log.records.record import ControlRecordType
 from tierd.log.repair.facts import Artefact, Disorder, Fault, FaultKind, SegmentFacts
 from tierd.log.repair.resume import find_sound_batch
-from tierd.log.time_index import ENTRY as TIME_ENTRY
-from tierd.log.time_index import TimeIndex
-from tierd.log.transaction_index import ENTRY as TRANSACTION_ENTRY
-from tierd.log.transaction_index import AbortedTransaction, TransactionIndex, encode_entry
-from tierd.log.transactions import CompletedTransaction, EndMarker, read_end_marker
 from tierd.model import EpochEntry, Lineage
 
 _IT = "it"

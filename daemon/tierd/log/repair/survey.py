@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tierd.errors import CheckpointError, CorruptIndexError
-from tierd.log.checkpoints import (
+from tierd.log.files.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     PARTITION_METADATA,
@@ -14,12 +14,12 @@ from tierd.log.checkpoints import (
     parse_lineage,
     parse_topic_id,
 )
-from tierd.log.directory import parse_directory_name
-from tierd.log.disk import Disk
-from tierd.log.log_config import LogConfig
-from tierd.log.partition_scan import file_name, parse_file_name
-from tierd.log.producer_manager import ProducerStateManager
-from tierd.log.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
+from tierd.log.files.directory import parse_directory_name
+from tierd.log.files.disk import Disk
+from tierd.log.files.partition_scan import file_name, parse_file_name
+from tierd.log.producers.producer_manager import ProducerStateManager
+from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
+from tierd.log.records.log_config import LogConfig
 from tierd.log.repair.facts import Artefact, Disorder, FaultKind, PartitionFacts, SegmentFacts
 from tierd.log.repair.segment_survey import SegmentSurvey, read_artefact, said_of
 from tierd.model import EpochEntry, Lineage, TopicPartition

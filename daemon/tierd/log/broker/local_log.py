@@ -1,0 +1,161 @@
+"""LocalLog: a partition's log read by offset, as it lies on disk (log-format 8.1)."""
+
+from dataclasses import dataclass, replace
+
+from tierd.errors import CorruptRecordError, OffsetOutOfRangeError, SegmentChangedError
+from tierd.log.files.partition_scan import PartitionScan, SegmentFiles
+from tierd.log.files.source import Source, open_source
+from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
+from tierd.log.records.batch_header import BatchHeader, iter_headers, parse_header
+from tierd.log.segments.segment_ranges import floor_index
+from tierd.log.segments.segment_reader import collect_aborted, find_batch, read_aborted
+
+
+@dataclass(frozen=True, slots=True)
+class _Bookmark:
+    """Where the last read ended, so that a reader who goes on needs no lookup; void in a file that replaced it."""
+
+    inode: int
+    next_offset: int
+    position: int
+
+
+class LocalLog:
+    """The readable part of a partition's local log: ``[log_start_offset, high_watermark)``.
+
+    Every call blocks; the files are opened anew for each, so nothing is held in between. One reader at a time.
+    """
+
+    def __init__(
+        self,
+        scan: PartitionScan,
+        *,
+        high_watermark: int,
+        last_stable_offset: int,
+        log_start_offset: int | None = None,
+    ) -> None:
+        """Read what ``scan`` saw.
+
+        Args:
+            scan: the partition.
+            high_watermark: exclusive end of what may be read.
+            last_stable_offset: exclusive end of what is decided.
+            log_start_offset: from the log dir's checkpoint, when it lies above the first segment's base.
+        """
+        first = scan.segments[0].base_offset if scan.segments else high_watermark
+        self.scan = scan
+        self.log_start_offset = max(first, log_start_offset or 0)
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self._bookmark: _Bookmark | None = None
+
+    def read(self, offset: int, *, max_bytes: int) -> bytes:
+        """Return whole batches, from the one that holds ``offset`` or follows it, below the high watermark.
+
+        The first batch may begin below ``offset``, and is returned even when it is larger than ``max_bytes``. Never
+        more than the rest of one segment. Empty at the high watermark. Checksums are the reader's to check.
+
+        Raises:
+            OffsetOutOfRangeError: below the log start, or above the high watermark.
+            SegmentChangedError: a file vanished, or was replaced.
+            CorruptRecordError: a header on the way is damaged.
+            LogDirOfflineError: a file cannot be read.
+        """
+        if not self.log_start_offset <= offset <= self.high_watermark:
+            raise OffsetOutOfRangeError(
+                f"{self.scan.directory.topic_partition}: offset {offset} is not in the local log "
+                f"[{self.log_start_offset}, {self.high_watermark})",
+                remedy="read from an offset in that range",
+            )
+        if offset == self.high_watermark:
+            return b""
+        first = max(floor_index(self.scan.segments, offset), 0)
+        for segment in self.scan.segments[first:]:
+            if segment.base_offset >= self.high_watermark:
+                break
+            if data := self._read_segment(segment, offset, max_bytes):
+                return data
+        return b""
+
+    def aborted_transactions(self, from_offset: int, upper_offset: int) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions that a read of ``[from_offset, upper_offset)`` has to know.
+
+        Raises:
+            CorruptIndexError: a transaction index is damaged.
+            SegmentChangedError: a segment in which the range may lie is gone, and what was aborted in it not known.
+            LogDirOfflineError: a file cannot be read.
+        """
+        segments = self.scan.segments
+        first = max(floor_index(segments, from_offset), 0)
+        may_be_gone = bool(segments) and from_offset < segments[0].base_offset
+        return collect_aborted(
+            segments[first:],
+            from_offset,
+            upper_offset,
+            read_index=lambda segment: _transaction_index(segment, may_be_gone=may_be_gone),
+        )
+
+    def _read_segment(self, segment: SegmentFiles, offset: int, max_bytes: int) -> bytes:
+        with open_source(segment.log) as source:
+            mark = self._bookmark
+            is_next = mark is not None and (mark.inode, mark.next_offset) == (source.inode, offset)
+            header = find_batch(
+                open_source,
+                source,
+                segment,
+                offset,
+                end=source.size_bytes,
+                known_position=mark.position if mark and is_next else None,
+                # A rolled segment ends with a whole batch: to pass over what follows damage would hide it.
+                may_be_torn=segment.next_base_offset is None,
+            )
+            if header is None or header.last_offset >= self.high_watermark:
+                return b""
+            return self._whole_batches(source, header, source.read(header.position, max(max_bytes, header.size_bytes)))
+
+    def _whole_batches(self, source: Source, first: BatchHeader, data: bytes) -> bytes:
+        """Cut ``data``, which begins with the batch ``first``, behind its last batch that may be read."""
+        end, next_offset = 0, first.base_offset
+        while (
+            (header := parse_header(data, end, name=first.name, position=first.position + end)) is not None
+            and end + header.size_bytes <= len(data)
+            and header.last_offset < self.high_watermark
+        ):
+            if header.last_offset < next_offset:
+                raise CorruptRecordError(first.name, header.position, f"offset {header.last_offset} again")
+            end += header.size_bytes
+            next_offset = header.last_offset + 1
+        if not end:
+            raise SegmentChangedError(f"{first.name}: changed while it was read")
+        self._bookmark = _Bookmark(source.inode, next_offset, first.position + end)
+        return data[:end]
+
+
+def _transaction_index(segment: SegmentFiles, *, may_be_gone: bool) -> TransactionIndex:
+    """Read a segment's index. Most have none: it counts as absent only while the log, which goes first, is there."""
+    index = read_aborted(open_source, segment)
+    if index or segment.log.exists():
+        return index or TransactionIndex()
+    going = replace(segment, deleted=True)
+    index = read_aborted(open_source, going)
+    if index or may_be_gone or going.log.exists():
+        return index or TransactionIndex()
+    raise SegmentChangedError(f"{segment.log}: deleted while it was read", remedy="read again")
+
+
+def find_log_end_offset(scan: PartitionScan) -> int:
+    """The offset that the next record would get, from the batches of the active segment. Blocking.
+
+    Raises:
+        CorruptRecordError: a header on the way is damaged.
+        SegmentChangedError: a file vanished.
+        LogDirOfflineError: a file cannot be read.
+    """
+    if not scan.segments:
+        return 0
+    active = scan.segments[-1]
+    end = active.base_offset
+    with open_source(active.log) as source:
+        for header in iter_headers(source):
+            end = header.last_offset + 1
+    return end

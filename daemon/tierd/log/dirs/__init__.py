@@ -1,0 +1,1 @@
+"""LogManager: log dirs to logs, with locks, checkpoints and clean markers."""

@@ -1,0 +1,96 @@
+"""DirCheckpoints: what a log dir remembers of its logs between two runs (log-format 1.3 and 1.4).
+
+``recovery-point-offset-checkpoint``   first offset that is not known to be flushed, every log
+``log-start-offset-checkpoint``        log start, only where the first segment does not say it
+``replication-offset-checkpoint``      high watermark
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import structlog
+
+from tierd.errors import CheckpointError
+from tierd.log.files.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    load_offset_checkpoint,
+    write_offset_checkpoint,
+)
+from tierd.log.files.disk import Disk
+from tierd.log.partition.unified_log import UnifiedLog
+from tierd.model import TopicPartition
+
+log = structlog.get_logger()
+
+
+class DirCheckpoints:
+    """The checkpoints of one log dir. One writer at a time."""
+
+    def __init__(self, disk: Disk, log_dir: Path) -> None:
+        self._disk = disk
+        self._log_dir = log_dir
+
+    def recovery_points(self) -> dict[TopicPartition, int]:
+        """Read them; empty, with a warning, when they cannot be read: then everything is recovered."""
+        return self._read_or_reset(RECOVERY_POINT_CHECKPOINT)
+
+    def log_start_offsets(self) -> dict[TopicPartition, int]:
+        """Read them; empty, with a warning, when they cannot be read: then the first segments say it."""
+        return self._read_or_reset(LOG_START_OFFSET_CHECKPOINT)
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """Read them.
+
+        Raises:
+            CheckpointError: they cannot be understood.
+            OSError: they cannot be read.
+        """
+        return self._read(REPLICATION_OFFSET_CHECKPOINT)
+
+    def write_recovery_points(self, logs: Iterable[UnifiedLog]) -> None:
+        """Replace the file by the recovery points of ``logs``.
+
+        Raises:
+            OSError: the disk is full or failing; the old file is still there.
+        """
+        self._write(RECOVERY_POINT_CHECKPOINT, {each.topic_partition: each.recovery_point for each in logs})
+
+    def write_log_start_offsets(self, logs: Iterable[UnifiedLog]) -> None:
+        """Replace the file by the log starts of those of ``logs`` that need one.
+
+        Raises:
+            OSError: the disk is full or failing; the old file is still there.
+        """
+        needed = {each.topic_partition: each.log_start_offset for each in logs if needs_log_start(each)}
+        self._write(LOG_START_OFFSET_CHECKPOINT, needed)
+
+    def write_high_watermarks(self, logs: Iterable[UnifiedLog]) -> None:
+        """Replace the file by the high watermarks of ``logs``.
+
+        Raises:
+            OSError: the disk is full or failing; the old file is still there.
+        """
+        self._write(REPLICATION_OFFSET_CHECKPOINT, {each.topic_partition: each.high_watermark for each in logs})
+
+    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        write_offset_checkpoint(self._disk, self._log_dir / name, offsets)
+
+    def _read_or_reset(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return self._read(name)
+        except (OSError, CheckpointError) as error:
+            log.warning("checkpoint_unreadable", file=str(self._log_dir / name), error=str(error))
+            return {}
+
+    def _read(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return load_offset_checkpoint(self._disk, self._log_dir / name)
+        except FileNotFoundError:
+            return {}
+
+
+def needs_log_start(each: UnifiedLog) -> bool:
+    """Whether the log start has to be remembered: tiering may have moved it, or it lies above the first segment."""
+    return each.is_tiered or each.log_start_offset > each.segments[0].base_offset

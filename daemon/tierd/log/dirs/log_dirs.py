@@ -1,0 +1,110 @@
+"""LogDirs: the log dirs of a manager, and which log is in which of them."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import structlog
+
+from tierd.errors import DuplicateLogError, LogDirOfflineError, LogError, UnknownPartitionError
+from tierd.log.dirs.log_dir import LogDir
+from tierd.log.partition.unified_log import UnifiedLog
+from tierd.model import TopicPartition
+
+log = structlog.get_logger()
+
+
+class LogDirs:
+    """Every log dir, online or not, in the order in which they were given. Its owner guards it with a lock."""
+
+    def __init__(self, log_dirs: Iterable[LogDir]) -> None:
+        self._all = tuple(log_dirs)
+
+    def __iter__(self) -> Iterator[LogDir]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def live(self) -> tuple[LogDir, ...]:
+        """Those that are in use."""
+        return tuple(log_dir for log_dir in self._all if log_dir.is_online)
+
+    @property
+    def logs(self) -> tuple[UnifiedLog, ...]:
+        """The current and the future logs of those in use."""
+        return tuple(each for log_dir in self.live for each in log_dir.logs)
+
+    def check(self) -> None:
+        """Make sure, after a start, that there is something to work with.
+
+        Raises:
+            DuplicateLogError: two log dirs have the same replica.
+            LogDirOfflineError: none can be used.
+        """
+        for is_future in (False, True):
+            seen: dict[TopicPartition, UnifiedLog] = {}
+            for log_dir in self._all:
+                for partition, each in log_dir.of_kind(is_future=is_future).items():
+                    other = seen.setdefault(partition, each)
+                    if other is not each:
+                        raise duplicate(each, other)
+        if not self.live:
+            raise LogDirOfflineError("no log dir can be used", remedy="check the disks, then start again")
+
+    def find(self, partition: TopicPartition, *, is_future: bool) -> UnifiedLog | None:
+        """The log of a partition, even one whose log dir went offline; None when there is none."""
+        kinds = (log_dir.of_kind(is_future=is_future) for log_dir in self._all)
+        return next((kind[partition] for kind in kinds if partition in kind), None)
+
+    def take_out(self, partition: TopicPartition, *, is_future: bool) -> tuple[LogDir, UnifiedLog]:
+        """Forget a log; return it and where it is.
+
+        Raises:
+            UnknownPartitionError: there is no such log.
+        """
+        for log_dir in self._all:
+            removed = log_dir.of_kind(is_future=is_future).pop(partition, None)
+            if removed is not None:
+                return log_dir, removed
+        raise UnknownPartitionError(f"{partition}: no {'future ' if is_future else ''}log of it is here")
+
+    def candidates(self, preferred_dir: Path | None) -> list[LogDir]:
+        """Where a new log may go: to the preferred log dir alone, or to any, the one with the fewest logs first."""
+        if preferred_dir is not None:
+            return [log_dir for log_dir in self.live if log_dir.path == preferred_dir]
+        return sorted(self.live, key=lambda log_dir: len(log_dir.logs))
+
+    def of_logs(self, logs: Iterable[UnifiedLog]) -> list[LogDir]:
+        """The log dirs that hold any of ``logs``."""
+        parents = {each.directory.parent for each in logs}
+        return [log_dir for log_dir in self._all if log_dir.path in parents]
+
+
+def remove_directories(log_dir: LogDir, *, due_ms: int | None) -> int:
+    """Remove the ``-delete`` directories that are due, all of them without a time; return how many those were."""
+    due = [each for each_due_ms, each in log_dir.deleting if due_ms is None or each_due_ms <= due_ms]
+    log_dir.deleting = [entry for entry in log_dir.deleting if entry[1] not in due]
+    for each in due:
+        with one_log_alone(each):
+            each.delete()
+            log.info("log_deleted", partition=str(each.topic_partition), directory=str(each.directory))
+    return len(due)
+
+
+@contextmanager
+def one_log_alone(each: UnifiedLog) -> Iterator[None]:
+    """A duty that fails for one log must not keep the others from theirs."""
+    try:
+        yield
+    except LogError as error:
+        log.warning("log_duty_failed", partition=str(each.topic_partition), error=str(error))
+
+
+def duplicate(one: UnifiedLog, other: UnifiedLog) -> DuplicateLogError:
+    """The error for two directories that claim to be one replica."""
+    return DuplicateLogError(
+        f"{one.topic_partition}: both {one.directory} and {other.directory} claim to be it",
+        remedy="a move between log dirs was interrupted: remove the one in the log dir that failed, then start again",
+    )

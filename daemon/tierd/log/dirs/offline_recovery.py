@@ -1,0 +1,217 @@
+"""A whole log dir that nobody uses, taken through what a broker does at its start and clean stop (log-format 6)."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+
+from tierd.clock import Clock
+from tierd.errors import PartitionNameError
+from tierd.log.dirs.dir_checkpoints import DirCheckpoints
+from tierd.log.dirs.log_dir import DirLock
+from tierd.log.dirs.manager import LogManager
+from tierd.log.files.clean_shutdown import has_clean_shutdown
+from tierd.log.files.directory import INDEX_CACHE, DirectoryKind, parse_directory_name
+from tierd.log.files.disk import Disk, OsDisk
+from tierd.log.files.log_dir_lock import LogDirLock
+from tierd.log.files.offline import OfflineFlag
+from tierd.log.files.partition_scan import parse_file_name
+from tierd.log.loading.load_progress import Remaining
+from tierd.log.loading.stray import lacks_topic_id
+from tierd.log.loading.strict_recovery import find_damage
+from tierd.log.partition.unified_log import UnifiedLog
+from tierd.log.records.log_config import LogConfig
+
+_PROGRESS_INTERVAL_S = 0.5
+Tell = Callable[[Remaining], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredPartition:
+    """What became of one directory.
+
+    Attributes:
+        directory: as it is named now.
+        outcome: ``loaded`` after a clean stop, ``recovered``, ``stray`` when it was set aside, or ``deleting``.
+        segments_recovered: walked and given new indexes.
+        segments_deleted: marked as deleted, for they followed what was cut.
+        bytes_cut: behind the last valid batch of a segment, and of the segments that were deleted.
+        log_start_offset: None for what is deleted or set aside.
+        log_end_offset: None for what is deleted or set aside.
+    """
+
+    directory: Path
+    outcome: str
+    segments_recovered: int = 0
+    segments_deleted: int = 0
+    bytes_cut: int = 0
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The partition; its topic may be cut short in what is deleted or set aside."""
+        return str(parse_directory_name(self.directory.name)[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredLogDir:
+    """What became of a log dir.
+
+    Attributes:
+        was_clean: whether the last stop was clean.
+        problems: damage that a broker would keep; with strict recovery nothing was changed then.
+        is_offline: the disk failed; no clean marker was written.
+    """
+
+    log_dir: Path
+    was_clean: bool
+    partitions: tuple[RecoveredPartition, ...] = ()
+    problems: tuple[str, ...] = ()
+    is_offline: bool = False
+
+
+def recover_log_dir(
+    log_dir: Path,
+    *,
+    config_for: Callable[[str], LogConfig],
+    strict: bool = False,
+    tell: Tell = lambda _: None,
+    clock: Clock | None = None,
+    disk: Disk | None = None,
+    acquire_lock: Callable[[Path], DirLock] = LogDirLock.acquire,
+) -> RecoveredLogDir:
+    """Load every log in ``log_dir`` and close it cleanly: no retention, no cleaning. Blocking.
+
+    Args:
+        log_dir: has to be there.
+        config_for: the settings of a topic.
+        strict: when damage is visible that a broker would keep, list it and change nothing.
+        tell: told now and then what is left to do, by another thread.
+        clock: the system's by default.
+        disk: where it lies.
+        acquire_lock: keeps others out, or raises.
+
+    Raises:
+        LogDirLockedError: a broker or tierd has the log dir.
+        LogDirOfflineError: the disk failed.
+        LogError: what a broker would refuse as well.
+    """
+    disk = disk or OsDisk()
+    with OfflineFlag(log_dir).storage():
+        lock = acquire_lock(log_dir)
+        try:
+            was_clean = has_clean_shutdown(disk, log_dir)
+            if strict:
+                problems = tuple(_visible_damage(disk, log_dir, was_clean=was_clean))
+                if problems:
+                    return RecoveredLogDir(log_dir=log_dir, was_clean=was_clean, problems=problems)
+            before = {name: _sizes(disk, log_dir / name) for name in _partition_names(disk, log_dir)}
+            manager = LogManager(
+                [log_dir],
+                config_for=config_for,
+                clock=clock,
+                disk=disk,
+                is_stray=lacks_topic_id,
+                acquire_lock=lambda _: lock,
+            )
+            with _telling(manager, tell), manager:
+                outcomes = _Outcomes(disk, log_dir, before, was_clean=was_clean)
+                partitions = tuple(outcomes.of(manager))
+            return RecoveredLogDir(
+                log_dir=log_dir, was_clean=was_clean, partitions=partitions, is_offline=bool(manager.offline_dirs)
+            )
+        finally:
+            lock.release()
+
+
+class _Outcomes:
+    """What a start did, seen from outside: the names and sizes before it, against those after it."""
+
+    def __init__(self, disk: Disk, log_dir: Path, before: dict[str, dict[int, int]], *, was_clean: bool) -> None:
+        self._disk = disk
+        self._log_dir = log_dir
+        self._before = before
+        self._was_clean = was_clean
+
+    def of(self, manager: LogManager) -> Iterator[RecoveredPartition]:
+        loaded = {log.directory.name: log for log in manager.logs()}
+        for name in sorted({*loaded, *_partition_names(self._disk, self._log_dir)}):
+            log = loaded.get(name)
+            directory = self._log_dir / name
+            if log is not None:
+                yield self._of_log(directory, log)
+            else:
+                kind = parse_directory_name(name)[1]
+                yield RecoveredPartition(
+                    directory=directory, outcome="deleting" if kind is DirectoryKind.DELETE else "stray"
+                )
+
+    def _of_log(self, directory: Path, log: UnifiedLog) -> RecoveredPartition:
+        before = self._before.get(directory.name, {})
+        after = {segment.base_offset: segment.size_bytes for segment in log.segments}
+        deleted = [base for base in before if base not in after]
+        return RecoveredPartition(
+            directory=directory,
+            outcome="loaded" if self._was_clean and not log.segments_recovered else "recovered",
+            segments_recovered=log.segments_recovered,
+            segments_deleted=len(deleted),
+            bytes_cut=sum(size - after.get(base, 0) for base, size in before.items()),
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+        )
+
+
+def _visible_damage(disk: Disk, log_dir: Path, *, was_clean: bool) -> Iterator[str]:
+    recovery_points = DirCheckpoints(disk, log_dir).recovery_points()
+    for name in _partition_names(disk, log_dir):
+        partition, kind = parse_directory_name(name)
+        if kind is not DirectoryKind.DELETE:
+            recovery_point = recovery_points.get(partition, 0)
+            yield from find_damage(disk, log_dir / name, recovery_point=recovery_point, clean=was_clean)
+
+
+def _partition_names(disk: Disk, log_dir: Path) -> list[str]:
+    """The directories that are partitions by name; a start says what it thinks of the others."""
+    found = []
+    for name in disk.list_names(log_dir):
+        status = disk.status(log_dir / name)
+        if status is not None and status.is_directory and name != INDEX_CACHE and _is_partition(name):
+            found.append(name)
+    return found
+
+
+def _is_partition(name: str) -> bool:
+    try:
+        parse_directory_name(name)
+    except PartitionNameError:
+        return False
+    return True
+
+
+def _sizes(disk: Disk, directory: Path) -> dict[int, int]:
+    sizes = {}
+    for name in disk.list_names(directory):
+        found = parse_file_name(name)
+        if found and found[1] == ".log":
+            status = disk.status(directory / name)
+            sizes[found[0]] = 0 if status is None else status.size_bytes
+    return sizes
+
+
+@contextmanager
+def _telling(manager: LogManager, tell: Tell) -> Iterator[None]:
+    is_done = Event()
+
+    def run() -> None:
+        while not is_done.wait(_PROGRESS_INTERVAL_S):
+            tell(manager.remaining)
+
+    thread = Thread(target=run, name="recovery-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_done.set()
+        thread.join()

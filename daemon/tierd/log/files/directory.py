@@ -1,0 +1,177 @@
+"""What the name of a replica's directory says, and which replicas a log dir holds (log-format 1.1)."""
+
+import errno
+import os
+import re
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from uuid import UUID
+
+from tierd.errors import (
+    LogDirOfflineError,
+    LogError,
+    MissingArtefactError,
+    PartitionNameError,
+    SegmentChangedError,
+)
+from tierd.log.files.checkpoints import PARTITION_METADATA, read_topic_id
+from tierd.model import TopicIdPartition, TopicPartition
+
+# Kafka's own, and no partition: the index cache of its tiering, and the log of its metadata.
+INDEX_CACHE = "remote-log-index-cache"
+CLUSTER_METADATA = "__cluster_metadata"
+
+_MAX_NAME = 255  # of a file
+
+_SUFFIXED = re.compile(r"(?P<partition>\S+-\S+)\.\S+(?P<suffix>-delete|-future|-stray)")
+
+
+class DirectoryKind(Enum):
+    """What a broker means by a directory's suffix."""
+
+    CURRENT = ""
+    DELETE = "-delete"
+    FUTURE = "-future"
+    STRAY = "-stray"
+
+
+def parse_directory_name(name: str) -> tuple[TopicPartition, DirectoryKind]:
+    """Tell partition and kind from a directory's name (Kafka: UnifiedLog.parseTopicPartitionName).
+
+    The topic of a ``-delete`` or ``-stray`` directory may be cut short: never identify a topic by it.
+
+    Raises:
+        PartitionNameError: the name is of no such form.
+    """
+    kind = next((k for k in DirectoryKind if k.value and name.endswith(k.value)), DirectoryKind.CURRENT)
+    if kind is DirectoryKind.CURRENT:
+        return TopicPartition.parse(name), kind
+    match = _SUFFIXED.fullmatch(name)
+    if match is None:
+        raise PartitionNameError(f"{name!r} is not <topic>-<partition>.<id>{kind.value}")
+    # everything from the last dot on goes; the id may itself hold no dot, so the greedy match ended there
+    return TopicPartition.parse(match["partition"]), kind
+
+
+def directory_name(partition: TopicPartition, kind: DirectoryKind, *, directory_id: str = "") -> str:
+    """The name of a replica's directory of ``kind``; ``directory_id`` is 32 hex digits, unless it is a current one.
+
+    The topic of a ``-delete`` and a ``-stray`` directory is cut so that the name fits a file system, that of a
+    ``-future`` one is not (Kafka: UnifiedLog.logDeleteDirName, logStrayDirName, logFutureDirName).
+    """
+    if kind is DirectoryKind.CURRENT:
+        return f"{partition.topic}-{partition.partition}"
+    rest = f"-{partition.partition}.{directory_id}{kind.value}"
+    topic = partition.topic
+    return (topic if kind is DirectoryKind.FUTURE else topic[: max(0, _MAX_NAME - len(rest))]) + rest
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDirectory:
+    """One replica's directory. ``inode`` tells a directory from another that later takes its name."""
+
+    path: Path
+    topic_partition: TopicPartition
+    topic_id: UUID | None
+    kind: DirectoryKind
+    inode: int
+
+    @property
+    def partition(self) -> TopicIdPartition:
+        """The identity of the replica.
+
+        Raises:
+            MissingArtefactError: ``partition.metadata`` is not there yet.
+        """
+        if self.topic_id is None:
+            raise MissingArtefactError(
+                f"{self.path / PARTITION_METADATA}: missing, so the topic id is not known",
+                remedy="a broker writes it with the first append; restore it, or let the broker load the log dir",
+            )
+        return TopicIdPartition(self.topic_id, self.topic_partition.topic, self.topic_partition.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirListing:
+    """The replicas of one log dir, by name, and which directories are none: (name, why)."""
+
+    log_dir: Path
+    partitions: tuple[PartitionDirectory, ...]
+    ignored: tuple[tuple[str, str], ...]
+
+
+def list_log_dir(log_dir: Path) -> LogDirListing:
+    """List the replicas of a log dir. Blocking. Kafka's own two directories are left out without a word.
+
+    Raises:
+        LogDirOfflineError: the log dir cannot be listed.
+    """
+    partitions: list[PartitionDirectory] = []
+    ignored: list[tuple[str, str]] = []
+    try:
+        with os.scandir(log_dir) as entries:
+            directories = sorted((entry.name, inode) for entry in entries if (inode := _directory_inode(entry)))
+    except OSError as error:
+        raise LogDirOfflineError(
+            f"log dir {log_dir}: {error.strerror or error}", remedy="check the disk, the mount and who may read it"
+        ) from error
+    for name, inode in directories:
+        try:
+            found = _identify(log_dir / name, inode)
+        except LogDirOfflineError as error:
+            if _is_io_error(error):
+                raise
+            ignored.append((name, str(error)))
+        except LogError as error:
+            ignored.append((name, str(error)))
+        else:
+            if found is not None:
+                partitions.append(found)
+    return LogDirListing(log_dir, tuple(partitions), tuple(ignored))
+
+
+def identify_directory(path: Path) -> PartitionDirectory | None:
+    """Look at one directory of a log dir. Blocking. None when it is one of Kafka's own that hold no partition.
+
+    Raises:
+        PartitionNameError: its name is no partition's.
+        CheckpointError: its ``partition.metadata`` cannot be understood.
+        SegmentChangedError: it is not there.
+        LogDirOfflineError: it cannot be read.
+    """
+    try:
+        inode = path.stat().st_ino
+    except FileNotFoundError as error:
+        raise SegmentChangedError(f"{path}: not there") from error
+    except OSError as error:
+        raise LogDirOfflineError(f"{path}: {error.strerror or error}") from error
+    return _identify(path, inode)
+
+
+def _identify(path: Path, inode: int) -> PartitionDirectory | None:
+    if path.name == INDEX_CACHE:
+        return None
+    topic_partition, kind = parse_directory_name(path.name)
+    if topic_partition.topic == CLUSTER_METADATA:
+        return None
+    try:
+        topic_id = read_topic_id(path)
+    except MissingArtefactError:
+        topic_id = None
+    return PartitionDirectory(path, topic_partition, topic_id, kind, inode)
+
+
+def _directory_inode(entry: os.DirEntry[str]) -> int | None:
+    """The inode of a directory, or of the one that a link leads to; None for anything else.
+
+    Not ``entry.inode()``: on overlay file systems and mount points that is another number than ``stat`` gives.
+    """
+    try:
+        return entry.stat().st_ino if entry.is_dir() else None
+    except FileNotFoundError:
+        return None
+
+
+def _is_io_error(error: LogError) -> bool:
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EIO

@@ -1,0 +1,132 @@
+"""LeaderEpochFileCache: the lineage of a log, mirrored in its ``leader-epoch-checkpoint`` (log-format 3.4)."""
+
+from pathlib import Path
+
+import structlog
+
+from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT, ensure_checkpoint, load_lineage, write_lineage
+from tierd.log.files.disk import Disk
+from tierd.model import EpochEndOffset, EpochEntry, Lineage
+
+log = structlog.get_logger()
+
+
+class LeaderEpochFileCache:
+    """Which leader epoch began where, and the file that says so (Kafka: LeaderEpochFileCache).
+
+    One writer; the calls that write block and raise ``OSError``. A new epoch is on stable storage before it is
+    known; a truncation is known at once and written by ``write_pending``, since a file that still has the entries is
+    repaired when the log is loaded.
+
+    Attributes:
+        lineage: replaced whole, so that any thread may keep what it has read.
+    """
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        """Read the file in ``directory``; an empty one is made when there is none.
+
+        Raises:
+            CheckpointError: it cannot be understood.
+            OSError: it cannot be read or made.
+        """
+        self._disk = disk
+        self._path: Path | None = directory / LEADER_EPOCH_CHECKPOINT
+        self._is_pending = False
+        ensure_checkpoint(disk, self._path)
+        self.lineage = load_lineage(disk, self._path)
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """The epochs and where they begin, ascending."""
+        return self.lineage.entries
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no epoch is known."""
+        return not self.lineage.entries
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the file has yet to be written."""
+        return self._is_pending
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The epoch that is being written; None without one."""
+        latest = self.lineage.latest
+        return latest.epoch if latest else None
+
+    @property
+    def latest_entry(self) -> EpochEntry | None:
+        """The last entry; None without one."""
+        return self.lineage.latest
+
+    @property
+    def earliest_entry(self) -> EpochEntry | None:
+        """The first entry; None without one."""
+        return self.lineage.earliest
+
+    def epoch_for(self, offset: int) -> int | None:
+        """The epoch that wrote ``offset``; None before the first entry."""
+        return self.lineage.epoch_for(offset)
+
+    def end_offset_for(self, epoch: int, *, log_end_offset: int) -> EpochEndOffset:
+        """Where ``epoch`` ends, exclusive, together with the epoch that the answer is about."""
+        return self.lineage.end_offset_for(epoch, log_end_offset=log_end_offset)
+
+    def assign(self, *, epoch: int, start_offset: int) -> bool:
+        """Begin ``epoch`` at ``start_offset``, durably; return whether that was news.
+
+        Raises:
+            ValueError: a negative epoch or offset.
+        """
+        lineage = self.lineage.assign(epoch=epoch, start_offset=start_offset)
+        if lineage is self.lineage:
+            return False
+        self._write(lineage)
+        self.lineage = lineage
+        return True
+
+    def truncate_from_end(self, offset: int) -> None:
+        """Drop the epochs that begin at or after ``offset``; a negative offset drops nothing."""
+        self._replace(self.lineage.truncated_from_end(offset))
+
+    def truncate_from_start(self, offset: int) -> None:
+        """Forget what lies below ``offset``; the epoch that covers it begins there now."""
+        self._replace(self.lineage.truncated_from_start(offset))
+
+    def clear(self) -> None:
+        """Forget every epoch, durably."""
+        self._write(Lineage())
+        self.lineage = Lineage()
+
+    def write_pending(self) -> None:
+        """Write what truncations have changed; a directory that is gone meanwhile is no error."""
+        if not self._is_pending:
+            return
+        try:
+            self._write(self.lineage)
+        except FileNotFoundError:
+            if self._path is not None and self._disk.status(self._path.parent) is not None:
+                raise
+            log.debug("leader_epochs_not_written", file=str(self._path), problem="its directory is gone")
+
+    def moved(self, directory: Path) -> None:
+        """Take note that the partition directory has another name."""
+        if self._path is not None:
+            self._path = directory / LEADER_EPOCH_CHECKPOINT
+
+    def detach(self) -> None:
+        """Write no more: the directory was renamed to be deleted or set aside."""
+        self._path = None
+        self._is_pending = False
+
+    def _replace(self, lineage: Lineage) -> None:
+        if lineage.entries != self.lineage.entries:
+            self.lineage = lineage
+            self._is_pending = self._path is not None
+
+    def _write(self, lineage: Lineage) -> None:
+        if self._path is not None:
+            write_lineage(self._disk, self._path, lineage)
+        self._is_pending = False

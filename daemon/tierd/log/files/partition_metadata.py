@@ -1,0 +1,76 @@
+"""PartitionMetadataFile: the topic id in a partition directory, written when it is first needed (log-format 1.5)."""
+
+from pathlib import Path
+from uuid import UUID
+
+from tierd.errors import CheckpointError, InconsistentTopicIdError
+from tierd.log.files.checkpoints import PARTITION_METADATA, encode_topic_id, parse_topic_id
+from tierd.log.files.disk import Disk, read_file, replace_file
+
+_LIMIT_BYTES = 4096
+
+
+class PartitionMetadataFile:
+    """The ``partition.metadata`` of a log that is ours (Kafka: PartitionMetadataFile).
+
+    An id is recorded in memory and written by ``maybe_flush``: before the first append reaches the disk, when the log
+    is closed, and before its directory is renamed. Blocking; errors of the disk are ``OSError``.
+    """
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        self._disk = disk
+        self._path = directory / PARTITION_METADATA
+        self._unwritten: UUID | None = None
+
+    @property
+    def path(self) -> Path:
+        """The file, which may not be there yet."""
+        return self._path
+
+    @property
+    def exists(self) -> bool:
+        """Whether the file is there."""
+        return self._disk.status(self._path) is not None
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether an id has yet to be written."""
+        return self._unwritten is not None
+
+    def record(self, topic_id: UUID) -> None:
+        """Remember to write ``topic_id``.
+
+        Raises:
+            ValueError: the all-zero id, which is none.
+            InconsistentTopicIdError: another one waits to be written.
+        """
+        if not topic_id.int:
+            raise ValueError(f"{self._path}: the all-zero id is no topic's")
+        if self._unwritten is not None and self._unwritten != topic_id:
+            raise InconsistentTopicIdError(
+                f"{self._path}: of topic id {self._unwritten}, not {topic_id}",
+                remedy="the topic was deleted and made again: remove the partition directory, or give the right id",
+            )
+        self._unwritten = topic_id
+
+    def maybe_flush(self) -> None:
+        """Write the recorded id, durably, unless that was done."""
+        if self._unwritten is not None:
+            replace_file(self._disk, self._path, encode_topic_id(self._unwritten))
+            self._unwritten = None
+
+    def read(self) -> UUID:
+        """The id in the file.
+
+        Raises:
+            CheckpointError: it cannot be understood.
+            OSError: it is not there, or cannot be read.
+        """
+        status = self._disk.status(self._path)
+        if status is not None and status.size_bytes > _LIMIT_BYTES:
+            raise CheckpointError(f"{self._path}: {status.size_bytes} bytes are too many", remedy="restore the file")
+        return parse_topic_id(read_file(self._disk, self._path), name=str(self._path))
+
+    def moved(self, directory: Path) -> None:
+        """Take note that the partition directory has another name."""
+        self._path = directory / PARTITION_METADATA

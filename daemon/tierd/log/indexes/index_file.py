@@ -1,0 +1,258 @@
+"""IndexFile: what a writable offset index and a writable time index share (log-format 3.1)."""
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ClassVar
+
+from tierd.errors import CorruptIndexError, LogClosedError, OffsetOverflowError
+from tierd.log.files.disk import Disk, DiskFile, Readable, unlink_if_there
+from tierd.log.records.log_config import MAX_INT
+
+
+class IndexFile(ABC):
+    """Entries of one size, appended in memory, written out in one piece, in a file with room for more.
+
+    ::
+
+        | entry 0 | ... | written | pending in memory | zeros: room up to max_bytes |
+
+    A file that is there already is taken to be full of entries, every slot of it. One that is not there is made, with
+    its room, by the first call that writes or flushes. One writer; ``lookup`` and its like may be called by any thread,
+    open the file for themselves, and see what was written out. Errors of the system are raised as they are.
+
+    Attributes:
+        max_bytes: the room that a new file gets; a whole number of entries.
+        entries: how many there are, pending ones included.
+        max_entries: how many the file has room for.
+    """
+
+    entry: ClassVar[struct.Struct]
+
+    def __init__(self, disk: Disk, path: Path, *, base_offset: int, max_bytes: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.max_bytes = max_bytes - max_bytes % self.entry.size
+        self._disk = disk
+        self._file: DiskFile | None = None
+        self._exists = False
+        self._is_loaded = False
+        self._is_closed = False
+        self._length_bytes = 0  # of the file, or what it will be given
+        self._max_entries = 0
+        self._entries = 0
+        self._written = 0  # invariant: _entries less those in _pending
+        self._pending = bytearray()
+
+    @abstractmethod
+    def _note_last(self, raw: bytes | None) -> None:
+        """Remember the last entry, given as it lies in the file; None when there is none."""
+
+    @abstractmethod
+    def truncate_to(self, offset: int) -> None:
+        """Forget every entry at or behind ``offset``."""
+
+    @property
+    def entries(self) -> int:
+        """How many entries there are."""
+        if not self._is_loaded:
+            self._load()
+        return self._entries
+
+    @property
+    def max_entries(self) -> int:
+        """How many entries the file has room for."""
+        if not self._is_loaded:
+            self._load()
+        return self._max_entries
+
+    @property
+    def exists(self) -> bool:
+        """Whether the file is there."""
+        return self._disk.status(self.path) is not None
+
+    def materialise(self) -> None:
+        """Make the file, with its room, if it is not there."""
+        self._handle()
+
+    def write_out(self) -> None:
+        """Write the pending entries to the file."""
+        if self._pending:
+            self._handle().write(self._written * self.entry.size, [self._pending])
+            self._pending = bytearray()
+            self._written = self._entries
+
+    def flush(self) -> None:
+        """Make the file, if need be, and every entry durable."""
+        self._handle()
+        self.write_out()
+        self._handle().sync()
+
+    def resize(self, size_bytes: int) -> bool:
+        """Give the file room for ``size_bytes``, rounded down to whole entries; return whether that changed it.
+
+        Raises:
+            ValueError: the entries would not fit.
+        """
+        size_bytes -= size_bytes % self.entry.size
+        if size_bytes < self.entries * self.entry.size:
+            raise ValueError(f"{self.path}: {self._entries} entries do not fit into {size_bytes} bytes")
+        if size_bytes == self._length_bytes and self._exists:
+            return False
+        file = self._handle()
+        self.write_out()
+        file.truncate(size_bytes)
+        has_changed, self._length_bytes = size_bytes != self._length_bytes, size_bytes
+        self._max_entries = size_bytes // self.entry.size
+        return has_changed
+
+    def grow(self) -> None:
+        """Give the file an active segment's room; more when its entries, of another setting, already need more."""
+        self.resize(max(self.max_bytes, self.entries * self.entry.size))
+
+    def trim(self) -> None:
+        """Give back the room that no entry uses."""
+        self.resize(self.entries * self.entry.size)
+
+    def truncate(self) -> None:
+        """Forget every entry; the room stays."""
+        self._keep(0)
+
+    def reset(self) -> None:
+        """Forget every entry and begin again with a new file's room."""
+        self.truncate()
+        self.resize(self.max_bytes)
+
+    def fill(self, entries: bytes | bytearray) -> None:
+        """Replace everything by ``entries``, without more room than they need: the end of a rebuild."""
+        file = self._handle()
+        self._pending.clear()
+        self._written = self._entries = 0
+        file.truncate(0)
+        file.write(0, [entries])
+        self._set_length(len(entries))
+        self._written = self._entries = len(entries) // self.entry.size
+        self._note_last(bytes(entries[-self.entry.size :]) if entries else None)
+
+    def release_handle(self) -> None:
+        """Give the open file back; the next call that writes opens it again."""
+        if self._file:
+            self.write_out()
+            self._file.close()
+            self._file = None
+
+    def close(self) -> None:
+        """Trim a file that was used, and take no more calls."""
+        if self._is_loaded and (self._exists or self._pending):
+            self.trim()
+        if self._file:  # what was trimmed must not come back with its zeros after a stop that counts as clean
+            self._file.sync()
+        self.close_handle()
+
+    def close_handle(self) -> None:
+        """Take no more calls; the file stays as it is."""
+        if self._file:
+            self._file.close()
+        self._file = None
+        self._is_loaded, self._is_closed = False, True
+
+    def rename(self, path: Path) -> None:
+        """Give the file, if it is there, another name."""
+        if self.exists:
+            self._disk.rename(self.path, path)
+        self.renamed(path)
+
+    def renamed(self, path: Path) -> None:
+        """Take note of the name that the file has now."""
+        self.path = path
+        if self._file:
+            self._file.renamed(path)
+
+    def delete(self) -> bool:
+        """Give the handle back and remove the file; return whether it was there."""
+        self.close_handle()
+        return unlink_if_there(self._disk, self.path)
+
+    def _relative(self, offset: int) -> int:
+        relative = offset - self.base_offset
+        if not 0 <= relative <= MAX_INT:
+            raise OffsetOverflowError(
+                f"{self.path}: offset {offset} is not within {MAX_INT} of the segment's base",
+                remedy="split the segment, or roll before the append",
+            )
+        return relative
+
+    def _raw(self, number: int) -> bytes:
+        if not 0 <= number < self.entries:
+            raise ValueError(f"{self.path}: entry {number} of {self._entries}")
+        size = self.entry.size
+        if number >= self._written:
+            at = (number - self._written) * size
+            return bytes(self._pending[at : at + size])
+        with self._reading() as (source, _):
+            return source.read(number * size, size) if source else b""
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[Readable | None, int]]:
+        """The file for any thread to read, and how many entries it has; no file when it is not there."""
+        if self._is_closed:
+            raise LogClosedError(f"{self.path}: closed")
+        try:
+            file = self._disk.open(self.path, write=False)
+        except FileNotFoundError:
+            yield None, 0
+            return
+        try:
+            count = file.size_bytes // self.entry.size
+            yield file, min(count, self._written) if self._is_loaded else count
+        finally:
+            file.close()
+
+    def _keep(self, entries: int) -> None:
+        """Forget the entries from number ``entries`` on; their room becomes zeros again."""
+        if entries >= self.entries:
+            return
+        self.write_out()
+        self._entries = self._written = entries
+        size = self.entry.size
+        file = self._handle()
+        file.truncate(entries * size)
+        file.truncate(self._length_bytes)
+        self._note_last(file.read((entries - 1) * size, size) if entries else None)
+
+    def _handle(self) -> DiskFile:
+        if self._file:
+            return self._file
+        if not self._is_loaded:
+            self._load()
+        self._file = self._disk.open(self.path, create=True)
+        if not self._exists:
+            self._file.truncate(self.max_bytes)
+            self._exists = True
+        return self._file
+
+    def _load(self) -> None:
+        if self._is_closed:
+            raise LogClosedError(f"{self.path}: closed")
+        size, last = self.entry.size, None
+        with self._reading() as (source, count):
+            self._exists = source is not None
+            self._set_length(self.max_bytes if source is None else source.size_bytes)
+            if source and count:
+                last = source.read((count - 1) * size, size)
+        self._entries = self._written = count
+        self._note_last(last)
+        self._is_loaded = True
+
+    def _set_length(self, size_bytes: int) -> None:
+        self._length_bytes = size_bytes
+        self._max_entries = size_bytes // self.entry.size
+
+    def _check_length(self) -> None:
+        if self._length_bytes % self.entry.size:
+            raise self._corrupt(f"{self._length_bytes} bytes are no whole number of entries")
+
+    def _corrupt(self, problem: str) -> CorruptIndexError:
+        return CorruptIndexError(f"{self.path}: {problem}", remedy="it is rebuilt when the segment is recovered")

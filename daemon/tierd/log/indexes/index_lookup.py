@@ -1,0 +1,90 @@
+"""Lookups in an index file that is open but not loaded, whatever is in it (log-format 3.1).
+
+The answers are only as good as the file: the reader verifies that a batch begins there. The unused room of an active
+segment's index is zeros, and counts as beyond everything, unless the caller knows how many entries there are.
+"""
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+
+from tierd.log.files.disk import Readable
+from tierd.log.indexes import offset_index, time_index
+from tierd.log.indexes.offset_index import OffsetPosition
+from tierd.log.indexes.time_index import TimestampOffset
+
+_OFFSET_ENTRY = struct.Struct(">iI")
+_BEYOND = 1 << 64
+
+
+class _Entries:
+    """An index file as the sequence of its entries' keys, read one at a time."""
+
+    def __init__(self, source: Readable, entry_bytes: int, key: Callable[[bytes], int], count: int | None) -> None:
+        self._source = source
+        self._count = source.size_bytes // entry_bytes if count is None else count
+        # Timestamp 0 at the base offset is all zeros too: a trimmed index may hold it, alone.
+        self._has_room = count is None and self._count > 1
+        self._entry_bytes = entry_bytes
+        self._key = key
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> int:
+        entry = self.raw(index)
+        return _BEYOND if self._has_room and not any(entry) else self._key(entry)
+
+    def raw(self, index: int) -> bytes:
+        """An entry's bytes."""
+        entry = self._source.read(index * self._entry_bytes, self._entry_bytes)
+        if len(entry) < self._entry_bytes:
+            raise self._source.changed()
+        return entry
+
+
+def lookup_offset(source: Readable, *, base_offset: int, offset: int, count: int | None = None) -> OffsetPosition:
+    """Like ``OffsetIndex.lookup``: the largest entry at or below ``offset``. Blocking.
+
+    Raises:
+        SegmentChangedError: the file became shorter.
+    """
+    entries = _Entries(source, offset_index.ENTRY_BYTES, lambda entry: _OFFSET_ENTRY.unpack(entry)[0], count)
+    index = bisect_right(entries, offset - base_offset)
+    return _offset_entry(entries, index - 1, base_offset) if index else OffsetPosition(base_offset, 0)
+
+
+def lookup_upper_bound(
+    source: Readable, *, base_offset: int, position: int, size_bytes: int, count: int | None = None
+) -> OffsetPosition | None:
+    """Like ``OffsetIndex.upper_bound``: the first entry at or behind ``position + size_bytes``. Blocking.
+
+    Raises:
+        SegmentChangedError: the file became shorter.
+    """
+    entries = _Entries(source, offset_index.ENTRY_BYTES, lambda entry: _OFFSET_ENTRY.unpack(entry)[1], count)
+    index = bisect_left(entries, position + size_bytes)
+    if index == len(entries) or entries[index] == _BEYOND:
+        return None
+    return _offset_entry(entries, index, base_offset)
+
+
+def lookup_timestamp(
+    source: Readable, *, base_offset: int, timestamp_ms: int, count: int | None = None
+) -> TimestampOffset:
+    """Like ``TimeIndex.lookup``: the largest entry at or below ``timestamp_ms``. Blocking.
+
+    Raises:
+        SegmentChangedError: the file became shorter.
+    """
+    entries = _Entries(source, time_index.ENTRY.size, lambda entry: time_index.ENTRY.unpack(entry)[0], count)
+    index = bisect_right(entries, timestamp_ms)
+    if not index:
+        return TimestampOffset(-1, base_offset)
+    found_ms, relative = time_index.ENTRY.unpack(entries.raw(index - 1))
+    return TimestampOffset(found_ms, base_offset + relative)
+
+
+def _offset_entry(entries: _Entries, index: int, base_offset: int) -> OffsetPosition:
+    relative, position = _OFFSET_ENTRY.unpack(entries.raw(index))
+    return OffsetPosition(base_offset + relative, position)

@@ -1,0 +1,102 @@
+"""OffsetIndexFile: the ``.index`` file of a segment that is being written (log-format 3.1)."""
+
+from bisect import bisect_right
+from pathlib import Path
+
+from tierd.errors import InvalidIndexOffsetError
+from tierd.log.files.disk import Disk
+from tierd.log.indexes.index_file import IndexFile
+from tierd.log.indexes.index_lookup import lookup_offset, lookup_upper_bound
+from tierd.log.indexes.offset_index import ENTRY, OffsetPosition
+
+
+class OffsetIndexFile(IndexFile):
+    """Offset to position; offsets strictly increase (Kafka: OffsetIndex)."""
+
+    entry = ENTRY
+
+    def __init__(self, disk: Disk, path: Path, *, base_offset: int, max_bytes: int) -> None:
+        super().__init__(disk, path, base_offset=base_offset, max_bytes=max_bytes)
+        self._last_offset, self._last_position = base_offset, 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it takes no more entries."""
+        return (self._entries if self._is_loaded else self.entries) >= self._max_entries
+
+    @property
+    def last_entry(self) -> OffsetPosition:
+        """The last entry; (base offset, 0) when there is none."""
+        if not self._is_loaded:
+            self._load()
+        return OffsetPosition(self._last_offset, self._last_position)
+
+    @property
+    def last_offset(self) -> int:
+        """The last entry's offset; the base offset when there is none."""
+        if not self._is_loaded:
+            self._load()
+        return self._last_offset
+
+    def append(self, offset: int, position: int) -> None:
+        """Add that the set whose last offset is ``offset`` begins at ``position``; written by ``write_out``.
+
+        Raises:
+            ValueError: it is full.
+            InvalidIndexOffsetError: ``offset`` does not follow the last one.
+            OffsetOverflowError: ``offset`` is too far from the base.
+        """
+        count = self._entries if self._is_loaded else self.entries
+        if count >= self._max_entries:
+            raise ValueError(f"{self.path}: full with {count} entries")
+        if count and offset <= self._last_offset:
+            raise InvalidIndexOffsetError(f"{self.path}: offset {offset} does not follow {self._last_offset}")
+        self._pending += ENTRY.pack(self._relative(offset), position)
+        self._entries = count + 1
+        self._last_offset, self._last_position = offset, position
+
+    def entry_at(self, number: int) -> OffsetPosition:
+        """Entry ``number``, counted from 0.
+
+        Raises:
+            ValueError: there is no such entry.
+        """
+        return self._parse(self._raw(number))
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The largest entry at or below ``offset``; (base offset, 0) when there is none."""
+        with self._reading() as (source, count):
+            if source is None:
+                return OffsetPosition(self.base_offset, 0)
+            return lookup_offset(source, base_offset=self.base_offset, offset=offset, count=count)
+
+    def upper_bound(self, position: int, size: int) -> OffsetPosition | None:
+        """The first entry at or behind ``position + size``: its offset bounds that read, exclusive; None: unknown."""
+        with self._reading() as (source, count):
+            if source is None:
+                return None
+            return lookup_upper_bound(
+                source, base_offset=self.base_offset, position=position, size_bytes=size, count=count
+            )
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget every entry at or behind ``offset``."""
+        self._keep(bisect_right(range(self.entries), offset - 1, key=lambda number: self.entry_at(number).offset))
+
+    def sanity_check(self) -> None:
+        """Look for what no writer leaves behind.
+
+        Raises:
+            CorruptIndexError: the last offset is below the base, or the file ends within an entry.
+        """
+        if self.entries and self._last_offset < self.base_offset:
+            raise self._corrupt(f"offset {self._last_offset} is below the segment's base")
+        self._check_length()
+
+    def _note_last(self, raw: bytes | None) -> None:
+        last = (self.base_offset, 0) if raw is None else self._parse(raw)
+        self._last_offset, self._last_position = last
+
+    def _parse(self, raw: bytes) -> OffsetPosition:
+        relative, position = ENTRY.unpack(raw)
+        return OffsetPosition(self.base_offset + relative, position)

@@ -1,0 +1,100 @@
+"""TransactionIndex: the transactions that were aborted in a segment (log-format 3.2)."""
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from tierd.errors import CorruptIndexError, SegmentChangedError
+from tierd.log.files.source import read_whole
+
+ENTRY = struct.Struct(">hqqqq")
+"""version, producerId, firstOffset, lastOffset, lastStableOffset: 34 bytes."""
+
+_LIMIT_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """One aborted transaction.
+
+    Attributes:
+        first_offset: of its data; may lie in an earlier segment.
+        last_offset: of its ABORT marker, inclusive.
+        last_stable_offset: when the marker was written, exclusive.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionIndex:
+    """The entries of a ``.txnindex`` file, in the order of their markers."""
+
+    entries: tuple[AbortedTransaction, ...] = ()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, base_offset: int, name: str) -> Self:
+        """Parse a whole file; a partial entry at the end is one that is being written, and is left out.
+
+        Raises:
+            CorruptIndexError: an unknown version, an impossible entry, or one whose marker is not in the segment.
+        """
+        entries: list[AbortedTransaction] = []
+        for at in range(0, len(data) - ENTRY.size + 1, ENTRY.size):
+            version, *fields = ENTRY.unpack_from(data, at)
+            if version != 0:
+                raise _corrupt(name, f"version {version} at position {at} is not known, only 0")
+            entry = AbortedTransaction(*fields)
+            previous = entries[-1].last_offset if entries else base_offset - 1
+            if not (
+                entry.first_offset >= 0 and entry.last_offset > previous and entry.first_offset <= entry.last_offset
+            ):
+                raise _corrupt(
+                    name, f"offsets {entry.first_offset} to {entry.last_offset} at position {at} are impossible"
+                )
+            entries.append(entry)
+        return cls(tuple(entries))
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def collect(self, from_offset: int, upper_offset: int) -> tuple[tuple[AbortedTransaction, ...], bool]:
+        """The transactions that a read of ``[from_offset, upper_offset)`` has to know.
+
+        Returns:
+            Them, and whether that is all: otherwise the next segment's index may hold more.
+        """
+        found: list[AbortedTransaction] = []
+        for entry in self.entries:
+            if entry.last_offset >= from_offset and entry.first_offset < upper_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= upper_offset:
+                return tuple(found), True
+        return tuple(found), False
+
+
+def read_transaction_index(path: Path, *, base_offset: int) -> TransactionIndex:
+    """Read a ``.txnindex``; empty when there is no such file, which is normal. Blocking.
+
+    Raises:
+        CorruptIndexError: it cannot be understood.
+        LogDirOfflineError: it cannot be read.
+    """
+    try:
+        data = read_whole(path, limit_bytes=_LIMIT_BYTES, error=CorruptIndexError)
+    except SegmentChangedError:
+        return TransactionIndex()
+    return TransactionIndex.from_bytes(data, base_offset, str(path))
+
+
+def encode_entry(entry: AbortedTransaction) -> bytes:
+    """The entry's bytes in the file."""
+    return ENTRY.pack(0, entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset)
+
+
+def _corrupt(name: str, problem: str) -> CorruptIndexError:
+    return CorruptIndexError(f"{name}: {problem}", remedy=f"run tierd inspect {name}; a replica may have it intact")

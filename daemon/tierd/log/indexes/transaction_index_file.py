@@ -1,0 +1,140 @@
+"""TransactionIndexFile: the ``.txnindex`` file of a segment that is being written (log-format 3.2)."""
+
+from pathlib import Path
+
+from tierd.log.files.disk import Disk, DiskFile, read_file, unlink_if_there
+from tierd.log.indexes.transaction_index import ENTRY, AbortedTransaction, TransactionIndex, encode_entry
+
+
+class TransactionIndexFile:
+    """The aborted transactions of one segment; no file until there is one (Kafka: TransactionIndex).
+
+    One writer; ``all`` and ``collect`` may be called by any thread, and open the file for themselves.
+    """
+
+    def __init__(self, disk: Disk, path: Path, *, base_offset: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self._disk = disk
+        self._needs_sync = False  # nothing was written, or cut, since the last flush
+        self._file: DiskFile | None = None
+        self._last_offset: int | None = None  # since it was opened, or cut
+
+    @property
+    def exists(self) -> bool:
+        """Whether the file is there."""
+        return self._disk.status(self.path) is not None
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        """Write one more entry, in the order of the markers; it becomes durable by ``flush``.
+
+        Raises:
+            ValueError: its marker does not follow the last one.
+        """
+        if self._last_offset is not None and transaction.last_offset <= self._last_offset:
+            raise ValueError(f"{self.path}: marker {transaction.last_offset} does not follow {self._last_offset}")
+        file = self._handle()
+        self._needs_sync = True
+        end = file.size_bytes - file.size_bytes % ENTRY.size  # a torn entry is no entry
+        file.write(end, [encode_entry(transaction)])
+        self._last_offset = transaction.last_offset
+
+    def load(self) -> TransactionIndex:
+        """Every entry; empty when there is no file.
+
+        Raises:
+            CorruptIndexError: it cannot be understood.
+        """
+        try:
+            data = read_file(self._disk, self.path)
+        except FileNotFoundError:
+            return TransactionIndex()
+        return TransactionIndex.from_bytes(data, self.base_offset, str(self.path))
+
+    def all(self) -> tuple[AbortedTransaction, ...]:
+        """Every entry, in the order of the markers.
+
+        Raises:
+            CorruptIndexError: the file cannot be understood.
+        """
+        return self.load().entries
+
+    def collect(self, from_offset: int, upper_offset: int) -> tuple[tuple[AbortedTransaction, ...], bool]:
+        """Like ``TransactionIndex.collect``.
+
+        Raises:
+            CorruptIndexError: the file cannot be understood.
+        """
+        return self.load().collect(from_offset, upper_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget every transaction whose marker lies at or behind ``offset``.
+
+        Raises:
+            CorruptIndexError: the file cannot be understood.
+        """
+        kept = [entry for entry in self.all() if entry.last_offset < offset]
+        self._cut(len(kept) * ENTRY.size)
+        self._last_offset = kept[-1].last_offset if kept else None
+
+    def reset(self) -> None:
+        """Forget everything; a file that is there stays, empty."""
+        self._cut(0)
+        self._last_offset = None
+
+    def sanity_check(self) -> None:
+        """Read it whole.
+
+        Raises:
+            CorruptIndexError: a transaction that ended before the segment, or what no writer leaves behind.
+        """
+        self.load()
+
+    def flush(self) -> None:
+        """Make every entry durable, if there is a file."""
+        if self._file or self.exists:
+            self._handle().sync()
+        self._needs_sync = False
+
+    def release_handle(self) -> None:
+        """Give the open file back; the next call that writes opens it again."""
+        if self._file:
+            self._file.close()
+            self._file = None
+
+    def close(self) -> None:
+        """Make durable what was written, and give the open file back."""
+        if self._needs_sync:
+            self.flush()
+        self.release_handle()
+
+    def close_handle(self) -> None:
+        """Give the open file back; it stays as it is."""
+        self.release_handle()
+
+    def rename(self, path: Path) -> None:
+        """Give the file, if it is there, another name."""
+        if self.exists:
+            self._disk.rename(self.path, path)
+        self.renamed(path)
+
+    def renamed(self, path: Path) -> None:
+        """Take note of the name that the file has now."""
+        self.path = path
+        if self._file:
+            self._file.renamed(path)
+
+    def delete(self) -> bool:
+        """Give the open file back and remove the file; return whether it was there."""
+        self.release_handle()
+        return unlink_if_there(self._disk, self.path)
+
+    def _cut(self, size_bytes: int) -> None:
+        if self._file or self.exists:
+            self._needs_sync = True
+            self._handle().truncate(size_bytes)
+
+    def _handle(self) -> DiskFile:
+        if self._file is None:
+            self._file = self._disk.open(self.path, create=True)
+        return self._file

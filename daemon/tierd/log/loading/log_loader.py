@@ -1,0 +1,103 @@
+"""Loading one partition log from its directory, whatever a crash left there (log-format 6.3; Kafka: LogLoader).
+
+::
+
+    leftovers      passes 1 to 3: temporaries, interrupted replacements
+    log_recovery   pass 4: every segment is opened, one without an offset index recovered; then, unless the stop was
+                   clean, every segment from the recovery point on
+    here           epochs and log start, stray snapshots, producer state
+
+An overflowed segment is split and its stage begun anew. Nothing here raises the recovery point but a clean stop: what
+was recovered is in the page cache only, and is recovered again if power is lost before the next flush. What must not
+come back after a loss of power, the names that were removed, is synced before the log is taken into use.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tierd.log.files.directory import DirectoryKind, parse_directory_name
+from tierd.log.files.disk import Disk
+from tierd.log.files.leader_epoch import LeaderEpochFileCache
+from tierd.log.files.offline import OfflineFlag
+from tierd.log.files.partition_metadata import PartitionMetadataFile
+from tierd.log.loading.log_recovery import LoadRequest, LogRecovery, random_int
+from tierd.log.loading.strict_recovery import require_sound
+from tierd.log.partition.retention import is_tiered
+from tierd.log.partition.unified_log import UnifiedLog
+from tierd.log.segments.leftovers import clear_leftovers
+
+
+def load_log(
+    disk: Disk,
+    directory: Path,
+    request: LoadRequest,
+    *,
+    now_ms: int,
+    offline: OfflineFlag,
+    random_int: Callable[[], int] = random_int,
+    on_segments_left: Callable[[int], None] = lambda _: None,
+) -> UnifiedLog:
+    """Load the log in ``directory``, which is there; blocking, and as long as it takes.
+
+    Args:
+        disk: where it lies.
+        directory: its name says which partition it is, and whether it is to be deleted: then nothing is recovered.
+        request: what is known of it.
+        now_ms: wall clock.
+        offline: of its log dir.
+        random_int: for jitter.
+        on_segments_left: told how many segments are left to recover.
+
+    Raises:
+        DamagedLogError: with strict recovery only; nothing was changed.
+        LogDirOfflineError: the disk is failing, or a text file in the directory cannot be understood.
+        LogError: what a broker would refuse as well: an unreadable batch in the flushed part that had to be read.
+    """
+    with offline.storage():
+        is_deleting = parse_directory_name(directory.name)[1] is DirectoryKind.DELETE
+        if request.config.strict_recovery and not is_deleting:
+            require_sound(disk, directory, recovery_point=request.recovery_point, clean=request.clean)
+        names = clear_leftovers(disk, directory)
+        epochs = LeaderEpochFileCache(disk, directory)
+        recovery = LogRecovery(
+            disk,
+            directory,
+            request,
+            epochs,
+            names=names,
+            now_ms=now_ms,
+            random_int=random_int,
+            on_segments_left=on_segments_left,
+        )
+        try:
+            recovery.open()
+            recovery_point, log_end_offset = recovery.recover()
+            log_start_offset = _log_start_offset(recovery, request)
+            epochs.truncate_from_end(log_end_offset)
+            epochs.truncate_from_start(request.log_start_offset)
+            return UnifiedLog(
+                disk=disk,
+                topic_partition=recovery.partition,
+                config=request.config,
+                segments=recovery.segmented_log(recovery_point, log_end_offset),
+                producers=recovery.loaded_producers(log_end_offset, log_start_offset=log_start_offset),
+                leader_epochs=epochs,
+                partition_metadata=PartitionMetadataFile(disk, directory) if request.keep_partition_metadata else None,
+                log_start_offset=log_start_offset,
+                offline=offline,
+                now_ms=now_ms,
+                segments_recovered=recovery.segments_recovered,
+            )
+        except BaseException:
+            recovery.close_handles()
+            raise
+
+
+def _log_start_offset(recovery: LogRecovery, request: LoadRequest) -> int:
+    """As checkpointed, unless the first segment begins above it, and no tier can have what is missing."""
+    if is_tiered(recovery.partition.topic, request.config):
+        return request.log_start_offset
+    return max(request.log_start_offset, recovery.segments.values[0].base_offset)
+
+
+__all__ = ["LoadRequest", "load_log"]

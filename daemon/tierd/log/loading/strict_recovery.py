@@ -1,0 +1,165 @@
+"""Strict recovery: refuse what a broker would load although it is visibly damaged.
+
+A broker trusts what lies below the recovery point, or everything after a clean stop: a flipped bit there, or an index
+full of garbage, goes unnoticed until somebody reads it. This looks at all of it, and changes nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tierd.errors import CheckpointError, CorruptIndexError, CorruptRecordError, DamagedLogError
+from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT, parse_lineage
+from tierd.log.files.disk import Disk, read_file
+from tierd.log.files.partition_scan import file_name
+from tierd.log.indexes.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
+from tierd.log.indexes.offset_index import OffsetIndex
+from tierd.log.indexes.time_index import TimeIndex
+from tierd.log.indexes.transaction_index import ENTRY as TRANSACTION_ENTRY
+from tierd.log.indexes.transaction_index import TransactionIndex
+from tierd.log.loading.artefact_checks import OffsetIndexCheck, TimeIndexCheck
+from tierd.log.producers.producer_state import parse_producer_snapshot
+from tierd.log.records.batch_header import BatchHeader, crc_matches, iter_headers
+from tierd.log.segments.leftovers import INDEX_SUFFIXES, offset_of
+
+_LIMIT_BYTES = 256 << 20  # of an index; a broker's default is 10 MiB
+
+
+def require_sound(disk: Disk, directory: Path, *, recovery_point: int, clean: bool) -> None:
+    """Return if nothing below the recovery point, or nothing at all after a clean stop, is damaged.
+
+    Raises:
+        DamagedLogError: something is; names every problem. Nothing was changed.
+        OSError: a file cannot be read.
+    """
+    problems = list(find_damage(disk, directory, recovery_point=recovery_point, clean=clean))
+    if problems:
+        raise DamagedLogError(directory, problems)
+
+
+def find_damage(disk: Disk, directory: Path, *, recovery_point: int, clean: bool) -> Iterator[str]:
+    """Everything that is wrong with the part of a log that recovery would trust, in the order of the names."""
+    names = disk.list_names(directory)
+    bases = sorted(base for name in names if name.endswith(".log") and (base := offset_of(name)) is not None)
+    for name in names:
+        offset = offset_of(name)
+        if name.endswith(INDEX_SUFFIXES) and offset is not None and offset not in bases:
+            yield f"{directory / name}: an index without its segment"
+        if name.endswith(".snapshot"):
+            yield from _snapshot_problems(disk, directory / name)
+    for at, base in enumerate(bases):
+        next_base = bases[at + 1] if at + 1 < len(bases) else None
+        is_trusted = clean or (next_base is not None and next_base <= recovery_point)
+        if is_trusted:
+            yield from _segment_problems(disk, directory, base, next_base)
+    if bases:  # a log that is new has nothing yet
+        yield from _epoch_problems(disk, directory / LEADER_EPOCH_CHECKPOINT)
+
+
+def _segment_problems(disk: Disk, directory: Path, base: int, next_base: int | None) -> Iterator[str]:
+    path = directory / file_name(base, ".log")
+    indexes = _Indexes(disk, directory, base, is_last=next_base is None)
+    yield from indexes.load()
+    end, newest_ms = base - 1, -1
+    file = disk.open(path, write=False)
+    try:
+        for header in iter_headers(file, may_be_torn=False):
+            if not crc_matches(file, header):
+                yield f"{path}: wrong checksum at position {header.position}"
+            if header.last_offset <= end:
+                yield f"{path}: offset {header.last_offset} at position {header.position} does not ascend"
+            end, newest_ms = header.last_offset, max(newest_ms, header.max_timestamp_ms)
+            yield from indexes.follow(header)
+    except CorruptRecordError as error:
+        yield str(error)
+        return  # what follows is unknown, and so is what the indexes should say
+    finally:
+        file.close()
+    if next_base is not None and end >= next_base:
+        yield f"{path}: offset {end} belongs to the segment at {next_base}"
+    yield from indexes.finish(newest_ms)
+
+
+@dataclass(slots=True)
+class _Indexes:
+    """The indexes of a segment, held against its batches."""
+
+    disk: Disk
+    directory: Path
+    base_offset: int
+    is_last: bool
+    offsets: OffsetIndexCheck | None = None
+    times: TimeIndexCheck | None = None
+
+    def load(self) -> Iterator[str]:
+        """Parse them, and tell which cannot be parsed."""
+        for suffix, parse in (
+            (".index", self._parse_offsets),
+            (".timeindex", self._parse_times),
+            (".txnindex", self._parse_transactions),
+        ):
+            path = self._path(suffix)
+            status = self.disk.status(path)
+            if status is None:
+                if suffix != ".txnindex" and not self.is_last:
+                    yield f"{path}: missing"
+                continue
+            try:
+                problem = (
+                    parse(read_file(self.disk, path), str(path)) if status.size_bytes <= _LIMIT_BYTES else "too large"
+                )
+            except CorruptIndexError as error:
+                yield str(error)
+            else:
+                if problem:
+                    yield f"{path}: {problem}"
+
+    def follow(self, header: BatchHeader) -> Iterator[str]:
+        """Look at the next batch."""
+        if self.offsets and (problem := self.offsets.follow(header)):
+            yield f"{self._path('.index')}: {problem}"
+        if self.times and (problem := self.times.follow(header)):
+            yield f"{self._path('.timeindex')}: {problem}"
+
+    def finish(self, newest_ms: int) -> Iterator[str]:
+        """Call it behind the last batch, with the largest timestamp of all."""
+        if self.offsets and (problem := self.offsets.finish()):
+            yield f"{self._path('.index')}: {problem}"
+        if self.times and (problem := self.times.finish()):
+            yield f"{self._path('.timeindex')}: {problem}"
+        elif self.times and not self.is_last and newest_ms >= 0:
+            entries = self.times.index.entries
+            if not entries or entries[-1].timestamp_ms != newest_ms:
+                yield f"{self._path('.timeindex')}: the newest timestamp, {newest_ms}, is not in it"
+
+    def _parse_offsets(self, data: bytes, name: str) -> str:
+        index = OffsetIndex.from_bytes(data, self.base_offset, name)
+        self.offsets = OffsetIndexCheck(index)
+        return "" if self.is_last or len(index) * OFFSET_ENTRY_BYTES == len(data) else "zeros behind its entries"
+
+    def _parse_times(self, data: bytes, name: str) -> str:
+        self.times = TimeIndexCheck(TimeIndex.from_bytes(data, self.base_offset, name))
+        return ""
+
+    def _parse_transactions(self, data: bytes, name: str) -> str:
+        count = len(TransactionIndex.from_bytes(data, self.base_offset, name))
+        return "" if count * TRANSACTION_ENTRY.size == len(data) else "an incomplete entry at its end"
+
+    def _path(self, suffix: str) -> Path:
+        return self.directory / file_name(self.base_offset, suffix)
+
+
+def _snapshot_problems(disk: Disk, path: Path) -> Iterator[str]:
+    try:
+        parse_producer_snapshot(read_file(disk, path), str(path))
+    except CorruptIndexError as error:
+        yield str(error)
+
+
+def _epoch_problems(disk: Disk, path: Path) -> Iterator[str]:
+    try:
+        parse_lineage(read_file(disk, path), name=str(path))
+    except FileNotFoundError:
+        yield f"{path}: missing"
+    except CheckpointError as error:
+        yield str(error)

@@ -1,0 +1,1 @@
+"""UnifiedLog: one partition, whole; what an append, a truncation and a retention pass do to it."""

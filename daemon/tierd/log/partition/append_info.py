@@ -1,0 +1,209 @@
+"""AppendRequest and AppendInfo: a set of records to append, what is seen in it, and what became of it (log-format 4.2).
+
+The analysis decides nothing about the log: it looks at the bytes, the origin and the settings, and does no I/O.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tierd.errors import (
+    CorruptRecordError,
+    OffsetsOutOfOrderError,
+    RecordTooLargeError,
+    RecordValidationError,
+)
+from tierd.kernels import crc32c
+from tierd.log.files.disk import Piece
+from tierd.log.producers.verification import VerificationGuard
+from tierd.log.records.append_origin import AppendOrigin
+from tierd.log.records.batch_header import CRC_START_V2, BatchHeader, parse_header
+from tierd.log.records.compression import Compression
+from tierd.log.records.log_config import MAX_INT, MAX_LONG
+from tierd.log.records.record_batch import with_data
+
+UNKNOWN_OFFSET = -1
+NO_TIMESTAMP = -1
+
+
+class AppendRequest(NamedTuple):
+    """A set of records to append.
+
+    Attributes:
+        records: whole batches; an incomplete one at the end is left out.
+        leader_epoch: of the leader that appends; a follower's batches carry theirs.
+        verification: what shows that the producer's transaction was looked up at its coordinator.
+    """
+
+    records: Piece
+    origin: AppendOrigin = AppendOrigin.CLIENT
+    leader_epoch: int = -1
+    verification: VerificationGuard | None = None
+
+    def __repr__(self) -> str:
+        return f"AppendRequest({len(self.records)} bytes, {self.origin.value}, epoch {self.leader_epoch})"
+
+
+class AppendInfo(NamedTuple):
+    """What an append did (Kafka: LogAppendInfo).
+
+    Attributes:
+        first_offset: of the set; -1 when nothing was appended, or for a legacy set that came numbered.
+        last_offset: inclusive; -1 when nothing was appended.
+        max_timestamp_ms: of the set; -1 without one.
+        shallow_offset_of_max_timestamp: last offset of the earliest batch that has it.
+        log_append_time_ms: what the records were stamped with; -1 when they keep their own time.
+        log_start_offset: of the log, afterwards.
+        size_bytes: what was appended; 0 for a duplicate.
+        is_duplicate: the batch was in the log before, at these offsets, and was not written again.
+    """
+
+    first_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    shallow_offset_of_max_timestamp: int
+    log_append_time_ms: int
+    log_start_offset: int
+    size_bytes: int
+    is_duplicate: bool = False
+
+
+@dataclass(slots=True)
+class Analysis:
+    """What a set of records says of itself; most of it changes once more when a leader has numbered the records.
+
+    Attributes:
+        records: the whole batches.
+        batches: their headers; positions are relative to ``records``.
+        first_offset: base offset of the first batch; -1 for a legacy one, whose records may begin lower.
+        last_offset: inclusive.
+        shallow_offset_of_max_timestamp: last offset of the earliest batch with the largest timestamp.
+        source_compression: codec of the last batch that has one.
+        has_producers: whether any batch has a producer id.
+    """
+
+    records: memoryview
+    batches: list[BatchHeader]
+    first_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    shallow_offset_of_max_timestamp: int
+    source_compression: Compression
+    has_producers: bool
+
+    @property
+    def first_or_last_offset_of_first_batch(self) -> int:
+        """The least offset that is certain without opening the records."""
+        return self.batches[0].last_offset if self.first_offset == UNKNOWN_OFFSET else self.first_offset
+
+
+def analyze(request: AppendRequest, *, max_message_bytes: int, name: str) -> Analysis:
+    """Look at every batch of a set and check what can be checked without the log (log-format 4.2, step 2).
+
+    Args:
+        request: the set.
+        max_message_bytes: of a batch, its header included; does not bind followers.
+        name: of the log, for errors.
+
+    Raises:
+        CorruptRecordError: an impossible header, or a wrong checksum.
+        RecordTooLargeError: a batch above ``max_message_bytes``.
+        RecordValidationError: a client's batch that is numbered, one of another epoch than its raft leader, or the
+            largest offset that there is; a numbered set that spans more offsets than a segment may.
+        OffsetsOutOfOrderError: batches that come numbered, and do not ascend. Kafka looks at their last offsets only;
+            but of batches that overlap, a recovery would take the second for damage.
+    """
+    view = memoryview(request.records)
+    is_replica = request.origin is AppendOrigin.REPLICATION
+    batches: list[BatchHeader] = []
+    at, size, ascends, has_producers, codec = 0, len(view), True, False, Compression.NONE
+    last_offset = shallow_offset = UNKNOWN_OFFSET
+    max_timestamp_ms = NO_TIMESTAMP
+    while at < size and (batch := parse_header(view, at, name=name, position=at)) is not None:
+        end = at + batch.size_bytes
+        if end > size:
+            break
+        if not is_replica:
+            _check_batch(batch, request, max_message_bytes)
+        if not _is_valid(batch, view, at, end):
+            raise CorruptRecordError(name, at, "wrong checksum of the batch", remedy="send the records again")
+        ascends = ascends and batch.base_offset > last_offset
+        last_offset = batch.last_offset
+        if batch.max_timestamp_ms > max_timestamp_ms:
+            max_timestamp_ms, shallow_offset = batch.max_timestamp_ms, last_offset
+        if batch.attributes & 7:
+            codec = batch.compression
+        if batch.producer_id >= 0:
+            has_producers = True
+        batches.append(batch)
+        at = end
+    if not ascends and not request.origin.assigns_offsets:
+        offsets = ", ".join(str(batch.last_offset) for batch in batches[:50])
+        raise OffsetsOutOfOrderError(f"{name}: the last offsets of the batches do not ascend: {offsets}")
+    if last_offset == MAX_LONG:
+        raise RecordValidationError(f"{name}: offset {last_offset} leaves none for the record behind it")
+    first_offset = batches[0].base_offset if batches and batches[0].magic >= 2 else UNKNOWN_OFFSET
+    found = Analysis(
+        view[:at], batches, first_offset, last_offset, max_timestamp_ms, shallow_offset, codec, has_producers
+    )
+    if batches and not request.origin.assigns_offsets:
+        _check_span(found, name)
+    return found
+
+
+def _check_span(found: Analysis, name: str) -> None:
+    """A set goes into one segment as a whole; what spans more than that can index would not survive a recovery."""
+    first = found.first_or_last_offset_of_first_batch
+    if found.last_offset - first > MAX_INT:
+        raise RecordValidationError(
+            f"{name}: a set of records from offset {first} to {found.last_offset} fits no segment",
+            remedy="append its batches one at a time",
+        )
+
+
+def analyze_numbered(records: Piece, *, name: str) -> list[BatchHeader]:
+    """The headers of a set that the validation returned: whole batches, whose checksums are right."""
+    view = memoryview(records)
+    batches = []
+    at = 0
+    while at < len(view) and (batch := parse_header(view, at, name=name, position=at)) is not None:
+        batches.append(batch)
+        at = batch.end_position
+    return batches
+
+
+def check_sizes(batches: list[BatchHeader], *, max_message_bytes: int) -> None:
+    """Check the batches' sizes once more, after they were compressed anew (log-format 4.2, step 3).
+
+    Raises:
+        RecordTooLargeError: one is above ``max_message_bytes``.
+    """
+    for batch in batches:
+        if batch.size_bytes > max_message_bytes:
+            raise _too_large(batch, max_message_bytes)
+
+
+def _check_batch(batch: BatchHeader, request: AppendRequest, max_message_bytes: int) -> None:
+    """What is asked of those who are no replicas."""
+    if request.origin is AppendOrigin.CLIENT and batch.magic >= 2 and batch.base_offset:
+        raise RecordValidationError(
+            f"{batch.name}: a client's batch begins at offset {batch.base_offset}; it has to begin at 0"
+        )
+    if request.origin is AppendOrigin.RAFT_LEADER and batch.partition_leader_epoch != request.leader_epoch:
+        raise RecordValidationError(
+            f"{batch.name}: a batch of epoch {batch.partition_leader_epoch} from the leader of {request.leader_epoch}"
+        )
+    if batch.size_bytes > max_message_bytes:
+        raise _too_large(batch, max_message_bytes)
+
+
+def _is_valid(batch: BatchHeader, view: memoryview, at: int, end: int) -> bool:
+    if batch.magic >= 2:
+        return crc32c(view[at + CRC_START_V2 : end]) == batch.crc
+    return with_data(batch, view[at:end]).is_valid
+
+
+def _too_large(batch: BatchHeader, limit: int) -> RecordTooLargeError:
+    return RecordTooLargeError(
+        f"{batch.name}: a batch of {batch.size_bytes} bytes is above max.message.bytes, {limit}",
+        remedy="send smaller batches, or raise max.message.bytes of the topic",
+    )

@@ -1,0 +1,185 @@
+"""ExposedOffsets: the offsets that a log shows to its readers (log-format 4.5).
+
+::
+
+    log start ≤ last stable offset ≤ high watermark ≤ log end
+    log start ≤ local log start, which differ only in a tiered log
+
+The high watermark may be moved by any thread while the log's writer appends. It and the first unstable offset are
+published as one, so that no reader takes a transaction for decided that is not.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from threading import RLock
+
+from tierd.errors import OffsetOutOfRangeError
+from tierd.log.producers.producer_manager import ProducerStateManager
+from tierd.log.records.log_offset import LogOffset
+from tierd.log.segments.segmented_log import SegmentedLog
+
+HighWatermarkListener = Callable[[int], None]
+"""Called with every high watermark that is set, under the log's lock: it must not block, nor call the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Visible:
+    high_watermark: LogOffset
+    first_unstable: LogOffset | None = None
+
+    @property
+    def last_stable(self) -> LogOffset:
+        unstable = self.first_unstable
+        return unstable if unstable and unstable.offset < self.high_watermark.offset else self.high_watermark
+
+
+class ExposedOffsets:
+    """High watermark, last stable offset and the log starts, above the log end that ``segments`` publishes.
+
+    Attributes:
+        lock: over the producers' state and what is published from it; no append holds it while it writes.
+        highest_remote_offset: inclusive; -1 as long as nothing is known to be in the tier.
+    """
+
+    def __init__(
+        self, segments: SegmentedLog, producers: ProducerStateManager, *, log_start_offset: int, is_tiered: bool
+    ) -> None:
+        self.lock = RLock()
+        self.highest_remote_offset = -1
+        self._segments = segments
+        self._producers = producers
+        self.local_log_start_offset = max(log_start_offset, segments.segments.values[0].base_offset)
+        self.log_start_offset = log_start_offset if is_tiered else self.local_log_start_offset
+        self._listeners: list[HighWatermarkListener] = []
+        self._visible = _Visible(LogOffset(self.log_start_offset))
+        self._keep_recovery_point()
+        self.refresh_first_unstable()
+
+    @property
+    def high_watermark(self) -> LogOffset:
+        """Exclusive end of what every replica has; its place in the log may be unknown."""
+        return self._visible.high_watermark
+
+    @property
+    def first_unstable(self) -> LogOffset | None:
+        """First offset of the earliest transaction that is open, or ended above the high watermark."""
+        return self._visible.first_unstable
+
+    @property
+    def last_stable(self) -> LogOffset:
+        """Exclusive end of what is decided."""
+        return self._visible.last_stable
+
+    def add_listener(self, listener: HighWatermarkListener) -> None:
+        """Tell ``listener`` every high watermark from now on."""
+        self._listeners.append(listener)
+
+    def remove_listeners(self) -> None:
+        """Tell nobody any more."""
+        self._listeners.clear()
+
+    def update_high_watermark(self, candidate: LogOffset) -> int:
+        """Set it, within [log start, log end]; return what it became. It may fall."""
+        with self.lock:
+            end = self._segments.log_end
+            if candidate.offset < self.log_start_offset:
+                candidate = LogOffset(self.log_start_offset)
+            elif candidate.offset >= end.offset:
+                candidate = end
+            self._set_high_watermark(candidate)
+            return candidate.offset
+
+    def increment_high_watermark(self, candidate: LogOffset) -> bool:
+        """Raise it; return whether it rose, or is now known to lie in a newer segment.
+
+        Raises:
+            ValueError: above the log end.
+        """
+        with self.lock:
+            end = self._segments.log_end.offset
+            if candidate.offset > end:
+                raise ValueError(f"high watermark {candidate.offset} is above the log end offset {end}")
+            old = self.high_watermark
+            rises = candidate.offset > old.offset
+            if rises or (candidate.offset == old.offset and old.is_on_older_segment_than(candidate)):
+                self._set_high_watermark(candidate)
+                return True
+            return False
+
+    def follow_log_end(self) -> None:
+        """Keep the high watermark from being above the log end, or from pointing at the end of an older segment."""
+        end = self._segments.log_end
+        if self._visible.high_watermark.offset >= end.offset:
+            with self.lock:
+                self._set_high_watermark(end)
+
+    def refresh_first_unstable(self) -> None:
+        """Publish what the producers' state says now."""
+        with self.lock:
+            unstable = self._producers.first_unstable_offset
+            if unstable is not None and unstable.offset < self.log_start_offset:
+                unstable = LogOffset(self.log_start_offset)
+            if unstable != self._visible.first_unstable:
+                self._visible = replace(self._visible, first_unstable=unstable)
+
+    def raise_log_start(self, offset: int) -> bool:
+        """Move the log start up; return whether it moved (log-format 10, delete records).
+
+        Raises:
+            OffsetOutOfRangeError: above the high watermark.
+        """
+        with self.lock:
+            if offset > self.high_watermark.offset:
+                raise OffsetOutOfRangeError(
+                    f"the log cannot begin at {offset}, above its high watermark {self.high_watermark.offset}",
+                    remedy="ask for an offset up to the high watermark",
+                )
+            self.local_log_start_offset = max(self.local_log_start_offset, offset)
+            if offset <= self.log_start_offset:
+                return False
+            self.log_start_offset = offset
+            self._keep_recovery_point()
+            self._producers.on_log_start_incremented(offset)
+            self.refresh_first_unstable()
+            return True
+
+    def raise_local_log_start(self, offset: int) -> bool:
+        """Move only the local log start up: what is below is in the tier; return whether it moved."""
+        moves = offset > self.local_log_start_offset
+        self.local_log_start_offset = max(self.local_log_start_offset, offset)
+        return moves
+
+    def reset_log_start(self, offset: int, *, local: int | None = None) -> None:
+        """Set it after a truncation, lower too; the local one never lies below it."""
+        self.log_start_offset = offset
+        self.local_log_start_offset = offset if local is None else max(local, offset)
+
+    def locate(self, wanted: LogOffset) -> LogOffset:
+        """``wanted`` with its place in the log, which is looked up if it is not known, and remembered.
+
+        An offset that is only in the tier has none.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        if not wanted.is_offset_only:
+            return wanted
+        found = self._segments.reader.locate_if_known(wanted.offset, log_start_offset=self.log_start_offset)
+        with self.lock:
+            visible = self._visible
+            if visible.high_watermark is wanted:
+                self._visible = replace(visible, high_watermark=found)
+            elif visible.first_unstable is wanted:
+                self._visible = replace(visible, first_unstable=found)
+        return found
+
+    def _set_high_watermark(self, value: LogOffset) -> None:
+        self._visible = replace(self._visible, high_watermark=value)
+        self._producers.on_high_watermark_updated(value.offset)
+        self.refresh_first_unstable()
+        for listener in self._listeners:
+            listener(value.offset)
+
+    def _keep_recovery_point(self) -> None:
+        if self._segments.recovery_point < self.log_start_offset:
+            self._segments.update_recovery_point(self.log_start_offset)

@@ -1,0 +1,135 @@
+"""LogState: what a partition's log consists of, for the modules that work on it; and what its writer owes the disk."""
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from tierd.errors import LogClosedError, LogDirOfflineError
+from tierd.log.files.disk import Disk
+from tierd.log.files.leader_epoch import LeaderEpochFileCache
+from tierd.log.files.offline import OfflineFlag
+from tierd.log.files.partition_metadata import PartitionMetadataFile
+from tierd.log.partition.exposed_offsets import ExposedOffsets
+from tierd.log.partition.retention import is_tiered
+from tierd.log.producers.producer_manager import ProducerStateManager
+from tierd.log.records.log_config import LogConfig
+from tierd.log.records.record_rules import ValidationCounters
+from tierd.log.segments.log_segment import LogSegment
+from tierd.log.segments.segmented_log import SegmentedLog
+from tierd.model import TopicPartition
+
+
+@dataclass(slots=True)
+class LogState:
+    """A log's parts. One thread at a time works on them: the log's writer.
+
+    Attributes:
+        leader_epochs: None once the directory was renamed away.
+        partition_metadata: None once the directory was renamed away, and where topics have no ids.
+        unsynced_snapshots: offsets of those that rolls wrote, until they are synced.
+        rolled_up_to: base offset of the newest segment that a roll made; what is below waits to be flushed.
+    """
+
+    disk: Disk
+    topic_partition: TopicPartition
+    config: LogConfig
+    segments: SegmentedLog
+    producers: ProducerStateManager
+    leader_epochs: LeaderEpochFileCache | None
+    partition_metadata: PartitionMetadataFile | None
+    offsets: ExposedOffsets
+    offline: OfflineFlag
+    producer_expiry_interval_ms: int
+    producer_expiry_due_ms: int
+    topic_id: UUID | None = None
+    counters: ValidationCounters = field(default_factory=ValidationCounters)
+    unsynced_snapshots: list[int] = field(default_factory=list)
+    rolled_up_to: int = 0
+    is_closed: bool = False
+    has_handles: bool = True
+    name: str = field(init=False)  # for errors
+
+    def __post_init__(self) -> None:
+        self.name = str(self.topic_partition)
+
+    @property
+    def is_tiered(self) -> bool:
+        """Whether the segments go to a tier."""
+        return is_tiered(self.topic_partition.topic, self.config)
+
+    @property
+    def waits_for_copy(self) -> bool:
+        """Whether a segment stays until it is in the tier."""
+        return self.is_tiered and self.config.is_copy_enabled
+
+    def check_writable(self) -> None:
+        """Do nothing as long as the log's files are open.
+
+        Raises:
+            LogClosedError: the log was closed or deleted.
+            LogDirOfflineError: its files were closed because the log dir is going offline.
+        """
+        if self.is_closed:
+            raise LogClosedError(f"{self.name}: the log is closed")
+        if not self.has_handles:
+            raise LogDirOfflineError(f"{self.name}: the log's files are closed", remedy="load the log again")
+
+    def roll(self, *, now_ms: int, expected_next_offset: int | None = None) -> LogSegment:
+        """Begin another segment, and take the producers' snapshot at its base (log-format 5.2; Kafka: UnifiedLog.roll).
+
+        The snapshot and what lies below are synced later: ``sync_rolled``.
+
+        Raises:
+            OSError: the disk is full or failing.
+        """
+        segment = self.segments.roll(expected_next_offset, now_ms=now_ms)
+        self.producers.update_map_end_offset(segment.base_offset)
+        if self.producers.take_snapshot(sync=False) is not None:
+            self.unsynced_snapshots.append(segment.base_offset)
+        self.offsets.follow_log_end()
+        self.rolled_up_to = segment.base_offset
+        return segment
+
+    def sync_rolled(self) -> None:
+        """Sync what rolls left: their snapshots, then the segments below the active one; raise the recovery point.
+
+        Raises:
+            OSError: the disk is failing; the recovery point stays.
+        """
+        while self.unsynced_snapshots:
+            self.producers.snapshots.sync(self.unsynced_snapshots[0])
+            self.unsynced_snapshots.pop(0)
+        self.flush(self.rolled_up_to)
+
+    def forget_rolls_above(self, offset: int) -> None:
+        """After a truncation: what was rolled above ``offset`` is gone, and must not raise the recovery point."""
+        self.unsynced_snapshots = [snapshot for snapshot in self.unsynced_snapshots if snapshot <= offset]
+        self.rolled_up_to = min(self.rolled_up_to, max(offset, 0))
+
+    def flush(self, offset: int, *, including: bool = False) -> None:
+        """Bring what is below ``offset`` to stable storage; the recovery point rises to it (log-format 6.1).
+
+        Args:
+            offset: exclusive.
+            including: the segment that begins there, empty, is materialised as well.
+
+        Raises:
+            OSError: the disk is full or failing; the recovery point stays.
+        """
+        up_to = offset + 1 if including else offset
+        if up_to > self.segments.recovery_point:
+            self.segments.flush(up_to)
+            self.segments.mark_flushed(offset)
+
+    def delete_snapshots(self, removed: list[LogSegment], *, now_ms: int) -> None:
+        """Rename the snapshots at the bases of segments that were removed; they go later, as the segments do.
+
+        Raises:
+            OSError: a file cannot be renamed.
+        """
+        marked = [
+            path.name
+            for segment in removed
+            if (path := self.producers.remove_and_mark_snapshot_for_deletion(segment.base_offset)) is not None
+        ]
+        if marked:
+            self.segments.pending_deletions.add(marked, due_ms=now_ms + self.config.file_delete_delay_ms)

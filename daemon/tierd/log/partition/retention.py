@@ -1,0 +1,138 @@
+"""Which segments a log may delete: plans from facts, no I/O (log-format 7; Kafka: UnifiedLog.deletableSegments)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tierd.log.records.log_config import FROM_TOTAL, LogConfig
+
+_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+_UNTIERED_TOPICS = _INTERNAL_TOPICS | {"__remote_log_metadata", "__cluster_metadata"}
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """What retention asks of a segment.
+
+    Attributes:
+        largest_timestamp_ms: of its records; when the file was last written, for a segment without timestamps.
+    """
+
+    base_offset: int
+    size_bytes: int
+    largest_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """What retention asks of a log.
+
+    Attributes:
+        local_log_start_offset: above ``log_start_offset`` only in a tiered log.
+        highest_remote_offset: inclusive; -1 when nothing is in the tier.
+        is_tiered: the topic's segments have a tier to go to.
+    """
+
+    segments: tuple[SegmentFacts, ...]
+    log_end_offset: int
+    high_watermark: int
+    log_start_offset: int
+    local_log_start_offset: int
+    highest_remote_offset: int = -1
+    is_tiered: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all segments."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionPlan:
+    """What to delete: always the oldest segments, in order.
+
+    Attributes:
+        count: how many.
+        rolls_active: the active segment breaches too and has to be rolled first, so that it can be uploaded.
+    """
+
+    count: int
+    rolls_active: bool = False
+
+
+Predicate = Callable[[SegmentFacts, SegmentFacts | None], bool]
+"""Whether a rule wants a segment gone, given the one behind it."""
+
+
+def is_internal_topic(topic: str) -> bool:
+    """Whether the topic is Kafka's own bookkeeping."""
+    return topic in _INTERNAL_TOPICS
+
+
+def is_tiered(topic: str, config: LogConfig) -> bool:
+    """Whether a log's segments go to the tier (log-format 7.2)."""
+    return config.remote_storage_enable and not config.is_compacted and topic not in _UNTIERED_TOPICS
+
+
+def plan_deletion(log: LogFacts, predicate: Predicate, *, waits_for_copy: bool) -> DeletionPlan:
+    """Walk the segments from the oldest one and stop at the first that has to stay (log-format 7.1).
+
+    Args:
+        log: the log.
+        predicate: the rule; asked in order, once for each segment below the high watermark.
+        waits_for_copy: a segment stays until it is in the tier.
+    """
+    rolls_active = False
+    for index, segment in enumerate(log.segments):
+        following = log.segments[index + 1] if index + 1 < len(log.segments) else None
+        upper_bound = following.base_offset if following else log.log_end_offset
+        if log.high_watermark < upper_bound or not predicate(segment, following):
+            return DeletionPlan(index, rolls_active)
+        is_last_and_empty = following is None and not segment.size_bytes
+        rolls_active = log.is_tiered and following is None and not is_last_and_empty
+        if is_last_and_empty or (waits_for_copy and not _is_dispensable(log, following, upper_bound)):
+            return DeletionPlan(index, rolls_active)
+    return DeletionPlan(len(log.segments), rolls_active)
+
+
+def log_start_breached(log: LogFacts) -> Predicate:
+    """The rule for segments that lie below the log start as a whole."""
+    start = log.local_log_start_offset if log.is_tiered else log.log_start_offset
+    return lambda _, following: following is not None and following.base_offset <= start
+
+
+def size_breached(log: LogFacts, limit_bytes: int) -> Predicate:
+    """The rule that keeps at least ``limit_bytes``; -1 is no limit. For one walk only: it counts along."""
+    excess = log.size_bytes - limit_bytes
+    if limit_bytes < 0 or excess < 0:
+        return lambda _segment, _following: False
+
+    def fits_excess(segment: SegmentFacts, _: SegmentFacts | None) -> bool:
+        nonlocal excess
+        if excess < segment.size_bytes:
+            return False
+        excess -= segment.size_bytes
+        return True
+
+    return fits_excess
+
+
+def time_breached(limit_ms: int, *, now_ms: int) -> Predicate:
+    """The rule for segments whose newest record is older than ``limit_ms``; -1 is no limit."""
+    return lambda segment, _: 0 <= limit_ms < now_ms - segment.largest_timestamp_ms
+
+
+def retention_limits(config: LogConfig, *, waits_for_copy: bool) -> tuple[int, int]:
+    """Milliseconds and bytes that the local log keeps: those of the tier's topics once they are copied."""
+    if not waits_for_copy:
+        return config.retention_ms, config.retention_bytes
+    local_ms, local_bytes = config.local_retention_ms, config.local_retention_bytes
+    return (
+        config.retention_ms if local_ms == FROM_TOTAL else local_ms,
+        config.retention_bytes if local_bytes == FROM_TOTAL else local_bytes,
+    )
+
+
+def _is_dispensable(log: LogFacts, following: SegmentFacts | None, upper_bound: int) -> bool:
+    """Whether a segment is in the tier, or below the log start, where nobody may read it any more."""
+    in_tier = 0 < upper_bound <= log.highest_remote_offset + 1
+    return in_tier or (following is not None and log.log_start_offset >= following.base_offset)

@@ -1,0 +1,372 @@
+"""UnifiedLog: one partition's log, whole (log-format 4 to 8 and 10; Kafka: UnifiedLog).
+
+::
+
+    UnifiedLog ── LogState ─┬─ SegmentedLog           segments, log end, recovery point
+    (LogView)     │         ├─ ProducerStateManager   sequences, transactions, snapshots
+                  │         ├─ LeaderEpochFileCache   lineage
+                  │         └─ ExposedOffsets         log start, high watermark, last stable offset
+                  ├─ log_append                       what an append does
+                  ├─ log_cleanup                      truncation, retention, delete records
+                  └─ log_lifecycle                    housekeeping, rename, close, delete
+
+What ``LogView`` has is for any thread; what is here, for one thread at a time: the log's writer. An error of the disk
+takes the log dir offline, and every later call on it fails.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from uuid import UUID
+
+from tierd.errors import InconsistentTopicIdError, LogError
+from tierd.log.files.disk import Disk, Piece
+from tierd.log.files.leader_epoch import LeaderEpochFileCache
+from tierd.log.files.offline import OfflineFlag
+from tierd.log.files.partition_metadata import PartitionMetadataFile
+from tierd.log.partition import log_lifecycle
+from tierd.log.partition.append_info import AppendInfo, AppendRequest
+from tierd.log.partition.exposed_offsets import ExposedOffsets
+from tierd.log.partition.log_append import append_all
+from tierd.log.partition.log_cleanup import (
+    delete_old_segments,
+    delete_records,
+    raise_log_start,
+    truncate_fully,
+    truncate_to,
+)
+from tierd.log.partition.log_state import LogState
+from tierd.log.partition.log_view import LogView
+from tierd.log.partition.retention import is_tiered
+from tierd.log.producers.producer_manager import ProducerStateManager
+from tierd.log.producers.verification import VerificationGuard
+from tierd.log.records.append_origin import AppendOrigin
+from tierd.log.records.log_config import LogConfig
+from tierd.log.segments.log_segment import LogSegment
+from tierd.log.segments.segmented_log import SegmentedLog
+from tierd.model import TopicPartition
+
+PRODUCER_EXPIRY_INTERVAL_MS = 600_000
+
+
+class UnifiedLog(LogView):
+    """One partition's log; ``log_loader.load_log`` makes it."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        segments: SegmentedLog,
+        producers: ProducerStateManager,
+        leader_epochs: LeaderEpochFileCache,
+        partition_metadata: PartitionMetadataFile | None,
+        log_start_offset: int,
+        offline: OfflineFlag,
+        now_ms: int,
+        producer_expiry_interval_ms: int = PRODUCER_EXPIRY_INTERVAL_MS,
+        segments_recovered: int = 0,
+    ) -> None:
+        """Take loaded parts into use.
+
+        Args:
+            disk: where the partition directory lies.
+            topic_partition: whose log it is.
+            config: its settings.
+            segments: at least one.
+            producers: known up to the log end.
+            leader_epochs: within the log's bounds.
+            partition_metadata: None where topics have no ids.
+            log_start_offset: as checkpointed; the first segment's base counts if it is above, unless there is a tier.
+            offline: of the log dir.
+            now_ms: wall clock.
+            producer_expiry_interval_ms: how often ``housekeep`` looks for producers that went silent.
+            segments_recovered: how many its loading walked and gave new indexes.
+
+        Raises:
+            CheckpointError: ``partition.metadata`` cannot be understood.
+            OSError: it cannot be read.
+        """
+        has_topic_id = partition_metadata is not None and partition_metadata.exists
+        super().__init__(
+            LogState(
+                disk=disk,
+                topic_partition=topic_partition,
+                config=config,
+                segments=segments,
+                producers=producers,
+                leader_epochs=leader_epochs,
+                partition_metadata=partition_metadata,
+                offsets=ExposedOffsets(
+                    segments,
+                    producers,
+                    log_start_offset=log_start_offset,
+                    is_tiered=is_tiered(topic_partition.topic, config),
+                ),
+                offline=offline,
+                producer_expiry_interval_ms=producer_expiry_interval_ms,
+                producer_expiry_due_ms=now_ms + producer_expiry_interval_ms,
+                topic_id=partition_metadata.read() if partition_metadata and has_topic_id else None,
+            )
+        )
+        self.segments_recovered = segments_recovered
+
+    # Appending
+
+    def append_as_leader(
+        self,
+        records: Piece,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verification: VerificationGuard | None = None,
+    ) -> AppendInfo:
+        """Check, number and append a set of records.
+
+        Raises:
+            AppendError: the records are refused.
+            CorruptRecordError: they are damaged.
+            LogDirOfflineError: the log dir is offline, or the disk failed; the set may be in the log or not.
+            LogClosedError: the log is closed.
+        """
+        return self._append(AppendRequest(records, origin, leader_epoch, verification), now_ms)
+
+    def append_as_follower(self, records: Piece, *, now_ms: int) -> AppendInfo:
+        """Append a set of records that a leader has numbered.
+
+        Raises:
+            UnexpectedAppendOffsetError: it begins below the log end.
+            AppendError, CorruptRecordError, LogDirOfflineError, LogClosedError: as ``append_as_leader``.
+        """
+        return self._append(AppendRequest(records, AppendOrigin.REPLICATION), now_ms)
+
+    def append_many(self, requests: Sequence[AppendRequest], *, now_ms: int) -> list[AppendInfo | LogError]:
+        """Append several sets in their order, with one write; for each, what was done or why it was refused.
+
+        A set that is refused does not disturb the others. When the disk fails none of them is acknowledged.
+
+        Raises:
+            LogDirOfflineError: the log dir is offline already; nothing was done.
+            LogClosedError: the log is closed; nothing was done.
+        """
+        self._state.offline.raise_if_offline()
+        self._state.check_writable()
+        return append_all(self._state, requests, now_ms=now_ms)
+
+    def start_verification(
+        self, producer_id: int, *, sequence: int, producer_epoch: int, now_ms: int
+    ) -> VerificationGuard | None:
+        """The guard for a transaction that may be about to begin; None when one is open and needs none."""
+        with self._state.offsets.lock:
+            return self._state.producers.start_verification(
+                producer_id, sequence=sequence, producer_epoch=producer_epoch, now_ms=now_ms
+            )
+
+    def assign_leader_epoch(self, epoch: int, start_offset: int) -> None:
+        """Take note that the leader of ``epoch`` writes from ``start_offset`` on; durable at once.
+
+        Raises:
+            ValueError: a negative epoch or offset.
+            LogDirOfflineError: the disk failed.
+        """
+        with self._storage():
+            if self._state.leader_epochs is not None:
+                self._state.leader_epochs.assign(epoch=epoch, start_offset=start_offset)
+
+    def assign_topic_id(self, topic_id: UUID) -> None:
+        """Say which incarnation of the topic it is; written before the next append, or by ``housekeep``.
+
+        Raises:
+            InconsistentTopicIdError: it is of another one.
+            LogDirOfflineError: the disk failed.
+        """
+        if self._state.topic_id not in (None, topic_id):
+            raise InconsistentTopicIdError(
+                f"{self.topic_partition}: the log is of topic id {self._state.topic_id}, not {topic_id}",
+                remedy="the topic was created anew; the old log has to be removed first",
+            )
+        metadata = self._state.partition_metadata
+        if self._state.topic_id is not None or metadata is None:
+            return
+        self._state.topic_id = topic_id
+        with self._storage():
+            if not metadata.exists:
+                metadata.record(topic_id)
+
+    # Segments and durability
+
+    def roll(self, *, now_ms: int, expected_next_offset: int | None = None) -> LogSegment:
+        """Begin another segment, at the log end or at ``expected_next_offset`` if that is above.
+
+        Raises:
+            LogDirOfflineError: the disk failed.
+        """
+        with self._storage():
+            return self._state.roll(now_ms=now_ms, expected_next_offset=expected_next_offset)
+
+    def flush(self, *, up_to: int | None = None, including_active: bool = False) -> None:
+        """Bring everything below ``up_to``, the log end by default, to stable storage.
+
+        Args:
+            up_to: exclusive; never more than the log end.
+            including_active: an active segment that is still empty gets its index files too.
+
+        Raises:
+            LogDirOfflineError: the disk failed.
+        """
+        with self._storage():
+            end = self.log_end_offset
+            self._state.flush(end if up_to is None else min(up_to, end), including=including_active)
+
+    def housekeep(self, now_ms: int) -> None:
+        """Do what waits for nobody: sync what was rolled, write what truncations changed, unlink, forget producers.
+
+        Raises:
+            LogDirOfflineError: the disk failed.
+        """
+        with self._storage():
+            log_lifecycle.housekeep(self._state, now_ms)
+
+    def unlink_deleted(self) -> int:
+        """Unlink at once what waits for its time to be unlinked; return how many files that were.
+
+        Raises:
+            LogDirOfflineError: the disk failed.
+        """
+        with self._storage():
+            return self._state.segments.pending_deletions.run_all(self.directory)
+
+    def is_housekeeping_due(self, now_ms: int) -> bool:
+        """Whether ``housekeep`` would find something to do; any thread, no disk."""
+        return log_lifecycle.is_housekeeping_due(self._state, now_ms)
+
+    def update_config(self, config: LogConfig) -> None:
+        """Take other settings; they count from the next decision on, and open segments keep their indexes' size."""
+        self._state.config = config
+        self._state.segments.config = config
+        self._state.producers.config = config
+
+    # Log start and retention
+
+    def increment_log_start_offset(self, offset: int, *, reason: str) -> bool:
+        """Move the log start up; return whether it moved.
+
+        Raises:
+            OffsetOutOfRangeError: above the high watermark.
+        """
+        with self._storage():
+            return raise_log_start(self._state, offset, reason=reason)
+
+    def delete_records(self, offset: int) -> int:
+        """Raise the log start to ``offset``, or with -1 to the high watermark; return what it is then.
+
+        Raises:
+            PolicyViolationError: an internal topic, or one that is only compacted.
+            OffsetOutOfRangeError: negative, or above the high watermark.
+        """
+        with self._storage():
+            return delete_records(self._state, offset)
+
+    def update_highest_remote_offset(self, offset: int) -> None:
+        """Take note that everything up to ``offset``, inclusive, is in the tier. Without a tier nothing changes."""
+        if self.is_tiered:
+            offsets = self._state.offsets
+            offsets.highest_remote_offset = max(offsets.highest_remote_offset, offset)
+
+    def update_log_start_from_remote_tier(self, offset: int) -> None:
+        """Take note that what is below ``offset`` was deleted in the tier. Without a tier nothing changes.
+
+        Raises:
+            OffsetOutOfRangeError: above the high watermark.
+        """
+        if self.is_tiered:
+            self.increment_log_start_offset(offset, reason="segment deletion")
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Apply the topic's retention; return how many segments it concerned.
+
+        Raises:
+            LogDirOfflineError: the disk failed.
+        """
+        with self._storage():
+            return delete_old_segments(self._state, now_ms=now_ms)
+
+    # Truncation
+
+    def truncate_to(self, offset: int, *, now_ms: int) -> bool:
+        """Cut the log so that it ends at ``offset``; return whether it was longer.
+
+        Raises:
+            ValueError: a negative offset.
+            LogDirOfflineError: the disk failed.
+        """
+        with self._storage():
+            return truncate_to(self._state, offset, now_ms=now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int, *, now_ms: int, log_start_offset: int | None = None) -> None:
+        """Drop every record and begin again at ``offset``; the log start is there too, unless it is given.
+
+        Raises:
+            LogDirOfflineError: the disk failed.
+        """
+        start = offset if log_start_offset is None else log_start_offset
+        with self._storage():
+            truncate_fully(self._state, offset, log_start_offset=start, now_ms=now_ms)
+
+    # The end
+
+    def rename_directory(self, name: str, *, reinitialise: bool) -> bool:
+        """Give the directory another name, durably; return False when it has that name already.
+
+        Args:
+            name: within the same log dir.
+            reinitialise: the log goes on under the new name; otherwise it is to be deleted or set aside, and writes
+                no epochs and no topic id any more.
+
+        Raises:
+            LogDirOfflineError: the disk failed.
+        """
+        with self._storage():
+            return log_lifecycle.rename_directory(self._state, name, reinitialise=reinitialise)
+
+    def close(self) -> None:
+        """Stop cleanly: all is flushed, the producers' snapshot is taken, and no file is longer than its content.
+
+        A second time does nothing.
+
+        Raises:
+            LogDirOfflineError: the disk failed, or the files were closed before.
+        """
+        if not self._state.is_closed:
+            with self._storage():
+                log_lifecycle.close(self._state)
+
+    def close_handles(self) -> None:
+        """Let go of the files as they are; the log takes no more calls. A second time does nothing."""
+        self._state.has_handles = False
+        self._state.segments.close_handles()
+
+    def delete(self) -> None:
+        """Remove the segments, the snapshots and the directory; the log takes no more calls.
+
+        Raises:
+            LogDirOfflineError: the disk failed.
+        """
+        with self._storage():
+            log_lifecycle.delete(self._state)
+
+    # Internal
+
+    def _append(self, request: AppendRequest, now_ms: int) -> AppendInfo:
+        (outcome,) = self.append_many([request], now_ms=now_ms)
+        if isinstance(outcome, LogError):
+            raise outcome
+        return outcome
+
+    @contextmanager
+    def _storage(self) -> Iterator[None]:
+        """What changes the log's files: a failure takes the log dir offline."""
+        with self._state.offline.storage():
+            self._state.check_writable()
+            yield

@@ -1,0 +1,175 @@
+"""ProducerAppendInfo: what an append will have made of one producer (log-format 4.4; Kafka: ProducerAppendInfo)."""
+
+import structlog
+
+from tierd.errors import (
+    InvalidProducerEpochError,
+    InvalidTransactionStateError,
+    OutOfOrderSequenceError,
+    TransactionCoordinatorFencedError,
+)
+from tierd.log.producers.active_producer import ActiveProducer, AppendedBatch
+from tierd.log.producers.transactions import CompletedTransaction, EndMarker, advance_transaction
+from tierd.log.records.append_origin import AppendOrigin
+from tierd.log.records.batch_header import BatchHeader
+from tierd.log.records.log_offset import LogOffset
+
+log = structlog.get_logger()
+
+_MAX_INT = (1 << 31) - 1
+_NO_EPOCH = -1
+
+
+class ProducerAppendInfo:
+    """The batches of one append that one producer wrote, checked against what is known of it.
+
+    Nothing is changed but this object: ``ProducerStateManager.update`` makes it true once the bytes are written.
+
+    Attributes:
+        started: first offsets of the transactions that the batches opened.
+        is_transactional: whether any of them belongs to a transaction, a marker included.
+    """
+
+    __slots__ = (
+        "_before",
+        "_is_unverified",
+        "_lowest_sequence",
+        "_name",
+        "is_transactional",
+        "newer",
+        "origin",
+        "started",
+    )
+
+    def __init__(
+        self,
+        before: ActiveProducer,
+        *,
+        origin: AppendOrigin,
+        name: str,
+        lowest_sequence: int = _MAX_INT,
+        is_unverified: bool = False,
+    ) -> None:
+        """Prepare to append.
+
+        Args:
+            before: what is known now; it is not changed.
+            origin: decides what is checked.
+            name: of the partition, for errors.
+            lowest_sequence: of the batches that wait for a verification; above it there would be a gap.
+            is_unverified: no transaction may begin.
+        """
+        self._before = before
+        self._name = name
+        self._lowest_sequence = lowest_sequence
+        self._is_unverified = is_unverified
+        self.origin = origin
+        self.newer = ActiveProducer(
+            before.producer_id,
+            before.producer_epoch,
+            before.coordinator_epoch,
+            before.last_timestamp_ms,
+            before.current_txn_first_offset,
+        )
+        self.started: list[LogOffset] = []
+        self.is_transactional = False
+
+    @property
+    def producer_id(self) -> int:
+        """Whose batches they are."""
+        return self._before.producer_id
+
+    def append(
+        self, header: BatchHeader, first_offset: LogOffset | None = None, marker: EndMarker | None = None
+    ) -> CompletedTransaction | None:
+        """Check the next batch and take note of it; return the transaction that it ended, if it ended one.
+
+        Args:
+            header: with its offset in the log.
+            first_offset: where the batch will lie; only the offset is known by default.
+            marker: what a control batch says; None when it is empty, and it is ignored then.
+
+        Raises:
+            InvalidProducerEpochError: the producer was fenced.
+            OutOfOrderSequenceError: the batch does not follow the last one.
+            InvalidTransactionStateError: no transaction is open, or may begin, or one is open that this is not of.
+            TransactionCoordinatorFencedError: the marker is of an older coordinator.
+        """
+        if header.is_control:
+            return None if marker is None else self._append_marker(header, marker)
+        self._append_data(header, first_offset or LogOffset(header.base_offset))
+        return None
+
+    def _append_data(self, header: BatchHeader, first_offset: LogOffset) -> None:
+        newer = self.newer
+        self._check_verified(header)
+        self._check_producer_epoch(header)
+        if self.origin.checks_sequences:
+            self._check_sequence(header)
+        offset_delta = header.last_offset - first_offset.offset
+        batch = AppendedBatch(header.last_sequence, header.last_offset, offset_delta, header.max_timestamp_ms)
+        newer.add_batch(header.producer_epoch, batch)
+        if not header.is_transactional:
+            if newer.current_txn_first_offset >= 0:
+                began = newer.current_txn_first_offset
+                raise InvalidTransactionStateError(f"{self._describe(header)}: not of the transaction begun at {began}")
+            return
+        self.is_transactional = True
+        if newer.current_txn_first_offset < 0:
+            newer.current_txn_first_offset, _ = advance_transaction(-1, header, None)
+            self.started.append(first_offset)
+
+    def _append_marker(self, header: BatchHeader, marker: EndMarker) -> CompletedTransaction | None:
+        newer = self.newer
+        self._check_producer_epoch(header)
+        if marker.coordinator_epoch < newer.coordinator_epoch:
+            problem = f"coordinator epoch {marker.coordinator_epoch} is below {newer.coordinator_epoch}"
+            if self.origin.fences:
+                raise TransactionCoordinatorFencedError(f"{self._describe(header)}: {problem}")
+            log.info("replicated_old_coordinator_epoch", batch=self._describe(header), problem=problem)
+        _, completed = advance_transaction(newer.current_txn_first_offset, header, marker.control_type)
+        newer.end_transaction(
+            producer_epoch=header.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp_ms=header.max_timestamp_ms,
+        )
+        self.is_transactional = self.is_transactional or header.is_transactional
+        return completed
+
+    def _check_verified(self, header: BatchHeader) -> None:
+        if self._is_unverified and header.is_transactional and self.newer.current_txn_first_offset < 0:
+            raise InvalidTransactionStateError(f"{self._describe(header)}: of a transaction that was not verified")
+
+    def _check_producer_epoch(self, header: BatchHeader) -> None:
+        if header.producer_epoch >= self.newer.producer_epoch:
+            return
+        problem = f"epoch {header.producer_epoch} is below {self.newer.producer_epoch}"
+        if self.origin.fences:
+            raise InvalidProducerEpochError(f"{self._describe(header)}: {problem}")
+        log.warning("replicated_old_producer_epoch", batch=self._describe(header), problem=problem)
+
+    def _check_sequence(self, header: BatchHeader) -> None:
+        """Kafka: ProducerAppendInfo.checkSequence."""
+        first = header.base_sequence
+        if first > self._lowest_sequence:
+            self._refuse_sequence(header, f"sequence {first} is above {self._lowest_sequence}, which is being verified")
+        if header.producer_epoch != self.newer.producer_epoch:
+            if first and self.newer.producer_epoch != _NO_EPOCH:
+                self._refuse_sequence(header, f"sequence {first} in a new epoch, which begins with 0")
+            return
+        if self._before.producer_epoch == _NO_EPOCH:  # its records are gone, or its state expired: it may go on
+            return
+        last = self._last_sequence_of_epoch(header.producer_epoch)
+        if not (first == last + 1 or (first == 0 and last == _MAX_INT)):
+            self._refuse_sequence(header, f"sequence {first} does not follow {last}")
+
+    def _last_sequence_of_epoch(self, producer_epoch: int) -> int:
+        if self.newer.batches:
+            return self.newer.last_sequence
+        return self._before.last_sequence if producer_epoch == self._before.producer_epoch else -1
+
+    def _refuse_sequence(self, header: BatchHeader, problem: str) -> None:
+        raise OutOfOrderSequenceError(f"{self._describe(header)}: {problem}")
+
+    def _describe(self, header: BatchHeader) -> str:
+        return f"{self._name}: producer {header.producer_id}, batch at offset {header.base_offset}"

@@ -1,0 +1,343 @@
+"""ProducerStateManager: the producers of a log, their transactions and snapshots (log-format 3.3, 4.4 and 4.5)."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import structlog
+
+from tierd.errors import CorruptIndexError
+from tierd.log.files.disk import Disk
+from tierd.log.indexes.transaction_index import AbortedTransaction
+from tierd.log.producers.active_producer import ActiveProducer
+from tierd.log.producers.producer_append import ProducerAppendInfo
+from tierd.log.producers.producer_snapshots import ProducerSnapshots
+from tierd.log.producers.transactions import CompletedTransaction, EndMarker
+from tierd.log.producers.undecided import UndecidedTransactions
+from tierd.log.producers.verification import VerificationGuard, Verifications
+from tierd.log.records.append_origin import AppendOrigin
+from tierd.log.records.batch_header import BatchHeader
+from tierd.log.records.log_config import MAX_INT, LogConfig
+from tierd.log.records.log_offset import LogOffset
+from tierd.model import TopicPartition
+
+log = structlog.get_logger()
+
+LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
+
+
+class ProducerStateManager:
+    """What a log knows of its producers up to ``map_end_offset``, exclusive (Kafka: ProducerStateManager).
+
+    One writer. Calls that touch files block and raise ``OSError``; a batch without a producer needs no call at all.
+
+    Attributes:
+        config: the log's settings; replaced when they change.
+        snapshots: the files.
+        verifications: of the producers that are about to begin a transaction.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        *,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        snapshot_offsets: Collection[int] | None = None,
+    ) -> None:
+        """Know nothing yet but the snapshots that are there; ``truncate_and_reload`` reads one.
+
+        Args:
+            disk: where the partition directory lies.
+            directory: of the partition.
+            topic_partition: for errors and events.
+            config: the log's settings.
+            snapshot_offsets: of the snapshots in ``directory``, from a caller who has listed it.
+        """
+        self.config = config
+        self.snapshots = ProducerSnapshots(disk, directory, snapshot_offsets)
+        self.verifications = Verifications()
+        self._name = str(topic_partition)
+        self._producers: dict[int, ActiveProducer] = {}
+        self._undecided = UndecidedTransactions()
+        self._map_end_offset = 0
+        self._last_snapshot_offset = 0
+        self.has_forgotten = False
+        """Whether a producer has expired: then knowing of none does not mean that there was none."""
+
+    # What is known
+
+    @property
+    def map_end_offset(self) -> int:
+        """What is known counts up to here, exclusive."""
+        return self._map_end_offset
+
+    @property
+    def producers(self) -> Mapping[int, ActiveProducer]:
+        """The producers by id; a view, that follows every change and is not to be changed."""
+        return MappingProxyType(self._producers)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no producer is known, and no transaction that may yet be truncated away."""
+        return not self._producers and not self._undecided.has_unreplicated
+
+    def last_entry(self, producer_id: int) -> ActiveProducer | None:
+        """What is known of a producer; not to be changed."""
+        return self._producers.get(producer_id)
+
+    def has_open_transaction(self, producer_id: int) -> bool:
+        """Whether a transaction of the producer waits for its marker."""
+        producer = self._producers.get(producer_id)
+        return producer is not None and producer.current_txn_first_offset >= 0
+
+    @property
+    def first_unstable_offset(self) -> LogOffset | None:
+        """Where the earliest transaction began that is open, or whose marker is unreplicated; None without one."""
+        return self._undecided.first_unstable
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """Where the earliest open transaction began; None without one."""
+        ongoing = self._undecided.first_ongoing
+        return None if ongoing is None else ongoing[0]
+
+    def has_late_transaction(self, now_ms: int) -> bool:
+        """Whether the producer of the oldest open transaction is silent for longer than any may last, and 5 minutes."""
+        ongoing = self._undecided.first_ongoing
+        producer = None if ongoing is None else self._producers.get(ongoing[1])
+        if producer is None or producer.last_timestamp_ms <= 0:
+            return False
+        limit_ms = self.config.transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+        return now_ms - producer.last_timestamp_ms > limit_ms
+
+    # Appends
+
+    def prepare_update(
+        self, producer_id: int, origin: AppendOrigin, verification: VerificationGuard | None = None
+    ) -> ProducerAppendInfo:
+        """Begin to check an append's batches of one producer; nothing changes before ``update``.
+
+        Args:
+            producer_id: of batches that have one.
+            origin: of the append.
+            verification: the guard that the caller holds; asked for when verification is enabled.
+        """
+        before = self._producers.get(producer_id) or ActiveProducer(producer_id)
+        if not origin.assigns_offsets:
+            return ProducerAppendInfo(before, origin=origin, name=self._name)
+        entry = self.verifications.entries.get(producer_id)
+        must_hold = self.config.transaction_partition_verification_enable and before.current_txn_first_offset < 0
+        return ProducerAppendInfo(
+            before,
+            origin=origin,
+            name=self._name,
+            lowest_sequence=MAX_INT if entry is None else entry.lowest_sequence,
+            is_unverified=must_hold and not self.verifications.holds(producer_id, verification),
+        )
+
+    def update(self, appended: ProducerAppendInfo) -> None:
+        """Make true what was prepared; it is not to be used again.
+
+        Raises:
+            ValueError: it is nobody's.
+        """
+        newer = appended.newer
+        if newer.producer_id < 0:
+            raise ValueError(f"{self._name}: producer id {newer.producer_id} is nobody's")
+        known = self._producers.get(newer.producer_id)
+        if known is None:
+            self._producers[newer.producer_id] = newer
+        else:
+            known.update(newer)
+        for place in appended.started:
+            self._undecided.begin(newer.producer_id, place)
+        if appended.is_transactional:
+            self.verifications.clear(newer.producer_id)
+
+    def last_stable_offset(self, completed: CompletedTransaction) -> int:
+        """The last stable offset once ``completed`` is decided, as the transaction index has it."""
+        return self._undecided.last_stable_offset(completed)
+
+    def complete(self, completed: CompletedTransaction) -> None:
+        """Take an open transaction for decided; it stays unstable until its marker is replicated.
+
+        Raises:
+            ValueError: it is not open.
+        """
+        self._undecided.complete(completed)
+
+    def replay(self, header: BatchHeader, marker: EndMarker | None) -> AbortedTransaction | None:
+        """Take the next batch of the log for true, and know what counts up to its end.
+
+        Args:
+            header: of any batch, with or without a producer.
+            marker: what a control batch says.
+
+        Returns:
+            The entry that belongs into the transaction index, if the batch aborted a transaction.
+
+        Raises:
+            InvalidTransactionStateError: a batch within a transaction that it is not of.
+        """
+        aborted = None
+        if header.producer_id >= 0:
+            appended = self.prepare_update(header.producer_id, AppendOrigin.REPLICATION)
+            completed = appended.append(header, None, marker)
+            self.update(appended)
+            if completed is not None:
+                aborted = self.index_entry(completed)
+                self.complete(completed)
+        self._map_end_offset = header.last_offset + 1
+        return aborted
+
+    def index_entry(self, completed: CompletedTransaction) -> AbortedTransaction | None:
+        """What the transaction index has to say of ``completed``, before it is taken for decided; None of a commit."""
+        if not completed.is_aborted:
+            return None
+        return AbortedTransaction(
+            completed.producer_id,
+            completed.first_offset,
+            completed.last_offset,
+            self._undecided.last_stable_offset(completed),
+        )
+
+    def update_map_end_offset(self, offset: int) -> None:
+        """What is known counts up to ``offset``, exclusive."""
+        self._map_end_offset = offset
+
+    def start_verification(
+        self, producer_id: int, *, sequence: int, producer_epoch: int, now_ms: int
+    ) -> VerificationGuard | None:
+        """The guard for a transaction that may be about to begin; None when one is open and needs none."""
+        if self.has_open_transaction(producer_id):
+            return None
+        entry = self.verifications.start(producer_id, sequence=sequence, producer_epoch=producer_epoch, now_ms=now_ms)
+        return entry.guard
+
+    # Time and bounds
+
+    def on_high_watermark_updated(self, high_watermark: int) -> None:
+        """Forget the decided transactions whose markers lie below ``high_watermark``."""
+        self._undecided.forget_below(high_watermark)
+
+    def on_log_start_incremented(self, log_start_offset: int) -> None:
+        """Forget the decided transactions below ``log_start_offset``; the producers stay."""
+        self._undecided.forget_below(log_start_offset)
+        self._map_end_offset = max(self._map_end_offset, log_start_offset)
+        latest = self.snapshots.latest
+        self._last_snapshot_offset = log_start_offset if latest is None else latest
+
+    def remove_expired(self, now_ms: int) -> None:
+        """Forget the producers without an open transaction, and the verifications, that are silent for too long."""
+        for producer_id in [pid for pid, producer in self._producers.items() if self._is_expired(producer, now_ms)]:
+            del self._producers[producer_id]
+            self.has_forgotten = True
+        self.verifications.remove_expired(now_ms=now_ms, after_ms=self.config.producer_id_expiration_ms)
+
+    def _is_expired(self, producer: ActiveProducer, now_ms: int) -> bool:
+        age_ms = now_ms - producer.last_timestamp_ms
+        return producer.current_txn_first_offset < 0 and age_ms >= self.config.producer_id_expiration_ms
+
+    # Truncation
+
+    def truncate_and_reload(self, *, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """Go back to the newest snapshot that can be read, unless what is known ends at ``log_end_offset`` already.
+
+        Snapshots above the end, or not above the start, are deleted, and those that cannot be read. Afterwards
+        ``map_end_offset`` says from where on the batches have to be replayed.
+        """
+        for offset in self.snapshots.offsets:
+            if not log_start_offset < offset <= log_end_offset:
+                self.snapshots.delete(offset)
+        self.snapshots.sync_removals()
+        if log_end_offset == self._map_end_offset:
+            self.on_log_start_incremented(log_start_offset)
+            return
+        self._forget_producers()
+        self._load_newest_snapshot(log_start_offset, now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forget everything, delete every snapshot, and go on at ``offset``."""
+        self._forget_producers()
+        for snapshot in self.snapshots.offsets:
+            self.snapshots.delete(snapshot)
+        self.snapshots.sync_removals()
+        self._last_snapshot_offset = 0
+        self._map_end_offset = offset
+
+    def reload_snapshots(self) -> None:
+        """Forget everything, and look for snapshots that somebody has put there meanwhile."""
+        self.truncate_fully_and_start_at(0)
+        self.snapshots.reload()
+
+    def _forget_producers(self) -> None:
+        self._producers.clear()
+        self._undecided.clear()
+
+    def _load_newest_snapshot(self, log_start_offset: int, now_ms: int) -> None:
+        self._map_end_offset = self._last_snapshot_offset = log_start_offset
+        while (offset := self.snapshots.latest) is not None:
+            try:
+                entries = self.snapshots.load(offset)
+            except (CorruptIndexError, FileNotFoundError) as error:
+                log.warning("producer_snapshot_unreadable", partition=self._name, offset=offset, problem=str(error))
+                self.snapshots.delete(offset)
+                continue
+            self._map_end_offset = self._last_snapshot_offset = offset
+            for entry in entries:
+                self._load(ActiveProducer.from_snapshot(entry), now_ms)
+            log.info("producer_snapshot_loaded", partition=self._name, offset=offset, producers=len(self._producers))
+            return
+
+    def _load(self, producer: ActiveProducer, now_ms: int) -> None:
+        if self._is_expired(producer, now_ms):
+            self.has_forgotten = True
+            return
+        self._producers[producer.producer_id] = producer
+        if producer.current_txn_first_offset >= 0:
+            self._undecided.begin(producer.producer_id, LogOffset(producer.current_txn_first_offset))
+
+    # Snapshots
+
+    @property
+    def latest_snapshot_offset(self) -> int | None:
+        """Offset of the newest snapshot; None without one."""
+        return self.snapshots.latest
+
+    @property
+    def oldest_snapshot_offset(self) -> int | None:
+        """Offset of the oldest snapshot; None without one."""
+        return self.snapshots.oldest
+
+    def take_snapshot(self, *, sync: bool) -> Path | None:
+        """Write down what is known, unless that was done at this offset or above; return the file.
+
+        Args:
+            sync: durably; otherwise ``snapshots.sync`` is to follow.
+        """
+        offset = self._map_end_offset
+        if offset <= self._last_snapshot_offset:
+            return None
+        entries = tuple(producer.to_snapshot() for producer in self._producers.values())
+        path = self.snapshots.write(offset, entries, sync=sync)
+        self._last_snapshot_offset = offset
+        log.info("producer_snapshot_written", partition=self._name, offset=offset, producers=len(entries))
+        return path
+
+    def delete_snapshots_before(self, offset: int) -> None:
+        """Delete the snapshots below ``offset``."""
+        self.snapshots.delete_before(offset)
+
+    def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
+        """Look for snapshots anew, and delete those that no segment and no clean stop accounts for."""
+        self.snapshots.remove_strays(segment_base_offsets)
+
+    def remove_and_mark_snapshot_for_deletion(self, offset: int) -> Path | None:
+        """Rename a snapshot to ``.deleted`` and forget it; return what is to be unlinked, None when it was gone."""
+        return self.snapshots.mark_for_deletion(offset)
+
+    def moved(self, directory: Path) -> None:
+        """Take note that the partition directory has another name."""
+        self.snapshots.moved(directory)

@@ -1,0 +1,154 @@
+"""ProducerSnapshots: the ``.snapshot`` files in a partition directory (log-format 3.3)."""
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from tierd.errors import CorruptIndexError
+from tierd.log.files.disk import Disk, unlink_if_there
+from tierd.log.files.partition_scan import file_name, parse_file_name
+from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
+
+_SUFFIX = ".snapshot"
+_LIMIT_BYTES = 256 << 20
+
+
+class ProducerSnapshots:
+    """The snapshots of a log that is ours, by offset: what was known up to there, exclusive. Blocking.
+
+    Errors of the disk are ``OSError``; a file that is gone before its time is none.
+    """
+
+    def __init__(self, disk: Disk, directory: Path, offsets: Iterable[int] | None = None) -> None:
+        """Look for the snapshots in ``directory``, unless their ``offsets`` are known."""
+        self._disk = disk
+        self._directory = directory
+        self._offsets = sorted(self._list() if offsets is None else offsets)
+        self._has_removals = False  # whether a name is gone that a power cut might bring back
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """All of them, ascending."""
+        return tuple(self._offsets)
+
+    @property
+    def latest(self) -> int | None:
+        """The newest; None without one."""
+        return self._offsets[-1] if self._offsets else None
+
+    @property
+    def oldest(self) -> int | None:
+        """The oldest; None without one."""
+        return self._offsets[0] if self._offsets else None
+
+    def path(self, offset: int) -> Path:
+        """Where the snapshot at ``offset`` lies, or would lie."""
+        return self._directory / file_name(offset, _SUFFIX)
+
+    def load(self, offset: int) -> tuple[ProducerStateEntry, ...]:
+        """Read a snapshot.
+
+        Raises:
+            CorruptIndexError: it cannot be understood.
+            FileNotFoundError: it is gone.
+        """
+        path = self.path(offset)
+        file = self._disk.open(path, write=False)
+        try:
+            if file.size_bytes > _LIMIT_BYTES:
+                raise CorruptIndexError(f"{path}: {file.size_bytes} bytes are too many", remedy="remove it")
+            return parse_producer_snapshot(file.read(0, file.size_bytes), str(path))
+        finally:
+            file.close()
+
+    def write(self, offset: int, entries: tuple[ProducerStateEntry, ...], *, sync: bool) -> Path:
+        """Write a snapshot anew; when a crash tears it, its checksum will say so.
+
+        Args:
+            offset: in its name.
+            entries: in any order.
+            sync: make bytes and name durable; otherwise ``sync`` is to follow.
+        """
+        path = self.path(offset)
+        file = self._disk.open(path, create=True)
+        try:
+            file.truncate(0)  # Kafka does not, and what is left of a longer file spoils the checksum
+            file.write(0, [encode_producer_snapshot(entries)])
+            if sync:
+                file.sync()
+        finally:
+            file.close()
+        if sync:
+            self._disk.sync_directory(self._directory)
+        index = bisect_left(self._offsets, offset)
+        if self._offsets[index : index + 1] != [offset]:
+            self._offsets.insert(index, offset)
+        return path
+
+    def sync(self, offset: int) -> None:
+        """Make a snapshot's bytes durable; its name is for the log to sync."""
+        with suppress(FileNotFoundError):
+            file = self._disk.open(self.path(offset))
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+    def delete(self, offset: int) -> None:
+        """Delete a snapshot."""
+        if offset in self._offsets:
+            unlink_if_there(self._disk, self.path(offset))
+            self._offsets.remove(offset)
+            self._has_removals = True
+
+    def delete_before(self, offset: int) -> None:
+        """Delete the snapshots below ``offset``."""
+        for snapshot in self._offsets[: bisect_left(self._offsets, offset)]:
+            self.delete(snapshot)
+
+    def mark_for_deletion(self, offset: int) -> Path | None:
+        """Rename a snapshot to ``.deleted`` and forget it; return what is to be unlinked, None when it was gone."""
+        if offset not in self._offsets:
+            return None
+        path = self.path(offset)
+        marked = path.with_name(path.name + ".deleted")
+        try:
+            self._disk.rename(path, marked)
+        except FileNotFoundError:
+            return None
+        finally:
+            self._offsets.remove(offset)
+        self._has_removals = True
+        return marked
+
+    def sync_removals(self) -> None:
+        """Make it durable that snapshots are gone, if any are.
+
+        Kafka leaves that to chance; but one that comes back after a truncation tells of a branch that is no more.
+        """
+        if self._has_removals:
+            self._disk.sync_directory(self._directory)
+            self._has_removals = False
+
+    def remove_strays(self, segment_base_offsets: Collection[int]) -> None:
+        """Look for snapshots anew; delete those at no segment's base, but the newest only below the highest base."""
+        self.reload()
+        bases = frozenset(segment_base_offsets)
+        strays = [offset for offset in self._offsets if offset not in bases]
+        if strays and (not bases or strays[-1] > max(bases)):
+            strays.pop()  # of the clean stop, at the log end
+        for offset in strays:
+            self.delete(offset)
+
+    def reload(self) -> None:
+        """Look for snapshots anew."""
+        self._offsets = sorted(self._list())
+
+    def moved(self, directory: Path) -> None:
+        """Take note that the partition directory has another name."""
+        self._directory = directory
+
+    def _list(self) -> list[int]:
+        parsed = map(parse_file_name, self._disk.list_names(self._directory))
+        return [found[0] for found in parsed if found is not None and found[1] == _SUFFIX]

@@ -1,0 +1,97 @@
+"""Producer snapshots: what a broker knew of its producers at an offset (log-format 3.3)."""
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from tierd.errors import CorruptIndexError, MissingArtefactError, SegmentChangedError
+from tierd.kernels import crc32c
+from tierd.log.files.source import read_whole
+
+_HEADER = struct.Struct(">hIi")  # version, crc of everything behind it, number of entries
+_ENTRY = struct.Struct(">qhiqiqiq")
+_CRC_START = 6
+_VERSION = 1
+_MAX_INT = (1 << 31) - 1
+_LIMIT_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerStateEntry:
+    """One producer, with the last batch it wrote.
+
+    Attributes:
+        last_offset: -1 when no batch is known, only a marker.
+        current_txn_first_offset: -1 when the producer has no open transaction.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+    @property
+    def first_sequence(self) -> int:
+        """Sequence of the last batch's first record; -1 when no batch is known."""
+        return (self.last_sequence - self.offset_delta) & _MAX_INT if self.last_offset >= 0 else -1
+
+
+def parse_producer_snapshot(data: bytes, name: str) -> tuple[ProducerStateEntry, ...]:
+    """Parse a whole ``.snapshot`` file.
+
+    Raises:
+        CorruptIndexError: another version, too short or too long, or a wrong checksum.
+    """
+    if len(data) < _HEADER.size:
+        raise _corrupt(name, f"{len(data)} bytes are too few")
+    version, crc, count = _HEADER.unpack_from(data)
+    if version != _VERSION:
+        raise _corrupt(name, f"version {version} is not known, only {_VERSION}")
+    if crc32c(memoryview(data)[_CRC_START:]) != crc:
+        raise _corrupt(name, "wrong checksum")
+    if count < 0 or _HEADER.size + count * _ENTRY.size != len(data):
+        raise _corrupt(name, f"{count} entries do not fill {len(data)} bytes")
+    return tuple(ProducerStateEntry(*fields) for fields in _ENTRY.iter_unpack(data[_HEADER.size :]))
+
+
+def read_producer_snapshot(path: Path) -> tuple[ProducerStateEntry, ...]:
+    """Read a ``.snapshot`` file. Blocking.
+
+    Raises:
+        MissingArtefactError: there is none.
+        CorruptIndexError: it cannot be understood.
+        LogDirOfflineError: it cannot be read.
+    """
+    try:
+        data = read_whole(path, limit_bytes=_LIMIT_BYTES, error=CorruptIndexError)
+    except SegmentChangedError as error:
+        raise MissingArtefactError(f"{path}: missing", remedy="restart the broker: it rebuilds the snapshot") from error
+    return parse_producer_snapshot(data, str(path))
+
+
+def encode_producer_snapshot(entries: tuple[ProducerStateEntry, ...]) -> bytes:
+    """Return the bytes that Kafka would write for ``entries``, in their order."""
+    body = struct.pack(">i", len(entries)) + b"".join(
+        _ENTRY.pack(
+            e.producer_id,
+            e.producer_epoch,
+            e.last_sequence,
+            e.last_offset,
+            e.offset_delta,
+            e.timestamp_ms,
+            e.coordinator_epoch,
+            e.current_txn_first_offset,
+        )
+        for e in entries
+    )
+    return struct.pack(">hI", _VERSION, crc32c(body)) + body
+
+
+def _corrupt(name: str, problem: str) -> CorruptIndexError:
+    return CorruptIndexError(
+        f"{name}: {problem}", remedy="restart the broker: it rebuilds the snapshot from the batches"
+    )

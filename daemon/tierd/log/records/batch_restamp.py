@@ -1,0 +1,95 @@
+"""Changes a leader makes in a batch's bytes without opening its records (log-format 2.2; Kafka: MutableRecordBatch).
+
+Each takes exactly one batch, in a ``bytearray`` or a writable view of it; in the legacy formats one entry.
+"""
+
+import struct
+import zlib
+
+from tierd.errors import UnsupportedForMessageFormatError
+from tierd.log.records.batch_header import (
+    CRC_START_LEGACY,
+    IS_LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    MAGIC_END,
+    OVERHEAD_BYTES,
+    stamp_crc,
+)
+from tierd.log.records.log_config import TimestampType
+
+Batch = bytearray | memoryview
+
+_BASE_OFFSET = struct.Struct(">q")
+_LEADER_EPOCH = struct.Struct(">i")
+_LAST_OFFSET_DELTA = struct.Struct(">i")
+_TIMESTAMP = struct.Struct(">q")
+_CRC = struct.Struct(">I")
+
+_LEADER_EPOCH_AT = 12
+_MAGIC_AT = 16
+_FLAGS_AT = 22  # the low byte of the attributes
+_LAST_OFFSET_DELTA_AT = 23
+_MAX_TIMESTAMP_AT = 35
+_LEGACY_CRC_AT = 12
+_LEGACY_FLAGS_AT = 17
+_LEGACY_TIMESTAMP_AT = 18
+
+
+def set_last_offset(batch: Batch, offset: int) -> None:
+    """Move the batch so that it ends at ``offset``; the checksum does not cover it.
+
+    Raises:
+        ValueError: the batch would begin below 0.
+    """
+    delta = _LAST_OFFSET_DELTA.unpack_from(batch, _LAST_OFFSET_DELTA_AT)[0] if _magic(batch) >= 2 else 0
+    if offset < delta:
+        raise ValueError(f"a batch of {delta + 1} offsets cannot end at {offset}")
+    _BASE_OFFSET.pack_into(batch, 0, offset - delta)
+
+
+def set_leader_epoch(batch: Batch, epoch: int) -> None:
+    """Stamp the leader's epoch; the checksum does not cover it.
+
+    Raises:
+        UnsupportedForMessageFormatError: a legacy entry has no place for it.
+    """
+    magic = _magic(batch)
+    if magic < 2:
+        raise UnsupportedForMessageFormatError(f"magic {magic} has no leader epoch")
+    _LEADER_EPOCH.pack_into(batch, _LEADER_EPOCH_AT, epoch)
+
+
+def set_max_timestamp(batch: Batch, timestamp_type: TimestampType, timestamp_ms: int) -> None:
+    """Say who stamped the batch, and its largest timestamp; the checksum is computed anew only if either changes.
+
+    Base timestamp and deltas stay: under CreateTime the records keep theirs, under LogAppendTime readers ignore them.
+
+    Raises:
+        UnsupportedForMessageFormatError: magic 0 has no timestamps.
+    """
+    magic = _magic(batch)
+    if magic == 0:
+        raise UnsupportedForMessageFormatError("magic 0 has no timestamps")
+    flags_at, timestamp_at = (_FLAGS_AT, _MAX_TIMESTAMP_AT) if magic >= 2 else (_LEGACY_FLAGS_AT, _LEGACY_TIMESTAMP_AT)
+    flags = batch[flags_at] & ~IS_LOG_APPEND_TIME
+    flags |= IS_LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0
+    if batch[flags_at] == flags and _TIMESTAMP.unpack_from(batch, timestamp_at)[0] == timestamp_ms:
+        return
+    batch[flags_at] = flags
+    _TIMESTAMP.pack_into(batch, timestamp_at, timestamp_ms)
+    if magic >= 2:
+        stamp_crc(batch)
+    else:
+        _CRC.pack_into(batch, _LEGACY_CRC_AT, zlib.crc32(memoryview(batch)[CRC_START_LEGACY:]))
+
+
+def _magic(batch: Batch) -> int:
+    size = len(batch)
+    length = int.from_bytes(batch[8:LOG_OVERHEAD_BYTES], "big", signed=True)
+    if (
+        size < MAGIC_END
+        or size != length + LOG_OVERHEAD_BYTES
+        or size < (OVERHEAD_BYTES if batch[_MAGIC_AT] >= 2 else 26)
+    ):
+        raise ValueError(f"{size} bytes are not one batch")
+    return batch[_MAGIC_AT]

@@ -1,0 +1,27 @@
+"""NewRecord and Producer: what a writer of batches is given."""
+
+from dataclasses import dataclass
+
+from tierd.log.records.record import Header
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record to write; its offset comes from its place in the batch. A timestamp of -1 is none."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int = -1
+    headers: tuple[Header, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """Who wrote a batch, and the sequence number of its first record; -1 throughout for nobody in particular."""
+
+    id: int = -1
+    epoch: int = -1
+    base_sequence: int = -1
+
+
+NO_PRODUCER = Producer()

@@ -1,0 +1,236 @@
+"""RecordBatch: a batch with its bytes, checked and opened (log-format 2; the legacy formats included)."""
+
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from tierd.errors import CorruptRecordError, InvalidRecordError
+from tierd.kernels import crc32c
+from tierd.log.files.disk import Readable
+from tierd.log.records.batch_header import IS_LOG_APPEND_TIME, OVERHEAD_BYTES, BatchHeader, iter_headers, parse_header
+from tierd.log.records.compression import MAX_DECOMPRESSED_BYTES, Compression, PayloadError, decompress
+from tierd.log.records.record import ControlRecordType, Record, RecordError, iter_raw_records, parse_control_type
+
+_LONG_MASK = 0xFFFFFFFFFFFFFFFF
+_HEADER_FIELDS = tuple(BatchHeader.__dataclass_fields__)
+
+
+@dataclass(slots=True, kw_only=True)
+class RecordBatch(BatchHeader):
+    """A batch and its bytes. In the legacy formats, one entry: a record, or a wrapper around several."""
+
+    data: memoryview = field(repr=False, compare=False)  # invariant: exactly size_bytes
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the bytes have the checksum that the header gives."""
+        covered = self.data[self.crc_start :]
+        return (crc32c(covered) if self.magic >= 2 else zlib.crc32(covered)) == self.crc
+
+    def records(self, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
+        """Decode the records, control records included, in order.
+
+        Args:
+            max_bytes: what the batch may become when it is decompressed.
+
+        Raises:
+            InvalidRecordError: the records cannot be decoded; those before the fault were yielded.
+        """
+        return self._records_v2(max_bytes) if self.magic >= 2 else self._records_legacy(max_bytes)
+
+    def control_type(self) -> ControlRecordType | None:
+        """What a control batch says; None when compaction has emptied it, or for a batch of data.
+
+        Raises:
+            InvalidRecordError: its record cannot be decoded.
+        """
+        if not self.is_control or not self.record_count:
+            return None
+        try:
+            return parse_control_type(next(self.records()).key)
+        except RecordError as error:
+            self._fail(str(error), error)
+
+    def _records_v2(self, max_bytes: int) -> Iterator[Record]:
+        appended_ms = self.max_timestamp_ms if self.attributes & IS_LOG_APPEND_TIME else None
+        kind, base_offset, base_ms = self.timestamp_type, self.base_offset, self.base_timestamp_ms
+        payload = bytes(self.payload(max_bytes=max_bytes))
+        try:
+            for raw in iter_raw_records(payload, self.record_count):
+                yield Record(
+                    base_offset + raw.offset_delta,
+                    _signed(base_ms + raw.timestamp_delta_ms) if appended_ms is None else appended_ms,
+                    kind,
+                    raw.key,
+                    raw.value,
+                    raw.headers,
+                    self.partition_leader_epoch,
+                )
+        except RecordError as error:
+            self._fail(str(error), error)
+
+    def payload(self, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes | memoryview:
+        """The encoded records of a batch of magic 2, decompressed; a view of ``data`` when they are not compressed.
+
+        Raises:
+            InvalidRecordError: they cannot be decompressed, or become more than ``max_bytes``.
+            ValueError: a legacy entry; see ``inner_entries``.
+        """
+        if self.magic < 2:
+            raise ValueError(f"an entry of magic {self.magic} has no such payload")
+        encoded = self.data[OVERHEAD_BYTES:]
+        if not self.attributes & 7:
+            return encoded
+        if not self.record_count:
+            return b""  # Kafka does not open the stream either
+        try:
+            return decompress(self.compression, bytes(encoded), magic=2, max_bytes=max_bytes)
+        except PayloadError as error:
+            self._fail(str(error), error)
+
+    def _records_legacy(self, max_bytes: int) -> Iterator[Record]:
+        if self.compression is Compression.NONE:
+            key, value = self.legacy_fields()
+            yield Record(self.last_offset, self.max_timestamp_ms, self.timestamp_type, key, value)
+            return
+        inner = self._inner_payload(max_bytes)
+        # walked twice, because the last offset is needed first, and so many objects may not fit in memory
+        last = deque(self._sound_entries(inner), maxlen=1)
+        if not last:
+            self._fail("a compressed entry without records")
+        shift = self._inner_shift(last[0].last_offset)
+        appended_ms = self.max_timestamp_ms if self.attributes & IS_LOG_APPEND_TIME and self.magic == 1 else None
+        for entry in self._sound_entries(inner):
+            inner_key, inner_value = entry.legacy_fields()
+            timestamp_ms = entry.max_timestamp_ms if appended_ms is None else appended_ms
+            yield Record(entry.last_offset + shift, timestamp_ms, self.timestamp_type, inner_key, inner_value)
+
+    def _inner_payload(self, max_bytes: int) -> bytes:
+        value = self.legacy_fields()[1]
+        if value is None:
+            self._fail("a compressed entry without a value")
+        try:
+            return decompress(self.compression, value, magic=self.magic, max_bytes=max_bytes)
+        except PayloadError as error:
+            self._fail(str(error), error)
+
+    def _sound_entries(self, payload: bytes) -> Iterator["RecordBatch"]:
+        for entry in self._inner_entries(payload, check_crc=True):
+            # magic 0 within 1: an old cleaner wrote such entries, and Kafka still reads them
+            if entry.magic > self.magic or entry.attributes & 7:
+                self._fail("a compressed entry within a compressed entry, or one of another magic")
+            yield entry
+
+    def inner_entries(self, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator["RecordBatch"]:
+        """The entries within a compressed legacy entry as they are: checksum, magic and codec are not checked.
+
+        Raises:
+            InvalidRecordError: they cannot be decompressed or told apart.
+        """
+        return self._inner_entries(self._inner_payload(max_bytes), check_crc=False)
+
+    def _inner_entries(self, payload: bytes, *, check_crc: bool) -> Iterator["RecordBatch"]:
+        size = 0
+        try:
+            for entry in iter_batches(payload, name=self.name, position=self.position, check_crc=check_crc):
+                size += entry.size_bytes
+                yield entry
+        except InvalidRecordError:
+            raise
+        except CorruptRecordError as error:
+            self._fail("a damaged entry within a compressed entry", error)
+        if size != len(payload):
+            self._fail("an incomplete entry within a compressed entry")
+
+    def _inner_shift(self, last_inner_offset: int) -> int:
+        """What to add to inner offsets (log-format 2.7): magic 1 counts from 0, and some clients sent only zeros."""
+        if self.magic == 0 or self.last_offset == 0:
+            return 0
+        if self.last_offset < last_inner_offset:
+            self._fail(f"offset {self.last_offset} is below its last relative offset {last_inner_offset}")
+        return self.last_offset - last_inner_offset
+
+    def legacy_fields(self) -> tuple[bytes | None, bytes | None]:
+        """Key and value of an entry of magic 0 or 1, as they lie there.
+
+        Raises:
+            InvalidRecordError: they do not fill the entry.
+        """
+        at = 18 if self.magic == 0 else 26
+        key, at = self._legacy_field(at)
+        value, at = self._legacy_field(at)
+        if at != self.size_bytes:
+            self._fail("an entry whose fields do not fill it")
+        return key, value
+
+    def _legacy_field(self, at: int) -> tuple[bytes | None, int]:
+        size = int.from_bytes(self.data[at : at + 4], "big", signed=True)
+        if at + 4 > self.size_bytes or size < -1 or at + 4 + max(size, 0) > self.size_bytes:
+            self._fail(f"a field of {size} bytes does not fit")
+        if size == -1:
+            return None, at + 4
+        return bytes(self.data[at + 4 : at + 4 + size]), at + 4 + size
+
+    def _fail(self, problem: str, cause: Exception | None = None) -> NoReturn:
+        raise InvalidRecordError(self.name, self.position, problem) from cause
+
+
+def iter_batches(
+    data: bytes | memoryview, *, name: str, position: int = 0, check_crc: bool = True
+) -> Iterator[RecordBatch]:
+    """Walk the batches of a piece of a log, stopping before an incomplete one at its end.
+
+    Args:
+        data: bytes that begin with a batch; the batches refer to them and do not copy.
+        name: the file, for errors.
+        position: where in the file ``data`` begins.
+        check_crc: refuse a batch whose bytes do not have its checksum.
+
+    Raises:
+        CorruptRecordError: an impossible header, or a wrong checksum.
+    """
+    view = memoryview(data)
+    at = 0
+    while (header := parse_header(view, at, name=name, position=position + at)) is not None:
+        if at + header.size_bytes > len(view):
+            return
+        batch = with_data(header, view[at : at + header.size_bytes])
+        if check_crc and not batch.is_valid:
+            raise CorruptRecordError(name, batch.position, "wrong checksum of the batch")
+        yield batch
+        at += header.size_bytes
+
+
+def with_data(header: BatchHeader, data: memoryview) -> RecordBatch:
+    """The batch of ``header``, whose bytes are ``data``."""
+    return RecordBatch(**{name: getattr(header, name) for name in _HEADER_FIELDS}, data=data)
+
+
+def read_batch(source: Readable, header: BatchHeader) -> RecordBatch:
+    """Read a batch's bytes from its open segment. Blocking.
+
+    Raises:
+        SegmentChangedError: the file became shorter.
+    """
+    data = source.read(header.position, header.size_bytes)
+    if len(data) != header.size_bytes:
+        raise source.changed()
+    return with_data(header, memoryview(data))
+
+
+def control_type_of(source: Readable, header: BatchHeader) -> ControlRecordType | None:
+    """Like ``RecordBatch.control_type``, reading the bytes only of what is a control batch. Blocking."""
+    if not header.is_control or not header.record_count:
+        return None
+    return read_batch(source, header).control_type()
+
+
+def _signed(value: int) -> int:
+    """Wrap to a signed 64-bit number, as Java adds."""
+    value &= _LONG_MASK
+    return value - (1 << 64) if value >> 63 else value
+
+
+__all__ = ["RecordBatch", "control_type_of", "iter_batches", "iter_headers", "read_batch", "with_data"]

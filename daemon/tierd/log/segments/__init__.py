@@ -1,0 +1,1 @@
+"""Segments: appended to, rolled, read, recovered, replaced and removed."""

@@ -1,0 +1,156 @@
+"""LogFile: the ``.log`` file of a segment, for one writer (Kafka: FileRecords)."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from tierd.errors import CorruptRecordError, LogClosedError
+from tierd.log.files.disk import Disk, DiskFile, Piece, Readable, unlink_if_there
+from tierd.log.records.log_config import MAX_INT
+from tierd.log.segments.segment_reader import opener
+
+
+class LogFile:
+    """Bytes appended in memory and written out in one piece; perhaps with room behind them, if preallocated.
+
+    The handle is opened when it is needed, and may be given back in between. Readers open the file for themselves.
+
+    Attributes:
+        path: its present name.
+        size_bytes: with what ``append`` has taken and ``write_out`` has yet to write.
+        written_bytes: without that.
+    """
+
+    def __init__(self, disk: Disk, path: Path, *, create: bool, room_bytes: int = 0) -> None:
+        """Open a file, or with ``create`` make one with room for ``room_bytes``.
+
+        Raises:
+            FileNotFoundError: it is not there, and is not to be made.
+            CorruptRecordError: it is larger than a segment may be.
+        """
+        self.path = path
+        self._disk = disk
+        self._file: DiskFile | None = None
+        self._is_closed = False
+        self._is_synced = not create  # what was there is the recovery point's concern
+        self._has_room = False  # the file is longer than the log
+        self._buffered: list[Piece] = []
+        self.size_bytes = self.written_bytes = self._create(room_bytes) if create else self._existing_size()
+
+    def append(self, pieces: Sequence[Piece], size_bytes: int) -> None:
+        """Take ``pieces``, which have ``size_bytes`` and must not change until they are written.
+
+        Raises:
+            ValueError: the file would become larger than a segment may be; nothing was taken.
+        """
+        if size_bytes > MAX_INT - self.size_bytes:
+            raise ValueError(f"{self.path}: {size_bytes} bytes more would make it larger than a segment may be")
+        self._buffered += pieces
+        self.size_bytes += size_bytes
+
+    def write_out(self) -> None:
+        """Write everything that was appended, in one piece."""
+        if self._buffered:
+            self._handle().write(self.written_bytes, self._buffered)
+            self._buffered = []
+            self.written_bytes = self.size_bytes
+            self._is_synced = False
+
+    def flush(self) -> None:
+        """Write out and make durable."""
+        self.write_out()
+        self._handle().sync()
+        self._is_synced = True
+
+    def truncate(self, size_bytes: int) -> int:
+        """Cut the log, and return how many bytes were cut.
+
+        Raises:
+            ValueError: the log does not reach so far.
+        """
+        self.write_out()
+        cut = self.size_bytes - size_bytes
+        if cut < 0 or size_bytes < 0:
+            raise ValueError(f"{self.path}: {self.size_bytes} bytes cannot be cut to {size_bytes}")
+        if cut:
+            self._handle().truncate(size_bytes)
+            self.size_bytes = self.written_bytes = size_bytes
+            self._is_synced = self._has_room = False
+        return cut
+
+    def trim(self) -> None:
+        """Give back the room behind the log."""
+        if self._has_room:
+            self._handle().truncate(self.size_bytes)
+            self._is_synced = self._has_room = False
+
+    def reading(self) -> AbstractContextManager[Readable]:
+        """The file, open for reading; it may be longer than the log.
+
+        Raises:
+            SegmentChangedError: it is not there.
+        """
+        return opener(self._disk)(self.path)
+
+    def rename(self, path: Path) -> None:
+        """Give the file another name."""
+        self._disk.rename(self.path, path)
+        self.renamed(path)
+
+    def renamed(self, path: Path) -> None:
+        """Take note of the name that the file has now."""
+        self.path = path
+        if self._file:
+            self._file.renamed(path)
+
+    def release_handle(self) -> None:
+        """Give the open file back; the next call that writes opens it again."""
+        self.write_out()
+        if self._file:
+            self._file.close()
+            self._file = None
+
+    def close(self) -> None:
+        """Leave the file as a clean stop leaves it, durable, and take no more calls."""
+        self.write_out()
+        self.trim()
+        if not self._is_synced:
+            self.flush()
+        self.close_handle()
+
+    def close_handle(self) -> None:
+        """Take no more calls; the file stays as it is."""
+        if self._file:
+            self._file.close()
+        self._file, self._is_closed = None, True
+
+    def delete(self) -> bool:
+        """Give the handle back and remove the file; return whether it was there."""
+        self.close_handle()
+        return unlink_if_there(self._disk, self.path)
+
+    def _handle(self) -> DiskFile:
+        if self._is_closed:
+            raise LogClosedError(f"{self.path}: closed")
+        if self._file is None:
+            self._file = self._disk.open(self.path)
+        return self._file
+
+    def _create(self, room_bytes: int) -> int:
+        self._file = self._disk.open(self.path, create=True)
+        if room_bytes:
+            try:
+                self._file.truncate(room_bytes)
+            except OSError:
+                self._file.close()  # nobody else will
+                raise
+            self._has_room = True
+        return 0
+
+    def _existing_size(self) -> int:
+        status = self._disk.status(self.path)
+        if status is None:
+            raise FileNotFoundError(str(self.path))
+        if status.size_bytes > MAX_INT:
+            raise CorruptRecordError(self.path, 0, f"{status.size_bytes} bytes are more than a segment may have")
+        return status.size_bytes

@@ -1,0 +1,343 @@
+"""Reading a log by offset beside its writer, from any thread (log-format 8.1; Kafka: LocalLog.read).
+
+A reader takes the segments as they were published, opens their files by name, and begins anew when it learns that the
+names changed under it. It waits for nobody: the writer never holds anything that a reader wants.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tierd.errors import CorruptIndexError, CorruptRecordError, OffsetOutOfRangeError, SegmentChangedError
+from tierd.log.files.disk import Disk, DiskFile, Readable
+from tierd.log.files.partition_scan import SegmentFiles
+from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
+from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, parse_header
+from tierd.log.records.log_offset import LogOffset
+from tierd.log.segments.log_segments import PublishedLog
+from tierd.log.segments.segment_ranges import floor_index
+from tierd.log.segments.segment_reader import (
+    OpenFile,
+    collect_aborted,
+    find_batch,
+    opener,
+    read_aborted,
+    read_upper_bound,
+)
+
+_ATTEMPTS = 200
+_PAUSE_S = 0.001
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchData:
+    """What a read found.
+
+    Attributes:
+        records: bytes of the log from the batch that holds the offset on; the last batch may be cut off.
+        start: the offset that was asked for, and where that first batch begins.
+        first_entry_incomplete: not even the first batch is whole.
+        aborted: the transactions that whoever reads only committed records has to leave out; None if not asked.
+    """
+
+    records: bytes
+    start: LogOffset
+    first_entry_incomplete: bool = False
+    aborted: tuple[AbortedTransaction, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a batch begins, as long as the names of the files are those of ``names_version``."""
+
+    start: LogOffset
+    names_version: int
+
+
+class LogReader:
+    """Reads what a log's writer has published. Any number of threads; every call blocks on the disk only."""
+
+    def __init__(self, disk: Disk, current: Callable[[], PublishedLog], *, name: str) -> None:
+        """Read through ``disk``.
+
+        Args:
+            disk: where the files are.
+            current: what is published at this moment.
+            name: the partition, for errors.
+        """
+        self.disk = disk
+        self._open_file = opener(disk)
+        self._current = current
+        self.name = name
+
+    def read(
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        bound: LogOffset,
+        min_one_message: bool = True,
+        with_aborted: bool = False,
+        place: Place | None = None,
+    ) -> FetchData:
+        """Read from one segment, from the batch that holds ``offset`` or follows it.
+
+        Args:
+            offset: of the first record that is wanted; the first batch may begin below it.
+            max_bytes: at most so much, unless the first batch alone is larger and ``min_one_message``.
+            bound: exclusive end of what may be read: the log end, the high watermark or the last stable offset.
+                Without its position nothing of its segment, or of any other, is returned.
+            min_one_message: return the first batch whole, however large.
+            with_aborted: also say which transactions were aborted.
+            place: where ``offset`` begins, if the caller knows.
+
+        Raises:
+            OffsetOutOfRangeError: below the first segment, or above the log end.
+            ValueError: a negative ``max_bytes``.
+            CorruptRecordError: a header on the way is damaged.
+            CorruptIndexError: a transaction index is damaged.
+            SegmentChangedError: the files are gone, or change again and again.
+            OSError: a file cannot be read.
+        """
+        if max_bytes < 0:
+            raise ValueError(f"max_bytes {max_bytes} is negative")
+
+        wanted = _Request(offset, max_bytes, bound, min_one_message, with_aborted, place)
+        return self.retrying(lambda log: self._read(log, wanted))
+
+    def open_at(self, place: Place) -> DiskFile | None:
+        """Open the log file that ``place`` lies in, for ``read_on``; None when names have changed meanwhile."""
+        log = self._current()
+        if log.names_version != place.names_version:
+            return None
+        try:
+            return self.disk.open(_files_at(log, place).log, write=False)
+        except FileNotFoundError:
+            return None
+
+    def read_on(self, source: Readable, place: Place, *, max_bytes: int, bound: LogOffset) -> FetchData | None:
+        """Read from a known place through its segment's open log file, which takes a single call.
+
+        None when ``read`` has to look for it: names have changed, or the file is at its end, or has grown since it was
+        opened.
+
+        Raises:
+            CorruptRecordError: the first header is damaged.
+            OSError: the file cannot be read.
+        """
+        log = self._current()
+        if log.names_version != place.names_version:
+            return None
+        wanted = _Request(place.start.offset, max_bytes, bound, min_one_message=True, with_aborted=False, place=place)
+        try:
+            found = self._read_on(log, _files_at(log, place), source, place.start.position, wanted)
+        except (SegmentChangedError, CorruptRecordError):
+            if self._current().names_version != log.names_version or source.size_bytes < log.log_end.position:
+                return None
+            raise
+        return found if self._current().names_version == log.names_version else None
+
+    def locate(self, offset: int) -> LogOffset:
+        """Where ``offset`` lies: its segment, and the position of the batch that holds it or follows it.
+
+        Raises:
+            OffsetOutOfRangeError: below the first segment, or above the log end.
+            CorruptRecordError, SegmentChangedError, OSError: as ``read``.
+        """
+        return self.retrying(lambda log: self._locate(log, offset))
+
+    def locate_if_known(self, offset: int, *, log_start_offset: int) -> LogOffset:
+        """Like ``locate``, but an offset outside of ``[log_start_offset, log end]`` comes back without a place."""
+        if offset < log_start_offset:
+            return LogOffset(offset)
+        try:
+            return self.locate(offset)
+        except OffsetOutOfRangeError:
+            return LogOffset(offset)
+
+    def aborted_transactions(self, from_offset: int, upper_offset: int) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions that a read of ``[from_offset, upper_offset)`` has to know.
+
+        Raises:
+            CorruptIndexError: a transaction index is damaged.
+            SegmentChangedError, OSError: as ``read``.
+        """
+        return self.retrying(
+            lambda log: self._collect(log, max(floor_index(log.segments, from_offset), 0), from_offset, upper_offset)
+        )
+
+    def retrying(self, work: Callable[[PublishedLog], T]) -> T:
+        """Do ``work`` on what is published, and again on what is published then, if names changed meanwhile.
+
+        ``work`` reads only. Its errors count once nothing has changed under it.
+
+        Raises:
+            SegmentChangedError: a file is gone without a change, or the changes do not end.
+        """
+        for _ in range(_ATTEMPTS):
+            log = self._current()
+            try:
+                found = work(log)
+            except (SegmentChangedError, CorruptRecordError, CorruptIndexError):
+                if not log.names_version & 1 and self._current().names_version == log.names_version:
+                    raise
+            else:
+                if self._current().names_version == log.names_version:
+                    return found
+            if log.names_version & 1:
+                time.sleep(_PAUSE_S)
+        raise SegmentChangedError(f"{self.name}: its files change again and again", remedy="read again")
+
+    @property
+    def names_version(self) -> int:
+        """Changes when names of files do; see ``PublishedLog``."""
+        return self._current().names_version
+
+    @property
+    def open_file(self) -> OpenFile:
+        """Opens a file of the log for a moment."""
+        return self._open_file
+
+    def _floor(self, log: PublishedLog, offset: int) -> int:
+        first = floor_index(log.segments, offset)
+        if first < 0 or offset > log.log_end.offset:
+            start = log.segments[0].base_offset if log.segments else log.log_end.offset
+            raise OffsetOutOfRangeError(
+                f"{self.name}: offset {offset} is not in the local log [{start}, {log.log_end.offset})",
+                remedy="read from an offset in that range",
+            )
+        return first
+
+    def _read(self, log: PublishedLog, wanted: "_Request") -> FetchData:
+        first = self._floor(log, wanted.offset)
+        if wanted.offset == wanted.bound.offset:
+            return wanted.nothing_at(wanted.bound)
+        if wanted.offset > wanted.bound.offset:
+            return wanted.nothing_at(self._locate(log, wanted.offset))
+        for index in range(first, len(log.segments)):
+            found = self._read_segment(log, index, wanted)
+            if found is not None:
+                return found
+        return wanted.nothing_at(log.log_end)
+
+    def _read_segment(self, log: PublishedLog, index: int, wanted: "_Request") -> FetchData | None:
+        files = log.files(index)
+        with self._open_file(files.log) as source:
+            known = wanted.known_position(files.base_offset, log.names_version)
+            if known is not None and (found := self._read_on(log, files, source, known, wanted)) is not None:
+                return found
+            header = self._find(log, files, source, wanted.offset)
+            if header is None:
+                return None
+            start = LogOffset(wanted.offset, files.base_offset, header.position)
+            size = wanted.size_bytes(header, wanted.end_position(files.base_offset, source.size_bytes))
+            if not size:
+                return wanted.nothing_at(start)
+            data = source.read(header.position, size)
+            if len(data) < size:
+                raise source.changed()
+            aborted = None
+            if wanted.with_aborted:
+                upper = read_upper_bound(self._open_file, source, files, position=header.position, size_bytes=size)
+                upper = upper or files.next_base_offset or log.log_end.offset
+                aborted = self._collect(log, index, wanted.offset, upper)
+            return FetchData(data, start, wanted.limit_bytes(header) < header.size_bytes, aborted)
+
+    def _locate(self, log: PublishedLog, offset: int) -> LogOffset:
+        for index in range(self._floor(log, offset), len(log.segments)):
+            files = log.files(index)
+            with self._open_file(files.log) as source:
+                header = self._find(log, files, source, offset)
+            if header is not None:
+                return LogOffset(offset, files.base_offset, header.position)
+        return log.log_end
+
+    def _read_on(
+        self, log: PublishedLog, files: SegmentFiles, source: Readable, position: int, wanted: "_Request"
+    ) -> FetchData | None:
+        """Read from a known place, mostly with one call; None when that does not do, and it has to be looked for."""
+        if wanted.with_aborted or wanted.max_bytes < OVERHEAD_BYTES:
+            return None
+        end = min(readable_end(log, files, source), wanted.end_position(files.base_offset, source.size_bytes))
+        data = source.read(position, min(end - position, wanted.max_bytes))
+        header = parse_header(data, 0, name=str(source.path), position=position)
+        if header is None or header.last_offset < wanted.offset or header.end_position > end:
+            return None
+        if header.size_bytes > len(data):
+            data = source.read(position, header.size_bytes)
+        return FetchData(data, LogOffset(wanted.offset, files.base_offset, position))
+
+    def _find(self, log: PublishedLog, files: SegmentFiles, source: Readable, offset: int) -> BatchHeader | None:
+        return find_batch(self._open_file, source, files, offset, end=readable_end(log, files, source))
+
+    def _collect(
+        self, log: PublishedLog, first: int, from_offset: int, upper_offset: int
+    ) -> tuple[AbortedTransaction, ...]:
+        segments = [log.files(index) for index in range(first, len(log.segments))]
+        return collect_aborted(
+            segments, from_offset, upper_offset, read_index=lambda files: self._aborted_of(log, files)
+        )
+
+    def _aborted_of(self, log: PublishedLog, files: SegmentFiles) -> TransactionIndex:
+        """Read a segment's index. Most have none: it counts as absent only if no name changed meanwhile."""
+        found = read_aborted(self._open_file, files)
+        if found is None and (log.names_version & 1 or self._current().names_version != log.names_version):
+            raise SegmentChangedError(f"{files.log}: renamed while it was read", remedy="read again")
+        return found or TransactionIndex()
+
+
+def _files_at(log: PublishedLog, place: Place) -> SegmentFiles:
+    return log.files(floor_index(log.segments, place.start.segment_base_offset))
+
+
+def readable_end(log: PublishedLog, files: SegmentFiles, source: Readable) -> int:
+    """Where in a segment's open log file the part ends that is published; behind it the writer may be at work.
+
+    Raises:
+        SegmentChangedError: the file is shorter than what is published.
+    """
+    if files.base_offset != log.log_end.segment_base_offset:
+        return source.size_bytes
+    if log.log_end.position > source.size_bytes:
+        raise source.changed()
+    return log.log_end.position
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What a read asks for; see ``LogReader.read``."""
+
+    offset: int
+    max_bytes: int
+    bound: LogOffset
+    min_one_message: bool
+    with_aborted: bool
+    place: Place | None
+
+    def known_position(self, base_offset: int, names_version: int) -> int | None:
+        """Where in the segment to begin; None when the caller does not know it, or not any more."""
+        place = self.place
+        if place is None or place.names_version != names_version or place.start.offset != self.offset:
+            return None
+        return place.start.position if place.start.segment_base_offset == base_offset else None
+
+    def nothing_at(self, place: LogOffset) -> FetchData:
+        """An empty answer."""
+        return FetchData(b"", place, aborted=() if self.with_aborted else None)
+
+    def limit_bytes(self, first: BatchHeader) -> int:
+        """How much may be returned that begins with the batch ``first``."""
+        return max(self.max_bytes, first.size_bytes) if self.min_one_message else self.max_bytes
+
+    def size_bytes(self, first: BatchHeader, end_position: int) -> int:
+        """How much to read from the batch ``first`` on, when bytes before ``end_position`` may be read."""
+        return max(0, min(end_position - first.position, self.limit_bytes(first)))
+
+    def end_position(self, base_offset: int, size_bytes: int) -> int:
+        """Where in a segment the part ends that lies below the bound; 0 when that is not known."""
+        if self.bound.is_offset_only or base_offset > self.bound.segment_base_offset:
+            return 0
+        return size_bytes if base_offset < self.bound.segment_base_offset else min(self.bound.position, size_bytes)

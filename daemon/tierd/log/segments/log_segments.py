@@ -1,0 +1,137 @@
+"""LogSegments: the segments of a log by base offset, and what of them any thread may read (Kafka: LogSegments)."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+from tierd.log.files.partition_scan import SegmentFiles
+from tierd.log.records.log_offset import LogOffset
+from tierd.log.segments.log_segment import LogSegment
+from tierd.log.segments.segment_ranges import floor_index, segments_between
+
+_base_offset = attrgetter("base_offset")
+
+
+class LogSegments:
+    """Base offset to segment. Only the log's writer changes it; ``values`` is replaced whole and never changed."""
+
+    def __init__(self, segments: Iterable[LogSegment] = ()) -> None:
+        self.values: tuple[LogSegment, ...] = tuple(sorted(segments, key=_base_offset))
+        """Ascending; the last one is active."""
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(self.values)
+
+    def __contains__(self, base_offset: int) -> bool:
+        return self.get(base_offset) is not None
+
+    @property
+    def first(self) -> LogSegment | None:
+        """The oldest segment."""
+        return self.values[0] if self.values else None
+
+    @property
+    def last(self) -> LogSegment | None:
+        """The newest segment."""
+        return self.values[-1] if self.values else None
+
+    @property
+    def active(self) -> LogSegment:
+        """The segment that is appended to; a loaded log always has one."""
+        return self.values[-1]
+
+    @property
+    def base_offsets(self) -> tuple[int, ...]:
+        """Of every segment, ascending."""
+        return tuple(map(_base_offset, self.values))
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all log files, with what is buffered."""
+        return sum(segment.size_bytes for segment in self.values)
+
+    def get(self, base_offset: int) -> LogSegment | None:
+        """The segment that begins exactly there."""
+        found = self.floor(base_offset)
+        return found if found is not None and found.base_offset == base_offset else None
+
+    def floor(self, offset: int) -> LogSegment | None:
+        """The last segment whose base offset is at or below ``offset``."""
+        index = floor_index(self.values, offset)
+        return self.values[index] if index >= 0 else None
+
+    def lower(self, offset: int) -> LogSegment | None:
+        """The last segment whose base offset is below ``offset``."""
+        return self.floor(offset - 1)
+
+    def higher(self, offset: int) -> LogSegment | None:
+        """The first segment whose base offset is above ``offset``."""
+        index = floor_index(self.values, offset) + 1
+        return self.values[index] if index < len(self.values) else None
+
+    def range(self, from_offset: int, to_offset: int) -> Sequence[LogSegment]:
+        """The segments that ``[from_offset, to_offset)`` touches, beginning with the one that holds ``from_offset``.
+
+        Raises:
+            ValueError: the range ends before it begins.
+        """
+        return segments_between(self.values, from_offset, to_offset)
+
+    def non_active_from(self, offset: int) -> Sequence[LogSegment]:
+        """The rolled segments from the one that holds ``offset`` on."""
+        if not self.values or offset > self.active.base_offset:
+            return ()
+        return self.range(offset, self.active.base_offset)
+
+    def next_base_offset(self, segment: LogSegment) -> int | None:
+        """Where the segment after ``segment`` begins; None when it is the last one."""
+        following = self.higher(segment.base_offset)
+        return None if following is None else following.base_offset
+
+    def add(self, segment: LogSegment) -> LogSegment | None:
+        """Put a segment in its place; return the one that had the same base offset before."""
+        index = bisect_left(self.values, segment.base_offset, key=_base_offset)
+        replaced = self.get(segment.base_offset)
+        self.values = (*self.values[:index], segment, *self.values[index + (replaced is not None) :])
+        return replaced
+
+    def remove(self, base_offset: int) -> LogSegment | None:
+        """Take out the segment that begins there; return it."""
+        removed = self.get(base_offset)
+        if removed is not None:
+            self.values = tuple(segment for segment in self.values if segment is not removed)
+        return removed
+
+    def clear(self) -> None:
+        """Take out all of them."""
+        self.values = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedLog:
+    """What readers in other threads see of a log at one moment; replaced whole by its writer.
+
+    Attributes:
+        segments: ascending; their files may be renamed at any time, and then ``names_version`` has moved on.
+        log_end: up to where the files are written, exclusive.
+        names_version: counts changes of the files' names and cuts; odd while one is going on.
+    """
+
+    segments: tuple[LogSegment, ...]
+    log_end: LogOffset
+    names_version: int = 0
+
+    def files(self, index: int) -> SegmentFiles:
+        """The names that the files of a segment have now."""
+        path = self.segments[index].path
+        following = index + 1
+        return SegmentFiles(
+            directory=path.parent,
+            base_offset=self.segments[index].base_offset,
+            next_base_offset=self.segments[following].base_offset if following < len(self.segments) else None,
+            deleted=path.suffix == ".deleted",
+        )

@@ -1,0 +1,173 @@
+"""Putting new segments in the place of old ones, so that a crash leaves either set whole (log-format 6.5).
+
+::
+
+    x.log.cleaned  ──►  x.log.swap  ──►  x.log          new, in descending order first, in ascending order then
+                   old: x.log  ──►  x.log.deleted       in between
+
+A ``.cleaned`` proves to the next load that nothing was replaced yet; without one, the ``.swap`` are complete, and it
+goes on where this stopped. A file system keeps the order of the names' changes in a directory, which is all this needs.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tierd.errors import CorruptRecordError
+from tierd.log.files.disk import Disk, Readable
+from tierd.log.files.partition_scan import file_name
+from tierd.log.records.batch_header import BatchHeader, iter_headers
+from tierd.log.records.record_batch import read_batch
+from tierd.log.segments.leftovers import CLEANED, DELETED, SWAP
+from tierd.log.segments.log_segment import LogSegment
+from tierd.log.segments.log_segments import LogSegments
+from tierd.log.segments.pending_deletions import PendingDeletions
+from tierd.log.segments.segment_copy import append_from
+
+SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
+
+
+def segment_names(base_offset: int, suffix: str = "") -> list[str]:
+    """The names that a segment's files may have."""
+    return [file_name(base_offset, kind + suffix) for kind in SEGMENT_SUFFIXES]
+
+
+def mark_deleted(segment: LogSegment, deletions: PendingDeletions, *, due_ms: int) -> None:
+    """Rename a segment's files to ``.deleted``, to be unlinked at ``due_ms`` (Kafka: LocalLog.deleteSegmentFiles).
+
+    Raises:
+        OSError: the disk is failing.
+    """
+    segment.close_handles()
+    if segment.path.suffix != DELETED:
+        segment.change_suffix("", DELETED)
+    deletions.add(segment_names(segment.base_offset, DELETED), due_ms=due_ms)
+
+
+def replace_segments(
+    disk: Disk,
+    directory: Path,
+    segments: LogSegments,
+    *,
+    new: Iterable[LogSegment],
+    old: Iterable[LogSegment],
+    deletions: PendingDeletions,
+    due_ms: int,
+) -> list[LogSegment]:
+    """Put ``new``, whose files end with ``.cleaned`` and are synced, in the place of ``old`` (Kafka: replaceSegments).
+
+    Args:
+        disk: where the files are.
+        directory: the partition's.
+        segments: the log's; changed.
+        new: at least one; together they hold what is kept of ``old``.
+        old: those that were removed meanwhile are passed over.
+        deletions: takes the files of ``old``.
+        due_ms: when they go.
+
+    Returns:
+        Those of ``old`` whose base offset no segment has any more: their producer snapshots have to go too.
+
+    Raises:
+        OSError: the disk is full or failing; the next load finishes or undoes the replacement.
+    """
+    ascending = sorted(new, key=lambda segment: segment.base_offset)
+    present = [segment for segment in old if segments.get(segment.base_offset) is segment]
+    for segment in reversed(ascending):
+        segment.change_suffix(CLEANED, SWAP)
+    for segment in present:
+        segments.remove(segment.base_offset)
+    for segment in ascending:
+        segments.add(segment)
+    for segment in present:
+        mark_deleted(segment, deletions, due_ms=due_ms)
+    for segment in ascending:
+        segment.change_suffix(SWAP, "")
+    disk.sync_directory(directory)
+    return [segment for segment in present if segment.base_offset not in segments]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitResult:
+    """What a split did.
+
+    Attributes:
+        added: ascending, in the log already.
+        removed: the one that was split, unless one of ``added`` has its base offset.
+    """
+
+    added: tuple[LogSegment, ...]
+    removed: tuple[LogSegment, ...]
+
+
+def split_overflowed(
+    disk: Disk,
+    segments: LogSegments,
+    segment: LogSegment,
+    *,
+    open_cleaned: Callable[[int], LogSegment],
+    deletions: PendingDeletions,
+    due_ms: int,
+) -> SplitResult:
+    """Spread a segment over several, so that every offset fits its segment's base (Kafka: splitOverflowedSegment).
+
+    Args:
+        disk: where the files are.
+        segments: the log's; changed.
+        segment: one of them.
+        open_cleaned: makes an empty segment at a base offset, its names ending with ``.cleaned``.
+        deletions: takes the files of ``segment``.
+        due_ms: when they go.
+
+    Raises:
+        ValueError: nothing in the segment overflows.
+        CorruptRecordError: it does not end with a whole batch.
+        OSError: the disk is full or failing; nothing has changed.
+    """
+    if not segment.has_overflow:
+        raise ValueError(f"{segment.path}: every offset fits the segment, there is nothing to split")
+    status = disk.status(segment.path)
+    made: list[LogSegment] = []
+
+    def made_at(base_offset: int) -> LogSegment:
+        made.append(open_cleaned(base_offset))
+        return made[-1]
+
+    try:
+        _copy_all(disk, segment, made_at)
+        for copy in made:
+            copy.finish()
+            copy.flush()
+            if status is not None:
+                disk.set_mtime_ms(copy.path, status.mtime_ms)
+    except BaseException:
+        for copy in made:
+            copy.delete_files()
+        raise
+    removed = replace_segments(
+        disk, segment.path.parent, segments, new=made, old=[segment], deletions=deletions, due_ms=due_ms
+    )
+    return SplitResult(tuple(made), tuple(removed))
+
+
+def _copy_all(disk: Disk, segment: LogSegment, open_cleaned: Callable[[int], LogSegment]) -> None:
+    source = disk.open(segment.path, write=False)
+    try:
+        position = 0
+        while position < source.size_bytes:
+            first = next(iter_headers(source, position=position), None)
+            if first is None:
+                raise CorruptRecordError(segment.path, position, "an incomplete batch, in a segment to be split")
+            copied = append_from(open_cleaned(_first_offset(source, first)), source, position)
+            if not copied:
+                raise CorruptRecordError(segment.path, position, "a batch that no segment can hold")
+            position += copied
+    finally:
+        source.close()
+
+
+def _first_offset(source: Readable, batch: BatchHeader) -> int:
+    """The first offset of a batch; a compressed legacy entry says only its last one, and has to be opened."""
+    if batch.magic >= 2 or not batch.attributes & 7:
+        return batch.base_offset
+    return next(read_batch(source, batch).records()).offset

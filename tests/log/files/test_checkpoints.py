@@ -1,0 +1,205 @@
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.log.batches import TOPIC_ID, TOPIC_ID_TEXT
+from tierd.errors import CheckpointError, LogDirOfflineError, MissingArtefactError
+from tierd.log import (
+    encode_lineage,
+    parse_lineage,
+    parse_offset_checkpoint,
+    read_lineage,
+    read_offset_checkpoint,
+    read_topic_id,
+)
+from tierd.log.files.checkpoints import (
+    RECOVERY_POINT_CHECKPOINT,
+    encode_offset_checkpoint,
+    encode_topic_id,
+    ensure_checkpoint,
+    load_offset_checkpoint,
+    parse_topic_id,
+    write_offset_checkpoint,
+)
+from tierd.log.files.disk import OsDisk
+from tierd.model import Lineage, TopicPartition
+
+offsets = st.integers(0, 2**63 - 1)
+topics = st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True)
+
+
+@pytest.mark.spec("log-format DIR-21")
+def test_an_offset_checkpoint_gives_every_entry(tmp_path: Path) -> None:
+    file = tmp_path / "replication-offset-checkpoint"
+    file.write_text("0\n2\norders 0 17\na.b-c 12 9223372036854775807\n")
+    assert read_offset_checkpoint(file) == {TopicPartition("orders", 0): 17, TopicPartition("a.b-c", 12): 2**63 - 1}
+
+
+@pytest.mark.spec("log-format DIR-22")
+@pytest.mark.parametrize("text", ["", "0\n", "0\n0\n"])
+def test_an_empty_checkpoint_has_no_entries(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c").write_text(text)
+    assert read_offset_checkpoint(tmp_path / "c") == {}
+    assert parse_lineage(text.encode(), name="c") == Lineage()
+
+
+def test_an_absent_offset_checkpoint_has_no_entries(tmp_path: Path) -> None:
+    assert read_offset_checkpoint(tmp_path / "replication-offset-checkpoint") == {}
+
+
+def test_a_checkpoint_that_cannot_be_read_is_no_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    with pytest.raises(LogDirOfflineError):
+        read_offset_checkpoint(tmp_path / "c")
+
+
+@pytest.mark.spec("log-format DIR-22")
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("1\n0\n", 1),
+        ("x\n0\n", 1),
+        ("0\n2\norders 0 1\n", 2),
+        ("0\nx\n", 2),
+        ("0\n1\norders 0\n", 3),
+        ("0\n1\norders zero 0\n", 3),
+        ("0\n2\norders 0 1\norders 1 1_000\n", 4),
+        ("0\n1\norders 0 9223372036854775808\n", 3),
+        ("0\n1\norders 0 ٣\n", 3),
+    ],
+)
+def test_a_damaged_offset_checkpoint_names_its_line(text: str, line: int) -> None:
+    with pytest.raises(CheckpointError, match=f"^file:{line}: "):
+        parse_offset_checkpoint(text.encode(), name="file")
+
+
+@pytest.mark.spec("remote-tiering 120")
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("2\n1\n0 0\n", 1),
+        ("0\n3\n0 0\n1 5\n", 2),
+        ("0\n2\n1 5\n0 9\n", 4),
+        ("0\n2\n0 9\n1 5\n", 4),
+        ("0\n2\n0 0\n0 5\n", 4),
+        ("0\n1\n0 -1\n", 3),
+        ("0\n1\n-1 0\n", 3),
+        ("0\n1\n0 0 0\n", 3),
+        ("0\n1\nzero 0\n", 3),
+    ],
+)
+def test_a_damaged_epoch_checkpoint_names_its_line(text: str, line: int) -> None:
+    with pytest.raises(CheckpointError, match=f"^file:{line}: "):
+        parse_lineage(text.encode(), name="file")
+
+
+@pytest.mark.spec("remote-tiering 115")
+def test_loading_assigns_line_by_line() -> None:
+    lineage = parse_lineage(b"0\n2\n4 99\n5 99\n", name="file")
+    assert lineage.epoch_for(99) == 5
+    assert lineage == Lineage.of([(5, 99)])
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**31 - 1), offsets), max_size=20))
+@pytest.mark.spec("log-format DIR-23")
+def test_a_written_lineage_is_read_back(entries: list[tuple[int, int]]) -> None:
+    lineage = Lineage.of(sorted(entries))
+    assert parse_lineage(encode_lineage(lineage), name="file") == lineage
+
+
+def test_a_lineage_is_found_by_file_or_directory(tmp_path: Path) -> None:
+    with pytest.raises(MissingArtefactError):
+        read_lineage(tmp_path)
+    (tmp_path / "leader-epoch-checkpoint").write_text("0\n1\n3 0\n")
+    assert read_lineage(tmp_path) == read_lineage(tmp_path / "leader-epoch-checkpoint") == Lineage.of([(3, 0)])
+
+
+@pytest.mark.spec("log-format DIR-35")
+def test_a_topic_id_needs_no_newline_at_the_end(tmp_path: Path) -> None:
+    with pytest.raises(MissingArtefactError):
+        read_topic_id(tmp_path)
+    (tmp_path / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID_TEXT}")
+    assert read_topic_id(tmp_path) == TOPIC_ID
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "version: 0\n",
+        "version: -1\ntopic_id: EjRWeJq83vD-3LqYdlQyEA",
+        "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA",
+        "version: 0\ntopic_id: short",
+        "version: 0\ntopic: EjRWeJq83vD-3LqYdlQyEA",
+        "version: x\ntopic_id: EjRWeJq83vD-3LqYdlQyEA",
+        "version: 0\ntopic_id: ÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄ",
+    ],
+)
+def test_a_damaged_topic_id_is_refused(text: str) -> None:
+    with pytest.raises(CheckpointError):
+        parse_topic_id(text.encode(), name="file")
+
+
+@given(st.one_of(st.binary(max_size=200), st.from_regex(rb"\A0\n[0-9]\n([a-z0-9 ]{0,9}\n){0,3}\Z")))
+@example(b"0\n1\n" + b"9" * 5000 + b" 0\n")
+def test_any_bytes_are_parsed_or_refused(data: bytes) -> None:
+    for parse in (parse_lineage, parse_offset_checkpoint, parse_topic_id):
+        with suppress(CheckpointError):
+            parse(data, name="file")
+
+
+@pytest.mark.spec("log-format DIR-20")
+@pytest.mark.spec("log-format DIR-21")
+def test_an_offset_checkpoint_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, first, second = (
+        OsDisk(),
+        {TopicPartition("a", 0): 1, TopicPartition("b.c", 7): 2},
+        {TopicPartition("a", 1): 3},
+    )
+    monkeypatch.chdir(tmp_path)
+    Path("logs").mkdir()
+    write_offset_checkpoint(disk, Path("logs/") / RECOVERY_POINT_CHECKPOINT, first)
+    file = tmp_path / "logs" / RECOVERY_POINT_CHECKPOINT
+    assert load_offset_checkpoint(disk, file) == read_offset_checkpoint(file) == first
+    write_offset_checkpoint(disk, file, second)
+    assert load_offset_checkpoint(disk, Path("logs//") / RECOVERY_POINT_CHECKPOINT) == second
+    assert file.read_bytes() == b"0\n1\na 1 3\n"
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+@pytest.mark.spec("log-format DIR-21")
+@given(st.dictionaries(st.builds(TopicPartition, topics, st.integers(0, 2**31 - 1)), offsets))
+def test_many_topics_and_partitions_are_read_back(entries: dict[TopicPartition, int]) -> None:
+    assert parse_offset_checkpoint(encode_offset_checkpoint(entries), name="c") == entries
+
+
+def test_a_checkpoint_is_made_once(tmp_path: Path) -> None:
+    disk = OsDisk()
+    ensure_checkpoint(disk, tmp_path / "c")
+    assert load_offset_checkpoint(disk, tmp_path / "c") == {}
+    write_offset_checkpoint(disk, tmp_path / "c", {TopicPartition("a", 0): 1})
+    ensure_checkpoint(disk, tmp_path / "c")
+    assert load_offset_checkpoint(disk, tmp_path / "c") == {TopicPartition("a", 0): 1}
+
+
+@pytest.mark.spec("log-format DIR-22")
+def test_a_checkpoint_of_ours_that_cannot_be_read_is_an_error_of_the_disk(tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir()
+    with pytest.raises(OSError, match="not a regular file"):
+        load_offset_checkpoint(OsDisk(), tmp_path / "c")
+
+
+def test_a_checkpoint_larger_than_any_is_refused_unread(tmp_path: Path) -> None:
+    with (tmp_path / "c").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(CheckpointError, match="too many"):
+        load_offset_checkpoint(OsDisk(), tmp_path / "c")
+
+
+@pytest.mark.spec("log-format DIR-35")
+def test_a_topic_id_is_written_without_an_end_of_line() -> None:
+    assert encode_topic_id(TOPIC_ID) == f"version: 0\ntopic_id: {TOPIC_ID_TEXT}".encode()
+    assert parse_topic_id(encode_topic_id(TOPIC_ID), name="f") == TOPIC_ID

@@ -1,0 +1,141 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tierd.errors import CorruptIndexError, InvalidIndexOffsetError, OffsetOverflowError
+from tierd.log.files.disk import OsDisk
+from tierd.log.indexes.time_index import ENTRY
+from tierd.log.indexes.time_index_file import TimeIndexFile
+
+BASE = 45
+ROOM = 30 * 12
+
+
+def index_at(path: Path, *, base_offset: int = BASE) -> TimeIndexFile:
+    return TimeIndexFile(OsDisk(), path, base_offset=base_offset, max_bytes=ROOM + 5)
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> TimeIndexFile:
+    return index_at(tmp_path / "00000000000000000045.timeindex")
+
+
+def fill(index: TimeIndexFile, *entries: tuple[int, int]) -> None:
+    for timestamp_ms, offset in entries:
+        index.maybe_append(timestamp_ms, offset)
+    index.write_out()
+
+
+def content(index: TimeIndexFile) -> list[tuple[int, int]]:
+    return [index.entry_at(number) for number in range(index.entries)]
+
+
+@pytest.mark.spec("log-format IDX-12")
+def test_an_empty_index_sends_every_lookup_to_the_start(index: TimeIndexFile) -> None:
+    assert index.lookup(100) == (-1, BASE)
+    assert index.last_entry == (-1, BASE)
+    index.materialise()
+    assert index.lookup(100) == (-1, BASE)
+
+
+@pytest.mark.spec("log-format IDX-13")
+def test_a_lookup_finds_the_largest_timestamp_at_or_below(index: TimeIndexFile) -> None:
+    fill(index, (10, 55), (20, 65), (30, 75))
+    assert [index.lookup(timestamp_ms) for timestamp_ms in (9, 25, 30)] == [(-1, 45), (20, 65), (30, 75)]
+
+
+@settings(max_examples=50)
+@given(st.sets(st.integers(0, 1000), min_size=1, max_size=29), st.integers(-5, 1100))
+def test_a_lookup_agrees_with_a_search_of_all_entries(
+    tmp_path_factory: pytest.TempPathFactory, timestamps: set[int], wanted: int
+) -> None:
+    index = index_at(tmp_path_factory.mktemp("index") / "x.timeindex")
+    entries = [(timestamp_ms, BASE + number) for number, timestamp_ms in enumerate(sorted(timestamps))]
+    fill(index, *entries)
+    assert index.lookup(wanted) == max((entry for entry in entries if entry[0] <= wanted), default=(-1, BASE))
+    index.close()
+
+
+@pytest.mark.spec("log-format IDX-14")
+def test_the_last_slot_is_for_the_roll(index: TimeIndexFile) -> None:
+    fill(index, *((10 * n, BASE + n) for n in range(1, 30)))
+    assert index.is_full
+    with pytest.raises(ValueError, match="full with 29 entries"):
+        index.maybe_append(1000, BASE + 50)
+    with pytest.raises(InvalidIndexOffsetError, match="offset 46 is below 74"):
+        index.maybe_append(10_000, BASE + 1, skip_full_check=True)
+    index.maybe_append(1000, BASE + 50, skip_full_check=True)
+    index.write_out()
+    assert index.last_entry == index.lookup(5000) == (1000, BASE + 50)
+    assert index.path.stat().st_size == ROOM
+
+
+@pytest.mark.spec("log-format IDX-15")
+def test_a_truncation_forgets_the_offset_and_what_follows(index: TimeIndexFile) -> None:
+    fill(index, (10, 55), (20, 65), (30, 75))
+    index.truncate_to(76)
+    assert index.entries == 3
+    index.truncate_to(65)
+    assert content(index) == [(10, 55)]
+    assert index.last_entry == (10, 55)
+    index.truncate_to(45)
+    assert (index.entries, index.last_entry) == (0, (-1, BASE))
+
+
+@pytest.mark.spec("log-format IDX-16")
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (ENTRY.pack(50, 1) + ENTRY.pack(40, 2), "below the first"),
+        (ENTRY.pack(50, -1), "below the segment's base"),
+        (ENTRY.pack(50, 1) + b"\0", "no whole number"),
+    ],
+)
+def test_what_no_writer_leaves_behind_is_corrupt(index: TimeIndexFile, data: bytes, problem: str) -> None:
+    index.path.write_bytes(data)
+    with pytest.raises(CorruptIndexError, match=problem):
+        index.sanity_check()
+
+
+def test_what_a_writer_leaves_behind_is_sane(index: TimeIndexFile) -> None:
+    index.sanity_check()
+    fill(index, (10, 45), (20, 45))
+    index.sanity_check()
+
+
+@pytest.mark.spec("log-format IDX-17")
+def test_room_changes_only_if_it_differs(index: TimeIndexFile) -> None:
+    fill(index, (10, 55), (20, 65))
+    assert not index.resize(ROOM)
+    assert index.resize(ROOM // 2)
+    assert (index.max_entries, index.last_entry, index.entries) == (15, (20, 65), 2)
+    assert index.path.stat().st_size == ROOM // 2
+
+
+@pytest.mark.spec("log-format IDX-18")
+def test_an_equal_timestamp_adds_nothing(index: TimeIndexFile) -> None:
+    fill(index, (10, 55), (10, 60))
+    assert content(index) == [(10, 55)]
+    fill(index_without := index_at(index.path.with_name("x.timeindex")), (-1, 55), (-1, 60))
+    assert index_without.entries == 0
+
+
+def test_a_smaller_timestamp_is_refused(index: TimeIndexFile) -> None:
+    fill(index, (10, 55))
+    with pytest.raises(ValueError, match="timestamp 9 is below 10"):
+        index.maybe_append(9, 60)
+
+
+def test_an_offset_out_of_reach_of_the_base_is_refused(index: TimeIndexFile) -> None:
+    with pytest.raises(OffsetOverflowError):
+        index.maybe_append(10, BASE + 2**31)
+    assert index.entries == 0
+
+
+def test_a_closed_index_is_trimmed(index: TimeIndexFile) -> None:
+    fill(index, (1_700_000_000_123, BASE + 9))
+    index.close()
+    assert index.path.read_bytes() == bytes.fromhex("0000018bcfe5687b00000009")
+    assert index_at(index.path).last_entry == (1_700_000_000_123, BASE + 9)

@@ -1,0 +1,89 @@
+from pathlib import Path
+
+import pytest
+
+from tests.log.logs import NOW_MS, TransactionalProducer, follow, lead, open_log, records
+from tierd.errors import OffsetOutOfRangeError
+from tierd.log.partition.log_view import Isolation
+from tierd.log.partition.unified_log import UnifiedLog
+from tierd.log.records.log_config import LogConfig
+from tierd.log.records.log_offset import LogOffset
+
+
+def is_placed(log: UnifiedLog) -> bool:
+    return not log._state.offsets.high_watermark.is_offset_only
+
+
+def test_the_high_watermark_begins_at_the_log_start(tmp_path: Path) -> None:
+    log = open_log(tmp_path, log_start_offset=7)
+    assert (log.high_watermark, log.last_stable_offset) == (7, 7)
+    assert log.recovery_point == 7
+    assert log.update_high_watermark(3) == 7
+
+
+def test_a_high_watermark_at_the_log_end_follows_it_to_the_new_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    lead(log, records(3))
+    log.update_high_watermark(3)
+    offsets = log._state.offsets
+    assert offsets.high_watermark.segment_base_offset == 0
+    log.roll(now_ms=NOW_MS)
+    assert offsets.high_watermark == LogOffset(3, 3, 0)
+
+
+def test_an_increment_counts_when_it_leads_to_a_newer_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    lead(log, records(3))
+    offsets = log._state.offsets
+    assert offsets.increment_high_watermark(LogOffset(2, 0, 10))
+    assert not offsets.increment_high_watermark(LogOffset(2, 0, 10))
+    assert offsets.increment_high_watermark(LogOffset(2, 1, 0))
+
+
+def test_a_place_that_was_looked_up_is_remembered(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for _ in range(4):
+        lead(log, records())
+    log.update_high_watermark(2)
+    assert not is_placed(log)
+    first = log.read(0, max_bytes=1 << 20, isolation=Isolation.HIGH_WATERMARK)
+    assert is_placed(log)
+    assert log.read(0, max_bytes=1 << 20, isolation=Isolation.HIGH_WATERMARK) == first
+    assert len(first.records) == log._state.offsets.high_watermark.position
+
+
+def test_a_high_watermark_that_is_only_in_the_tier_lets_nothing_be_read_here(tmp_path: Path) -> None:
+    config = LogConfig(remote_storage_enable=True)
+    log = open_log(tmp_path, config=config, log_start_offset=40)
+    follow(log, records(5, base_offset=40))
+    log.truncate_fully_and_start_at(60, now_ms=NOW_MS, log_start_offset=40)
+    follow(log, records(5, base_offset=60))
+    log.update_high_watermark(45)
+    assert log.read(60, max_bytes=100).records == b""
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(45, max_bytes=100, isolation=Isolation.LOG_END)
+
+
+def test_a_transaction_is_found_again_after_a_reload(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    lead(log, records(2))
+    TransactionalProducer(log, 1).write(2)
+    log.close()
+    log = open_log(tmp_path)
+    log.update_high_watermark(4)
+    assert log.last_stable_offset == 2
+    found = log.read(0, max_bytes=1 << 20, isolation=Isolation.TXN_COMMITTED)
+    assert len(found.records) == log._state.offsets.last_stable.position > 0
+
+
+def test_a_roll_that_was_truncated_away_does_not_raise_the_recovery_point(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for _ in range(3):
+        lead(log, records())
+        log.roll(now_ms=NOW_MS)
+    assert log.is_housekeeping_due(NOW_MS)
+    log.truncate_to(1, now_ms=NOW_MS)
+    log.housekeep(NOW_MS)
+    assert (log.recovery_point, log.log_end_offset) == (1, 1)
+    log.flush(up_to=100)
+    assert log.recovery_point == 1

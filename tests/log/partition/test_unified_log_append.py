@@ -1,0 +1,473 @@
+from pathlib import Path
+
+import pytest
+
+from tests.log.batches import TOPIC_ID, TOPIC_ID_TEXT, legacy, wrapper
+from tests.log.logs import (
+    NOW_MS,
+    end_marker,
+    follow,
+    headers_of,
+    lead,
+    lead_marker,
+    open_log,
+    read_all,
+    records,
+    rows,
+)
+from tierd.errors import (
+    CorruptRecordError,
+    InvalidProducerEpochError,
+    LogClosedError,
+    LogDirOfflineError,
+    OffsetsOutOfOrderError,
+    OutOfOrderSequenceError,
+    RecordBatchTooLargeError,
+    RecordTooLargeError,
+    RecordValidationError,
+    UnexpectedAppendOffsetError,
+)
+from tierd.log.files.offline import OfflineFlag
+from tierd.log.partition.append_info import AppendInfo, AppendRequest
+from tierd.log.partition.log_view import Isolation
+from tierd.log.records.append_origin import AppendOrigin
+from tierd.log.records.batch_builder import encode_batch
+from tierd.log.records.compression import Compression
+from tierd.log.records.log_config import LogConfig, TimestampType
+from tierd.log.records.new_record import NewRecord, Producer
+from tierd.log.segments.offset_lookup import LATEST
+
+
+@pytest.mark.spec("log-format APP-01")
+def test_a_leader_numbers_the_records(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    assert lead(log, records(3)).first_offset == 0
+    assert lead(log, records(3)).first_offset == 3
+    log.roll(now_ms=NOW_MS)
+    info = lead(log, records(3))
+    assert (info.first_offset, info.last_offset, info.log_start_offset) == (6, 8, 0)
+
+
+@pytest.mark.spec("log-format APP-02")
+def test_a_raft_leader_has_numbered_its_records(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+
+    def append(base_offset: int, *, epoch: int = 0) -> AppendInfo:
+        return lead(log, records(3, base_offset=base_offset, epoch=epoch), origin=AppendOrigin.RAFT_LEADER)
+
+    append(0)
+    assert log.log_end_offset == 3
+    with pytest.raises(UnexpectedAppendOffsetError):
+        append(1)
+    append(3)
+    assert log.log_end_offset == 6
+    with pytest.raises(RecordValidationError, match="of epoch 1 from the leader of 0"):
+        append(6, epoch=1)
+
+
+@pytest.mark.spec("log-format APP-03")
+def test_a_gap_in_a_clients_sequence_is_refused(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    lead(log, records(producer=Producer(1, 0, 0)))
+    with pytest.raises(OutOfOrderSequenceError):
+        lead(log, records(producer=Producer(1, 0, 2)))
+
+
+@pytest.mark.spec("log-format APP-04")
+def test_what_a_client_sends_again_is_not_written_again(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+
+    def send(sequence: int, count: int = 1) -> AppendInfo:
+        return lead(log, records(count, producer=Producer(1, 0, sequence)))
+
+    singles = [send(sequence) for sequence in range(6)]
+    triple = send(6, 3)
+    end = log.log_end_offset
+    size_bytes = log.size_bytes
+
+    again = send(6, 3)
+    assert (again.first_offset, again.last_offset, again.is_duplicate) == (
+        triple.first_offset,
+        triple.last_offset,
+        True,
+    )
+    assert not triple.is_duplicate
+    for sequence, count in ((7, 2), (6, 2)):  # a part of the last batch
+        with pytest.raises(OutOfOrderSequenceError):
+            send(sequence, count)
+    assert send(2).first_offset == singles[2].first_offset  # the oldest of the five that are remembered
+    with pytest.raises(OutOfOrderSequenceError):
+        send(1)
+    assert (log.log_end_offset, log.size_bytes) == (end, size_bytes)
+
+    newest = send(9)
+    assert send(9).first_offset == newest.first_offset
+
+
+@pytest.mark.spec("log-format APP-05")
+def test_every_batch_of_a_followers_set_keeps_its_producer(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    producers = [Producer(pid, pid, pid * 10) for pid in range(1, 5)]
+    follow(log, b"".join(records(base_offset=at, producer=each) for at, each in enumerate(producers)))
+    found = headers_of(log)
+    assert [Producer(h.producer_id, h.producer_epoch, h.base_sequence) for h in found] == producers
+    assert [h.base_offset for h in found] == [0, 1, 2, 3]
+
+
+@pytest.mark.spec("log-format APP-06")
+def test_a_follower_takes_sequences_again(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    follow(log, b"".join(records(base_offset=at, producer=Producer(1, 0, at)) for at in range(2)))
+    follow(log, b"".join(records(base_offset=2 + at, producer=Producer(1, 0, at)) for at in range(2)))
+    assert log.log_end_offset == 4
+
+
+@pytest.mark.spec("log-format APP-07")
+def test_a_follower_takes_an_exact_repetition_within_one_set(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    sent = [(1, 0), (2, 0), (1, 1), (2, 0), (2, 1)]  # producer 2 repeats its first batch
+    follow(log, b"".join(records(base_offset=at, producer=Producer(pid, 0, seq)) for at, (pid, seq) in enumerate(sent)))
+    assert log.log_end_offset == 5
+
+
+@pytest.mark.spec("log-format APP-08")
+def test_a_producer_with_an_old_epoch_is_fenced(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    lead(log, records(producer=Producer(1, 1, 0)))
+    with pytest.raises(InvalidProducerEpochError):
+        lead(log, records(producer=Producer(1, 0, 1)))
+    assert log.log_end_offset == 1
+
+
+@pytest.mark.spec("log-format APP-09")
+def test_an_unknown_producer_may_begin_anywhere(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    lead(log, records(producer=Producer(1, 1, 3), transactional=True))
+    assert log.first_unstable_offset == 0
+
+
+@pytest.mark.spec("log-format APP-10")
+def test_a_followers_batches_ascend(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    with pytest.raises(OffsetsOutOfOrderError):
+        follow(log, b"".join(records(base_offset=offset) for offset in (0, 1, 3, 2, 4)))
+    assert log.log_end_offset == 0
+
+
+@pytest.mark.spec("log-format APP-11")
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_a_followers_set_does_not_begin_below_the_log_end(tmp_path: Path, magic: int, codec: Compression) -> None:
+    log = open_log(tmp_path)
+    follow(log, records(2))
+    if magic == 2:
+        data = records(1, codec=codec)
+    else:
+        data = legacy(magic, 0, b"k", b"v")
+        data = wrapper(magic, 0, data, codec=codec) if codec else data
+    with pytest.raises(UnexpectedAppendOffsetError) as raised:
+        follow(log, data)
+    assert (raised.value.first_offset, raised.value.last_offset) == (0, 0)
+
+
+def test_of_a_compressed_legacy_entry_the_error_names_the_first_offset_within(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    follow(log, records(9))
+    inner = b"".join(legacy(1, offset, b"k", b"v") for offset in range(3))
+    with pytest.raises(UnexpectedAppendOffsetError) as raised:
+        follow(log, wrapper(1, 6, inner))
+    assert (raised.value.first_offset, raised.value.last_offset) == (4, 6)
+
+
+@pytest.mark.spec("log-format APP-12")
+def test_the_error_says_which_offsets_came(tmp_path: Path) -> None:
+    log = open_log(tmp_path, log_start_offset=7)
+    assert (log.log_start_offset, log.log_end_offset) == (7, 7)
+    with pytest.raises(UnexpectedAppendOffsetError) as raised:
+        follow(log, records(3, base_offset=4))
+    assert (raised.value.first_offset, raised.value.last_offset) == (4, 6)
+
+
+@pytest.mark.spec("log-format APP-13")
+def test_a_follower_takes_gaps_and_reads_step_over_them(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LogConfig(segment_bytes=1000))
+    offsets = [*range(50), *range(50, 200, 7)]
+    for offset in offsets:
+        follow(log, records(base_offset=offset))
+    assert log.segment_count > 1
+    for wanted in range(offsets[-1] + 1):
+        found = read_all(log, start=wanted)[0].offset
+        assert found == next(offset for offset in offsets if offset >= wanted)
+
+
+@pytest.mark.spec("log-format APP-14")
+def test_a_set_is_not_larger_than_a_segment(tmp_path: Path) -> None:
+    data = records(value=b"v" * 200)
+    log = open_log(tmp_path, config=LogConfig(segment_bytes=len(data) - 1))
+    with pytest.raises(RecordBatchTooLargeError):
+        lead(log, data)
+    assert log.log_end_offset == 0
+
+
+@pytest.mark.spec("log-format APP-15")
+def test_a_batch_is_not_larger_than_max_message_bytes_but_on_a_follower(tmp_path: Path) -> None:
+    small, large = records(value=b"v" * 10), records(value=b"v" * 11)
+    log = open_log(tmp_path, config=LogConfig(max_message_bytes=len(small)))
+    lead(log, small)
+    with pytest.raises(RecordTooLargeError):
+        lead(log, large)
+    assert follow(log, records(value=b"v" * 11, base_offset=1)).last_offset == 1
+
+
+def test_a_batch_that_grows_when_it_is_compressed_anew_is_measured_again(tmp_path: Path) -> None:
+    packed = records(100, value=b"v" * 100, codec=Compression.GZIP)
+    log = open_log(tmp_path, config=LogConfig(max_message_bytes=len(packed), compression_type="uncompressed"))
+    with pytest.raises(RecordTooLargeError):
+        lead(log, packed)
+    assert log.log_end_offset == 0
+
+
+@pytest.mark.spec("log-format APP-16")
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+def test_a_compacted_topic_wants_keys(tmp_path: Path, codec: Compression) -> None:
+    log = open_log(tmp_path, config=LogConfig(cleanup_policy=frozenset({"compact"})))
+    keyed, keyless = NewRecord(b"k", b"v", NOW_MS), NewRecord(None, b"v", NOW_MS)
+    for batch, index in (([keyed, keyless], 1), ([keyless, keyed], 0)):
+        with pytest.raises(RecordValidationError) as raised:
+            lead(log, encode_batch(batch, compression=codec))
+        assert [at for at, _ in raised.value.record_errors] == [index]
+    lead(log, encode_batch([keyed, keyed], compression=codec))
+    assert log.log_end_offset == 2
+
+
+@pytest.mark.spec("log-format APP-17")
+def test_a_record_without_value_and_timestamp_is_read_back_as_it_was(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    lead(log, records(value=None, timestamp_ms=-1))
+    (record,) = read_all(log)
+    assert (record.value, record.timestamp_ms) == (None, -1)
+
+
+@pytest.mark.spec("log-format APP-18")
+def test_a_leader_stamps_its_epoch(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for _ in range(50):
+        lead(log, records(), epoch=72)
+    assert {header.partition_leader_epoch for header in headers_of(log)} == {72}
+    assert log.leader_epochs.entries == ((72, 0),)
+
+
+@pytest.mark.spec("log-format APP-19")
+def test_a_follower_learns_the_epochs_from_the_batches(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    follow(log, b"".join(records(base_offset=offset, epoch=42) for offset in range(5)))
+    assert log.leader_epochs.latest == (42, 0)
+    follow(log, records(base_offset=5, epoch=43))
+    assert log.leader_epochs.entries == ((42, 0), (43, 5))
+    with pytest.raises(RecordValidationError, match="no leader epoch"):
+        follow(log, records(base_offset=6, epoch=-1))
+
+
+@pytest.mark.spec("log-format LEG-11")
+def test_a_legacy_batch_clears_the_epochs(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    follow(log, records(epoch=3))
+    follow(log, legacy(1, 1, b"k", b"v"))
+    assert not log.leader_epochs
+    follow(log, records(base_offset=2, epoch=3))
+    assert log.leader_epochs.entries == ((3, 2),)
+
+
+@pytest.mark.spec("log-format APP-20")
+def test_the_high_watermark_stays_within_the_log(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    lead(log, records())
+    assert log.high_watermark == 0
+    lead(log, records())
+    assert log.maybe_increment_high_watermark(1)
+    assert not log.maybe_increment_high_watermark(1)
+    with pytest.raises(ValueError, match="above the log end"):
+        log.maybe_increment_high_watermark(3)
+    lead(log, records())
+    assert log.update_high_watermark(5) == 3
+    follow(log, b"".join(records(base_offset=offset) for offset in range(3, 6)))
+    assert log.high_watermark == 3
+    assert log.update_high_watermark(6) == 6
+    log.truncate_to(3, now_ms=NOW_MS)
+    assert log.high_watermark == 3
+    log.truncate_fully_and_start_at(4, now_ms=NOW_MS)
+    assert (log.log_end_offset, log.log_start_offset, log.high_watermark) == (4, 4, 4)
+
+
+@pytest.mark.spec("log-format APP-21")
+def test_an_update_says_whether_the_high_watermark_changed(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    lead(log, records(100))
+    assert log.maybe_update_high_watermark(99) == 99
+    assert log.maybe_update_high_watermark(99) is None
+    assert log.maybe_update_high_watermark(100) == 100
+    assert log.maybe_update_high_watermark(101) is None
+
+
+@pytest.mark.spec("log-format APP-22")
+def test_a_read_at_the_high_watermark_returns_only_what_is_below(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for offset in range(6):
+        lead(log, rows(0, [(NOW_MS, None, str(offset).encode())]))
+    log.update_high_watermark(3)
+    log.roll(now_ms=NOW_MS)
+    lead(log, records(3))
+    assert [record.value for record in read_all(log, isolation=Isolation.HIGH_WATERMARK)] == [b"0", b"1", b"2"]
+    below = sum(header.size_bytes for header in headers_of(log)[:3])
+    assert len(log.read(0, max_bytes=1 << 20).records) == below
+    assert log.read(4, max_bytes=1 << 20).records == b""
+
+
+@pytest.mark.spec("log-format APP-31")
+def test_an_offline_log_dir_takes_and_gives_nothing(tmp_path: Path) -> None:
+    offline = OfflineFlag(tmp_path)
+    log = open_log(tmp_path, offline=offline)
+    lead(log, records())
+    offline.mark(OSError("the disk is gone"))
+    with pytest.raises(LogDirOfflineError):
+        lead(log, records())
+    with pytest.raises(LogDirOfflineError):
+        follow(log, records(base_offset=1))
+    with pytest.raises(LogDirOfflineError):
+        log.read(0, max_bytes=100, isolation=Isolation.LOG_END)
+
+
+def test_damaged_records_are_refused(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    data = bytearray(records())
+    data[-1] ^= 1
+    with pytest.raises(CorruptRecordError, match="checksum"):
+        lead(log, bytes(data))
+
+
+def test_a_clients_batch_begins_at_offset_0(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    with pytest.raises(RecordValidationError, match="has to begin at 0"):
+        lead(log, records(base_offset=1))
+
+
+def test_an_incomplete_batch_at_the_end_is_left_out(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    whole = records()
+    follow(log, whole + records(base_offset=1)[:-1])
+    assert (log.log_end_offset, log.size_bytes) == (1, len(whole))
+    nothing = follow(log, records(base_offset=1)[:-1])
+    assert (nothing.first_offset, nothing.last_offset, nothing.size_bytes) == (-1, -1, 0)
+
+
+def test_log_append_time_is_reported(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
+    assert lead(log, records(timestamp_ms=5), now_ms=1234).log_append_time_ms == 1234
+    assert read_all(log)[0].timestamp_ms == 1234
+    log.update_config(LogConfig())
+    assert lead(log, records(timestamp_ms=5)).log_append_time_ms == -1
+
+
+class TestGroups:
+    """Several sets in one call."""
+
+    def test_each_set_is_numbered_after_the_one_before_and_all_are_there(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path)
+        requests = [AppendRequest(records(count), leader_epoch=0) for count in (1, 2, 3)]
+        infos = log.append_many(requests, now_ms=NOW_MS)
+        assert [info.first_offset for info in infos if isinstance(info, AppendInfo)] == [0, 1, 3]
+        assert len(read_all(log)) == 6
+
+    def test_a_refused_set_does_not_disturb_the_others(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path)
+        requests = [
+            AppendRequest(records(producer=Producer(1, 0, 0)), leader_epoch=0),
+            AppendRequest(records(producer=Producer(1, 0, 5)), leader_epoch=0),
+            AppendRequest(b"", leader_epoch=0),
+            AppendRequest(records(producer=Producer(1, 0, 1)), leader_epoch=0),
+            AppendRequest(records(producer=Producer(1, 0, 0)), leader_epoch=0),
+        ]
+        first, gap, nothing, second, again = log.append_many(requests, now_ms=NOW_MS)
+        assert isinstance(first, AppendInfo)
+        assert first.last_offset == 0
+        assert isinstance(gap, OutOfOrderSequenceError)
+        assert isinstance(nothing, AppendInfo)
+        assert nothing.last_offset == -1
+        assert isinstance(second, AppendInfo)
+        assert second.last_offset == 1
+        assert isinstance(again, AppendInfo)
+        assert (again.is_duplicate, again.last_offset) == (True, 0)
+        assert log.log_end_offset == 2
+
+    def test_a_group_may_fill_several_segments(self, tmp_path: Path) -> None:
+        size = len(records())
+        log = open_log(tmp_path, config=LogConfig(segment_bytes=3 * size))
+        log.append_many([AppendRequest(records(), leader_epoch=0) for _ in range(10)], now_ms=NOW_MS)
+        assert [segment.base_offset for segment in log.segments] == [0, 3, 6, 9]
+        assert [record.offset for record in read_all(log)] == list(range(10))
+
+    def test_a_group_is_the_same_as_one_set_after_the_other(self, tmp_path: Path) -> None:
+        config = LogConfig(segment_bytes=600, index_interval_bytes=100)
+        sets: list[AppendRequest] = []
+        for round_number in range(8):
+            data = records(2, producer=Producer(1, 0, round_number * 2), transactional=True)
+            sets.append(AppendRequest(data, leader_epoch=round_number // 3))
+            marker = end_marker(1, commit=bool(round_number % 2))
+            sets.append(AppendRequest(marker, AppendOrigin.COORDINATOR, round_number // 3))
+        together, apart = (
+            open_log(tmp_path, name="together-0", config=config),
+            open_log(tmp_path, name="apart-0", config=config),
+        )
+        together.append_many(sets, now_ms=NOW_MS)
+        for each in sets:
+            apart.append_many([each], now_ms=NOW_MS)
+        for log in (together, apart):
+            log.close()
+        names = sorted(path.name for path in together.directory.iterdir())
+        assert names == sorted(path.name for path in apart.directory.iterdir())
+        for name in names:
+            if not name.endswith(".snapshot"):
+                assert (together.directory / name).read_bytes() == (apart.directory / name).read_bytes(), name
+
+
+def test_flush_messages_flushes_after_so_many(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LogConfig(flush_messages=3))
+    lead(log, records(2))
+    assert log.recovery_point == 0
+    lead(log, records(1))
+    assert log.recovery_point == 3
+
+
+def test_a_closed_log_takes_nothing(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.close()
+    with pytest.raises(LogClosedError):
+        lead(log, records())
+
+
+def test_a_topic_id_is_on_disk_before_the_first_records(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.assign_topic_id(TOPIC_ID)
+    assert not (log.directory / "partition.metadata").exists()
+    lead(log, records())
+    assert TOPIC_ID_TEXT in (log.directory / "partition.metadata").read_text()
+
+
+def test_the_marker_of_a_transaction_that_is_empty_changes_only_the_producer(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    assert lead_marker(log, 1, commit=False).last_offset == 0
+    assert log.first_unstable_offset is None
+    assert log.producers.producers[1].producer_epoch == 0
+
+
+def test_a_timestamp_leads_to_the_first_record_that_the_requester_may_read(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for at in range(10):
+        lead(log, records(timestamp_ms=NOW_MS + at))
+    log.update_high_watermark(5)
+    found = log.offset_for_timestamp(NOW_MS + 3, isolation=Isolation.HIGH_WATERMARK)
+    assert found is not None
+    assert (found.offset, found.timestamp_ms, found.leader_epoch) == (3, NOW_MS + 3, 0)
+    assert log.offset_for_timestamp(NOW_MS + 7, isolation=Isolation.HIGH_WATERMARK) is None
+    latest = [log.offset_for_timestamp(LATEST, isolation=isolation) for isolation in Isolation]
+    assert [found.offset for found in latest if found] == [10, 5, 5]

@@ -1,0 +1,332 @@
+from pathlib import Path
+
+import pytest
+
+from tests.log.batches import TOPIC_ID
+from tests.log.logs import (
+    NOW_MS,
+    TransactionalProducer,
+    follow,
+    headers_of,
+    lead,
+    open_log,
+    read_all,
+    records,
+)
+from tierd.errors import InconsistentTopicIdError, LogClosedError, LogDirOfflineError
+from tierd.log.partition.log_view import Isolation
+from tierd.log.partition.unified_log import UnifiedLog
+from tierd.log.records.batch_builder import BatchBuilder, encode_empty_batch
+from tierd.log.records.log_config import LogConfig
+from tierd.log.records.new_record import NewRecord, Producer
+
+
+def snapshots(log: UnifiedLog) -> list[int]:
+    return sorted(int(path.stem) for path in log.directory.glob("*.snapshot"))
+
+
+def epochs(log: UnifiedLog) -> list[tuple[int, int]]:
+    return [(entry.epoch, entry.start_offset) for entry in log.leader_epochs.entries]
+
+
+def unstable(log: UnifiedLog) -> int | None:
+    return log.first_unstable_offset
+
+
+def with_producer(log: UnifiedLog, count: int, *, producer_id: int = 1) -> None:
+    for sequence in range(count):
+        lead(log, records(producer=Producer(producer_id, 0, sequence)))
+
+
+@pytest.mark.spec("log-format TRN-01")
+@pytest.mark.spec("log-format TRN-03")
+def test_a_truncation_cuts_at_a_batch_and_the_log_goes_on(tmp_path: Path) -> None:
+    size = len(records())
+    log = open_log(tmp_path, config=LogConfig(segment_bytes=3 * size))
+    for _ in range(12):
+        lead(log, records())
+    before = log.size_bytes
+    assert not log.truncate_to(12, now_ms=NOW_MS)
+    assert not log.truncate_to(13, now_ms=NOW_MS)
+    assert log.size_bytes == before
+    assert log.truncate_to(7, now_ms=NOW_MS)
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
+    assert log.log_end_offset == 7
+    for _ in range(5):
+        lead(log, records())
+    assert (log.size_bytes, log.log_end_offset) == (before, 12)
+    assert [record.offset for record in read_all(log)] == list(range(12))
+    assert log.truncate_to(0, now_ms=NOW_MS)
+    assert (log.size_bytes, log.log_end_offset, log.segment_count) == (0, 0, 1)
+    with pytest.raises(ValueError, match="cannot truncate to -1"):
+        log.truncate_to(-1, now_ms=NOW_MS)
+
+
+@pytest.mark.spec("log-format TRN-02")
+def test_a_truncation_below_the_log_start_begins_anew_there(tmp_path: Path) -> None:
+    log = open_log(tmp_path, log_start_offset=5)
+    lead(log, records(3))
+    log.truncate_to(0, now_ms=NOW_MS)
+    assert (log.log_end_offset, log.log_start_offset, log.size_bytes, log.high_watermark) == (0, 0, 0, 0)
+
+
+def test_a_batch_that_holds_the_offset_goes_as_a_whole(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    lead(log, records(2))
+    lead(log, records(5), epoch=1)
+    log.flush()
+    log.update_high_watermark(7)
+    log.truncate_to(4, now_ms=NOW_MS)
+    assert (log.log_end_offset, log.recovery_point, log.high_watermark) == (4, 4, 4)
+    assert [record.offset for record in read_all(log)] == [0, 1]
+    assert epochs(log) == [(0, 0), (1, 2)]
+    log.truncate_to(2, now_ms=NOW_MS)
+    assert epochs(log) == [(0, 0)]
+
+
+def test_a_truncation_without_effect_drops_the_epoch_of_a_leader_that_wrote_nothing(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    lead(log, records(2))
+    log.assign_leader_epoch(7, 2)
+    assert not log.truncate_to(2, now_ms=NOW_MS)
+    assert epochs(log) == [(0, 0)]
+    log.housekeep(NOW_MS)
+    assert "7 2" not in (log.directory / "leader-epoch-checkpoint").read_text()
+
+
+@pytest.mark.spec("log-format TRN-04")
+def test_a_truncation_goes_back_to_the_newest_snapshot_below(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    with_producer(log, 2)
+    log.producers.take_snapshot(sync=False)
+    lead(log, records(producer=Producer(1, 0, 2)))
+    log.producers.take_snapshot(sync=False)
+    assert snapshots(log) == [2, 3]
+    for offset, latest in ((2, 2), (1, 1), (0, None)):
+        log.truncate_to(offset, now_ms=NOW_MS)
+        assert log.producers.latest_snapshot_offset == latest
+        assert log.producers.map_end_offset == offset
+
+
+@pytest.mark.spec("log-format TRN-05")
+def test_without_snapshots_the_producers_are_read_from_the_batches(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    with_producer(log, 2)
+    log.roll(now_ms=NOW_MS)
+    lead(log, records(producer=Producer(1, 0, 2)))
+    for path in log.directory.glob("*.snapshot"):
+        path.unlink()
+    log.truncate_to(1, now_ms=NOW_MS)
+    assert log.producers.producers[1].last_sequence == 0
+
+
+@pytest.mark.spec("log-format TRN-06")
+@pytest.mark.parametrize("kept", [(24, 26), ()])
+def test_of_compacted_batches_the_headers_say_the_sequences(tmp_path: Path, kept: tuple[int, ...]) -> None:
+    producer = Producer(1, 0, 0)
+    if kept:
+        builder = BatchBuilder(base_offset=23, producer=producer, leader_epoch=0)
+        for offset in kept:
+            builder.append(NewRecord(b"k", b"v", NOW_MS), offset=offset)
+        compacted, end, last_sequence = builder.build(), 27, 3
+    else:
+        compacted = encode_empty_batch(base_offset=23, last_offset=24, producer=producer, leader_epoch=0)
+        end, last_sequence = 25, 1
+    log = open_log(tmp_path)
+    follow(log, compacted)
+    follow(log, records(2, base_offset=end, producer=Producer(1, 0, last_sequence + 1)))
+    log.truncate_to(end, now_ms=NOW_MS)
+    assert log.log_end_offset == end
+    assert log.producers.producers[1].last_sequence == last_sequence
+
+
+@pytest.mark.spec("log-format TRN-07")
+@pytest.mark.parametrize("fully", [True, False])
+def test_a_transaction_that_was_truncated_away_is_forgotten(tmp_path: Path, fully: bool) -> None:
+    log = open_log(tmp_path)
+    lead(log, records(3))
+    TransactionalProducer(log, 1).write(2)
+    log.close()
+    log = open_log(tmp_path)
+    assert unstable(log) == 3
+    if fully:
+        log.truncate_fully_and_start_at(0, now_ms=NOW_MS)
+    else:
+        log.truncate_to(0, now_ms=NOW_MS)
+    assert unstable(log) is None
+    assert not log.producers.producers
+
+
+@pytest.mark.spec("log-format TRN-08")
+def test_a_full_truncation_begins_anew(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for _ in range(2):
+        with_producer(log, 2)
+        log.roll(now_ms=NOW_MS)
+        log.truncate_fully_and_start_at(29, now_ms=NOW_MS)
+        assert [segment.base_offset for segment in log.segments] == [29]
+        assert not snapshots(log)
+        assert log.producers.map_end_offset == 29
+        assert not log.producers.producers
+        assert not log.leader_epochs
+        log.housekeep(NOW_MS)
+    log.truncate_fully_and_start_at(2, now_ms=NOW_MS, log_start_offset=1)
+    assert (log.log_end_offset, log.log_start_offset) == (2, 1)
+    assert lead(log, records()).first_offset == 2
+
+
+@pytest.mark.spec("log-format TRN-09")
+def test_with_a_tier_a_full_truncation_keeps_the_log_start(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LogConfig(remote_storage_enable=True), log_start_offset=40)
+    follow(log, records(10, base_offset=40))
+    log.truncate_fully_and_start_at(60, now_ms=NOW_MS, log_start_offset=40)
+    assert (log.local_log_start_offset, log.log_start_offset, log.log_end_offset) == (60, 40, 60)
+
+
+@pytest.mark.spec("log-format TRN-10")
+@pytest.mark.spec("log-format TRN-11")
+@pytest.mark.parametrize("reinitialise", [True, False])
+def test_a_renamed_log_goes_on_or_is_set_aside(tmp_path: Path, reinitialise: bool) -> None:
+    log = open_log(tmp_path)
+    log.assign_topic_id(TOPIC_ID)
+    lead(log, records())
+    old = log.directory
+    assert not log.rename_directory(old.name, reinitialise=reinitialise)
+    assert log.rename_directory("orders-0.1234567890abcdef1234567890abcdef-delete", reinitialise=reinitialise)
+    assert not old.exists()
+    checkpoint = log.directory / "leader-epoch-checkpoint"
+    before = checkpoint.read_text()
+    lead(log, records(), epoch=20)
+    assert (log.log_end_offset, len(read_all(log))) == (2, 2)
+    assert not old.exists()
+    if reinitialise:
+        assert "20 1" in checkpoint.read_text()
+        assert log.leader_epochs.latest == (20, 1)
+    else:
+        assert checkpoint.read_text() == before
+        assert not log.leader_epochs
+        log.assign_leader_epoch(21, 2)
+        assert not log.leader_epochs
+    log.roll(now_ms=NOW_MS)
+    log.housekeep(NOW_MS)
+    log.delete()
+    assert not log.directory.exists()
+
+
+@pytest.mark.spec("log-format TRN-12")
+def test_a_directory_that_somebody_renamed_does_not_fail_a_flush(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    lead(log, records())
+    log.flush()
+    lead(log, records())
+    log.directory.rename(tmp_path / "moved-0")
+    log.flush()
+    assert log.recovery_point == 2
+
+
+@pytest.mark.spec("log-format TRN-13")
+@pytest.mark.spec("log-format TRN-14")
+def test_a_deleted_log_is_gone_and_takes_no_more_calls(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    with_producer(log, 1)
+    log.delete()
+    assert not log.directory.exists()
+    with pytest.raises(LogClosedError):
+        log.housekeep(NOW_MS + 10**12)  # what would expire producers
+    with pytest.raises(LogClosedError):
+        lead(log, records())
+
+
+@pytest.mark.spec("log-format TRN-14")
+def test_a_log_may_be_closed_twice_but_not_after_its_files(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    lead(log, records())
+    log.close()
+    log.close()
+    log.close_handles()
+    with pytest.raises(LogClosedError):
+        lead(log, records())
+    log = open_log(tmp_path)
+    log.close_handles()
+    log.close_handles()
+    with pytest.raises(LogDirOfflineError):
+        log.close()
+
+
+def test_a_clean_stop_leaves_a_snapshot_trimmed_indexes_and_everything_durable(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    with_producer(log, 3)
+    log.close()
+    assert log.recovery_point == 3
+    assert snapshots(log) == [3]
+    assert (log.directory / f"{0:020d}.timeindex").stat().st_size == 12
+    assert (log.directory / f"{0:020d}.index").stat().st_size == 0
+    again = open_log(tmp_path, recovery_point=3)
+    assert again.producers.producers[1].last_sequence == 2
+
+
+@pytest.mark.spec("log-format TRN-16")
+def test_a_log_that_was_deleted_and_made_again_shows_its_own_figures(tmp_path: Path) -> None:
+    old = open_log(tmp_path)
+    lead(old, records(5))
+    old.rename_directory("orders-0.1234567890abcdef1234567890abcdef-delete", reinitialise=False)
+    new = open_log(tmp_path)
+    assert (new.statistics().segment_count, new.statistics().log_end_offset, new.statistics().size_bytes) == (1, 0, 0)
+    assert old.statistics().log_end_offset == 5
+    old.delete()
+    follow(new, records(2))
+    assert new.statistics().log_end_offset == 2
+
+
+@pytest.mark.spec("log-format TRN-17")
+def test_a_listener_hears_every_high_watermark_from_then_on(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    lead(log, records(2))
+    log.update_high_watermark(1)
+    heard: list[int] = []
+    log.add_high_watermark_listener(heard.append)
+    assert not heard
+    log.maybe_increment_high_watermark(2)
+    assert heard == [2]
+    log.truncate_to(1, now_ms=NOW_MS)
+    assert heard == [2, 1]
+    log.truncate_fully_and_start_at(0, now_ms=NOW_MS)
+    assert heard[-1] == 0
+    log.close()
+
+
+@pytest.mark.spec("log-format TRN-19")
+def test_other_settings_count_from_the_next_decision_on(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    lead(log, records())
+    room = log.segments[0].offset_index.max_entries
+    log.update_config(LogConfig(segment_index_bytes=80, retention_ms=1, cleanup_policy=frozenset({"compact"})))
+    assert log.config.is_compacted
+    log.update_high_watermark(1)
+    assert log.delete_old_segments(NOW_MS + 1000) == 0
+    assert log.segments[0].offset_index.max_entries == room
+    log.update_config(LogConfig(segment_index_bytes=80, retention_ms=1))
+    assert log.delete_old_segments(NOW_MS + 1000) == 1
+    assert log.segments[0].offset_index.max_entries == 10
+
+
+def test_another_topic_id_is_refused(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.assign_topic_id(TOPIC_ID)
+    log.assign_topic_id(TOPIC_ID)
+    log.housekeep(NOW_MS)
+    log.close()
+    again = open_log(tmp_path)
+    assert again.topic_id == TOPIC_ID
+    with pytest.raises(InconsistentTopicIdError):
+        again.assign_topic_id(type(TOPIC_ID)(int=1))
+
+
+def test_reads_go_on_after_a_truncation(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for _ in range(10):
+        lead(log, records())
+    log.update_high_watermark(10)
+    log.truncate_to(5, now_ms=NOW_MS)
+    assert len(headers_of(log)) == 5
+    assert [record.offset for record in read_all(log, isolation=Isolation.HIGH_WATERMARK)] == list(range(5))

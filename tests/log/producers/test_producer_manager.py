@@ -1,0 +1,429 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.log.producer_steps import (
+    ABORT,
+    CLIENT,
+    COMMIT,
+    COORDINATOR,
+    NOW_MS,
+    REPLICATION,
+    append,
+    data,
+    end,
+    manager_of,
+    reloaded,
+    snapshots_on_disk,
+    take_snapshots_at,
+    unstable,
+)
+from tierd.errors import InvalidTransactionStateError, OutOfOrderSequenceError
+from tierd.log.indexes.transaction_index import AbortedTransaction
+from tierd.log.producers.producer_manager import LATE_TRANSACTION_BUFFER_MS, ProducerStateManager
+from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot
+from tierd.log.producers.transactions import CompletedTransaction, EndMarker
+from tierd.log.records.log_config import LogConfig
+from tierd.log.records.record import ControlRecordType
+
+EXPIRATION_MS = LogConfig().producer_id_expiration_ms
+LATE_MS = LogConfig().transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> ProducerStateManager:
+    return manager_of(tmp_path)
+
+
+class TestTransactions:
+    @pytest.mark.spec("log-format PSM-08")
+    def test_the_oldest_open_transaction_is_late_when_its_producer_is_silent(
+        self, manager: ProducerStateManager, tmp_path: Path
+    ) -> None:
+        append(manager, data(0, 0, producer_id=1, transactional=True))
+        append(manager, data(1, 0, producer_id=2, transactional=True, timestamp_ms=NOW_MS + 500))
+        assert not manager.has_late_transaction(NOW_MS + LATE_MS)
+        late_ms = NOW_MS + LATE_MS + 1
+        assert manager.has_late_transaction(late_ms)
+        end(manager, COMMIT, 2, producer_id=1, timestamp_ms=NOW_MS + 600)
+        assert not manager.has_late_transaction(late_ms)
+        assert manager.has_late_transaction(late_ms + 500)
+        end(manager, COMMIT, 3, producer_id=2, timestamp_ms=NOW_MS + 600)
+        assert not manager.has_late_transaction(late_ms * 2)
+
+    @pytest.mark.spec("log-format PSM-08")
+    def test_a_late_transaction_survives_a_reload_and_no_truncation(
+        self, manager: ProducerStateManager, tmp_path: Path
+    ) -> None:
+        late_ms = NOW_MS + LATE_MS + 1
+        append(manager, data(100, 0, transactional=True))
+        manager.take_snapshot(sync=False)
+        after = reloaded(manager, tmp_path, now_ms=late_ms)
+        assert after.has_late_transaction(late_ms)
+        after.truncate_fully_and_start_at(0)
+        assert not after.has_late_transaction(late_ms)
+        manager.truncate_and_reload(log_start_offset=0, log_end_offset=80, now_ms=late_ms)
+        assert not manager.has_late_transaction(late_ms)
+
+    @pytest.mark.spec("log-format PSM-31")
+    def test_a_decided_transaction_leaves_the_earliest_open_one_of_another_producer(
+        self, manager: ProducerStateManager
+    ) -> None:
+        for producer_id, offset in ((1, 992), (2, 994), (3, 996)):
+            append(manager, data(offset, 0, producer_id=producer_id, transactional=True))
+        seen = []
+        for producer_id, first in ((1, 992), (3, 996), (2, 994)):
+            completed = CompletedTransaction(producer_id, first, 1000 + producer_id, is_aborted=False)
+            seen.append(manager.last_stable_offset(completed))
+            manager.complete(completed)
+        assert seen == [994, 994, 1003]
+
+    @pytest.mark.spec("log-format APP-24")
+    @pytest.mark.spec("log-format APP-25")
+    def test_a_decided_transaction_is_unstable_until_its_marker_is_replicated(
+        self, manager: ProducerStateManager
+    ) -> None:
+        append(manager, data(3, 0, producer_id=1, transactional=True), data(4, 0, producer_id=2, transactional=True))
+        end(manager, ABORT, 5, producer_id=1)
+        manager.on_high_watermark_updated(5)
+        assert (unstable(manager), manager.first_undecided_offset) == (3, 4)
+        manager.on_high_watermark_updated(6)
+        assert unstable(manager) == 4
+        end(manager, COMMIT, 6, producer_id=2)
+        assert (unstable(manager), manager.first_undecided_offset) == (4, None)
+        manager.on_high_watermark_updated(7)
+        assert unstable(manager) is None
+
+    def test_a_transaction_that_was_not_begun_cannot_be_completed(self, manager: ProducerStateManager) -> None:
+        append(manager, data(3, 0, transactional=True))
+        for first in (2, 4):
+            with pytest.raises(ValueError, match="was not begun"):
+                manager.complete(CompletedTransaction(1, first, 9, is_aborted=True))
+
+    def test_replaying_the_log_yields_the_transaction_index(self, manager: ProducerStateManager) -> None:
+        def mark(offset: int, producer_id: int, kind: ControlRecordType) -> AbortedTransaction | None:
+            header = data(offset, -1, producer_id=producer_id, transactional=True, control=True)
+            return manager.replay(header, EndMarker(kind, 0))
+
+        manager.replay(data(0, -1, producer_id=-1, count=5), None)
+        assert (manager.map_end_offset, manager.is_empty) == (5, True)
+        for producer_id in (1, 2, 3):
+            assert manager.replay(data(4 + producer_id, 7, producer_id=producer_id, transactional=True), None) is None
+        assert mark(8, 2, COMMIT) is None
+        assert mark(9, 3, ABORT) == AbortedTransaction(3, 7, 9, 5)
+        assert mark(10, 1, ABORT) == AbortedTransaction(1, 5, 10, 11)
+        assert mark(11, 1, ABORT) is None
+        assert (unstable(manager), manager.first_undecided_offset, manager.map_end_offset) == (5, None, 12)
+
+    @pytest.mark.spec("log-format APP-26")
+    def test_transactions_below_the_log_start_are_forgotten_when_they_are_decided(
+        self, manager: ProducerStateManager
+    ) -> None:
+        append(manager, data(0, 0, producer_id=1, transactional=True), data(1, 0, producer_id=2, transactional=True))
+        end(manager, COMMIT, 2, producer_id=1)
+        manager.on_log_start_incremented(3)
+        assert (unstable(manager), manager.map_end_offset) == (1, 3)
+        manager.on_log_start_incremented(8)
+        assert (unstable(manager), manager.map_end_offset) == (1, 8)
+        assert set(manager.producers) == {1, 2}
+
+
+class TestReload:
+    @pytest.mark.spec("log-format PSM-14")
+    def test_a_snapshot_remembers_the_last_batch_and_the_open_transaction(
+        self, manager: ProducerStateManager, tmp_path: Path
+    ) -> None:
+        append(manager, data(0, 0, transactional=True), data(1, 1, transactional=True))
+        manager.take_snapshot(sync=True)
+        after = reloaded(manager, tmp_path)
+        known = after.last_entry(1)
+        assert known is not None
+        assert (known.first_sequence, known.last_sequence, len(known.batches)) == (1, 1, 1)
+        assert (known.first_data_offset, known.last_data_offset, known.current_txn_first_offset) == (1, 1, 0)
+        assert (unstable(after), after.map_end_offset) == (0, 2)
+        append(after, data(2, 2, transactional=True))
+
+    @pytest.mark.spec("log-format PSM-15")
+    def test_a_marker_is_remembered_with_its_time(self, manager: ProducerStateManager, tmp_path: Path) -> None:
+        append(manager, data(0, 0, producer_id=1, transactional=True), data(1, 1, producer_id=1, transactional=True))
+        end(manager, ABORT, 2, producer_id=1)
+        end(manager, COMMIT, 3, producer_id=2, timestamp_ms=NOW_MS + 7)
+        manager.take_snapshot(sync=False)
+        after = reloaded(manager, tmp_path)
+        finished, marked = after.last_entry(1), after.last_entry(2)
+        assert finished is not None
+        assert marked is not None
+        assert (finished.last_sequence, finished.current_txn_first_offset) == (1, -1)
+        assert (marked.last_sequence, marked.last_data_offset, marked.last_timestamp_ms) == (-1, -1, NOW_MS + 7)
+        assert unstable(after) is None
+
+    @pytest.mark.spec("log-format PSM-16")
+    def test_a_fencing_marker_is_no_data_and_keeps_the_producer(self, manager: ProducerStateManager) -> None:
+        append(manager, data(0, 0, transactional=True, timestamp_ms=NOW_MS))
+        end(manager, ABORT, 1, epoch=1, timestamp_ms=NOW_MS + EXPIRATION_MS)
+        manager.remove_expired(NOW_MS + EXPIRATION_MS)
+        known = manager.last_entry(1)
+        assert known is not None
+        assert (known.last_data_offset, known.last_timestamp_ms) == (-1, NOW_MS + EXPIRATION_MS)
+
+    @pytest.mark.spec("log-format PSM-17")
+    @pytest.mark.parametrize("origin", ["client", "replication"])
+    def test_a_producer_that_expired_in_a_snapshot_may_go_on(
+        self, manager: ProducerStateManager, tmp_path: Path, origin: str
+    ) -> None:
+        append(manager, data(0, 0), data(1, 1))
+        manager.take_snapshot(sync=False)
+        after = reloaded(manager, tmp_path, now_ms=NOW_MS + EXPIRATION_MS)
+        assert after.is_empty
+        if origin == "client":
+            append(after, data(2, 2))
+        else:
+            append(after, data(2, 2), origin=REPLICATION)
+        known = after.last_entry(1)
+        assert known is not None
+        assert (known.first_sequence, known.last_sequence) == (2, 2)
+
+    @pytest.mark.spec("log-format PSM-21")
+    def test_a_transaction_is_open_again_below_its_marker(self, manager: ProducerStateManager) -> None:
+        append(manager, data(99, 0, transactional=True))
+        manager.take_snapshot(sync=False)
+        end(manager, COMMIT, 105)
+        manager.on_high_watermark_updated(106)
+        assert unstable(manager) is None
+        manager.take_snapshot(sync=False)
+        append(manager, data(106, 1))
+        manager.truncate_and_reload(log_start_offset=0, log_end_offset=106, now_ms=NOW_MS)
+        assert unstable(manager) is None
+        manager.truncate_and_reload(log_start_offset=0, log_end_offset=100, now_ms=NOW_MS)
+        assert (unstable(manager), manager.map_end_offset) == (99, 100)
+
+    @pytest.mark.spec("log-format PSM-22")
+    def test_what_counts_up_to_the_end_is_kept_as_it_is(self, manager: ProducerStateManager) -> None:
+        append(manager, data(0, 0, producer_id=1), data(1, 0, producer_id=2))
+        manager.take_snapshot(sync=False)
+        manager.truncate_and_reload(log_start_offset=1, log_end_offset=2, now_ms=NOW_MS)
+        assert set(manager.producers) == {1, 2}
+        assert manager.latest_snapshot_offset == 2
+
+    @pytest.mark.spec("log-format PSM-23")
+    def test_a_silent_producer_is_forgotten_unless_its_transaction_is_open(self, manager: ProducerStateManager) -> None:
+        append(manager, data(0, 0, producer_id=1), data(1, 0, producer_id=2, transactional=True))
+        manager.remove_expired(NOW_MS + EXPIRATION_MS - 1)
+        assert set(manager.producers) == {1, 2}
+        manager.remove_expired(NOW_MS + EXPIRATION_MS)
+        assert set(manager.producers) == {2}
+        append(manager, data(2, 77, producer_id=1))
+        manager.remove_expired(NOW_MS + 99 * EXPIRATION_MS)
+        assert set(manager.producers) == {2}
+
+    @pytest.mark.spec("log-format PSM-26")
+    @pytest.mark.parametrize("damage", [lambda _: b"", lambda old: old[: len(old) // 2], lambda old: bytes(len(old))])
+    def test_an_unreadable_snapshot_is_deleted_and_the_one_before_it_used(
+        self, manager: ProducerStateManager, tmp_path: Path, damage: Callable[[bytes], bytes]
+    ) -> None:
+        append(manager, data(0, 0))
+        manager.take_snapshot(sync=False)
+        append(manager, data(1, 1))
+        newest = manager.take_snapshot(sync=False)
+        assert newest is not None
+        newest.write_bytes(damage(newest.read_bytes()))
+        after = reloaded(manager, tmp_path)
+        known = after.last_entry(1)
+        assert known is not None
+        assert (known.last_sequence, after.map_end_offset, snapshots_on_disk(tmp_path)) == (0, 1, [1])
+
+    def test_without_any_snapshot_nothing_is_known_from_the_log_start_on(
+        self, manager: ProducerStateManager, tmp_path: Path
+    ) -> None:
+        append(manager, data(0, 0))
+        path = manager.take_snapshot(sync=False)
+        assert path is not None
+        other = manager_of(tmp_path)
+        path.unlink()
+        other.truncate_and_reload(log_start_offset=0, log_end_offset=9, now_ms=NOW_MS)
+        assert (other.is_empty, other.map_end_offset, other.latest_snapshot_offset) == (True, 0, None)
+        other.truncate_and_reload(log_start_offset=5, log_end_offset=9, now_ms=NOW_MS)
+        assert other.map_end_offset == 5
+
+    @pytest.mark.parametrize("producer_ids", [(1, 1), (1, 2), (-1, -1)])
+    def test_a_snapshot_with_impossible_entries_is_loaded_all_the_same(
+        self, tmp_path: Path, producer_ids: tuple[int, int]
+    ) -> None:
+        entries = tuple(ProducerStateEntry(id_, 0, 4, 6, 1, NOW_MS, 0, 5) for id_ in producer_ids)
+        (tmp_path / f"{9:020d}.snapshot").write_bytes(encode_producer_snapshot(entries))
+        loaded = manager_of(tmp_path)
+        loaded.truncate_and_reload(log_start_offset=0, log_end_offset=9, now_ms=NOW_MS)
+        assert unstable(loaded) == 5
+
+
+class TestSnapshots:
+    @pytest.mark.spec("log-format PSM-12")
+    def test_snapshots_outside_of_the_log_are_deleted(self, manager: ProducerStateManager, tmp_path: Path) -> None:
+        take_snapshots_at(manager, range(1, 6))
+        assert (manager.oldest_snapshot_offset, manager.latest_snapshot_offset) == (1, 5)
+        manager.truncate_and_reload(log_start_offset=1, log_end_offset=3, now_ms=NOW_MS)
+        assert (manager.oldest_snapshot_offset, manager.latest_snapshot_offset) == (2, 3)
+        assert snapshots_on_disk(tmp_path) == [2, 3]
+
+    @pytest.mark.spec("log-format PSM-13")
+    def test_no_snapshot_is_taken_twice(self, manager: ProducerStateManager, tmp_path: Path) -> None:
+        assert manager.take_snapshot(sync=False) is None
+        append(manager, data(0, 0))
+        path = manager.take_snapshot(sync=False)
+        assert path is not None
+        assert path.name == "00000000000000000001.snapshot"
+        assert manager.take_snapshot(sync=True) is None
+        assert reloaded(manager, tmp_path).take_snapshot(sync=True) is None
+        assert snapshots_on_disk(tmp_path) == [1]
+
+    def test_a_longer_file_of_that_name_is_replaced(self, manager: ProducerStateManager, tmp_path: Path) -> None:
+        (tmp_path / f"{1:020d}.snapshot").write_bytes(b"x" * 1000)
+        append(manager, data(0, 0))
+        path = manager.take_snapshot(sync=True)
+        assert path is not None
+        assert path.stat().st_size == 56
+        assert set(reloaded(manager, tmp_path).producers) == {1}
+
+    @pytest.mark.spec("log-format PSM-19")
+    def test_snapshots_are_deleted_from_the_oldest_on_or_all(
+        self, manager: ProducerStateManager, tmp_path: Path
+    ) -> None:
+        take_snapshots_at(manager, (2, 3))
+        manager.delete_snapshots_before(3)
+        assert (manager.snapshots.offsets, snapshots_on_disk(tmp_path)) == ((3,), [3])
+        manager.delete_snapshots_before(4)
+        assert (manager.snapshots.offsets, snapshots_on_disk(tmp_path)) == ((), [])
+        take_snapshots_at(manager, (5, 6))
+        manager.truncate_fully_and_start_at(29)
+        assert (manager.snapshots.offsets, snapshots_on_disk(tmp_path), manager.map_end_offset) == ((), [], 29)
+
+    @pytest.mark.spec("log-format PSM-20")
+    def test_snapshots_that_somebody_restored_are_found(self, manager: ProducerStateManager, tmp_path: Path) -> None:
+        append(manager, data(0, 0))
+        path = manager.take_snapshot(sync=False)
+        assert path is not None
+        content = path.read_bytes()
+        manager.truncate_fully_and_start_at(0)
+        path.write_bytes(content)
+        assert list(manager.snapshots.offsets) == []
+        manager.reload_snapshots()
+        assert (list(manager.snapshots.offsets), manager.map_end_offset) == ([1], 0)
+        manager.truncate_and_reload(log_start_offset=0, log_end_offset=1, now_ms=NOW_MS)
+        assert set(manager.producers) == {1}
+
+    @pytest.mark.spec("log-format PSM-28")
+    @pytest.mark.parametrize(
+        ("bases", "left"), [([5], [5, 42]), ([42], [42]), ([], [42]), ([50], []), ([2, 5], [2, 5, 42])]
+    )
+    def test_stray_snapshots_are_deleted_but_that_of_the_clean_stop(
+        self, tmp_path: Path, bases: list[int], left: list[int]
+    ) -> None:
+        for offset in (2, 5, 42):
+            (tmp_path / f"{offset:020d}.snapshot").write_bytes(encode_producer_snapshot(()))
+        manager = manager_of(tmp_path)
+        manager.remove_stray_snapshots(bases)
+        assert list(manager.snapshots.offsets) == left == snapshots_on_disk(tmp_path)
+
+    @pytest.mark.spec("log-format PSM-29")
+    def test_a_snapshot_is_renamed_before_it_is_deleted(self, manager: ProducerStateManager, tmp_path: Path) -> None:
+        take_snapshots_at(manager, (1, 2))
+        marked = manager.remove_and_mark_snapshot_for_deletion(1)
+        assert marked == tmp_path / "00000000000000000001.snapshot.deleted"
+        assert marked.exists()
+        assert manager.snapshots.offsets == (2,)
+        manager.snapshots.path(2).unlink()
+        assert manager.remove_and_mark_snapshot_for_deletion(2) is None
+        assert manager.remove_and_mark_snapshot_for_deletion(3) is None
+        assert manager.latest_snapshot_offset is None
+
+    def test_a_snapshot_is_synced_later_if_it_is_still_there(self, manager: ProducerStateManager) -> None:
+        take_snapshots_at(manager, (1,))
+        manager.snapshots.sync(1)
+        manager.snapshots.sync(2)
+
+    def test_snapshots_move_with_their_directory(self, manager: ProducerStateManager, tmp_path: Path) -> None:
+        take_snapshots_at(manager, (1,))
+        (tmp_path / "elsewhere").mkdir()
+        manager.snapshots.path(1).rename(tmp_path / "elsewhere" / "00000000000000000001.snapshot")
+        manager.moved(tmp_path / "elsewhere")
+        take_snapshots_at(manager, (2,))
+        manager.delete_snapshots_before(2)
+        assert snapshots_on_disk(tmp_path / "elsewhere") == [2]
+
+    def test_other_files_are_no_snapshots(self, tmp_path: Path) -> None:
+        for name in ("00000000000000000001.snapshot.deleted", "1.snapshot", "00000000000000000002.log", "x.snapshot"):
+            (tmp_path / name).write_bytes(b"")
+        assert manager_of(tmp_path).snapshots.offsets == ()
+
+
+class TestVerification:
+    """PSM-30 and what goes with it, log-format 4.4."""
+
+    @pytest.mark.spec("log-format PSM-30")
+    def test_a_verification_is_joined_by_later_batches(self, manager: ProducerStateManager) -> None:
+        def start(sequence: int, epoch: int) -> tuple[bool, int, int]:
+            again = manager.start_verification(1, sequence=sequence, producer_epoch=epoch, now_ms=NOW_MS)
+            entry = manager.verifications.entries[1]
+            return again is guard, entry.lowest_sequence, entry.producer_epoch
+
+        guard = manager.start_verification(1, sequence=5, producer_epoch=1, now_ms=NOW_MS)
+        assert start(7, 1) == (True, 5, 1)
+        assert start(3, 1) == (True, 3, 1)
+        assert start(4, 2) == (True, 4, 2)
+        assert start(0, 1) == (True, 4, 2)
+
+    @pytest.mark.spec("log-format PSM-30")
+    def test_a_verification_expires_like_a_producer(self, manager: ProducerStateManager) -> None:
+        guard = manager.start_verification(1, sequence=0, producer_epoch=0, now_ms=NOW_MS)
+        manager.remove_expired(NOW_MS + EXPIRATION_MS - 1)
+        assert manager.verifications.holds(1, guard)
+        manager.remove_expired(NOW_MS + EXPIRATION_MS)
+        assert not manager.verifications.holds(1, guard)
+        assert not manager.verifications.holds(1, None)
+
+    @pytest.mark.spec("log-format PSM-30")
+    @pytest.mark.parametrize("is_enabled", [True, False])
+    def test_a_batch_above_those_that_wait_is_out_of_order(self, tmp_path: Path, is_enabled: bool) -> None:
+        manager = manager_of(tmp_path, LogConfig(transaction_partition_verification_enable=is_enabled))
+        guard = manager.start_verification(1, sequence=0, producer_epoch=0, now_ms=NOW_MS)
+        with pytest.raises(OutOfOrderSequenceError, match="sequence 4 is above 0, which is being verified"):
+            append(manager, data(0, 4, transactional=True), guard=guard)
+        append(manager, data(0, 0, transactional=True), guard=guard)
+        assert not manager.verifications.entries
+
+    @pytest.mark.spec("log-format APP-32")
+    def test_a_guard_admits_one_transaction(self, tmp_path: Path) -> None:
+        manager = manager_of(tmp_path, LogConfig(transaction_partition_verification_enable=True))
+        guard = manager.start_verification(1, sequence=1, producer_epoch=0, now_ms=NOW_MS)
+        append(manager, data(0, 0))
+        assert manager.verifications.holds(1, guard)
+        append(manager, data(1, 1, transactional=True), guard=guard)
+        assert manager.has_open_transaction(1)
+        assert not manager.verifications.holds(1, guard)
+        assert manager.start_verification(1, sequence=2, producer_epoch=0, now_ms=NOW_MS) is None
+        append(manager, data(2, 2, transactional=True))
+        end(manager, COMMIT, 3)
+        assert not manager.has_open_transaction(1)
+        other = manager.start_verification(1, sequence=3, producer_epoch=0, now_ms=NOW_MS)
+        assert other is not guard
+        with pytest.raises(InvalidTransactionStateError, match="was not verified"):
+            append(manager, data(4, 3, transactional=True), guard=guard)
+
+    @pytest.mark.spec("log-format APP-33")
+    def test_without_a_guard_no_transaction_begins(self, tmp_path: Path) -> None:
+        manager = manager_of(tmp_path, LogConfig(transaction_partition_verification_enable=True))
+        for origin in (CLIENT, COORDINATOR):
+            with pytest.raises(InvalidTransactionStateError, match="was not verified"):
+                append(manager, data(0, 0, transactional=True), origin=origin)
+        assert manager.is_empty
+        append(manager, data(0, 0, transactional=True), origin=REPLICATION)
+
+    @pytest.mark.spec("log-format APP-34")
+    def test_a_marker_or_unverified_data_clear_the_guard(self, manager: ProducerStateManager) -> None:
+        guard = manager.start_verification(1, sequence=0, producer_epoch=0, now_ms=NOW_MS)
+        assert end(manager, COMMIT, 0) is None
+        assert not manager.verifications.holds(1, guard)
+        manager.start_verification(1, sequence=0, producer_epoch=0, now_ms=NOW_MS)
+        append(manager, data(1, 0, transactional=True))
+        assert not manager.verifications.entries

@@ -1,0 +1,106 @@
+import struct
+from pathlib import Path
+
+import pytest
+
+from tests.log.batches import batch, marker, plain, transactional
+from tierd.errors import EndMarkerError, InvalidRecordError
+from tierd.kernels import crc32c
+from tierd.log import ControlRecordType, iter_batches
+from tierd.log.files.disk import OsDisk
+from tierd.log.producers.transactions import (
+    CompletedTransaction,
+    EndMarker,
+    OpenTransactions,
+    end_marker_of,
+    read_end_marker,
+)
+from tierd.log.records.batch_header import IS_CONTROL, iter_headers
+
+
+def apply(*batches: bytes) -> tuple[OpenTransactions, list[CompletedTransaction]]:
+    state = OpenTransactions()
+    completed = [state.apply(b, b.control_type()) for b in iter_batches(b"".join(batches), name="file")]
+    return state, [c for c in completed if c is not None]
+
+
+@pytest.mark.spec("log-format PSM-10")
+def test_a_transaction_spans_its_batches_and_ends_with_its_marker() -> None:
+    state, completed = apply(transactional(16, 7, 5), transactional(21, 7, 5), marker(40, 7, commit=True))
+    assert completed == [CompletedTransaction(7, 16, 40, is_aborted=False)]
+    assert state.first_unstable_offset is None
+
+
+@pytest.mark.spec("log-format PSM-31")
+def test_overlapping_transactions_leave_the_earliest_open_one() -> None:
+    opened = [transactional(0, 1), transactional(1, 2), transactional(2, 3)]
+    assert apply(*opened, marker(3, 1, commit=True))[0].first_unstable_offset == 1
+    assert apply(*opened, marker(3, 1, commit=True), marker(4, 3, commit=False))[0].first_unstable_offset == 1
+    assert apply(*opened, marker(3, 2, commit=True))[0].first_unstable_offset == 0
+
+
+@pytest.mark.spec("log-format PSM-32")
+def test_a_marker_without_data_completes_nothing() -> None:
+    state, completed = apply(marker(0, 1, commit=True), marker(1, 1, commit=False), plain(2), transactional(30, 1))
+    assert (completed, state.first_unstable_offset) == ([], 30)
+
+
+@pytest.mark.spec("log-format PSM-27")
+def test_an_emptied_control_batch_is_ignored() -> None:
+    emptied = batch(5, [], transactional=True, control=True, producer_id=7, producer_epoch=0)
+    state, completed = apply(transactional(0, 7), emptied)
+    assert (completed, state.first_unstable_offset) == ([], 0)
+
+
+def test_batches_without_a_transaction_change_nothing() -> None:
+    assert (
+        apply(plain(0), batch(1, [(0, None, None)], producer_id=3, producer_epoch=0, base_sequence=0))[0].first_offsets
+        == {}
+    )
+
+
+def control(key: bytes | None, value: bytes | None) -> bytes:
+    """A control batch that says anything: one of data, with the flag of the other."""
+    data = bytearray(
+        batch(9, [(1000, key, value)], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    )
+    data[22] |= IS_CONTROL
+    data[17:21] = crc32c(memoryview(data)[21:]).to_bytes(4, "big")
+    return bytes(data)
+
+
+def marker_in(data: bytes) -> EndMarker | None:
+    return end_marker_of(next(iter_batches(data, name="file")))
+
+
+def test_an_end_marker_says_which_end_and_which_coordinator() -> None:
+    assert marker_in(control(struct.pack(">hh", 0, 0), struct.pack(">hi", 0, 5))) == (ControlRecordType.ABORT, 5)
+    assert marker_in(control(struct.pack(">hh", 3, 1), struct.pack(">hi", 1, 6) + b"new")) == (
+        ControlRecordType.COMMIT,
+        6,
+    )
+    assert marker_in(plain(0)) is None
+    assert marker_in(batch(5, [], transactional=True, control=True, producer_id=7, producer_epoch=0)) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(None, None), (b"\0\0\0", b""), (b"\xff\xff\0\0", None), (b"\0\0\0\0", b"\0\0\0"), (b"\0\0\0\0", None)],
+)
+def test_an_end_marker_that_is_too_short_is_an_invalid_record(key: bytes | None, value: bytes | None) -> None:
+    with pytest.raises(InvalidRecordError, match=r"file: .* at position 0"):
+        marker_in(control(key, value))
+
+
+@pytest.mark.parametrize("number", [2, 3, 6, 7, -1])
+def test_a_producers_control_record_of_another_type_is_no_damage_that_could_be_cut_off(number: int) -> None:
+    with pytest.raises(EndMarkerError, match="at position 0"):
+        marker_in(control(struct.pack(">hh", 0, number), struct.pack(">hi", 0, 5)))
+
+
+def test_the_end_marker_is_read_from_the_file_it_lies_in(tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_bytes(plain(0) + marker(1, 7, commit=True))
+    source = OsDisk().open(tmp_path / "x.log", write=False)
+    found = [read_end_marker(source, header) for header in iter_headers(source)]
+    source.close()
+    assert found == [None, EndMarker(ControlRecordType.COMMIT, 0)]

@@ -1,0 +1,50 @@
+from pathlib import Path
+
+import pytest
+
+from tierd.log.files.disk import OsDisk
+from tierd.log.segments.pending_deletions import PendingDeletions
+
+
+def test_files_go_when_their_time_has_come(tmp_path: Path) -> None:
+    for name in ("a.deleted", "b.deleted", "c.deleted"):
+        (tmp_path / name).touch()
+    pending = PendingDeletions(OsDisk())
+    assert PendingDeletions(OsDisk()).next_due_ms is None
+    pending.add(["b.deleted"], due_ms=200)
+    pending.add(["a.deleted", "gone.deleted"], due_ms=100)
+    assert (len(pending), pending.next_due_ms) == (3, 100)
+    assert pending.run_due(tmp_path, now_ms=99) == 0
+    assert pending.run_due(tmp_path, now_ms=100) == 1
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["b.deleted", "c.deleted"]
+    assert pending.run_all(tmp_path) == 1
+    assert (len(pending), pending.run_all(tmp_path)) == (0, 0)
+
+
+def test_a_name_that_a_new_file_may_get_is_refused() -> None:
+    pending = PendingDeletions(OsDisk())
+    with pytest.raises(ValueError, match="does not end with"):
+        pending.add(["00000000000000000000.log"], due_ms=0)
+    assert len(pending) == 0
+
+
+class FailingDisk(OsDisk):
+    is_failing = True
+
+    def unlink(self, path: Path) -> None:
+        if self.is_failing and path.name == "b.deleted":
+            raise OSError(5, "Input/output error")
+        super().unlink(path)
+
+
+def test_what_could_not_be_unlinked_stays_in_the_queue(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    pending = PendingDeletions(disk)
+    for name in ("a.deleted", "b.deleted", "c.deleted"):
+        (tmp_path / name).touch()
+        pending.add([name], due_ms=0)
+    with pytest.raises(OSError, match="Input/output"):
+        pending.run_due(tmp_path, now_ms=0)
+    assert len(pending) == 2
+    disk.is_failing = False
+    assert pending.run_due(tmp_path, now_ms=0) == 2
