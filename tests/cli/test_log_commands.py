@@ -172,6 +172,16 @@ def test_read_keeps_to_its_bounds(orders: Path) -> None:
     assert ended.exit_code == 1
 
 
+def test_what_lies_before_damage_is_read(crash: Path) -> None:
+    directory = crash / "crash-middle-flip-0"
+    whole = run_tierd("log", "read", str(directory))
+    assert whole.exit_code == 1
+    assert "wrong checksum" in whole.stderr
+    assert len(whole.stdout.splitlines()) == 65
+    part = run_tierd("log", "read", str(directory), "--from", "50", "--to", "64")
+    assert (part.exit_code, len(part.stdout.splitlines())) == (0, 15)
+
+
 def test_committed_reads_leave_out_what_was_aborted(golden: Path) -> None:
     case = next(case for case in golden_cases("clean") if case.broker == "3.9.2" and case.partition == "txn-0")
     directory = golden / case.logdirs[0] / case.partition
@@ -362,3 +372,27 @@ def test_inspect_shows_the_lock_and_the_clean_stop(orders: Path) -> None:
     kinds = {line["type"]: line for line in ended.json_lines()}
     assert kinds["lock"]["isHeld"] is True
     assert kinds["cleanShutdown"]["brokerEpoch"] == -1
+
+
+@pytest.mark.parametrize("command", [["repair"], ["log", "roll"]])
+def test_a_partition_that_is_a_link_is_of_the_log_dir_that_holds_the_link(
+    orders: Path, tmp_path: Path, command: list[str]
+) -> None:
+    log_dir = tmp_path / "linked"
+    log_dir.mkdir()
+    (log_dir / orders.name).symlink_to(orders)
+    with in_use(log_dir):
+        assert run_tierd(*command, str(log_dir / orders.name)).exit_code == 4
+    assert run_tierd(*command, str(log_dir / orders.name)).exit_code == 0
+
+
+def test_an_epoch_that_no_leader_can_have_is_refused(orders: Path) -> None:
+    ended = run_tierd("log", "append", str(orders), "--text", "--leader-epoch", str(1 << 31), given="a\n")
+    assert ended.exit_code == 2, ended.output
+
+
+def test_recover_takes_no_partition_for_a_log_dir(orders: Path) -> None:
+    before = sorted(path.name for path in orders.iterdir())
+    ended = run_tierd("log", "recover", str(orders))
+    assert ended.exit_code == 2, ended.output
+    assert sorted(path.name for path in orders.iterdir()) == before

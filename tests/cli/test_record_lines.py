@@ -60,6 +60,7 @@ def test_only_a_key_or_a_value_is_needed() -> None:
         b'{"value": "YQ==", "timestamp": "now"}',
         b'{"value": "YQ==", "timestamp": 1e999}',
         b'{"value": "YQ==", "timestamp": 99999999999999999999}',
+        b'{"value": "YQ==", "leaderEpoch": 2147483648}',
         b'{"value": "YQ==", "isControl": true}',
     ],
 )

@@ -7,7 +7,6 @@ TARGET the names are listed.
 import argparse
 import logging
 import sys
-import tempfile
 from pathlib import Path
 
 import atheris  # type: ignore[import-untyped]  # has no stubs anywhere
@@ -19,6 +18,7 @@ with atheris.instrument_imports(include=["tierd"]):
     from tests.fuzz.target import CORPUS
     from tests.fuzz.targets import TARGETS
 
+EXPLORED = Path(__file__).parents[2] / ".cache" / "fuzz"
 MEMORY_LIMIT_MB = 2048
 INPUT_LIMIT_S = 10
 
@@ -35,22 +35,23 @@ def main() -> None:
     target = TARGETS[options.target]
     found = CORPUS / target.name
     found.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="tierd-fuzz-") as folder:
-        for number, seed in enumerate(target.seeds()):
-            (Path(folder) / f"seed-{number}").write_bytes(seed)
-        arguments = [
-            sys.argv[0],
-            f"-max_total_time={options.seconds}",
-            f"-timeout={INPUT_LIMIT_S}",
-            f"-rss_limit_mb={MEMORY_LIMIT_MB}",
-            "-max_len=65536",
-            f"-artifact_prefix={found}/",
-            folder,  # what is found on the way goes here
-            str(found),
-        ]
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-        atheris.Setup(arguments, target.run)
-        atheris.Fuzz()
+    explored = EXPLORED / target.name  # kept: the next search goes on from there
+    explored.mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(target.seeds()):
+        (explored / f"seed-{number}").write_bytes(seed)
+    arguments = [
+        sys.argv[0],
+        f"-max_total_time={options.seconds}",
+        f"-timeout={INPUT_LIMIT_S}",
+        f"-rss_limit_mb={MEMORY_LIMIT_MB}",
+        "-max_len=65536",
+        f"-artifact_prefix={found}/",
+        str(explored),
+        str(found),
+    ]
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    atheris.Setup(arguments, target.run)
+    atheris.Fuzz()
 
 
 if __name__ == "__main__":

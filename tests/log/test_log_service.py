@@ -315,3 +315,13 @@ async def test_a_cancellation_at_any_await_leaves_logs_that_load_with_all_that_w
         found = await values(writer)
         assert found[: len(acknowledged)] == acknowledged
         assert await append(writer, b"goes on") == len(found)
+
+
+async def test_a_partition_that_is_wanted_again_while_it_is_deleted_gets_a_log_of_its_own(house: House) -> None:
+    async with house.service() as service:
+        writer, _ = await open_both(service)
+        await append(writer, b"x")
+        await asyncio.gather(service.get_or_create(FIRST), service.delete(FIRST))
+        again = await service.get_or_create(FIRST)
+        assert again.log is house.manager.get(FIRST)
+        assert await append(again, b"y") == 0

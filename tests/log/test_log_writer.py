@@ -337,3 +337,20 @@ async def test_a_cancellation_at_any_await_leaves_every_set_whole_or_absent_and_
     assert (await append(writer, b"z")).first_offset in {0, 1}
     assert log.events[-1] == [b"z"]
     await writer.close()
+
+
+async def test_threads_that_are_gone_are_an_error_for_those_who_wait(log: RecordedLog) -> None:
+    threads = ThreadPoolExecutor(1)
+    writer = LogWriter(log, name="topic-0", writers=threads, readers=threads, clock=FakeClock())
+    log.gate.clear()
+    first = append(writer, b"a")
+    await begun(writer)
+    second = append(writer, b"b")
+    threads.shutdown(wait=False)
+    log.gate.set()
+    assert (await first).first_offset == 0
+    with pytest.raises(LogClosedError):
+        await second
+    with pytest.raises(LogClosedError):
+        await writer.append_as_follower(b"c")
+    await writer.close()

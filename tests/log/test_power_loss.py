@@ -139,3 +139,31 @@ def test_a_transaction_whose_marker_was_lost_at_a_segments_end_does_not_keep_the
             host.disk.unlink(DIRECTORY / name)
     host.start()
     assert offsets(host) == [0]
+
+
+def epochs(host: Host) -> list[tuple[int, int]]:
+    return [(entry.epoch, entry.start_offset) for entry in host.log.leader_epochs.entries]
+
+
+def test_an_epoch_that_was_truncated_away_does_not_come_back_once_the_log_is_longer(host: Host) -> None:
+    host.start()
+    append(host, 5, epoch=1)
+    append(host, 5, epoch=5)
+    host.truncate(4)
+    append(host, 10, epoch=1)
+    host.log.flush()
+    restart(host)
+    assert (host.log.log_end_offset, epochs(host)) == (14, [(1, 0)])
+
+
+def test_an_epoch_whose_records_were_lost_does_not_come_back_once_the_log_is_longer(host: Host) -> None:
+    host.start()
+    append(host, 5, epoch=1)
+    host.log.flush()
+    append(host, 5, epoch=5)
+    restart(host)
+    assert (host.log.log_end_offset, epochs(host)) == (5, [(1, 0)])
+    append(host, 10, epoch=1)
+    host.log.flush()
+    restart(host)
+    assert (host.log.log_end_offset, epochs(host)) == (15, [(1, 0)])

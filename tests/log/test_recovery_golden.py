@@ -16,21 +16,17 @@ What is compared: every name and every byte of every file, but
 """
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.clock import FakeClock
-from tests.golden.unpack import GoldenCase, OracleRecord, golden_cases, read_lines, read_offsets
-from tests.log.test_golden import as_oracle
-from tierd.errors import CorruptRecordError
-from tierd.log import ControlRecordType, RecordBatch, iter_batches, read_offset_checkpoint, read_producer_snapshot
+from tests.golden.unpack import GoldenCase, golden_cases, read_lines, read_offsets
+from tests.log.reading import Found, read_whole_log
+from tierd.log import read_offset_checkpoint, read_producer_snapshot
 from tierd.log.dirs.manager import LogManager
 from tierd.log.loading.stray import lacks_topic_id
-from tierd.log.partition.log_view import Isolation
-from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig
 from tierd.model import TopicPartition
 
@@ -41,16 +37,6 @@ SET_ASIDE = "crash-partition-metadata-missing-0"
 DELETE_DELAY_S = 1.0
 
 of_each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.partition)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What could be read of a log after its recovery."""
-
-    records: list[OracleRecord]
-    committed: list[OracleRecord]
-    offsets: dict[str, int]
-    stopped_at_damage: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,49 +63,6 @@ def recovered(golden: Path, tmp_path_factory: pytest.TempPathFactory) -> Recover
 def config_of(topic: str) -> LogConfig:
     case = next(case for case in CASES if case.partition.rpartition("-")[0] == topic)
     return LogConfig.from_kafka({name: str(value) for name, value in case.config.items()})
-
-
-def read_whole_log(log: UnifiedLog) -> Found:
-    log.update_high_watermark(log.log_end_offset)
-    batches, records, stopped_at_damage = [], [], False
-    try:
-        for batch in read_batches(log):
-            batches.append(batch)
-            if not batch.is_control:
-                records += [as_oracle(record) for record in batch.records()]
-    except CorruptRecordError:
-        stopped_at_damage = True
-    offsets = {
-        "logStartOffset": log.log_start_offset,
-        "highWatermark": log.high_watermark,
-        "lastStableOffset": log.last_stable_offset,
-    }
-    return Found(records, committed(log, batches), offsets, stopped_at_damage)
-
-
-def read_batches(log: UnifiedLog) -> Iterator[RecordBatch]:
-    offset = log.log_start_offset
-    while data := log.read(offset, max_bytes=3000, isolation=Isolation.HIGH_WATERMARK).records:
-        for batch in iter_batches(data, name="read"):
-            yield batch
-            offset = batch.last_offset + 1
-
-
-def committed(log: UnifiedLog, batches: list[RecordBatch]) -> list[OracleRecord]:
-    """What a read_committed consumer makes of the batches and the aborted transactions that it is told."""
-    end = log.last_stable_offset
-    aborted = sorted(log.aborted_transactions(log.log_start_offset, end), key=lambda entry: entry.first_offset)
-    skipped: set[int] = set()
-    found: list[OracleRecord] = []
-    for batch in (batch for batch in batches if batch.last_offset < end):
-        while aborted and aborted[0].first_offset <= batch.last_offset:
-            skipped.add(aborted.pop(0).producer_id)
-        if batch.is_control:
-            if batch.control_type() is ControlRecordType.ABORT:
-                skipped.discard(batch.producer_id)
-        elif not (batch.is_transactional and batch.producer_id in skipped):
-            found += [as_oracle(record) for record in batch.records()]
-    return found
 
 
 def directory_of(case: GoldenCase) -> str:

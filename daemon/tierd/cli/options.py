@@ -5,6 +5,13 @@ from typing import Annotated
 
 import typer
 
+
+def _located(path: Path) -> Path:
+    """The absolute path of a partition directory within its log dir, even if it is a link to somewhere else there."""
+    absolute = Path.cwd() / path
+    return absolute.resolve() if path.name in ("", "..") else absolute.parent.resolve() / absolute.name
+
+
 ConfigOption = Annotated[
     Path,
     typer.Option("--config", metavar="FILE", envvar="TIERD_CONFIG", help="The configuration file.", show_default=True),
@@ -23,7 +30,7 @@ PartitionDirectory = Annotated[
         help="A partition's directory, LOGDIR/topic-partition.",
         exists=True,
         file_okay=False,
-        resolve_path=True,
+        callback=_located,
     ),
 ]
 NewPartitionDirectory = Annotated[
@@ -32,7 +39,7 @@ NewPartitionDirectory = Annotated[
         metavar="DIR",
         help="A partition's directory, LOGDIR/topic-partition; it has to be there unless it is made.",
         file_okay=False,
-        resolve_path=True,
+        callback=_located,
     ),
 ]
 

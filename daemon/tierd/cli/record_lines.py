@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tierd.errors import RecordLineError
 from tierd.log import NewRecord
 
+MAX_INT = (1 << 31) - 1
 _MAX_LONG = (1 << 63) - 1
 _FORM = "one JSON object a line, as tierd cat --json prints them; or give --text"
 
@@ -52,7 +53,9 @@ def parse_json_line(line: bytes, number: int, now_ms: int) -> InputRecord:
         _headers(fields.get("headers"), number),
     )
     offset = _integer(fields, "offset", number) if fields.get("offset") is not None else None
-    epoch = _integer(fields, "leaderEpoch", number, low=-1) if fields.get("leaderEpoch") is not None else None
+    epoch = None
+    if fields.get("leaderEpoch") is not None:
+        epoch = _integer(fields, "leaderEpoch", number, low=-1, high=MAX_INT)
     return InputRecord(record, offset, epoch)
 
 
@@ -97,9 +100,9 @@ def _header(entry: object, number: int) -> tuple[str, bytes | None]:
     return name, None if value is None else _decode(value, f"header {name}", number)
 
 
-def _integer(fields: dict[str, object], name: str, number: int, *, low: int = 0) -> int:
+def _integer(fields: dict[str, object], name: str, number: int, *, low: int = 0, high: int = _MAX_LONG) -> int:
     value = fields[name]
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= _MAX_LONG:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise _fault(number, f"{name} {value!r} is not possible")
     return value
 

@@ -15,6 +15,7 @@ from tierd.log.broker.watcher import (
     PartitionChanged,
     WatchLimitReached,
 )
+from tierd.log.dirs.manager import LogManager
 from tierd.log.dirs.offline_recovery import RecoveredLogDir, RecoveredPartition, recover_log_dir
 from tierd.log.dirs.partition_access import opened_partition
 from tierd.log.files.checkpoints import (
@@ -37,8 +38,9 @@ from tierd.log.files.directory import (
     list_log_dir,
     parse_directory_name,
 )
+from tierd.log.files.disk import OsDisk
 from tierd.log.files.log_dir_lock import LogDirLock, require_unlocked
-from tierd.log.files.meta_properties import MetaProperties, read_meta_properties
+from tierd.log.files.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from tierd.log.files.partition_scan import PartitionScan, SegmentFiles, file_name, parse_file_name, scan_partition
 from tierd.log.indexes.index_build import build_indexes
 from tierd.log.indexes.offset_index import OffsetIndex, OffsetPosition
@@ -54,6 +56,7 @@ from tierd.log.producers.producer_state import (
     parse_producer_snapshot,
     read_producer_snapshot,
 )
+from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import BatchBuilder, encode_batch, encode_end_marker
 from tierd.log.records.batch_header import BatchHeader
 from tierd.log.records.batch_restamp import set_last_offset, set_leader_epoch
@@ -81,6 +84,7 @@ __all__ = [
     "PARTITION_METADATA",
     "REPLICATION_OFFSET_CHECKPOINT",
     "AbortedTransaction",
+    "AppendOrigin",
     "BatchBuilder",
     "BatchHeader",
     "CheckpointChanged",
@@ -100,6 +104,7 @@ __all__ = [
     "LogDirListing",
     "LogDirLock",
     "LogDirWatcher",
+    "LogManager",
     "LowerCheckpoint",
     "Mended",
     "MetaProperties",
@@ -108,6 +113,7 @@ __all__ = [
     "Note",
     "OffsetIndex",
     "OffsetPosition",
+    "OsDisk",
     "Overflowed",
     "PartitionChanged",
     "PartitionDirectory",
@@ -162,4 +168,5 @@ __all__ = [
     "set_last_offset",
     "set_leader_epoch",
     "truncate_partition",
+    "write_meta_properties",
 ]

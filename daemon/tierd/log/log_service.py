@@ -72,6 +72,7 @@ class LogService:
         self._lifecycle = ThreadPoolExecutor(1, thread_name_prefix="log-manager")
         self._threads: dict[Path, tuple[ThreadPoolExecutor, ThreadPoolExecutor]] = {}
         self._writers: dict[TopicPartition, PartitionWriter] = {}
+        self._changing = asyncio.Lock()  # which logs there are; a writer is never of a log that was deleted
         self._tasks = asyncio.TaskGroup()
         self._tending: list[asyncio.Task[None]] = []
 
@@ -149,10 +150,11 @@ class LogService:
             LogError: what ``LogManager.get_or_create`` raises.
             LogTimeoutError: no answer in time.
         """
-        log = await self._in_time(
-            lambda: self._manager.get_or_create(partition, topic_id=topic_id, preferred_dir=preferred_dir)
-        )
-        return self._writers.get(partition) or self._add_writer(log)
+        async with self._changing:
+            log = await self._in_time(
+                lambda: self._manager.get_or_create(partition, topic_id=topic_id, preferred_dir=preferred_dir)
+            )
+            return self._writers.get(partition) or self._add_writer(log)
 
     async def delete(self, partition: TopicPartition) -> None:
         """Delete a log: what waits for its writer is done before, its directory goes later.
@@ -163,8 +165,9 @@ class LogService:
             LogTimeoutError: no answer in time.
         """
         await self.writer(partition).close()
-        self._writers.pop(partition, None)
-        await self._in_time(lambda: self._manager.delete(partition))
+        async with self._changing:
+            self._writers.pop(partition, None)
+            await self._in_time(lambda: self._manager.delete(partition))
 
     async def truncate_to(self, partition: TopicPartition, offset: int) -> None:
         """Cut a log; then, durably, its recovery point. Raises as ``LogWriter.run``."""

@@ -218,7 +218,7 @@ class LogWriter(Generic[_L]):
 
     def _enqueue(self, waiting: _Waiting[_L]) -> None:
         if self._is_closed:
-            raise LogClosedError(f"{self._name}: the writer is closed")
+            raise self._closed()
         if self._is_full(waiting.size_bytes):
             self._drop_unwanted()
             if self._is_full(waiting.size_bytes):
@@ -254,8 +254,13 @@ class LogWriter(Generic[_L]):
                 self._alarm.cancel()
                 self._alarm = None
             return
+        try:
+            job = asyncio.get_running_loop().run_in_executor(self._writers, self._do, self._running)
+        except RuntimeError:  # the threads were let go while a job hung
+            self._is_closed = True
+            self._end_group([self._closed()] * len(self._running))
+            return
         self._jobs += 1
-        job = asyncio.get_running_loop().run_in_executor(self._writers, self._do, self._running)
         job.add_done_callback(self._end_job)
 
     def _take_group(self) -> list[_Waiting[_L]]:
@@ -298,11 +303,12 @@ class LogWriter(Generic[_L]):
         return answers
 
     def _end_job(self, job: "asyncio.Future[Sequence[object]]") -> None:
-        group = self._running
         bug = job.exception()
-        answers = [bug] * len(group) if bug is not None else job.result()
-        for waiting, answer in zip(group, answers, strict=True):
-            self._appends += waiting.call is None
+        self._appends += sum(waiting.call is None for waiting in self._running)
+        self._end_group([bug] * len(self._running) if bug is not None else job.result())
+
+    def _end_group(self, answers: Sequence[object]) -> None:
+        for waiting, answer in zip(self._running, answers, strict=True):
             if waiting.answer.done():  # its caller was cancelled, or has lost patience
                 continue
             if isinstance(answer, BaseException):
@@ -328,6 +334,9 @@ class LogWriter(Generic[_L]):
                 self._set_alarm(waiting.expires_at_s)
                 return
             waiting.answer.set_exception(self._too_late())
+
+    def _closed(self) -> LogClosedError:
+        return LogClosedError(f"{self._name}: the writer is closed")
 
     def _too_late(self) -> LogTimeoutError:
         return LogTimeoutError(

@@ -40,10 +40,10 @@ class Lineage:
         Raises:
             ValueError: a negative epoch or offset.
         """
-        lineage = cls()
+        assigned: list[EpochEntry] = []
         for epoch, start_offset in entries:
-            lineage = lineage.assign(epoch=epoch, start_offset=start_offset)
-        return lineage
+            _assign(assigned, epoch, start_offset)
+        return cls(tuple(assigned))
 
     def __bool__(self) -> bool:
         return bool(self.entries)
@@ -64,15 +64,8 @@ class Lineage:
         Raises:
             ValueError: a negative epoch or offset.
         """
-        if epoch < 0 or start_offset < 0:
-            raise ValueError(f"epoch {epoch} at offset {start_offset}: neither may be negative")
-        latest = self.latest
-        if latest and latest.epoch == epoch and latest.start_offset <= start_offset:
-            return self
-        kept = len(self.entries)
-        while kept and (self.entries[kept - 1].epoch >= epoch or self.entries[kept - 1].start_offset >= start_offset):
-            kept -= 1
-        return type(self)((*self.entries[:kept], EpochEntry(epoch, start_offset)))
+        assigned = list(self.entries)
+        return type(self)(tuple(assigned)) if _assign(assigned, epoch, start_offset) else self
 
     def epoch_for(self, offset: int) -> int | None:
         """The epoch that wrote ``offset``; None before the first entry."""
@@ -127,3 +120,15 @@ class Lineage:
         pairs = zip_longest(self.entries, self.entries[1:])
         kept = (e for e, successor in pairs if not (successor and successor.start_offset == e.start_offset))
         return type(self)(tuple(kept))
+
+
+def _assign(entries: list[EpochEntry], epoch: int, start_offset: int) -> bool:
+    """Return whether anything changed. What it drops was added once, so many calls take as many steps."""
+    if epoch < 0 or start_offset < 0:
+        raise ValueError(f"epoch {epoch} at offset {start_offset}: neither may be negative")
+    if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
+        return False
+    while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
+        entries.pop()
+    entries.append(EpochEntry(epoch, start_offset))
+    return True

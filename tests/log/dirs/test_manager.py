@@ -1,6 +1,8 @@
 import errno
 import multiprocessing
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -34,7 +36,7 @@ from tierd.log.files.checkpoints import (
 from tierd.log.files.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from tierd.log.files.directory import DirectoryKind, directory_name
 from tierd.log.files.disk import Disk
-from tierd.log.files.log_dir_lock import LOCK_FILE, LogDirLock
+from tierd.log.files.log_dir_lock import LOCK_FILE, LogDirLock, require_unlocked
 from tierd.log.files.offline import StorageFailure
 from tierd.log.loading.load_progress import Remaining
 from tierd.log.loading.stray import is_stray, lacks_topic_id
@@ -545,6 +547,18 @@ def test_a_truncation_rewrites_the_recovery_points_of_its_log_dir_alone(tmp_path
         assert read_offset_checkpoint(tmp_path / "b" / RECOVERY_POINT_CHECKPOINT) == {TopicPartition("orders", 1): 12}
 
 
+def test_of_truncations_one_of_which_fails_those_before_it_are_checkpointed(tmp_path: Path) -> None:
+    with managed(tmp_path / "a", tmp_path / "b") as manager:
+        for name, partition in (("a", ORDERS), ("b", TopicPartition("orders", 1))):
+            log = manager.get_or_create(partition, preferred_dir=tmp_path / name)
+            fill(log, 12)
+            log.flush()
+        log.close_handles()
+        with pytest.raises(LogDirOfflineError):
+            manager.truncate_to({ORDERS: 5, TopicPartition("orders", 1): 5})
+        assert read_offset_checkpoint(tmp_path / "a" / RECOVERY_POINT_CHECKPOINT) == {ORDERS: 5}
+
+
 @pytest.mark.spec("log-format DIR-34")
 @pytest.mark.parametrize(("tiered", "log_start", "is_listed"), [(False, 0, False), (False, 3, True), (True, 0, True)])
 def test_a_log_start_is_checkpointed_where_the_first_segment_does_not_say_it(
@@ -643,3 +657,23 @@ def test_the_lock_file_of_a_dead_process_locks_nobody_out(tmp_path: Path) -> Non
         LogDirLock.acquire(tmp_path / ".." / tmp_path.name)
     lock.release()
     lock.release()
+
+
+def test_a_log_dir_is_locked_once_under_whatever_name(tmp_path: Path) -> None:
+    log_dir, other = tmp_path / "data", tmp_path / "other"
+    log_dir.mkdir()
+    other.mkdir()
+    lock = LogDirLock.acquire(log_dir)
+    (other / LOCK_FILE).hardlink_to(log_dir / LOCK_FILE)  # as a bind mount would: another name of the same file
+    with pytest.raises(LogDirLockedError):
+        LogDirLock.acquire(other)
+    with pytest.raises(LogDirLockedError):
+        require_unlocked(other)
+    assert is_locked_for_others(log_dir)
+    lock.release()
+
+
+def is_locked_for_others(log_dir: Path) -> bool:
+    probe = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    command = [sys.executable, "-c", probe, str(log_dir / LOCK_FILE)]
+    return subprocess.run(command, check=False, capture_output=True).returncode != 0

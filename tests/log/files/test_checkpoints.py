@@ -203,3 +203,9 @@ def test_a_checkpoint_larger_than_any_is_refused_unread(tmp_path: Path) -> None:
 def test_a_topic_id_is_written_without_an_end_of_line() -> None:
     assert encode_topic_id(TOPIC_ID) == f"version: 0\ntopic_id: {TOPIC_ID_TEXT}".encode()
     assert parse_topic_id(encode_topic_id(TOPIC_ID), name="f") == TOPIC_ID
+
+
+def test_a_lineage_of_many_epochs_is_parsed_in_one_pass() -> None:
+    count = 200_000
+    data = f"0\n{count}\n".encode() + b"".join(b"%d %d\n" % (n, n) for n in range(count))
+    assert len(parse_lineage(data, name="it").entries) == count

@@ -756,3 +756,28 @@ def test_a_time_index_that_claims_more_than_there_is_is_rebuilt(tmp_path: Path) 
     log = open_log(tmp_path, config=SMALL)
     log.close()
     assert path.read_bytes() == before
+
+
+def test_a_directory_with_the_name_of_a_segment_is_passed_over(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.append_as_leader(records(), leader_epoch=0, now_ms=NOW_MS)
+    log.close()
+    (log.directory / file_name(100, ".log")).mkdir()
+    for clean in (True, False):
+        log = open_log(tmp_path, clean=clean)
+        assert log.log_end_offset == 1
+        log.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_transaction_index_that_is_larger_than_any_can_be_is_made_anew(tmp_path: Path, clean: bool) -> None:
+    log = open_log(tmp_path)
+    log.append_as_leader(records(), leader_epoch=0, now_ms=NOW_MS)
+    log.close()
+    path = log.directory / file_name(0, ".txnindex")
+    with path.open("wb") as file:
+        file.truncate(8 << 30)
+    log = open_log(tmp_path, clean=clean)
+    assert log.log_end_offset == 1
+    assert not path.stat().st_size
+    log.close()

@@ -136,3 +136,23 @@ def test_what_was_not_flushed_may_be_damaged(directory: Path) -> None:
     last = int(max(directory.glob("*.log")).name.split(".")[0])
     log = open_log(directory.parent, config=replace(SMALL, strict_recovery=True), clean=False, recovery_point=last)
     assert log.log_end_offset >= last
+
+
+@pytest.mark.parametrize("name", ["5.log", "-5.log", "00000000000000000005.log.kept", "5.index"])
+def test_a_file_that_no_broker_opens_is_no_damage_to_a_log(tmp_path: Path, name: str) -> None:
+    log = open_log(tmp_path)
+    log.append_as_leader(records(), leader_epoch=0, now_ms=NOW_MS)
+    log.close()
+    (log.directory / name).write_bytes(b"notes")
+    assert not [*find_damage(OsDisk(), log.directory, recovery_point=0, clean=True)]
+
+
+@pytest.mark.parametrize("name", [".index", ".timeindex", ".txnindex", ".snapshot", LEADER_EPOCH_CHECKPOINT])
+def test_a_file_that_is_larger_than_any_can_be_is_not_read(tmp_path: Path, name: str) -> None:
+    log = open_log(tmp_path)
+    log.append_as_leader(records(), leader_epoch=0, now_ms=NOW_MS)
+    log.close()
+    path = log.directory / (file_name(0, name) if name.startswith(".") else name)
+    with path.open("ab") as file:
+        file.truncate(8 << 30)
+    assert [p for p in find_damage(OsDisk(), log.directory, recovery_point=0, clean=True) if "too many" in p]

@@ -87,3 +87,49 @@ def test_a_roll_that_was_truncated_away_does_not_raise_the_recovery_point(tmp_pa
     assert (log.recovery_point, log.log_end_offset) == (1, 1)
     log.flush(up_to=100)
     assert log.recovery_point == 1
+
+
+def test_no_thread_sees_a_high_watermark_above_a_transaction_that_it_does_not_know_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(tmp_path)
+    lead(log, records(2))
+    offsets, producers = log._state.offsets, log._state.producers
+    refresh, forget, seen = offsets.refresh_first_unstable, producers.on_high_watermark_updated, []
+
+    def before_refresh() -> None:  # the log end has moved, the first unstable offset not yet
+        log.update_high_watermark(log.log_end_offset)
+        seen.append(log.last_stable_offset)
+        refresh()
+
+    def while_setting(high_watermark: int) -> None:
+        forget(high_watermark)
+        seen.append(log.last_stable_offset)
+
+    monkeypatch.setattr(offsets, "refresh_first_unstable", before_refresh)
+    monkeypatch.setattr(producers, "on_high_watermark_updated", while_setting)
+    TransactionalProducer(log, 1).write(2)
+    assert log.high_watermark == 4
+    assert max(seen) == 2
+
+
+def test_a_high_watermark_that_falls_while_the_log_end_moves_stays_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(tmp_path)
+    lead(log, records(3))
+    log.update_high_watermark(3)
+    offsets = log._state.offsets
+    lock = offsets.lock
+
+    class LockThatAnotherThreadHadFirst:
+        def __enter__(self) -> None:
+            offsets.lock = lock
+            log.update_high_watermark(1)
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(offsets, "lock", LockThatAnotherThreadHadFirst())
+    offsets.follow_log_end()
+    assert log.high_watermark == 1

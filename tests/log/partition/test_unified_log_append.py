@@ -33,7 +33,7 @@ from tierd.log.partition.log_view import Isolation
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import encode_batch
 from tierd.log.records.compression import Compression
-from tierd.log.records.log_config import LogConfig, TimestampType
+from tierd.log.records.log_config import MAX_LONG, LogConfig, TimestampType
 from tierd.log.records.new_record import NewRecord, Producer
 from tierd.log.segments.offset_lookup import LATEST
 
@@ -46,6 +46,14 @@ def test_a_leader_numbers_the_records(tmp_path: Path) -> None:
     log.roll(now_ms=NOW_MS)
     info = lead(log, records(3))
     assert (info.first_offset, info.last_offset, info.log_start_offset) == (6, 8, 0)
+
+
+def test_a_leader_does_not_give_away_the_last_offset_that_there_is(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    follow(log, records(base_offset=MAX_LONG - 1))
+    with pytest.raises(RecordValidationError, match="leaves none"):
+        lead(log, records())
+    assert log.log_end_offset == MAX_LONG
 
 
 @pytest.mark.spec("log-format APP-02")

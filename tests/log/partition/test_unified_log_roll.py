@@ -5,8 +5,10 @@ import pytest
 from tests.fakes.failing_disk import FailingDisk
 from tests.log.batches import legacy, wrapper
 from tests.log.logs import NOW_MS, follow, lead, open_log, read_all, records
-from tierd.errors import LogDirOfflineError
+from tierd.errors import LogDirOfflineError, LogError
+from tierd.log.partition.append_info import AppendInfo, AppendRequest
 from tierd.log.partition.unified_log import UnifiedLog
+from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.log_config import MAX_INT, LogConfig
 from tierd.log.records.new_record import Producer
 
@@ -119,11 +121,14 @@ def test_an_empty_segment_whose_index_has_no_room_is_made_anew(tmp_path: Path) -
 @pytest.mark.spec("log-format ROLL-09")
 def test_a_segment_below_the_active_one_cannot_be_begun(tmp_path: Path) -> None:
     log = open_log(tmp_path)
-    lead(log, records(5))
-    log.roll(now_ms=NOW_MS)
-    log._state.segments.next_offset = 3  # what no caller can bring about
-    with pytest.raises(AssertionError, match="cannot begin at 3"):
-        log.roll(now_ms=NOW_MS)
+    follow(log, records(3))
+    log.roll(now_ms=NOW_MS, expected_next_offset=20)  # as for a set that is refused then
+    below, above = (AppendRequest(records(base_offset=base), AppendOrigin.REPLICATION) for base in (3, 20))
+    refused, taken = log.append_many([below, above], now_ms=NOW_MS)
+    assert isinstance(refused, LogError)
+    assert "cannot begin at 3" in str(refused)
+    assert isinstance(taken, AppendInfo)
+    assert (bases(log), log.log_end_offset) == ([0, 20], 21)
 
 
 @pytest.mark.spec("log-format ROLL-10")

@@ -22,6 +22,7 @@ from tierd.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
+from tierd.log.files.disk import OsDisk, OsFile
 from tierd.log.indexes.transaction_index import AbortedTransaction, read_transaction_index
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
 from tierd.log.partition.log_view import Isolation
@@ -322,9 +323,10 @@ def test_a_reader_of_committed_records_never_sees_an_open_transaction(tmp_path: 
             failures.append(error)
             raise
 
-    threads = [threading.Thread(target=move_high_watermark), threading.Thread(target=read_committed)]
-    for thread in threads:
-        thread.start()
+    mover = threading.Thread(target=move_high_watermark, daemon=True)
+    reader = threading.Thread(target=read_committed, daemon=True)
+    mover.start()
+    reader.start()
     producer = TransactionalProducer(log, 1)
     not_empty = 0
     while log.log_end_offset < last_offset:
@@ -334,9 +336,11 @@ def test_a_reader_of_committed_records_never_sees_an_open_transaction(tmp_path: 
             log.read(begin, max_bytes=1 << 20, isolation=Isolation.TXN_COMMITTED, min_one_message=False).records
         )
         producer.end(commit=False)
+    mover.join(timeout=30)  # or it might set the high watermark back to what it saw last
     log.update_high_watermark(log.log_end_offset)
-    for thread in threads:
-        thread.join(timeout=30)
+    reader.join(timeout=30)
+    assert not mover.is_alive()
+    assert not reader.is_alive()
     assert not failures
     assert not_empty == 0
     assert len(index_of(log)) == last_offset // 2
@@ -357,3 +361,33 @@ def test_transactions_of_one_group_are_seen_one_after_the_other(tmp_path: Path) 
     assert log.last_stable_offset == 0
     log.update_high_watermark(6)
     assert log.last_stable_offset == 6
+
+
+class CountingDisk(OsDisk):
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+
+    def open(self, path: Path, *, create: bool = False, write: bool = True) -> OsFile:
+        self.opened.append(path.name)
+        return super().open(path, create=create, write=write)
+
+
+@pytest.mark.parametrize("reloads", [False, True])
+def test_nobody_looks_for_the_aborted_transactions_of_segments_without_any(tmp_path: Path, reloads: bool) -> None:
+    disk = CountingDisk()
+    log = open_log(tmp_path, disk=disk)
+    producer = TransactionalProducer(log, 1)
+    producer.write(2)
+    for _ in range(5):
+        log.roll(now_ms=NOW_MS)
+        lead(log, records())
+    producer.end(commit=False)
+    if reloads:
+        log.close()
+        log = open_log(tmp_path, disk=disk)
+    log.update_high_watermark(log.log_end_offset)
+    disk.opened.clear()
+    found = log.read(0, max_bytes=1000, isolation=Isolation.TXN_COMMITTED).aborted
+    assert found is not None
+    assert [(aborted.first_offset, aborted.last_offset) for aborted in found] == [(0, 7)]
+    assert [name for name in disk.opened if name.endswith(".txnindex")] == ["00000000000000000006.txnindex"]

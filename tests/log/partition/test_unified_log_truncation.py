@@ -13,12 +13,20 @@ from tests.log.logs import (
     read_all,
     records,
 )
-from tierd.errors import InconsistentTopicIdError, LogClosedError, LogDirOfflineError
+from tierd.errors import (
+    CorruptIndexError,
+    CorruptRecordError,
+    InconsistentTopicIdError,
+    LogClosedError,
+    LogDirOfflineError,
+)
 from tierd.log.partition.log_view import Isolation
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.batch_builder import BatchBuilder, encode_empty_batch
+from tierd.log.records.batch_header import LOG_OVERHEAD_BYTES
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.new_record import NewRecord, Producer
+from tierd.log.segments.log_segment import LogSegment
 
 
 def snapshots(log: UnifiedLog) -> list[int]:
@@ -330,3 +338,42 @@ def test_reads_go_on_after_a_truncation(tmp_path: Path) -> None:
     log.truncate_to(5, now_ms=NOW_MS)
     assert len(headers_of(log)) == 5
     assert [record.offset for record in read_all(log, isolation=Isolation.HIGH_WATERMARK)] == list(range(5))
+
+
+def damage(segment: LogSegment, batch: int) -> None:
+    """Make the size of a batch impossible, in a segment of batches of equal size."""
+    data = bytearray(segment.path.read_bytes())
+    at = batch * (LOG_OVERHEAD_BYTES + int.from_bytes(data[8:LOG_OVERHEAD_BYTES], "big"))
+    data[at + 8 : at + LOG_OVERHEAD_BYTES] = bytes(4)
+    segment.path.write_bytes(data)
+
+
+@pytest.mark.parametrize("index", [False, True])
+def test_a_truncation_that_a_damage_prevents_changes_nothing(tmp_path: Path, index: bool) -> None:
+    log = open_log(tmp_path, config=LogConfig(segment_bytes=3 * len(records())))
+    for _ in range(9):
+        lead(log, records())
+    log.flush()
+    if index:
+        log.segments[1].path.with_suffix(".txnindex").write_bytes(b"\1" * 34)
+    else:
+        damage(log.segments[1], 1)
+    with pytest.raises(CorruptIndexError if index else CorruptRecordError):
+        log.truncate_to(5, now_ms=NOW_MS)
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
+    assert (log.log_end_offset, log.recovery_point) == (9, 9)
+    assert lead(log, records()).first_offset == 9
+
+
+def test_a_log_whose_producers_cannot_be_read_any_more_takes_no_appends(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LogConfig(segment_bytes=3 * len(records())))
+    with_producer(log, 9)
+    log.update_high_watermark(9)
+    for path in log.directory.glob("*.snapshot"):
+        path.unlink()
+    damage(log.segments[0], 1)
+    with pytest.raises(CorruptRecordError):
+        log.truncate_to(7, now_ms=NOW_MS)
+    assert (log.log_end_offset, log.high_watermark) == (7, 7)
+    with pytest.raises(LogDirOfflineError, match="the log's files are closed"):
+        lead(log, records(producer=Producer(1, 0, 7)))

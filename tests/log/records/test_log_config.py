@@ -62,6 +62,8 @@ def test_kafkas_names_and_words_are_understood() -> None:
         {"no.such.setting": "1"},
         {"segment.bytes": "many"},
         {"segment.bytes": "13"},
+        {"segment.bytes": "2147483648"},
+        {"segment.index.bytes": "2147483648"},
         {"preallocate": "perhaps"},
         {"compression.type": "rar"},
         {"cleanup.policy": ""},

@@ -1,5 +1,6 @@
 """Repair and truncation on real files: the broker's crash cases, and a loss of power between any two steps."""
 
+import errno
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -8,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from tests.fakes.simulated_disk import PowerLostError, SimulatedDisk
+from tests.fakes.simulated_disk import Fault, PowerLostError, SimulatedDisk
 from tests.golden.unpack import GoldenCase, golden_cases, read_lines
 from tests.log.logs import NOW_MS, open_log, records
 from tests.log.test_golden import as_oracle
-from tierd.errors import LogDirLockedError, OffsetOutOfRangeError
+from tierd.errors import LogDirLockedError, LogDirOfflineError, OffsetOutOfRangeError
 from tierd.log import LogConfig, Mended, inspect_path, iter_batches, repair_partition, truncate_partition
 from tierd.log.dirs.manager import LogManager
 from tierd.log.files.disk import Disk, OsDisk
@@ -331,3 +332,15 @@ def test_a_broker_takes_no_side_file_for_its_own(orders: Path) -> None:
         assert parse_file_name(name) is None
         assert not name.endswith(own)
         assert not name[0].isdigit()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_full_disk_keeps_no_half_of_a_side_file(damaged: Callable[[GoldenCase], Path], number: int) -> None:
+    directory = damaged(next(case for case in CRASHES if case.partition == "crash-cut-in-batch-0"))
+    disk = simulated(directory)
+    before = disk.list_names(directory)
+    disk.faults.append(Fault("write", ("tierd-kept",), number, times=None))
+    for _ in range(2):
+        with pytest.raises(LogDirOfflineError):
+            mend(disk, directory)
+    assert disk.list_names(directory) == before

@@ -235,6 +235,7 @@ def test_damage_is_named_and_not_searched_for_again(tmp_path: Path) -> None:
 
 def test_a_damaged_transaction_index_is_an_error(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(0)])
+    log.active.transaction_index.append(AbortedTransaction(1, 0, 0, 1))
     log.active.path.with_suffix(".txnindex").write_bytes(b"\x00\x09" + bytes(32))
     with pytest.raises(CorruptIndexError):
         log.read(0, max_bytes=1, bound=log.log_end, with_aborted=True)

@@ -48,3 +48,12 @@ def test_what_could_not_be_unlinked_stays_in_the_queue(tmp_path: Path) -> None:
     assert len(pending) == 2
     disk.is_failing = False
     assert pending.run_due(tmp_path, now_ms=0) == 2
+
+
+def test_of_many_files_no_more_go_at_once_than_asked_for(tmp_path: Path) -> None:
+    pending = PendingDeletions(OsDisk())
+    names = [f"{number}.deleted" for number in range(5)]
+    for name in names:
+        (tmp_path / name).touch()
+    pending.add(names, due_ms=0)
+    assert [pending.run_due(tmp_path, now_ms=0, limit=2) for _ in range(4)] == [2, 2, 1, 0]

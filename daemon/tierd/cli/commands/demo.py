@@ -10,6 +10,7 @@ from pathlib import Path
 from tierd.cli.commands.run import run_foreground
 from tierd.cli.demo.writer import prepare
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption
+from tierd.cli.session import log_to_stderr
 from tierd.config import TierdConfig, load_config
 
 _WRITER_STOP_DEADLINE_S = 10.0
@@ -22,6 +23,7 @@ def demo(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """
     settings = load_config(config, os.environ)
     log_dir = settings.log_dirs[0].path
+    log_to_stderr()
     prepare(log_dir, cluster_id=settings.cluster_id, node_id=settings.node_id)
     print(_introduction(settings, config), flush=True)
     with _writer(log_dir):

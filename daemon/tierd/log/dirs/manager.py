@@ -269,11 +269,13 @@ class LogManager:
             LogDirOfflineError: a log dir failed.
         """
         cut = []
-        for partition, offset in offsets.items():
-            found = self.get(partition, is_future=is_future)
-            if found is not None and found.truncate_to(offset, now_ms=self._clock.now_ms()):
-                cut.append(found)
-        self._checkpoint(DirCheckpoints.write_recovery_points, self._dirs.of_logs(cut))
+        try:
+            for partition, offset in offsets.items():
+                found = self.get(partition, is_future=is_future)
+                if found is not None and found.truncate_to(offset, now_ms=self._clock.now_ms()):
+                    cut.append(found)
+        finally:  # those that were cut before one failed
+            self._checkpoint(DirCheckpoints.write_recovery_points, self._dirs.of_logs(cut))
 
     def truncate_fully_and_start_at(
         self,

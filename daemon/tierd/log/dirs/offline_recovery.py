@@ -94,12 +94,17 @@ def recover_log_dir(
         acquire_lock: keeps others out, or raises.
 
     Raises:
+        PartitionNameError: it is a partition's directory.
         LogDirLockedError: a broker or tierd has the log dir.
         LogDirOfflineError: the disk failed.
         LogError: what a broker would refuse as well.
     """
     disk = disk or OsDisk()
     with OfflineFlag(log_dir).storage():
+        if any(map(parse_file_name, disk.list_names(log_dir))):
+            raise PartitionNameError(
+                f"{log_dir}: a partition's directory, no log dir", remedy=f"name {log_dir.parent}, which holds it"
+            )
         lock = acquire_lock(log_dir)
         try:
             was_clean = has_clean_shutdown(disk, log_dir)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
-from tierd.errors import PartitionNameError, UnknownPartitionError
+from tierd.errors import CheckpointError, PartitionNameError, UnknownPartitionError
 from tierd.log.dirs.dir_checkpoints import DirCheckpoints, needs_log_start
 from tierd.log.dirs.log_dir import DirLock, make_directories
 from tierd.log.files.checkpoints import (
@@ -107,15 +107,18 @@ class _Access:
             self._broker_epoch = read_broker_epoch(self._disk, self._log_dir)
             self._was_clean = delete_clean_shutdown(self._disk, self._log_dir)
             checkpoints = DirCheckpoints(self._disk, self._log_dir)
+            log_starts, recovery_points = checkpoints.log_start_offsets(), checkpoints.recovery_points()
+            high_watermarks = checkpoints.high_watermarks()
+            if is_new:  # what they say is of a log that was deleted
+                log_starts = recovery_points = high_watermarks = {}
             request = LoadRequest(
                 config=self._config,
-                log_start_offset=checkpoints.log_start_offsets().get(self._partition, 0),
-                recovery_point=checkpoints.recovery_points().get(self._partition, 0),
+                log_start_offset=log_starts.get(self._partition, 0),
+                recovery_point=recovery_points.get(self._partition, 0),
                 clean=self._was_clean or is_new,
             )
-            high_watermark = checkpoints.high_watermarks().get(self._partition, 0)
         log = load_log(self._disk, self._directory, request, now_ms=self._now_ms, offline=self.offline)
-        log.update_high_watermark(high_watermark)
+        log.update_high_watermark(high_watermarks.get(self._partition, 0))
         if is_new and create_with is not None:
             log.assign_topic_id(create_with)
         return log
@@ -140,7 +143,7 @@ class _Access:
         path = self._log_dir / name
         try:
             before = load_offset_checkpoint(self._disk, path)
-        except FileNotFoundError:
+        except (FileNotFoundError, CheckpointError):  # a start makes nothing of it either
             before = {}
         others = {partition: offset for partition, offset in before.items() if partition != self._partition}
         write_offset_checkpoint(self._disk, path, {**others, **offsets})

@@ -80,7 +80,8 @@ def parse_lineage(data: bytes, *, name: str, in_order: bool = True) -> Lineage:
     Raises:
         CheckpointError: wrong version, count, number or order; names the line.
     """
-    lineage, previous = Lineage(), (-1, -1)
+    assigned: list[tuple[int, int]] = []
+    previous = (-1, -1)
     for line, fields in _entries(data, name):
         if len(fields) != 2:
             _fail(name, line, f"{' '.join(fields)!r} is not <epoch> <start offset>")
@@ -88,8 +89,9 @@ def parse_lineage(data: bytes, *, name: str, in_order: bool = True) -> Lineage:
         ascends = epoch > previous[0] and start_offset >= previous[1]
         if epoch < 0 or start_offset < 0 or (in_order and not ascends):
             _fail(name, line, f"epoch {epoch} at offset {start_offset} does not follow the line before it")
-        lineage, previous = lineage.assign(epoch=epoch, start_offset=start_offset), (epoch, start_offset)
-    return lineage
+        previous = (epoch, start_offset)
+        assigned.append(previous)
+    return Lineage.of(assigned)
 
 
 def encode_lineage(lineage: Lineage) -> bytes:

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tierd.errors import SegmentChangedError
+from tierd.errors import CorruptIndexError, SegmentChangedError
 
 Piece = bytes | bytearray | memoryview
 
 _PIECES_AT_ONCE = 512  # below IOV_MAX everywhere
+_LIMIT_BYTES = 256 << 20  # of an artefact; a broker's default for an index is 10 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +264,19 @@ def read_file(disk: Disk, path: Path) -> bytes:
         return file.read(0, file.size_bytes)
     finally:
         file.close()
+
+
+def read_artefact(disk: Disk, path: Path, *, name: str) -> bytes:
+    """Read an index, a snapshot or a text file whole; ``name`` is for errors.
+
+    Raises:
+        CorruptIndexError: it is larger than any can be.
+        OSError: it is not there, or cannot be read.
+    """
+    status = disk.status(path)
+    if status is not None and status.size_bytes > _LIMIT_BYTES:
+        raise CorruptIndexError(f"{name}: {status.size_bytes} bytes are too many")
+    return read_file(disk, path)
 
 
 def replace_file(disk: Disk, path: Path, data: bytes) -> None:

@@ -1,8 +1,8 @@
 """LogDirLock: one owner per log dir, the same lock that a broker takes (log-format 1.3; Kafka: FileLock).
 
 Java's ``FileLock`` is a POSIX record lock over the whole of ``.lock``. Such a lock belongs to the process and goes
-with the first descriptor of the file that the process closes, so a set of the paths held here keeps a second manager
-of the same process from opening the file at all.
+with the first descriptor of the file that the process closes, so a set of the files held here keeps a second manager
+of the same process from opening one at all, whatever its name there is.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ from tierd.errors import LogDirLockedError
 
 LOCK_FILE = ".lock"
 
-_held: set[Path] = set()
+_held: set[tuple[int, int]] = set()  # device and inode
 _held_guard = Lock()
 
 
@@ -37,26 +37,21 @@ class LogDirLock:
         """
         path = log_dir.resolve() / LOCK_FILE
         with _held_guard:
-            if path in _held:
-                raise _locked(log_dir)
-            _held.add(path)
-        try:
-            return cls(path, _open_locked(path, log_dir))
-        except BaseException:
-            with _held_guard:
-                _held.discard(path)
-            raise
+            _require_not_ours(path, log_dir)
+            fd = _open_locked(path, log_dir)
+            _held.add(_identity(os.fstat(fd)))
+        return cls(path, fd)
 
     def release(self) -> None:
         """Remove the file and give the lock back; a second time does nothing."""
-        fd, self._fd = self._fd, -1
-        if fd < 0:
-            return
-        with suppress(OSError):  # a log dir that went offline; the lock goes with the descriptor all the same
-            self._path.unlink()
-        os.close(fd)
         with _held_guard:
-            _held.discard(self._path)
+            fd, self._fd = self._fd, -1
+            if fd < 0:
+                return
+            with suppress(OSError):  # a log dir that went offline; the lock goes with the descriptor all the same
+                self._path.unlink()
+            _held.discard(_identity(os.fstat(fd)))
+            os.close(fd)
 
 
 def require_unlocked(log_dir: Path) -> None:
@@ -68,8 +63,7 @@ def require_unlocked(log_dir: Path) -> None:
     """
     path = log_dir.resolve() / LOCK_FILE
     with _held_guard:
-        if path in _held:  # to open and close the file here would let the lock go
-            raise _locked(log_dir)
+        _require_not_ours(path, log_dir)
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -80,6 +74,17 @@ def require_unlocked(log_dir: Path) -> None:
             raise _locked(log_dir) from error
         finally:
             os.close(fd)
+
+
+def _require_not_ours(path: Path, log_dir: Path) -> None:
+    """Ask by name only: to open and close a file of ours would let its lock go."""
+    with suppress(FileNotFoundError):
+        if _identity(path.stat()) in _held:
+            raise _locked(log_dir)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _open_locked(path: Path, log_dir: Path) -> int:

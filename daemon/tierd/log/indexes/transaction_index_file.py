@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tierd.log.files.disk import Disk, DiskFile, read_file, unlink_if_there
+from tierd.log.files.disk import Disk, DiskFile, read_artefact, unlink_if_there
 from tierd.log.indexes.transaction_index import ENTRY, AbortedTransaction, TransactionIndex, encode_entry
 
 
@@ -10,11 +10,15 @@ class TransactionIndexFile:
     """The aborted transactions of one segment; no file until there is one (Kafka: TransactionIndex).
 
     One writer; ``all`` and ``collect`` may be called by any thread, and open the file for themselves.
+
+    Attributes:
+        may_exist: false once it is known that there is no file, so that nobody has to look for it.
     """
 
     def __init__(self, disk: Disk, path: Path, *, base_offset: int) -> None:
         self.path = path
         self.base_offset = base_offset
+        self.may_exist = True
         self._disk = disk
         self._needs_sync = False  # nothing was written, or cut, since the last flush
         self._file: DiskFile | None = None
@@ -46,7 +50,7 @@ class TransactionIndexFile:
             CorruptIndexError: it cannot be understood.
         """
         try:
-            data = read_file(self._disk, self.path)
+            data = read_artefact(self._disk, self.path, name=str(self.path))
         except FileNotFoundError:
             return TransactionIndex()
         return TransactionIndex.from_bytes(data, self.base_offset, str(self.path))
@@ -136,5 +140,6 @@ class TransactionIndexFile:
 
     def _handle(self) -> DiskFile:
         if self._file is None:
+            self.may_exist = True
             self._file = self._disk.open(self.path, create=True)
         return self._file

@@ -39,6 +39,10 @@ from tierd.log.repair.side_files import describe_side_file, is_side_file
 from tierd.log.repair.survey import survey_partition
 from tierd.model import Lineage
 
+_MISSING = {
+    PARTITION_METADATA: "run tierd repair; a broker would set the partition aside as a stray, and begin an empty one",
+    LEADER_EPOCH_CHECKPOINT: "run tierd repair, which takes the epochs from the batches",
+}
 _RESTART = "start the broker: its recovery rebuilds the file; or fetch the segment from a replica"
 _INDEXES = frozenset({".index", ".timeindex", ".txnindex"})
 
@@ -115,9 +119,9 @@ def _compare(path: Path, damaged: set[Path]) -> Iterator[Finding]:
 def _inspect_files(path: Path, *, records: bool, deep: bool) -> Iterator[Finding]:
     names = list_names(path)
     offsets = {suffix: _offsets(names, suffix) for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot")}
-    for required in (PARTITION_METADATA, LEADER_EPOCH_CHECKPOINT):
+    for required, remedy in _MISSING.items():
         if required not in names:
-            yield Damage(path / required, None, f"{path / required}: missing", _RESTART)
+            yield Damage(path / required, None, f"{path / required}: missing", remedy)
     yield from _leftovers(path, names, offsets)
     directory = _Directory(path, offsets, _lineage(path), _state_at(path, offsets))
     for index, base in enumerate(offsets[".log"]):

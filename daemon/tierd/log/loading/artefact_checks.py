@@ -3,7 +3,9 @@
 Each check follows the batches in their order and tells its first problem, then nothing more.
 """
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from tierd.log.indexes.offset_index import OffsetIndex
 from tierd.log.indexes.time_index import TimeIndex
@@ -12,6 +14,8 @@ from tierd.log.producers.transactions import CompletedTransaction
 from tierd.log.records.batch_header import BatchHeader
 from tierd.log.records.record import ControlRecordType
 from tierd.model import Lineage
+
+_last_offset = attrgetter("last_offset")
 
 
 @dataclass(slots=True)
@@ -102,7 +106,8 @@ class TransactionIndexCheck:
     ) -> str | None:
         """Look at the next transactional batch, what it says and what it ended; return what is wrong."""
         if kind is ControlRecordType.ABORT:
-            for entry in self.index.entries:
+            at = bisect_left(self.index.entries, header.last_offset, key=_last_offset)
+            for entry in self.index.entries[at : at + 1]:
                 if entry.last_offset == header.last_offset and entry.producer_id == header.producer_id:
                     self.answered[header.last_offset] = entry
         if completed is None or not completed.is_aborted or header.last_offset in self.answered:

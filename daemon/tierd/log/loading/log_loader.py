@@ -74,6 +74,7 @@ def load_log(
             recovery_point, log_end_offset = recovery.recover()
             log_start_offset = _log_start_offset(recovery, request)
             epochs.truncate_from_end(log_end_offset)
+            epochs.write_pending()  # once the log is longer, no load can tell which of them are stale
             epochs.truncate_from_start(request.log_start_offset)
             return UnifiedLog(
                 disk=disk,

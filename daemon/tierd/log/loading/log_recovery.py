@@ -125,7 +125,10 @@ class LogRecovery:
                 log.warning("orphaned_index_found", file=str(self._directory / name))
                 unlink_if_there(self._disk, self._directory / name)
             elif suffix == ".log":
-                self._open_segment(offset, present)
+                try:
+                    self._open_segment(offset, present)
+                except IsADirectoryError:  # nor does a broker mind
+                    log.warning("directory_passed_over", directory=str(self._directory / name))
 
     def _open_segment(self, base_offset: int, present: frozenset[str]) -> None:
         self._at = segment = self._new_segment(base_offset)
@@ -141,6 +144,8 @@ class LogRecovery:
                 segment.time_index.resize(0)
             if file_name(base_offset, ".txnindex") in present:
                 self._check_transactions(segment)
+            else:
+                segment.transaction_index.may_exist = False
         self.segments.add(segment)
 
     def _check_transactions(self, segment: LogSegment) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tierd.errors import CheckpointError, CorruptIndexError, CorruptRecordError, DamagedLogError
 from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT, parse_lineage
-from tierd.log.files.disk import Disk, read_file
-from tierd.log.files.partition_scan import file_name
+from tierd.log.files.disk import Disk, read_artefact
+from tierd.log.files.partition_scan import file_name, parse_file_name
 from tierd.log.indexes.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from tierd.log.indexes.offset_index import OffsetIndex
 from tierd.log.indexes.time_index import TimeIndex
@@ -20,9 +20,7 @@ from tierd.log.indexes.transaction_index import TransactionIndex
 from tierd.log.loading.artefact_checks import OffsetIndexCheck, TimeIndexCheck
 from tierd.log.producers.producer_state import parse_producer_snapshot
 from tierd.log.records.batch_header import BatchHeader, crc_matches, iter_headers
-from tierd.log.segments.leftovers import INDEX_SUFFIXES, offset_of
-
-_LIMIT_BYTES = 256 << 20  # of an index; a broker's default is 10 MiB
+from tierd.log.segments.leftovers import INDEX_SUFFIXES
 
 
 def require_sound(disk: Disk, directory: Path, *, recovery_point: int, clean: bool) -> None:
@@ -40,12 +38,13 @@ def require_sound(disk: Disk, directory: Path, *, recovery_point: int, clean: bo
 def find_damage(disk: Disk, directory: Path, *, recovery_point: int, clean: bool) -> Iterator[str]:
     """Everything that is wrong with the part of a log that recovery would trust, in the order of the names."""
     names = disk.list_names(directory)
-    bases = sorted(base for name in names if name.endswith(".log") and (base := offset_of(name)) is not None)
+    bases = [found[0] for name in names if (found := parse_file_name(name)) and found[1] == ".log"]
+    present = frozenset(bases)
     for name in names:
-        offset = offset_of(name)
-        if name.endswith(INDEX_SUFFIXES) and offset is not None and offset not in bases:
+        offset, suffix = parse_file_name(name) or (-1, "")
+        if suffix in INDEX_SUFFIXES and offset not in present:
             yield f"{directory / name}: an index without its segment"
-        if name.endswith(".snapshot"):
+        if suffix == ".snapshot":
             yield from _snapshot_problems(disk, directory / name)
     for at, base in enumerate(bases):
         next_base = bases[at + 1] if at + 1 < len(bases) else None
@@ -99,15 +98,12 @@ class _Indexes:
             (".txnindex", self._parse_transactions),
         ):
             path = self._path(suffix)
-            status = self.disk.status(path)
-            if status is None:
+            if self.disk.status(path) is None:
                 if suffix != ".txnindex" and not self.is_last:
                     yield f"{path}: missing"
                 continue
             try:
-                problem = (
-                    parse(read_file(self.disk, path), str(path)) if status.size_bytes <= _LIMIT_BYTES else "too large"
-                )
+                problem = parse(read_artefact(self.disk, path, name=str(path)), str(path))
             except CorruptIndexError as error:
                 yield str(error)
             else:
@@ -151,15 +147,15 @@ class _Indexes:
 
 def _snapshot_problems(disk: Disk, path: Path) -> Iterator[str]:
     try:
-        parse_producer_snapshot(read_file(disk, path), str(path))
+        parse_producer_snapshot(read_artefact(disk, path, name=str(path)), str(path))
     except CorruptIndexError as error:
         yield str(error)
 
 
 def _epoch_problems(disk: Disk, path: Path) -> Iterator[str]:
     try:
-        parse_lineage(read_file(disk, path), name=str(path))
+        parse_lineage(read_artefact(disk, path, name=str(path)), name=str(path))
     except FileNotFoundError:
         yield f"{path}: missing"
-    except CheckpointError as error:
+    except (CheckpointError, CorruptIndexError) as error:
         yield str(error)

@@ -139,8 +139,7 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str) -> Ana
     if not ascends and not request.origin.assigns_offsets:
         offsets = ", ".join(str(batch.last_offset) for batch in batches[:50])
         raise OffsetsOutOfOrderError(f"{name}: the last offsets of the batches do not ascend: {offsets}")
-    if last_offset == MAX_LONG:
-        raise RecordValidationError(f"{name}: offset {last_offset} leaves none for the record behind it")
+    check_last_offset(last_offset, name=name)
     first_offset = batches[0].base_offset if batches and batches[0].magic >= 2 else UNKNOWN_OFFSET
     found = Analysis(
         view[:at], batches, first_offset, last_offset, max_timestamp_ms, shallow_offset, codec, has_producers
@@ -169,6 +168,16 @@ def analyze_numbered(records: Piece, *, name: str) -> list[BatchHeader]:
         batches.append(batch)
         at = batch.end_position
     return batches
+
+
+def check_last_offset(offset: int, *, name: str) -> None:
+    """Check that the log end can lie behind ``offset``.
+
+    Raises:
+        RecordValidationError: it is the largest that there is.
+    """
+    if offset >= MAX_LONG:
+        raise RecordValidationError(f"{name}: offset {offset} leaves none for the record behind it")
 
 
 def check_sizes(batches: list[BatchHeader], *, max_message_bytes: int) -> None:

@@ -109,16 +109,16 @@ class ExposedOffsets:
     def follow_log_end(self) -> None:
         """Keep the high watermark from being above the log end, or from pointing at the end of an older segment."""
         end = self._segments.log_end
-        if self._visible.high_watermark.offset >= end.offset:
-            with self.lock:
+        if self._visible.high_watermark.offset < end.offset:
+            return
+        with self.lock:
+            if self._visible.high_watermark.offset >= end.offset:  # no other thread has lowered it meanwhile
                 self._set_high_watermark(end)
 
     def refresh_first_unstable(self) -> None:
         """Publish what the producers' state says now."""
         with self.lock:
-            unstable = self._producers.first_unstable_offset
-            if unstable is not None and unstable.offset < self.log_start_offset:
-                unstable = LogOffset(self.log_start_offset)
+            unstable = self._first_unstable()
             if unstable != self._visible.first_unstable:
                 self._visible = replace(self._visible, first_unstable=unstable)
 
@@ -174,11 +174,16 @@ class ExposedOffsets:
         return found
 
     def _set_high_watermark(self, value: LogOffset) -> None:
-        self._visible = replace(self._visible, high_watermark=value)
         self._producers.on_high_watermark_updated(value.offset)
-        self.refresh_first_unstable()
+        self._visible = _Visible(value, self._first_unstable())
         for listener in self._listeners:
             listener(value.offset)
+
+    def _first_unstable(self) -> LogOffset | None:
+        unstable = self._producers.first_unstable_offset
+        if unstable is None or unstable.offset >= self.log_start_offset:
+            return unstable
+        return LogOffset(self.log_start_offset)
 
     def _keep_recovery_point(self) -> None:
         if self._segments.recovery_point < self.log_start_offset:

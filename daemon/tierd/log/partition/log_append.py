@@ -21,6 +21,7 @@ from tierd.log.partition.append_info import (
     AppendRequest,
     analyze,
     analyze_numbered,
+    check_last_offset,
     check_sizes,
 )
 from tierd.log.partition.log_state import LogState
@@ -114,6 +115,7 @@ def _number(state: LogState, request: AppendRequest, seen: Analysis, now_ms: int
         name=state.name,
         counters=state.counters,
     )
+    check_last_offset(result.last_offset, name=state.name)
     seen.first_offset = state.segments.next_offset
     seen.last_offset = result.last_offset
     seen.max_timestamp_ms = result.max_timestamp_ms

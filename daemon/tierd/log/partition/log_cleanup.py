@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import structlog
 
-from tierd.errors import OffsetOutOfRangeError, PolicyViolationError
+from tierd.errors import LogError, OffsetOutOfRangeError, PolicyViolationError
 from tierd.log.partition.log_state import LogState
 from tierd.log.partition.producer_rebuild import rebuild_producer_state
 from tierd.log.partition.retention import (
@@ -37,6 +37,8 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
 
     Raises:
         ValueError: a negative offset.
+        LogError: the segment to cut is damaged, and nothing has changed; or what is left of the log is, and it takes
+            no more calls that change it.
         OSError: the disk failed.
     """
     if offset < 0:
@@ -45,6 +47,7 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
     if offset >= end:
         if state.leader_epochs is not None:  # a leader that appended nothing has left its epoch at the end
             state.leader_epochs.truncate_from_end(end)
+            state.leader_epochs.write_pending()
         _LOG.info("truncation_without_effect", partition=state.name, offset=offset, log_end_offset=end)
         return False
     _LOG.info("truncating", partition=state.name, offset=offset, log_end_offset=end)
@@ -53,17 +56,19 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
         truncate_fully(state, offset, log_start_offset=offset, now_ms=now_ms)
         return True
     removed = state.segments.truncate_to(offset, now_ms=now_ms)
-    state.rolled_up_to = min(state.rolled_up_to, offset)
     state.forget_rolls_above(offset)
     state.delete_snapshots(removed, now_ms=now_ms)
     if state.leader_epochs is not None:
         state.leader_epochs.truncate_from_end(offset)
+        state.leader_epochs.write_pending()  # once the log is that long again, no load can tell that they are stale
     offsets = state.offsets
     offsets.reset_log_start(min(offset, offsets.log_start_offset), local=offsets.local_log_start_offset)
     with offsets.lock:
-        _rebuild_producers(state, offset, now_ms)
-        offsets.follow_log_end()
-        offsets.refresh_first_unstable()
+        try:
+            _rebuild_producers(state, offset, now_ms)
+        finally:
+            offsets.follow_log_end()
+            offsets.refresh_first_unstable()
     return True
 
 
@@ -192,12 +197,16 @@ def _delete(state: LogState, oldest: list[LogSegment], reason: str, now_ms: int)
 
 
 def _rebuild_producers(state: LogState, end_offset: int, now_ms: int) -> None:
-    rebuild_producer_state(
-        state.producers,
-        state.segments.segments,
-        disk=state.disk,
-        log_start_offset=state.offsets.log_start_offset,
-        end_offset=end_offset,
-        reload_from_clean_shutdown=False,
-        now_ms=now_ms,
-    )
+    try:
+        rebuild_producer_state(
+            state.producers,
+            state.segments.segments,
+            disk=state.disk,
+            log_start_offset=state.offsets.log_start_offset,
+            end_offset=end_offset,
+            reload_from_clean_shutdown=False,
+            now_ms=now_ms,
+        )
+    except LogError:  # what is left is damaged: nobody knows its producers, so nothing may be appended to it
+        state.close_handles()
+        raise

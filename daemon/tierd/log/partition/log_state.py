@@ -73,6 +73,11 @@ class LogState:
         if not self.has_handles:
             raise LogDirOfflineError(f"{self.name}: the log's files are closed", remedy="load the log again")
 
+    def close_handles(self) -> None:
+        """Let go of the files as they are; ``check_writable`` raises from now on."""
+        self.has_handles = False
+        self.segments.close_handles()
+
     def roll(self, *, now_ms: int, expected_next_offset: int | None = None) -> LogSegment:
         """Begin another segment, and take the producers' snapshot at its base (log-format 5.2; Kafka: UnifiedLog.roll).
 

@@ -299,6 +299,8 @@ class UnifiedLog(LogView):
 
         Raises:
             ValueError: a negative offset.
+            LogError: the segment to cut is damaged, and nothing has changed; or what is left of the log is, and it
+                takes no more calls that change it.
             LogDirOfflineError: the disk failed.
         """
         with self._storage():
@@ -344,8 +346,7 @@ class UnifiedLog(LogView):
 
     def close_handles(self) -> None:
         """Let go of the files as they are; the log takes no more calls. A second time does nothing."""
-        self._state.has_handles = False
-        self._state.segments.close_handles()
+        self._state.close_handles()
 
     def delete(self) -> None:
         """Remove the segments, the snapshots and the directory; the log takes no more calls.

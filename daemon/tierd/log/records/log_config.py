@@ -68,6 +68,8 @@ class LogConfig:
         self._require(self.segment_bytes >= 14, "segment.bytes must be at least 14")
         self._require(self.segment_ms >= 1, "segment.ms must be at least 1")
         self._require(self.segment_index_bytes >= 4, "segment.index.bytes must be at least 4")
+        for name in ("segment_bytes", "segment_index_bytes", "index_interval_bytes", "max_message_bytes"):
+            self._require(getattr(self, name) <= MAX_INT, f"{name.replace('_', '.')} must not be above {MAX_INT}")
         for name in ("segment_jitter_ms", "index_interval_bytes", "max_message_bytes", "file_delete_delay_ms"):
             self._require(getattr(self, name) >= 0, f"{name.replace('_', '.')} must not be negative")
         self._require(self.compression_type in _CODECS, f"compression.type {self.compression_type!r} does not exist")

@@ -6,8 +6,9 @@ resumed: the next survey makes a new one from what is there.
 
 from pathlib import Path
 
+from tierd.errors import SegmentChangedError
 from tierd.log.files.checkpoints import load_offset_checkpoint, write_offset_checkpoint
-from tierd.log.files.disk import Disk, DiskFile, replace_file
+from tierd.log.files.disk import Disk, DiskFile, replace_file, unlink_if_there
 from tierd.log.repair.plan import CutTail, LowerCheckpoint, MoveAside, Step, WriteAnew
 from tierd.log.repair.side_files import side_file_name
 from tierd.model import TopicPartition
@@ -69,6 +70,9 @@ class RepairActor:
                 target.truncate(0)
                 _copy_bytes(source, target, position or 0)
                 target.sync()
+            except (OSError, SegmentChangedError):  # a disk that is full must not stay so because of us
+                unlink_if_there(self._disk, temporary)
+                raise
             finally:
                 target.close()
         finally:

@@ -10,6 +10,7 @@ from tierd.log.records.log_config import MAX_INT
 
 _WINDOW_BYTES = 1 << 20
 _HEADERS_PER_BYTE_OF_FILE = 2
+_MAGIC_AT = 16  # in a batch
 
 
 def find_sound_batch(source: Readable, *, position: int, expected_offset: int) -> int | None:
@@ -34,14 +35,16 @@ def find_sound_batch(source: Readable, *, position: int, expected_offset: int) -
 def _candidates(source: Readable, position: int, expected_offset: int) -> Iterator[BatchHeader]:
     upper = {offset >> 32 for offset in (expected_offset, expected_offset + MAX_INT)}
     starts = b"|".join(re.escape(high.to_bytes(4, "big")) for high in upper)
-    pattern = re.compile(rb"(?=(?:" + starts + rb").{12}\x02)", re.DOTALL)
+    # Begins with the one byte, which a preallocated file's zeros are searched for a hundred times as fast.
+    pattern = re.compile(rb"\x02(?<=(?:" + starts + rb").{%d}\x02)" % (_MAGIC_AT - 4), re.DOTALL)
     end = source.size_bytes
     for start in range(position, end, _WINDOW_BYTES):
         data = source.read(start, _WINDOW_BYTES + OVERHEAD_BYTES)
-        for match in pattern.finditer(data, 0, min(len(data), _WINDOW_BYTES + OVERHEAD_BYTES)):
-            if match.start() >= _WINDOW_BYTES:
+        for match in pattern.finditer(data):
+            at = match.start() - _MAGIC_AT
+            if at >= _WINDOW_BYTES:
                 break
-            header = _parse(source, data, match.start(), start + match.start())
+            header = _parse(source, data, at, start + at)
             if (
                 header is not None
                 and header.end_position <= end

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tierd.errors import CorruptIndexError, CorruptRecordError, EndMarkerError, InvalidTransactionStateError, LogError
-from tierd.log.files.disk import Disk, Readable, read_file
+from tierd.log.files.disk import Disk, Readable, read_artefact, read_file
 from tierd.log.files.partition_scan import file_name
 from tierd.log.indexes.index_build import IndexBuilder
 from tierd.log.indexes.offset_index import ENTRY as OFFSET_ENTRY
@@ -25,7 +25,6 @@ from tierd.log.repair.resume import find_sound_batch
 from tierd.model import EpochEntry, Lineage
 
 _IT = "it"
-_LIMIT_BYTES = 256 << 20
 _OFFSET_ENTRY_BYTES = 8
 _TIME_ENTRY_BYTES = 12
 _MAX_MARKER_BYTES = 1 << 20
@@ -248,7 +247,7 @@ class SegmentSurvey:
         if name not in self._names:
             return TransactionIndexCheck(TransactionIndex())
         try:
-            data = read_artefact(self._disk, self._directory / name)
+            data = read_artefact(self._disk, self._directory / name, name=_IT)
             whole = len(data) - len(data) % TRANSACTION_ENTRY.size
             if whole != len(data):
                 self._problems[".txnindex"] = f"{len(data) - whole} bytes behind the last entry"
@@ -264,7 +263,7 @@ class SegmentSurvey:
             if self._next_base is not None or sibling in self._names:  # an active segment may have neither
                 self._problems[suffix] = "missing"
             return None
-        return read_artefact(self._disk, path)
+        return read_artefact(self._disk, path, name=_IT)
 
     def _require_full(self, suffix: str, size_bytes: int, used_bytes: int) -> None:
         if self._next_base is not None and size_bytes != used_bytes:
@@ -327,18 +326,6 @@ class SegmentSurvey:
         status = self._disk.status(path)
         is_other_size = status is None or status.size_bytes != len(content)
         return is_other_size or read_file(self._disk, path) != content
-
-
-def read_artefact(disk: Disk, path: Path) -> bytes:
-    """Read an index or a snapshot whole.
-
-    Raises:
-        CorruptIndexError: it is larger than any can be.
-    """
-    status = disk.status(path)
-    if status is not None and status.size_bytes > _LIMIT_BYTES:
-        raise CorruptIndexError(f"{_IT}: {status.size_bytes} bytes are too many")
-    return read_file(disk, path)
 
 
 def said_of(error: LogError, name: str) -> str:

@@ -15,13 +15,13 @@ from tierd.log.files.checkpoints import (
     parse_topic_id,
 )
 from tierd.log.files.directory import parse_directory_name
-from tierd.log.files.disk import Disk
+from tierd.log.files.disk import Disk, read_artefact
 from tierd.log.files.partition_scan import file_name, parse_file_name
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
 from tierd.log.records.log_config import LogConfig
 from tierd.log.repair.facts import Artefact, Disorder, FaultKind, PartitionFacts, SegmentFacts
-from tierd.log.repair.segment_survey import SegmentSurvey, read_artefact, said_of
+from tierd.log.repair.segment_survey import SegmentSurvey, said_of
 from tierd.model import EpochEntry, Lineage, TopicPartition
 
 Progress = Callable[[str, int, int], None]
@@ -160,7 +160,7 @@ class _Survey:
 
     def _snapshot_problem(self, name: str) -> str | None:
         try:
-            parse_producer_snapshot(read_artefact(self._disk, self._directory / name), "it")
+            parse_producer_snapshot(read_artefact(self._disk, self._directory / name, name="it"), "it")
         except CorruptIndexError as error:
             return said_of(error, "it")
         return None
@@ -170,7 +170,7 @@ class _Survey:
     def _read_lineage(self) -> None:
         path = self._directory / LEADER_EPOCH_CHECKPOINT
         try:
-            self._lineage = parse_lineage(read_artefact(self._disk, path), name="it")
+            self._lineage = parse_lineage(read_artefact(self._disk, path, name="it"), name="it")
         except FileNotFoundError:
             self._lineage_problem = "missing"
         except (CheckpointError, CorruptIndexError) as error:
@@ -179,7 +179,7 @@ class _Survey:
     def _topic_id_problem(self) -> str | None:
         path = self._directory / PARTITION_METADATA
         try:
-            parse_topic_id(read_artefact(self._disk, path), name="it")
+            parse_topic_id(read_artefact(self._disk, path, name="it"), name="it")
         except FileNotFoundError:
             return "missing"
         except (CheckpointError, CorruptIndexError) as error:

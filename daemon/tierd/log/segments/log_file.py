@@ -1,5 +1,7 @@
 """LogFile: the ``.log`` file of a segment, for one writer (Kafka: FileRecords)."""
 
+import errno
+import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -26,6 +28,7 @@ class LogFile:
 
         Raises:
             FileNotFoundError: it is not there, and is not to be made.
+            IsADirectoryError: it is no file.
             CorruptRecordError: it is larger than a segment may be.
         """
         self.path = path
@@ -151,6 +154,8 @@ class LogFile:
         status = self._disk.status(self.path)
         if status is None:
             raise FileNotFoundError(str(self.path))
+        if status.is_directory:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(self.path))
         if status.size_bytes > MAX_INT:
             raise CorruptRecordError(self.path, 0, f"{status.size_bytes} bytes are more than a segment may have")
         return status.size_bytes

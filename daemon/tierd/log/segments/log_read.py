@@ -276,7 +276,8 @@ class LogReader:
     def _collect(
         self, log: PublishedLog, first: int, from_offset: int, upper_offset: int
     ) -> tuple[AbortedTransaction, ...]:
-        segments = [log.files(index) for index in range(first, len(log.segments))]
+        indexes = range(first, len(log.segments))
+        segments = (log.files(index) for index in indexes if log.segments[index].transaction_index.may_exist)
         return collect_aborted(
             segments, from_offset, upper_offset, read_index=lambda files: self._aborted_of(log, files)
         )

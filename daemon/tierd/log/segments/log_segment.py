@@ -64,6 +64,8 @@ class LogSegment:
         self.offset_index = OffsetIndexFile(disk, self._path(".index"), base_offset=base_offset, max_bytes=room)
         self.time_index = TimeIndexFile(disk, self._path(".timeindex"), base_offset=base_offset, max_bytes=room)
         self.transaction_index = TransactionIndexFile(disk, self._path(".txnindex"), base_offset=base_offset)
+        if create:
+            self.transaction_index.may_exist = self.transaction_index.exists
         room = config.segment_bytes if config.preallocate else 0
         self.log = LogFile(disk, self._path(".log"), create=create, room_bytes=room)
         self._files: dict[str, LogFile | OffsetIndexFile | TimeIndexFile | TransactionIndexFile] = {
@@ -280,20 +282,31 @@ class LogSegment:
         next_offset = self.read_next_offset()
         return next_offset > self.base_offset and next_offset - 1 - self.base_offset > MAX_INT
 
+    def cut_position(self, offset: int) -> int | None:
+        """Where the first batch begins that reaches ``offset``, if it can be cut there; None when there is none.
+
+        Raises:
+            CorruptRecordError: a header on the way is damaged.
+            CorruptIndexError: the transaction index cannot be understood.
+        """
+        self.transaction_index.sanity_check()
+        batch = next(self._headers_from(offset), None)
+        return None if batch is None else batch.position
+
     def truncate_to(self, offset: int, *, now_ms: int) -> int:
         """Cut the segment at the first batch that reaches ``offset``, and return how many bytes were cut.
 
         The indexes get an active segment's room again (Kafka: LogSegment.truncateTo).
 
         Raises:
-            CorruptRecordError: a header on the way is damaged; nothing was cut.
+            CorruptRecordError, CorruptIndexError: as ``cut_position``; nothing was cut.
         """
-        batch = next(self._headers_from(offset), None)
+        position = self.cut_position(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
         self.grow_indexes()
-        cut = self.log.truncate(batch.position) if batch else 0
+        cut = self.log.truncate(position) if position is not None else 0
         if not self.size_bytes:
             self.created_ms, self._first_timestamp_ms = now_ms, None
         self._since_index_bytes = 0

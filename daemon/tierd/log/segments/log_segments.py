@@ -103,7 +103,8 @@ class LogSegments:
         """Take out the segment that begins there; return it."""
         removed = self.get(base_offset)
         if removed is not None:
-            self.values = tuple(segment for segment in self.values if segment is not removed)
+            index = bisect_left(self.values, base_offset, key=_base_offset)
+            self.values = self.values[:index] + self.values[index + 1 :]
         return removed
 
     def clear(self) -> None:

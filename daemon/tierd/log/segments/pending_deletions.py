@@ -1,9 +1,12 @@
 """PendingDeletions: files renamed to ``*.deleted``, until it is time to unlink them (file.delete.delay.ms)."""
 
+import sys
 from collections.abc import Iterable
+from heapq import heappop, heappush
 from pathlib import Path
 
 from tierd.log.files.disk import Disk, unlink_if_there
+from tierd.log.records.log_config import MAX_LONG
 from tierd.log.segments.leftovers import DELETED
 
 
@@ -12,15 +15,15 @@ class PendingDeletions:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._due: list[tuple[int, tuple[str, ...]]] = []
+        self._due: list[tuple[int, str]] = []  # invariant: a heap
 
     def __len__(self) -> int:
-        return sum(len(names) for _, names in self._due)
+        return len(self._due)
 
     @property
     def next_due_ms(self) -> int | None:
         """When the next of them is due; None when nothing waits."""
-        return min((due_ms for due_ms, _ in self._due), default=None)
+        return self._due[0][0] if self._due else None
 
     def add(self, names: Iterable[str], *, due_ms: int) -> None:
         """Unlink ``names`` once ``due_ms`` has come.
@@ -32,24 +35,27 @@ class PendingDeletions:
         for name in marked:
             if not name.endswith(DELETED):
                 raise ValueError(f"{name} does not end with {DELETED}")
-        self._due.append((due_ms, marked))
+        for name in marked:
+            heappush(self._due, (due_ms, name))
 
-    def run_due(self, directory: Path, *, now_ms: int) -> int:
+    def run_due(self, directory: Path, *, now_ms: int, limit: int = sys.maxsize) -> int:
         """Unlink what is due; return how many files that were. A name that is gone already is no error.
 
+        Args:
+            directory: where the names are.
+            now_ms: wall clock.
+            limit: no more names now; the rest at the next call.
+
         Raises:
-            OSError: the disk failed; what was not tried yet stays in the queue.
+            OSError: the disk failed; what was not unlinked stays in the queue.
         """
         removed = 0
-        waiting = [entry for entry in self._due if entry[0] > now_ms]
-        due = [entry for entry in self._due if entry[0] <= now_ms]
-        while due:
-            self._due = due + waiting
-            removed += sum(unlink_if_there(self._disk, directory / name) for name in due[0][1])
-            due.pop(0)
-        self._due = waiting
+        while limit > 0 and self._due and self._due[0][0] <= now_ms:
+            removed += unlink_if_there(self._disk, directory / self._due[0][1])
+            heappop(self._due)
+            limit -= 1
         return removed
 
     def run_all(self, directory: Path) -> int:
         """Unlink everything at once, as when the directory itself goes; return how many files that were."""
-        return self.run_due(directory, now_ms=max((due_ms for due_ms, _ in self._due), default=0))
+        return self.run_due(directory, now_ms=MAX_LONG)

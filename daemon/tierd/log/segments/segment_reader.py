@@ -4,7 +4,7 @@ Readers run in any thread, beside the log's writer or a broker: they hold no fil
 sound batch proves it, and take a file that is gone for a change that somebody made meanwhile.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -126,7 +126,7 @@ def read_aborted(open_file: OpenFile, files: SegmentFiles) -> TransactionIndex |
 
 
 def collect_aborted(
-    segments: Sequence[SegmentFiles],
+    segments: Iterable[SegmentFiles],
     from_offset: int,
     upper_offset: int,
     *,
@@ -135,7 +135,7 @@ def collect_aborted(
     """The aborted transactions that a read of ``[from_offset, upper_offset)`` has to know (log-format 3.2).
 
     Args:
-        segments: ascending, the first one holds ``from_offset``.
+        segments: ascending from the one that holds ``from_offset`` on; those without an index may be left out.
         from_offset: inclusive.
         upper_offset: exclusive.
         read_index: reads the index of one of them.

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tierd.errors import LogClosedError, LogDirOfflineError
+from tierd.errors import LogClosedError, LogDirOfflineError, LogError
 from tierd.log.files.disk import Disk, Piece, unlink_if_there
 from tierd.log.records.batch_header import BatchHeader
 from tierd.log.records.log_config import LogConfig
@@ -27,6 +27,9 @@ from tierd.log.segments.segment_replacement import (
     segment_names,
     split_overflowed,
 )
+
+DELETIONS_AT_ONCE = 1000
+"""Some seconds on a slow disk."""
 
 
 class SegmentedLog:
@@ -139,6 +142,7 @@ class SegmentedLog:
 
         Raises:
             LogClosedError: the log is closed.
+            LogError: it would begin below the active one; nothing has changed.
             OSError: the disk is full or failing.
         """
         self._require_open()
@@ -149,7 +153,10 @@ class SegmentedLog:
             with self._changing_files():  # an index that has no room for a single entry is full from the start
                 self._replace_last(base_offset, now_ms=now_ms)
             return self.active
-        assert base_offset > active.base_offset, f"{active.path}: a segment cannot begin at {base_offset} behind it"
+        if base_offset <= active.base_offset:  # it was begun above the log end, for a set that was refused then
+            raise LogError(
+                f"{active.path}: a segment cannot begin at {base_offset} behind it", remedy="load the log again"
+            )
         for name in segment_names(base_offset):
             unlink_if_there(self._disk, self.directory / name)
         active.finish()
@@ -198,7 +205,7 @@ class SegmentedLog:
 
         Raises:
             ValueError: a negative offset.
-            CorruptRecordError: a header in the segment to cut is damaged.
+            CorruptRecordError, CorruptIndexError: the segment to cut is damaged; nothing has changed.
             OSError: the disk is full or failing.
         """
         self._require_open()
@@ -210,6 +217,7 @@ class SegmentedLog:
         if offset < self.segments.values[0].base_offset:
             return self.truncate_fully_and_start_at(offset, now_ms=now_ms)
         removed = [segment for segment in self.segments if segment.base_offset > offset]
+        self.segments.values[-1 - len(removed)].cut_position(offset)  # or a damage would stop it half-way
         with self._changing_files():
             for segment in reversed(removed):  # what a loss of power leaves has no hole in it
                 self._remove(segment, now_ms=now_ms)
@@ -234,6 +242,9 @@ class SegmentedLog:
         with self._changing_files():
             for segment in reversed(removed[1:]):
                 self._remove(segment, now_ms=now_ms)
+            if removed[0].base_offset < offset < self.next_offset:
+                self._sync_names()  # or a loss of power could leave a hole before those that come back
+                _empty(removed[0])  # or it could leave both, and offsets twice
             self._replace_last(offset, now_ms=now_ms)
             self._sync_names()
             self._set_log_end(offset)
@@ -257,12 +268,12 @@ class SegmentedLog:
                 self._remove(segment, now_ms=now_ms, at_once=at_once)
 
     def run_due_deletions(self, now_ms: int) -> int:
-        """Unlink the files whose time has come; return how many.
+        """Unlink files whose time has come, a bounded number at once, since appends wait for it; return how many.
 
         Raises:
             OSError: the disk is failing.
         """
-        return self.pending_deletions.run_due(self.directory, now_ms=now_ms)
+        return self.pending_deletions.run_due(self.directory, now_ms=now_ms, limit=DELETIONS_AT_ONCE)
 
     def replace_segments(
         self, new: Sequence[LogSegment], old: Sequence[LogSegment], *, now_ms: int
@@ -443,6 +454,16 @@ class SegmentedLog:
     def _require_handles(self) -> None:
         if not self._has_handles:
             raise LogDirOfflineError(f"{self.directory}: the log's files are closed", remedy="load the log again")
+
+
+def _empty(segment: LogSegment) -> None:
+    """Cut everything, durably, whatever it is; the log first, which is not there without its aborted transactions."""
+    segment.log.truncate(0)
+    segment.log.flush()
+    segment.offset_index.truncate()
+    segment.time_index.truncate()
+    segment.transaction_index.reset()
+    segment.flush()
 
 
 def _remove_tree(disk: Disk, directory: Path) -> None:

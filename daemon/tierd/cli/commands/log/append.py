@@ -15,7 +15,7 @@ from tierd.cli.interruption import Interruption
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.options import JsonOption, NewPartitionDirectory
 from tierd.cli.progress import progress_line
-from tierd.cli.record_lines import parse_json_line, parse_text_line
+from tierd.cli.record_lines import MAX_INT, parse_json_line, parse_text_line
 from tierd.cli.session import log_to_stderr
 from tierd.errors import LogConfigError, TierError
 from tierd.log import Compression, UnifiedLog, opened_partition
@@ -31,7 +31,9 @@ def append(
     ] = "none",
     leader_epoch: Annotated[
         int | None,
-        typer.Option("--leader-epoch", min=0, metavar="N", help="Epoch of the batches; the log's newest otherwise."),
+        typer.Option(
+            "--leader-epoch", min=0, max=MAX_INT, metavar="N", help="Epoch of the batches; the log's newest otherwise."
+        ),
     ] = None,
     batch_records: Annotated[
         int, typer.Option("--batch-records", min=1, metavar="N", help="At most so many records a batch.")

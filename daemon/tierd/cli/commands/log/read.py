@@ -71,12 +71,13 @@ def _records(directory: Path, from_offset: int | None, to_offset: int | None, *,
     offset = log.log_start_offset if from_offset is None else from_offset
     while offset < limit or not log.log_start_offset <= offset <= end:
         data = log.read(offset, max_bytes=_PIECE_BYTES)
-        batches = list(iter_batches(data, name=str(directory)))
-        if not batches:
+        unchecked = list(iter_batches(data, name=str(directory), check_crc=False))
+        if not unchecked:
             return
-        upper = batches[-1].last_offset + 1
+        upper = unchecked[-1].last_offset + 1
+        batches = iter_batches(data, name=str(directory))  # one at a time: those before a damaged one are sound
         wanted = (
-            committed_batches(batches, log.aborted_transactions(batches[0].base_offset, upper))
+            committed_batches(batches, log.aborted_transactions(unchecked[0].base_offset, upper))
             if committed
             else data_batches(batches)
         )
@@ -84,6 +85,8 @@ def _records(directory: Path, from_offset: int | None, to_offset: int | None, *,
             for record in batch.records():
                 if offset <= record.offset < limit:
                     yield record
+            if batch.last_offset + 1 >= limit:
+                return
         offset = upper
 
 
