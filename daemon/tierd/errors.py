@@ -230,16 +230,17 @@ class DuplicateLogError(LogError):
 
 
 class DamagedLogError(LogError):
-    """The part of a log that was flushed is visibly damaged, and strict recovery was asked for; nothing was changed.
+    """A log is visibly damaged where a broker would load it and lose, or serve, what is damaged; nothing was changed.
 
     Attributes:
         problems: every one that was found, each naming its file.
     """
 
-    def __init__(self, directory: Path, problems: Sequence[str]) -> None:
+    def __init__(self, directory: Path, problems: Sequence[str], *, remedy: str = "") -> None:
+        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
         super().__init__(
-            f"{directory}: {len(problems)} problems in what was flushed; {problems[0]}",
-            remedy=f"run tierd inspect {directory}; load without strict recovery to do as a broker does",
+            f"{directory}: damaged: {problems[0]}{more}",
+            remedy=remedy or f"run tierd inspect {directory}; load without strict recovery to do as a broker does",
         )
         self.problems = tuple(problems)
 

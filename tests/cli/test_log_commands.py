@@ -188,6 +188,17 @@ def test_committed_reads_leave_out_what_was_aborted(golden: Path) -> None:
     assert 0 < len(read(directory, "--committed")) < len(read(directory))
 
 
+def test_nothing_is_appended_where_a_recovery_would_give_up_records(crash: Path) -> None:
+    directory = crash / "crash-middle-flip-0"
+    before = {path.name: path.read_bytes() for path in directory.iterdir()}
+    for verb in ("append", "roll"):
+        ended = run_tierd("log", verb, str(directory), given=lines(1))
+        assert ended.exit_code == 1
+        assert "wrong checksum" in ended.stderr
+        assert "tierd repair" in ended.stderr
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
+
+
 # roll and truncate
 
 

@@ -1,11 +1,14 @@
 """What the crash simulation found once, told briefly: a log whose machine loses power and all that was not synced."""
 
 import random
+from contextlib import suppress
 
 import pytest
 
 from tests.crash.host import DIRECTORY, Host
 from tests.crash.records import stored
+from tests.fakes.simulated_disk import PowerLostError
+from tierd.errors import LogDirOfflineError
 from tierd.log.records.batch_builder import Producer, encode_batch, encode_end_marker
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.new_record import NewRecord
@@ -167,3 +170,17 @@ def test_an_epoch_whose_records_were_lost_does_not_come_back_once_the_log_is_lon
     host.log.flush()
     restart(host)
     assert (host.log.log_end_offset, epochs(host)) == (15, [(1, 0)])
+
+
+@pytest.mark.parametrize("changes", range(0, 60, 2))
+def test_a_full_truncation_that_the_power_ends_leaves_no_hole(host: Host, changes: int) -> None:
+    host.start()
+    for _ in range(3):
+        append(host, 4)
+        roll(host)
+    host.log.flush(including_active=True)
+    host.disk.power_fails_at = host.disk.moment + changes
+    with suppress(PowerLostError, LogDirOfflineError):
+        host.truncate_fully(6)
+    restart(host)
+    assert offsets(host) in ([], *(list(range(end)) for end in (4, 8, 12)))

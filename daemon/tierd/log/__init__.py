@@ -30,6 +30,7 @@ from tierd.log.files.checkpoints import (
     read_offset_checkpoint,
     read_topic_id,
 )
+from tierd.log.files.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from tierd.log.files.directory import (
     DirectoryKind,
     LogDirListing,
@@ -78,6 +79,7 @@ from tierd.log.repair import (
 )
 
 __all__ = [
+    "CLEAN_SHUTDOWN_FILE",
     "LEADER_EPOCH_CHECKPOINT",
     "LOG_START_OFFSET_CHECKPOINT",
     "MAX_DECOMPRESSED_BYTES",

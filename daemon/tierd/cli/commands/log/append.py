@@ -17,8 +17,9 @@ from tierd.cli.options import JsonOption, NewPartitionDirectory
 from tierd.cli.progress import progress_line
 from tierd.cli.record_lines import MAX_INT, parse_json_line, parse_text_line
 from tierd.cli.session import log_to_stderr
+from tierd.cli.writable_partition import writable_partition
 from tierd.errors import LogConfigError, TierError
-from tierd.log import Compression, UnifiedLog, opened_partition
+from tierd.log import Compression, UnifiedLog
 from tierd.model import TopicPartition, uuid_from_text, uuid_to_text
 
 
@@ -66,7 +67,7 @@ def append(
     with (
         Interruption.installed() as interruption,
         progress_line("appending") as tell,
-        opened_partition(directory, config=config, now_ms=_now_ms(), create_with=new_id) as log,
+        writable_partition(directory, config=config, now_ms=_now_ms(), create_with=new_id) as log,
     ):
         line_settings = AppendSettings(
             parse=parse_text_line if text else parse_json_line,

@@ -6,7 +6,7 @@ import time
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.options import JsonOption, PartitionDirectory
 from tierd.cli.session import log_to_stderr
-from tierd.log import opened_partition
+from tierd.cli.writable_partition import writable_partition
 from tierd.model import TopicPartition
 
 
@@ -23,7 +23,7 @@ def roll(directory: PartitionDirectory, *, settings: SetOption = None, json: Jso
         parse_settings(settings).of(TopicPartition.parse(directory.name).topic),
         time.time_ns() // 1_000_000,
     )
-    with opened_partition(directory, config=config, now_ms=now_ms) as log:
+    with writable_partition(directory, config=config, now_ms=now_ms) as log:
         is_empty = not log.segments[-1].size_bytes
         base_offset = log.segments[-1].base_offset if is_empty else log.roll(now_ms=now_ms).base_offset
         count = log.segment_count
