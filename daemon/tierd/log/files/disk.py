@@ -121,6 +121,27 @@ class Disk(Protocol):
         """Set a file's modification time."""
 
 
+def read_up_to(fd: int, position: int, size: int) -> bytes:
+    """Read from a descriptor, fewer bytes only at the file's end. ``size``, which is allocated first, is the bound."""
+    pieces = []
+    while size > 0 and (piece := os.pread(fd, size, position)):
+        pieces.append(piece)
+        position += len(piece)
+        size -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def fill(fd: int, target: memoryview, position: int) -> bool:
+    """Fill ``target`` from a descriptor; return false when the file ends before that."""
+    done = 0
+    while done < len(target):
+        count = os.preadv(fd, [target[done:]], position + done)
+        if not count:
+            return False
+        done += count
+    return True
+
+
 class OsFile:
     """A ``DiskFile`` of this host."""
 
@@ -135,13 +156,7 @@ class OsFile:
 
     def read(self, position: int, size: int) -> bytes:
         """Up to ``size`` bytes from ``position`` on; fewer only at the end."""
-        size = min(size, self.size_bytes - position)  # the kernel's answer is allocated before it is known
-        pieces = []
-        while size > 0 and (piece := os.pread(self._fd, size, position)):
-            pieces.append(piece)
-            position += len(piece)
-            size -= len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return read_up_to(self._fd, position, min(size, self.size_bytes - position))
 
     def read_into(self, target: memoryview, position: int) -> None:
         """Fill ``target`` with the bytes from ``position`` on.
@@ -149,12 +164,8 @@ class OsFile:
         Raises:
             SegmentChangedError: the file ends before ``target`` is full.
         """
-        done = 0
-        while done < len(target):
-            count = os.preadv(self._fd, [target[done:]], position + done)
-            if not count:
-                raise self.changed()
-            done += count
+        if not fill(self._fd, target, position):
+            raise self.changed()
 
     def write(self, position: int, pieces: Sequence[Piece]) -> None:
         """Write all of ``pieces`` from ``position`` on."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tierd.errors import LogDirOfflineError, LogError, SegmentChangedError
+from tierd.log.files.disk import fill, read_up_to
 
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
 
@@ -50,22 +51,12 @@ class Source:
         Raises:
             SegmentChangedError: the file ends before ``target`` is full.
         """
-        done = 0
-        while done < len(target):
-            count = os.preadv(self.fd, [target[done:]], position + done)
-            if not count:
-                raise self.changed()
-            done += count
+        if not fill(self.fd, target, position):
+            raise self.changed()
 
     def read(self, position: int, size: int) -> bytes:
         """Up to ``size`` bytes from ``position`` on; fewer only at the end that the file had when it was opened."""
-        size = min(size, self.size_bytes - position)  # the kernel's answer is allocated before it is known
-        pieces = []
-        while size > 0 and (piece := os.pread(self.fd, size, position)):
-            pieces.append(piece)
-            position += len(piece)
-            size -= len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return read_up_to(self.fd, position, min(size, self.size_bytes - position))
 
     def require_unchanged(self) -> None:
         """Raise when the file's size or modification time is not what it was at the start.

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from tierd.errors import CorruptIndexError, LogClosedError, OffsetOverflowError
-from tierd.log.files.disk import Disk, DiskFile, Readable, unlink_if_there
+from tierd.log.files.disk import Disk, DiskFile, Readable
+from tierd.log.files.held_file import HeldFile
 from tierd.log.records.log_config import MAX_INT
 
 
-class IndexFile(ABC):
+class IndexFile(HeldFile, ABC):
     """Entries of one size, appended in memory, written out in one piece, in a file with room for more.
 
     ::
@@ -32,11 +33,9 @@ class IndexFile(ABC):
     entry: ClassVar[struct.Struct]
 
     def __init__(self, disk: Disk, path: Path, *, base_offset: int, max_bytes: int) -> None:
-        self.path = path
+        super().__init__(disk, path)
         self.base_offset = base_offset
         self.max_bytes = max_bytes - max_bytes % self.entry.size
-        self._disk = disk
-        self._file: DiskFile | None = None
         self._exists = False
         self._is_loaded = False
         self._is_closed = False
@@ -67,11 +66,6 @@ class IndexFile(ABC):
         if not self._is_loaded:
             self._load()
         return self._max_entries
-
-    @property
-    def exists(self) -> bool:
-        """Whether the file is there."""
-        return self._disk.status(self.path) is not None
 
     def materialise(self) -> None:
         """Make the file, with its room, if it is not there."""
@@ -140,8 +134,7 @@ class IndexFile(ABC):
         """Give the open file back; the next call that writes opens it again."""
         if self._file:
             self.write_out()
-            self._file.close()
-            self._file = None
+        super().release_handle()
 
     def close(self) -> None:
         """Trim a file that was used, and take no more calls."""
@@ -153,27 +146,8 @@ class IndexFile(ABC):
 
     def close_handle(self) -> None:
         """Take no more calls; the file stays as it is."""
-        if self._file:
-            self._file.close()
-        self._file = None
+        super().release_handle()
         self._is_loaded, self._is_closed = False, True
-
-    def rename(self, path: Path) -> None:
-        """Give the file, if it is there, another name."""
-        if self.exists:
-            self._disk.rename(self.path, path)
-        self.renamed(path)
-
-    def renamed(self, path: Path) -> None:
-        """Take note of the name that the file has now."""
-        self.path = path
-        if self._file:
-            self._file.renamed(path)
-
-    def delete(self) -> bool:
-        """Give the handle back and remove the file; return whether it was there."""
-        self.close_handle()
-        return unlink_if_there(self._disk, self.path)
 
     def _relative(self, offset: int) -> int:
         relative = offset - self.base_offset

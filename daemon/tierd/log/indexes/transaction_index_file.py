@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from tierd.log.files.disk import Disk, DiskFile, read_artefact, unlink_if_there
+from tierd.log.files.disk import Disk, DiskFile, read_artefact
+from tierd.log.files.held_file import HeldFile
 from tierd.log.indexes.transaction_index import ENTRY, AbortedTransaction, TransactionIndex, encode_entry
 
 
-class TransactionIndexFile:
+class TransactionIndexFile(HeldFile):
     """The aborted transactions of one segment; no file until there is one (Kafka: TransactionIndex).
 
     One writer; ``all`` and ``collect`` may be called by any thread, and open the file for themselves.
@@ -16,18 +17,11 @@ class TransactionIndexFile:
     """
 
     def __init__(self, disk: Disk, path: Path, *, base_offset: int) -> None:
-        self.path = path
+        super().__init__(disk, path)
         self.base_offset = base_offset
         self.may_exist = True
-        self._disk = disk
         self._needs_sync = False  # nothing was written, or cut, since the last flush
-        self._file: DiskFile | None = None
         self._last_offset: int | None = None  # since it was opened, or cut
-
-    @property
-    def exists(self) -> bool:
-        """Whether the file is there."""
-        return self._disk.status(self.path) is not None
 
     def append(self, transaction: AbortedTransaction) -> None:
         """Write one more entry, in the order of the markers; it becomes durable by ``flush``.
@@ -100,38 +94,11 @@ class TransactionIndexFile:
             self._handle().sync()
         self._needs_sync = False
 
-    def release_handle(self) -> None:
-        """Give the open file back; the next call that writes opens it again."""
-        if self._file:
-            self._file.close()
-            self._file = None
-
     def close(self) -> None:
         """Make durable what was written, and give the open file back."""
         if self._needs_sync:
             self.flush()
         self.release_handle()
-
-    def close_handle(self) -> None:
-        """Give the open file back; it stays as it is."""
-        self.release_handle()
-
-    def rename(self, path: Path) -> None:
-        """Give the file, if it is there, another name."""
-        if self.exists:
-            self._disk.rename(self.path, path)
-        self.renamed(path)
-
-    def renamed(self, path: Path) -> None:
-        """Take note of the name that the file has now."""
-        self.path = path
-        if self._file:
-            self._file.renamed(path)
-
-    def delete(self) -> bool:
-        """Give the open file back and remove the file; return whether it was there."""
-        self.release_handle()
-        return unlink_if_there(self._disk, self.path)
 
     def _cut(self, size_bytes: int) -> None:
         if self._file or self.exists:

@@ -7,12 +7,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tierd.errors import CorruptRecordError, LogClosedError
-from tierd.log.files.disk import Disk, DiskFile, Piece, Readable, unlink_if_there
+from tierd.log.files.disk import Disk, DiskFile, Piece, Readable
+from tierd.log.files.held_file import HeldFile
 from tierd.log.records.log_config import MAX_INT
 from tierd.log.segments.segment_reader import opener
 
 
-class LogFile:
+class LogFile(HeldFile):
     """Bytes appended in memory and written out in one piece; perhaps with room behind them, if preallocated.
 
     The handle is opened when it is needed, and may be given back in between. Readers open the file for themselves.
@@ -31,9 +32,7 @@ class LogFile:
             IsADirectoryError: it is no file.
             CorruptRecordError: it is larger than a segment may be.
         """
-        self.path = path
-        self._disk = disk
-        self._file: DiskFile | None = None
+        super().__init__(disk, path)
         self._is_closed = False
         self._is_synced = not create  # what was there is the recovery point's concern
         self._has_room = False  # the file is longer than the log
@@ -95,23 +94,10 @@ class LogFile:
         """
         return opener(self._disk)(self.path)
 
-    def rename(self, path: Path) -> None:
-        """Give the file another name."""
-        self._disk.rename(self.path, path)
-        self.renamed(path)
-
-    def renamed(self, path: Path) -> None:
-        """Take note of the name that the file has now."""
-        self.path = path
-        if self._file:
-            self._file.renamed(path)
-
     def release_handle(self) -> None:
         """Give the open file back; the next call that writes opens it again."""
         self.write_out()
-        if self._file:
-            self._file.close()
-            self._file = None
+        super().release_handle()
 
     def close(self) -> None:
         """Leave the file as a clean stop leaves it, durable, and take no more calls."""
@@ -123,14 +109,8 @@ class LogFile:
 
     def close_handle(self) -> None:
         """Take no more calls; the file stays as it is."""
-        if self._file:
-            self._file.close()
-        self._file, self._is_closed = None, True
-
-    def delete(self) -> bool:
-        """Give the handle back and remove the file; return whether it was there."""
-        self.close_handle()
-        return unlink_if_there(self._disk, self.path)
+        super().release_handle()
+        self._is_closed = True
 
     def _handle(self) -> DiskFile:
         if self._is_closed:

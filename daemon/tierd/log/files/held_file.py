@@ -1,0 +1,46 @@
+"""HeldFile: a file that its one writer holds open while it needs it, under the name that it has now."""
+
+from pathlib import Path
+
+from tierd.log.files.disk import Disk, DiskFile, unlink_if_there
+
+
+class HeldFile:
+    """What the writable files of a segment share. The handle is opened by those who derive from this."""
+
+    def __init__(self, disk: Disk, path: Path) -> None:
+        self.path = path
+        self._disk = disk
+        self._file: DiskFile | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether the file is there."""
+        return self._disk.status(self.path) is not None
+
+    def rename(self, path: Path) -> None:
+        """Give the file, if it is there, another name."""
+        if self.exists:
+            self._disk.rename(self.path, path)
+        self.renamed(path)
+
+    def renamed(self, path: Path) -> None:
+        """Take note of the name that the file has now."""
+        self.path = path
+        if self._file:
+            self._file.renamed(path)
+
+    def release_handle(self) -> None:
+        """Give the open file back; the next call that writes opens it again."""
+        file, self._file = self._file, None
+        if file:
+            file.close()
+
+    def close_handle(self) -> None:
+        """Give the open file back; it stays as it is."""
+        self.release_handle()
+
+    def delete(self) -> bool:
+        """Give the open file back and remove the file; return whether it was there."""
+        self.close_handle()
+        return unlink_if_there(self._disk, self.path)
