@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 
+import uvloop
+
 from tests.bench.report import Figure
 from tierd.clock import SystemClock
 from tierd.log.dirs.manager import LogManager
@@ -94,7 +96,8 @@ def _append(log_dir: Path, batches: list[bytes]) -> float:
     manager = LogManager([log_dir], config_for=lambda _: config, acquire_lock=lambda _: _NoLock())
     manager.start()
     log = manager.get_or_create(TopicPartition("bench", 0))
-    took_s = asyncio.run(_append_all(log, batches))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # the daemon's loop
+        took_s = runner.run(_append_all(log, batches))
     assert log.log_end_offset > 0
     log.close_handles()  # an orderly stop would sync
     shutil.rmtree(log_dir)

@@ -29,20 +29,23 @@ _COMPLETED = r"Completed load of Log\(dir=\S*{topic}-0,.* in (\d+)\s?ms"
 _GROUP = 64
 
 _START = """
-import json, resource, sys, time
+import json, sys, time
 from pathlib import Path
+from tierd.log import LogManager
 from tierd.log.records.log_config import LogConfig
-from tierd.log.dirs.manager import LogManager
+
+def peak_bytes():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 import structlog
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
 manager = LogManager([Path(sys.argv[1])], config_for=lambda topic: LogConfig(retention_ms=-1))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_bytes()
 begun = time.perf_counter()
 manager.start()
 taken = time.perf_counter() - begun
-print(json.dumps({"seconds": taken, "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-                  "bytes_before": before * 1024, "logs": len(manager.logs())}))
+print(json.dumps({"seconds": taken, "peak_bytes": peak_bytes(), "bytes_before": before, "logs": len(manager.logs())}))
 """
 
 
