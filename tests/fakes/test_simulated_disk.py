@@ -13,7 +13,7 @@ from tests.contracts.disk import DiskContract, write_file
 from tests.fakes.simulated_disk import Fault, PowerLostError, SimulatedDisk
 from tierd.log.files.disk import read_file, replace_file
 
-ROOT = Path("/root")
+ROOT = Path("/disk")
 A, B = ROOT / "a", ROOT / "b"
 CRASHES = 200
 
