@@ -26,6 +26,12 @@ def refusal(status: int, code: str, more: str = "", **headers: str) -> Answer:
     return Answer(status, body, {name.replace("_", "-"): value for name, value in headers.items()})
 
 
+def listed_uploads(*upload_ids: str) -> Answer:
+    """The unfinished uploads of ``key``."""
+    items = "".join(f"<Upload><Key>key</Key><UploadId>{upload_id}</UploadId></Upload>" for upload_id in upload_ids)
+    return Answer(200, f"<ListMultipartUploadsResult>{items}</ListMultipartUploadsResult>")
+
+
 class ScriptedS3:
     """Takes the answers of each operation one after the other, the last one for ever; notes every request."""
 
@@ -46,6 +52,7 @@ class ScriptedS3:
         self.answer("create_upload", Answer(200, body, told))
         self.answer("upload_part", Answer(200, "", {"ETag": '"tag"'}))
         self.answer("abort_upload", Answer(204))
+        self.answer("list_uploads", listed_uploads())
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
@@ -88,6 +95,8 @@ def _operation(request: web.Request) -> str:
             return "abort_upload" if "uploadId" in query else "delete"
         case "GET" if "list-type" in query:
             return "list"
+        case "GET" if "uploads" in query:
+            return "list_uploads"
         case method:
             return method.lower()
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.contracts.bodies import content_of, file_body
 from tests.fakes.clock import FakeClock
-from tests.remote.backends.scripted_s3 import Answer, ScriptedS3, refusal, scripted_s3
+from tests.remote.backends.scripted_s3 import Answer, ScriptedS3, listed_uploads, refusal, scripted_s3
 from tierd.errors import (
     RemoteAccessError,
     RemoteConflictError,
@@ -137,7 +137,18 @@ async def test_an_upload_whose_part_keeps_failing_is_aborted(
     script.answer("upload_part", refusal(500, "InternalError"))
     with pytest.raises(RetriableRemoteStorageError, match="InternalError"):
         await store.put("key", large)
-    assert script.requests[-1] == "abort_upload"
+    assert script.requests.count("abort_upload") == 1
+
+
+async def test_an_upload_that_a_late_part_brings_back_is_aborted_again(
+    store: S3ObjectStore, script: ScriptedS3, large: FileBody
+) -> None:
+    script.begin_uploads(checksum_type="FULL_OBJECT")
+    script.answer("upload_part", refusal(403, "AccessDenied"))
+    script.answer("list_uploads", listed_uploads("another", "id-1"), listed_uploads("another"))
+    with pytest.raises(RemoteAccessError):
+        await store.put("key", large)
+    assert script.requests.count("abort_upload") == 2
 
 
 async def test_a_refusal_ends_the_upload_at_once(store: S3ObjectStore, script: ScriptedS3, large: FileBody) -> None:
@@ -145,7 +156,7 @@ async def test_a_refusal_ends_the_upload_at_once(store: S3ObjectStore, script: S
     script.answer("upload_part", refusal(403, "AccessDenied"))
     with pytest.raises(RemoteAccessError):
         await store.put("key", large)
-    assert script.requests[-1] == "abort_upload"
+    assert script.requests.count("abort_upload") == 1
     assert script.requests.count("upload_part") <= 3
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from tierd.clock import SystemClock
-from tierd.errors import RemoteResourceNotFoundError, RemoteStorageError
+from tierd.errors import RemoteResourceNotFoundError, RemoteStorageError, RetriableRemoteStorageError
 from tierd.remote.backends.s3_connection import S3Connection
 from tierd.remote.backends.s3_errors import UploadGoneError
 from tierd.remote.backends.s3_parts import Part, crc32c_of, encoded, parts_of, size_of
@@ -153,11 +153,23 @@ class MultipartUploads:
     async def _abort(self, key: str, upload_id: str) -> None:
         try:
             async with deadline(f"abort upload {key}", self._clean_up_s):
-                # Again when it fails: a part whose connection was cut may still be on its way to the server's disk.
-                await _AGAIN("abort_upload", partial(self.abort_upload, UnfinishedUpload(key, upload_id, 0)))
+                await _AGAIN("abort_upload", partial(self._abort_for_good, UnfinishedUpload(key, upload_id, 0)))
         except RemoteStorageError as error:
             # The sweep finds it later; the failure that brought us here is the one to report.
             log.warning("upload_not_aborted", key=key, upload_id=upload_id, error=str(error))
+
+    async def _abort_for_good(self, upload: UnfinishedUpload) -> None:
+        """Abort, and look whether that was all: a part whose connection was cut may still be on its way to the disk.
+
+        Raises:
+            RetriableRemoteStorageError: the upload is there again, or still.
+        """
+        await self.abort_upload(upload)
+        client = await self._connection.client()
+        with self._connection.translated("list uploads", upload.key):
+            listed = await client.list_multipart_uploads(Bucket=self._bucket, Prefix=upload.key)
+        if any(item["UploadId"] == upload.upload_id for item in listed.get("Uploads", [])):
+            raise RetriableRemoteStorageError(f"{upload.key}: upload {upload.upload_id} outlived its abort")
 
     async def _abort_when_created(self, key: str, creating: "asyncio.Task[tuple[str, bool]]") -> None:
         try:
