@@ -1,13 +1,14 @@
 """Appending a stream of lines to a log, batch by batch, in memory of one batch whatever the length of the stream."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tierd.cli.record_lines import InputRecord, ParseLine
+from tierd.clock import SystemClock
 from tierd.errors import RecordLineError
 from tierd.log import BatchBuilder, Compression, UnifiedLog
 
+_CLOCK = SystemClock()
 _MAX_LINE_BYTES = 512 << 20  # base64 of the largest record that a batch can hold after compression
 
 
@@ -80,7 +81,7 @@ class LineAppender:
         text = line.removesuffix(b"\n").removesuffix(b"\r")
         if not text:
             return
-        given = self._settings.parse(text, self._line, time.time_ns() // 1_000_000)
+        given = self._settings.parse(text, self._line, _CLOCK.now_ms())
         if self._must_begin(given):
             self._write()
         if self._builder is None:
@@ -117,7 +118,7 @@ class LineAppender:
         builder, self._builder = self._builder, None
         if builder is None or not builder.record_count:
             return
-        batch, now_ms = builder.build(), time.time_ns() // 1_000_000
+        batch, now_ms = builder.build(), _CLOCK.now_ms()
         if self._settings.keep_offsets:
             info = self._log.append_as_follower(batch, now_ms=now_ms)
         else:

@@ -28,7 +28,12 @@ def written(folder: Path) -> list[EpochEntry]:
 @pytest.mark.spec("log-format EPO-01")
 def test_an_empty_cache_knows_nothing_and_truncates_nothing(tmp_path: Path) -> None:
     cache = cache_of(tmp_path)
-    assert (cache.latest_epoch, cache.latest_entry, cache.earliest_entry, cache.is_empty) == (None, None, None, True)
+    assert (cache.latest_epoch, cache.lineage.latest, cache.lineage.earliest, cache.is_empty) == (
+        None,
+        None,
+        None,
+        True,
+    )
     assert cache.end_offset_for(0, log_end_offset=9) == UNDEFINED_END
     assert cache.epoch_for(0) is None
     cache.truncate_from_end(0)

@@ -1,7 +1,6 @@
 """``tierd repair``: a damaged partition directory mended, and nothing of it thrown away."""
 
 import json as json_module
-import time
 from typing import Annotated
 
 import typer
@@ -13,6 +12,7 @@ from tierd.cli.mended import as_json, print_mended
 from tierd.cli.options import JsonOption, PartitionDirectory
 from tierd.cli.progress import progress_line
 from tierd.cli.session import log_to_stderr
+from tierd.clock import SystemClock
 from tierd.log import repair_partition
 from tierd.model import TopicPartition
 
@@ -48,7 +48,7 @@ def repair(
     with progress_line("looking") as tell:
         mended = repair_partition(
             directory,
-            now_ms=time.time_ns() // 1_000_000,
+            now_ms=SystemClock().now_ms(),
             config=config,
             cut_damaged=cut_damaged,
             dry_run=dry_run,

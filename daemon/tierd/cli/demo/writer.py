@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 
 from tierd.cli.demo.partition import DemoPartition
 from tierd.cli.session import log_to_stderr
+from tierd.clock import SystemClock
 from tierd.errors import AlreadyRunningError, LogDirLockedError, TierError
 from tierd.log import (
     Compression,
@@ -163,23 +164,19 @@ def prepare(log_dir: Path, *, cluster_id: str | None, node_id: int | None) -> No
     if read_meta_properties(log_dir) is not None:  # what the history ends with
         return
     with opened(log_dir) as writer:
-        writer.write_history(_now_ms())
+        writer.write_history(SystemClock().now_ms())
         identity = MetaProperties(cluster_id or uuid_to_text(uuid4()), 1 if node_id is None else node_id, uuid4())
-        write_meta_properties(OsDisk(), log_dir, identity, now_ms=_now_ms())
+        write_meta_properties(OsDisk(), log_dir, identity, now_ms=SystemClock().now_ms())
 
 
 def keep_writing(log_dir: Path) -> None:
     """Append until standard input ends, which it does when the process at its other end is gone, however it went."""
     with opened(log_dir) as writer:
-        writer.recover(_now_ms())
+        writer.recover(SystemClock().now_ms())
         print("writing", flush=True)
         while not select.select([sys.stdin], [], [], TICK_S)[0]:
-            writer.tick(_now_ms())
+            writer.tick(SystemClock().now_ms())
             writer.checkpoint()
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def main() -> None:

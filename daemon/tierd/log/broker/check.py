@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from tierd.errors import CorruptRecordError
 from tierd.kernels import crc32c
+from tierd.log.files.partition_scan import MAX_OFFSET
 from tierd.log.files.source import Source, open_source
 from tierd.log.records.batch_header import (
     CRC_START_V2,
@@ -18,12 +19,11 @@ from tierd.log.records.batch_header import (
     parse_header,
 )
 from tierd.log.records.compression import Compression
+from tierd.log.records.log_config import MAX_INT
 from tierd.log.records.record import ControlRecordType
 from tierd.log.records.record_batch import read_batch, with_data
 from tierd.model import CHECKSUM_BLOCK_BYTES, BlockChecksums, EpochEntry
 
-_MAX_INT = (1 << 31) - 1
-_MAX_OFFSET = (1 << 63) - 1
 _CARRY_BYTES = 4096  # a batch up to this size that a block cuts in two is moved, a larger one is checked in pieces
 _MAX_LEGACY_BYTES = 256 << 20
 
@@ -74,7 +74,7 @@ def check_segment(path: Path, *, base_offset: int, next_base_offset: int | None)
         LogDirOfflineError: it cannot be read.
     """
     with open_source(path) as source:
-        if source.size_bytes > _MAX_INT:
+        if source.size_bytes > MAX_INT:
             raise CorruptRecordError(path, 0, f"{source.size_bytes} bytes are more than a segment may have")
         walk = _Walk(source, base_offset, next_base_offset)
         walk.run()
@@ -205,7 +205,7 @@ class _Walk:
 
     def _offset_limit(self) -> int:
         """First offset that may not be in this segment: the next one's, or beyond what an index can express."""
-        limit = min(self.base_offset + _MAX_INT + 1, _MAX_OFFSET)
+        limit = min(self.base_offset + MAX_INT + 1, MAX_OFFSET)
         return limit if self.next_base_offset is None else min(limit, self.next_base_offset)
 
     def _control(self, data: memoryview, position: int) -> None:

@@ -284,10 +284,13 @@ def read_artefact(disk: Disk, path: Path, *, name: str) -> bytes:
         CorruptIndexError: it is larger than any can be.
         OSError: it is not there, or cannot be read.
     """
-    status = disk.status(path)
-    if status is not None and status.size_bytes > _LIMIT_BYTES:
-        raise CorruptIndexError(f"{name}: {status.size_bytes} bytes are too many")
-    return read_file(disk, path)
+    file = disk.open(path, write=False)
+    try:
+        if file.size_bytes > _LIMIT_BYTES:
+            raise CorruptIndexError(f"{name}: {file.size_bytes} bytes are too many")
+        return file.read(0, file.size_bytes)
+    finally:
+        file.close()
 
 
 def replace_file(disk: Disk, path: Path, data: bytes) -> None:

@@ -56,16 +56,6 @@ class LeaderEpochFileCache:
         latest = self.lineage.latest
         return latest.epoch if latest else None
 
-    @property
-    def latest_entry(self) -> EpochEntry | None:
-        """The last entry; None without one."""
-        return self.lineage.latest
-
-    @property
-    def earliest_entry(self) -> EpochEntry | None:
-        """The first entry; None without one."""
-        return self.lineage.earliest
-
     def epoch_for(self, offset: int) -> int | None:
         """The epoch that wrote ``offset``; None before the first entry."""
         return self.lineage.epoch_for(offset)

@@ -11,11 +11,11 @@ from operator import lt
 from typing import NamedTuple, Self
 
 from tierd.errors import CorruptIndexError
+from tierd.log.records.log_config import MAX_INT
 
 ENTRY = struct.Struct(">ii")  # relativeOffset, position
 ENTRY_BYTES = ENTRY.size
 _POSITION_MASK = 0xFFFFFFFF
-_MAX_INT = (1 << 31) - 1
 
 
 class OffsetPosition(NamedTuple):
@@ -54,12 +54,17 @@ class OffsetIndex:
             ("offsets", array("L", (entry >> 32 for entry in entries))),
             ("positions", array("L", (entry & _POSITION_MASK for entry in entries))),
         ):
-            if not all(map(lt, values, islice(values, 1, None))) or (values and values[-1] > _MAX_INT):
+            if not all(map(lt, values, islice(values, 1, None))) or (values and values[-1] > MAX_INT):
                 raise _corrupt(name, f"{what} do not increase, or are negative")
         return cls(base_offset, entries)
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def size_bytes(self) -> int:
+        """What the entries take of their file; the rest is unused room, or a torn entry."""
+        return len(self) * ENTRY_BYTES
 
     def __getitem__(self, index: int) -> OffsetPosition:
         return self._entry(self._entries[index])

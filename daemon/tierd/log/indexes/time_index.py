@@ -49,6 +49,11 @@ class TimeIndex:
     def __len__(self) -> int:
         return len(self.entries)
 
+    @property
+    def size_bytes(self) -> int:
+        """What the entries take of their file; the rest is unused room, or a torn entry."""
+        return len(self) * ENTRY.size
+
     def lookup(self, timestamp_ms: int) -> TimestampOffset:
         """The largest entry at or below ``timestamp_ms``; (-1, base offset) when there is none."""
         index = bisect_right(self.entries, timestamp_ms, key=lambda entry: entry.timestamp_ms)

@@ -62,6 +62,11 @@ class TransactionIndex:
     def __len__(self) -> int:
         return len(self.entries)
 
+    @property
+    def size_bytes(self) -> int:
+        """What the entries take of their file; the rest is unused room, or a torn entry."""
+        return len(self) * ENTRY.size
+
     def collect(self, from_offset: int, upper_offset: int) -> tuple[tuple[AbortedTransaction, ...], bool]:
         """The transactions that a read of ``[from_offset, upper_offset)`` has to know.
 

@@ -17,15 +17,13 @@ from tierd.log.files.log_dir_lock import LOCK_FILE, require_unlocked
 from tierd.log.files.meta_properties import parse_meta_properties
 from tierd.log.files.partition_scan import parse_file_name
 from tierd.log.files.source import open_source, read_whole
-from tierd.log.indexes.offset_index import OffsetPosition
-from tierd.log.indexes.time_index import TimestampOffset
+from tierd.log.indexes.offset_index import OffsetIndex, OffsetPosition
+from tierd.log.indexes.time_index import TimeIndex, TimestampOffset
 from tierd.log.indexes.transaction_index import TransactionIndex
 from tierd.log.inspection.findings import Damage, Decoded, FileFound, Finding, Note
 from tierd.log.inspection.segment import (
     SegmentExpectations,
     inspect_segment,
-    load_offset_index,
-    load_time_index,
 )
 from tierd.log.producers.producer_state import parse_producer_snapshot
 from tierd.log.repair.side_files import describe_side_file, is_side_file, original_name
@@ -113,12 +111,12 @@ def _decoder(name: str, suffix: str) -> tuple[str, Decoder | None]:
 
 
 def _decode_offset_index(data: bytes, path: Path, base_offset: int) -> Iterator[Finding]:
-    index = load_offset_index(path, data, base_offset=base_offset, is_active=True)
+    index = OffsetIndex.from_bytes(data, base_offset, str(path))
     return map(offset_entry, index.entries())
 
 
 def _decode_time_index(data: bytes, path: Path, base_offset: int) -> Iterator[Finding]:
-    index = load_time_index(path, data, base_offset=base_offset, is_active=True)
+    index = TimeIndex.from_bytes(data, base_offset, str(path))
     return map(time_entry, index.entries)
 
 

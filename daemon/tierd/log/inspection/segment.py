@@ -150,7 +150,7 @@ def load_offset_index(path: Path, data: bytes, *, base_offset: int, is_active: b
         CorruptIndexError: it is damaged.
     """
     index = OffsetIndex.from_bytes(data, base_offset, str(path))
-    if not is_active and len(index) * 8 != len(data):
+    if not is_active and index.size_bytes != len(data):
         raise CorruptIndexError(f"{path}: zeros at the end, which a broker takes for entries", remedy=_INDEX_REMEDY)
     return index
 
@@ -162,7 +162,7 @@ def load_time_index(path: Path, data: bytes, *, base_offset: int, is_active: boo
         CorruptIndexError: it is damaged.
     """
     index = TimeIndex.from_bytes(data, base_offset, str(path))
-    if not is_active and len(index) * 12 != len(data):
+    if not is_active and index.size_bytes != len(data):
         raise CorruptIndexError(f"{path}: zeros at the end, which a broker takes for entries", remedy=_INDEX_REMEDY)
     return index
 

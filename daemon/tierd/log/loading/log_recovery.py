@@ -17,7 +17,7 @@ from tierd.errors import (
 from tierd.log.files.directory import DirectoryKind, parse_directory_name
 from tierd.log.files.disk import Disk, unlink_if_there
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
-from tierd.log.files.partition_scan import file_name, parse_file_name
+from tierd.log.files.partition_scan import MAX_OFFSET, file_name, parse_file_name
 from tierd.log.partition.producer_rebuild import rebuild_producer_state
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.records.log_config import LogConfig
@@ -34,7 +34,6 @@ from tierd.log.segments.segmented_log import SegmentedLog
 log = structlog.get_logger()
 
 _T = TypeVar("_T")
-_MAX_OFFSET = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +193,7 @@ class LogRecovery:
         return next_offset
 
     def _recover_unflushed(self) -> None:
-        unflushed = self.segments.range(min(self._request.recovery_point, _MAX_OFFSET), _MAX_OFFSET)
+        unflushed = self.segments.range(min(self._request.recovery_point, MAX_OFFSET), MAX_OFFSET)
         for at, segment in enumerate(unflushed):
             self._on_segments_left(len(unflushed) - at)
             log.info("recovering_segment", file=str(segment.path), done=at, total=len(unflushed))

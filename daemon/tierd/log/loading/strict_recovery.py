@@ -12,10 +12,8 @@ from tierd.errors import CheckpointError, CorruptIndexError, CorruptRecordError,
 from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT, parse_lineage
 from tierd.log.files.disk import Disk, read_artefact
 from tierd.log.files.partition_scan import file_name, parse_file_name
-from tierd.log.indexes.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
 from tierd.log.indexes.offset_index import OffsetIndex
 from tierd.log.indexes.time_index import TimeIndex
-from tierd.log.indexes.transaction_index import ENTRY as TRANSACTION_ENTRY
 from tierd.log.indexes.transaction_index import TransactionIndex
 from tierd.log.loading.artefact_checks import OffsetIndexCheck, TimeIndexCheck
 from tierd.log.producers.producer_state import parse_producer_snapshot
@@ -131,15 +129,15 @@ class _Indexes:
     def _parse_offsets(self, data: bytes, name: str) -> str:
         index = OffsetIndex.from_bytes(data, self.base_offset, name)
         self.offsets = OffsetIndexCheck(index)
-        return "" if self.is_last or len(index) * OFFSET_ENTRY_BYTES == len(data) else "zeros behind its entries"
+        return "" if self.is_last or index.size_bytes == len(data) else "zeros behind its entries"
 
     def _parse_times(self, data: bytes, name: str) -> str:
         self.times = TimeIndexCheck(TimeIndex.from_bytes(data, self.base_offset, name))
         return ""
 
     def _parse_transactions(self, data: bytes, name: str) -> str:
-        count = len(TransactionIndex.from_bytes(data, self.base_offset, name))
-        return "" if count * TRANSACTION_ENTRY.size == len(data) else "an incomplete entry at its end"
+        index = TransactionIndex.from_bytes(data, self.base_offset, name)
+        return "" if index.size_bytes == len(data) else "an incomplete entry at its end"
 
     def _path(self, suffix: str) -> Path:
         return self.directory / file_name(self.base_offset, suffix)

@@ -5,9 +5,9 @@ from typing import NamedTuple, Self
 
 from tierd.log.producers.producer_state import ProducerStateEntry
 from tierd.log.records.batch_header import BatchHeader
+from tierd.log.records.log_config import MAX_INT
 
 BATCHES_KEPT = 5
-_MAX_INT = (1 << 31) - 1
 _NO_SEQUENCE = -1
 
 
@@ -22,7 +22,7 @@ class AppendedBatch(NamedTuple):
     @property
     def first_sequence(self) -> int:
         """Sequence of its first record; wraps below 0 to the largest int."""
-        return (self.last_sequence - self.offset_delta) & _MAX_INT
+        return (self.last_sequence - self.offset_delta) & MAX_INT
 
     @property
     def first_offset(self) -> int:

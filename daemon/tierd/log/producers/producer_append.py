@@ -12,11 +12,11 @@ from tierd.log.producers.active_producer import ActiveProducer, AppendedBatch
 from tierd.log.producers.transactions import CompletedTransaction, EndMarker, advance_transaction
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_header import BatchHeader
+from tierd.log.records.log_config import MAX_INT
 from tierd.log.records.log_offset import LogOffset
 
 log = structlog.get_logger()
 
-_MAX_INT = (1 << 31) - 1
 _NO_EPOCH = -1
 
 
@@ -47,7 +47,7 @@ class ProducerAppendInfo:
         *,
         origin: AppendOrigin,
         name: str,
-        lowest_sequence: int = _MAX_INT,
+        lowest_sequence: int = MAX_INT,
         is_unverified: bool = False,
     ) -> None:
         """Prepare to append.
@@ -160,7 +160,7 @@ class ProducerAppendInfo:
         if self._before.producer_epoch == _NO_EPOCH:  # its records are gone, or its state expired: it may go on
             return
         last = self._last_sequence_of_epoch(header.producer_epoch)
-        if not (first == last + 1 or (first == 0 and last == _MAX_INT)):
+        if not (first == last + 1 or (first == 0 and last == MAX_INT)):
             self._refuse_sequence(header, f"sequence {first} does not follow {last}")
 
     def _last_sequence_of_epoch(self, producer_epoch: int) -> int:

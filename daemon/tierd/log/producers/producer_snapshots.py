@@ -5,13 +5,11 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from tierd.errors import CorruptIndexError
-from tierd.log.files.disk import Disk, unlink_if_there
+from tierd.log.files.disk import Disk, read_artefact, unlink_if_there
 from tierd.log.files.partition_scan import file_name, parse_file_name
 from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
 
 _SUFFIX = ".snapshot"
-_LIMIT_BYTES = 256 << 20
 
 
 class ProducerSnapshots:
@@ -54,13 +52,7 @@ class ProducerSnapshots:
             FileNotFoundError: it is gone.
         """
         path = self.path(offset)
-        file = self._disk.open(path, write=False)
-        try:
-            if file.size_bytes > _LIMIT_BYTES:
-                raise CorruptIndexError(f"{path}: {file.size_bytes} bytes are too many", remedy="remove it")
-            return parse_producer_snapshot(file.read(0, file.size_bytes), str(path))
-        finally:
-            file.close()
+        return parse_producer_snapshot(read_artefact(self._disk, path, name=str(path)), str(path))
 
     def write(self, offset: int, entries: tuple[ProducerStateEntry, ...], *, sync: bool) -> Path:
         """Write a snapshot anew; when a crash tears it, its checksum will say so.

@@ -7,12 +7,12 @@ from pathlib import Path
 from tierd.errors import CorruptIndexError, MissingArtefactError, SegmentChangedError
 from tierd.kernels import crc32c
 from tierd.log.files.source import read_whole
+from tierd.log.records.log_config import MAX_INT
 
 _HEADER = struct.Struct(">hIi")  # version, crc of everything behind it, number of entries
 _ENTRY = struct.Struct(">qhiqiqiq")
 _CRC_START = 6
 _VERSION = 1
-_MAX_INT = (1 << 31) - 1
 _LIMIT_BYTES = 256 << 20
 
 
@@ -37,7 +37,7 @@ class ProducerStateEntry:
     @property
     def first_sequence(self) -> int:
         """Sequence of the last batch's first record; -1 when no batch is known."""
-        return (self.last_sequence - self.offset_delta) & _MAX_INT if self.last_offset >= 0 else -1
+        return (self.last_sequence - self.offset_delta) & MAX_INT if self.last_offset >= 0 else -1
 
 
 def parse_producer_snapshot(data: bytes, name: str) -> tuple[ProducerStateEntry, ...]:

@@ -25,8 +25,6 @@ from tierd.log.repair.resume import find_sound_batch
 from tierd.model import EpochEntry, Lineage
 
 _IT = "it"
-_OFFSET_ENTRY_BYTES = 8
-_TIME_ENTRY_BYTES = 12
 _MAX_MARKER_BYTES = 1 << 20
 
 
@@ -222,7 +220,7 @@ class SegmentSurvey:
             if data is None:
                 return None
             index = OffsetIndex.from_bytes(data, self._base, _IT)
-            self._require_full(".index", len(data), len(index) * _OFFSET_ENTRY_BYTES)
+            self._require_full(".index", len(data), index.size_bytes)
         except CorruptIndexError as error:
             self._problems[".index"] = said_of(error, _IT)
             return None
@@ -234,7 +232,7 @@ class SegmentSurvey:
             if data is None:
                 return None
             index = TimeIndex.from_bytes(data, self._base, _IT)
-            self._require_full(".timeindex", len(data), len(index) * _TIME_ENTRY_BYTES)
+            self._require_full(".timeindex", len(data), index.size_bytes)
         except CorruptIndexError as error:
             self._problems[".timeindex"] = said_of(error, _IT)
             return None

@@ -2,7 +2,6 @@
 
 import json as json_module
 import sys
-import time
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID, uuid4
@@ -18,6 +17,7 @@ from tierd.cli.progress import progress_line
 from tierd.cli.record_lines import MAX_INT, parse_json_line, parse_text_line
 from tierd.cli.session import log_to_stderr
 from tierd.cli.writable_partition import writable_partition
+from tierd.clock import SystemClock
 from tierd.errors import LogConfigError, TierError
 from tierd.log import Compression, UnifiedLog
 from tierd.model import TopicPartition, uuid_from_text, uuid_to_text
@@ -67,7 +67,7 @@ def append(
     with (
         Interruption.installed() as interruption,
         progress_line("appending") as tell,
-        writable_partition(directory, config=config, now_ms=_now_ms(), create_with=new_id) as log,
+        writable_partition(directory, config=config, now_ms=SystemClock().now_ms(), create_with=new_id) as log,
     ):
         line_settings = AppendSettings(
             parse=parse_text_line if text else parse_json_line,
@@ -145,7 +145,3 @@ def _epoch(log: UnifiedLog, wanted: int | None) -> int:
             remedy=f"leave it out, or give {newest}",
         )
     return newest if wanted is None else wanted
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

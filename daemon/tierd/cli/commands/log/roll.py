@@ -1,12 +1,12 @@
 """``tierd log roll``: a new segment in a partition that nobody uses."""
 
 import json as json_module
-import time
 
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.options import JsonOption, PartitionDirectory
 from tierd.cli.session import log_to_stderr
 from tierd.cli.writable_partition import writable_partition
+from tierd.clock import SystemClock
 from tierd.model import TopicPartition
 
 
@@ -21,7 +21,7 @@ def roll(directory: PartitionDirectory, *, settings: SetOption = None, json: Jso
     log_to_stderr()
     config, now_ms = (
         parse_settings(settings).of(TopicPartition.parse(directory.name).topic),
-        time.time_ns() // 1_000_000,
+        SystemClock().now_ms(),
     )
     with writable_partition(directory, config=config, now_ms=now_ms) as log:
         is_empty = not log.segments[-1].size_bytes

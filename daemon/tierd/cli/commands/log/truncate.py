@@ -2,7 +2,6 @@
 
 import json as json_module
 import sys
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +14,7 @@ from tierd.cli.mended import as_json, plan_lines, print_mended
 from tierd.cli.options import JsonOption, PartitionDirectory
 from tierd.cli.progress import progress_line
 from tierd.cli.session import log_to_stderr
+from tierd.clock import SystemClock
 from tierd.errors import NotConfirmedError
 from tierd.log import RepairPlan, truncate_partition
 from tierd.model import TopicPartition
@@ -44,7 +44,7 @@ def truncate(
         mended = truncate_partition(
             directory,
             offset,
-            now_ms=time.time_ns() // 1_000_000,
+            now_ms=SystemClock().now_ms(),
             config=config,
             confirm=lambda plan: yes or not plan.steps or _confirm(directory, plan),
             progress=lambda name, done, total: tell(f"{name}, {done} of {total} segments"),
