@@ -8,7 +8,7 @@ from tests.fakes.log_dirs import LogDirWriter, SegmentShape
 from tierd.control import Role
 from tierd.log import identify_directory, scan_partition
 from tierd.tiering import CopyLag, SegmentHold, TaskHealth
-from tierd.tiering.partition_log import PartitionLog
+from tierd.tiering.local.partition_log import PartitionLog
 from tierd.tiering.status import PartitionStatus, partition_status
 
 

@@ -17,19 +17,19 @@ from tierd.log import LogDirWatcher
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.model import TopicPartition
 from tierd.remote import SegmentStorage
-from tierd.tiering.broker_state import BrokerCheckpoints
-from tierd.tiering.copy_task import CopyTask
-from tierd.tiering.deletion import SegmentDeletion
-from tierd.tiering.hold import SegmentHold
-from tierd.tiering.intake import Intake, PartitionGate
-from tierd.tiering.news import LogDirNews, News, WatcherFactory
-from tierd.tiering.partition_log import PartitionLog
+from tierd.tiering.copying.copy_task import CopyTask
+from tierd.tiering.copying.intake import Intake, PartitionGate
+from tierd.tiering.copying.segment_copy import SegmentCopy, Writer
+from tierd.tiering.local.broker_state import BrokerCheckpoints
+from tierd.tiering.local.hold import SegmentHold
+from tierd.tiering.local.news import LogDirNews, News, WatcherFactory
+from tierd.tiering.local.partition_log import PartitionLog
 from tierd.tiering.recorder import TieringRecorder
+from tierd.tiering.removing.deletion import SegmentDeletion
+from tierd.tiering.removing.sweep import DanglingSweep, UploadSweep
 from tierd.tiering.replicas import LogDirState, Replica, Replicas
-from tierd.tiering.segment_copy import SegmentCopy, Writer
 from tierd.tiering.status import PartitionStatus, partition_status
 from tierd.tiering.supervision import PassiveSupervisor, Supervisor, TaskHealth
-from tierd.tiering.sweep import DanglingSweep, UploadSweep
 
 log = structlog.get_logger()
 

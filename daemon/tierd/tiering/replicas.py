@@ -20,10 +20,10 @@ from tierd.log import (
     scan_partition,
 )
 from tierd.model import TopicIdPartition
-from tierd.tiering.catalog import CatalogChange, catalog_change
-from tierd.tiering.copy_task import CopyTask
-from tierd.tiering.hold import SegmentHold
-from tierd.tiering.partition_log import PartitionLog
+from tierd.tiering.copying.copy_task import CopyTask
+from tierd.tiering.local.catalog import CatalogChange, catalog_change
+from tierd.tiering.local.hold import SegmentHold
+from tierd.tiering.local.partition_log import PartitionLog
 
 log = structlog.get_logger()
 

@@ -5,10 +5,10 @@ from typing import Literal
 
 from tierd.control import Role
 from tierd.model import TopicPartition, uuid_to_text
-from tierd.tiering.copy_state import CopyPhase
-from tierd.tiering.copy_task import CopyTask
-from tierd.tiering.lag import CopyLag
-from tierd.tiering.partition_log import PartitionLog
+from tierd.tiering.copying.copy_state import CopyPhase
+from tierd.tiering.copying.copy_task import CopyTask
+from tierd.tiering.local.lag import CopyLag
+from tierd.tiering.local.partition_log import PartitionLog
 from tierd.tiering.supervision import TaskHealth
 
 PartitionState = Literal["copying", "idle", "waiting", "paused", "quarantined", "loading", "following"]

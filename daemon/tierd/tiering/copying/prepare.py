@@ -22,8 +22,8 @@ from tierd.log import (
     parse_producer_snapshot,
 )
 from tierd.model import EpochEntry, Lineage, LogSegmentData
-from tierd.tiering.aborted_data import has_aborted_data
-from tierd.tiering.held_segment import FileState, HeldSegment, SegmentFile
+from tierd.tiering.local.aborted_data import has_aborted_data
+from tierd.tiering.local.held_segment import FileState, HeldSegment, SegmentFile
 
 log = structlog.get_logger()
 

@@ -26,7 +26,7 @@ import structlog
 from tierd.errors import SegmentChangedError, TierError
 from tierd.log import PartitionScan, SegmentFiles, encode_lineage, read_lineage
 from tierd.model import Lineage, uuid_from_text, uuid_to_text
-from tierd.tiering.held_segment import (
+from tierd.tiering.local.held_segment import (
     DELETED_SUFFIX,
     LINEAGE_FILE,
     FileState,
@@ -34,7 +34,7 @@ from tierd.tiering.held_segment import (
     HoldKind,
     SegmentFile,
 )
-from tierd.tiering.rolled import files_present, is_superseded, rolled_segments, unprotected
+from tierd.tiering.local.rolled import files_present, is_superseded, rolled_segments, unprotected
 
 log = structlog.get_logger()
 

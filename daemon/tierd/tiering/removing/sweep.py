@@ -10,9 +10,9 @@ from tierd.errors import FencedError, TierError
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
 from tierd.remote import SegmentStorage, UnfinishedUpload
-from tierd.tiering.deletion import SegmentDeletion
 from tierd.tiering.plan import dangling_segments
 from tierd.tiering.recorder import TieringRecorder
+from tierd.tiering.removing.deletion import SegmentDeletion
 
 log = structlog.get_logger()
 

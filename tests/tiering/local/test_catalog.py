@@ -8,7 +8,7 @@ import pytest
 from tierd.errors import MissingArtefactError
 from tierd.log import DirectoryKind, PartitionDirectory
 from tierd.model import TopicPartition
-from tierd.tiering.catalog import CatalogChange, catalog_change
+from tierd.tiering.local.catalog import CatalogChange, catalog_change
 
 ONE, TWO = Path("/disk1"), Path("/disk2")
 

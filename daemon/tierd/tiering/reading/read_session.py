@@ -14,10 +14,10 @@ from tierd.errors import (
 from tierd.log import AbortedTransaction, LocalLog, RecordBatch, iter_batches, last_stable_offset
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierd.remote import RemoteStorageManager
+from tierd.tiering.reading.remote_indexes import RemoteIndexes
+from tierd.tiering.reading.remote_reader import RemoteSegmentReader
+from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
 from tierd.tiering.recorder import TieringRecorder
-from tierd.tiering.remote_indexes import RemoteIndexes
-from tierd.tiering.remote_reader import RemoteSegmentReader
-from tierd.tiering.tiered_log import Isolation, Tier, TieredLog
 
 _REPLANS = 5
 

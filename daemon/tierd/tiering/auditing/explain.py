@@ -5,7 +5,7 @@ from enum import Enum
 
 from tierd.log import SegmentFiles
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, uuid_to_text
-from tierd.tiering.tiered_log import TieredLog
+from tierd.tiering.reading.tiered_log import TieredLog
 
 
 class Place(Enum):

@@ -17,11 +17,14 @@ from tierd.errors import (
 )
 from tierd.metadata import PartitionView, RemoteLogMetadataManager, effective_lineage
 from tierd.model import Lineage, OffsetRange
-from tierd.tiering.broker_state import BrokerCheckpoints, BrokerOffsets
-from tierd.tiering.check_ahead import CheckAhead
-from tierd.tiering.copy_state import CopyPhase, CopyState, IntakeGate
-from tierd.tiering.held_segment import HeldSegment
-from tierd.tiering.partition_log import PartitionLog
+from tierd.tiering.copying.check_ahead import CheckAhead
+from tierd.tiering.copying.copy_state import CopyPhase, CopyState, IntakeGate
+from tierd.tiering.copying.prepare import PreparedSegment, prepare_segment
+from tierd.tiering.copying.segment_copy import CustomMetadataTooLongError, SegmentCopy
+from tierd.tiering.local.broker_state import BrokerCheckpoints, BrokerOffsets
+from tierd.tiering.local.held_segment import HeldSegment
+from tierd.tiering.local.partition_log import PartitionLog
+from tierd.tiering.local.stable import stable_offset
 from tierd.tiering.plan import (
     CopiedThrough,
     OffsetSpan,
@@ -34,11 +37,8 @@ from tierd.tiering.plan import (
     local_log_start,
     rolled_after,
 )
-from tierd.tiering.prepare import PreparedSegment, prepare_segment
 from tierd.tiering.recorder import TieringRecorder
-from tierd.tiering.segment_copy import CustomMetadataTooLongError, SegmentCopy
-from tierd.tiering.stable import stable_offset
-from tierd.tiering.sweep import DanglingSweep
+from tierd.tiering.removing.sweep import DanglingSweep
 
 log = structlog.get_logger()
 

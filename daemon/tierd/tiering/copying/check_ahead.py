@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Self
 
-from tierd.tiering.held_segment import HeldSegment
-from tierd.tiering.prepare import PreparedSegment
+from tierd.tiering.copying.prepare import PreparedSegment
+from tierd.tiering.local.held_segment import HeldSegment
 
 CheckedSegment = tuple[HeldSegment, PreparedSegment]
 SegmentChecker = Callable[[HeldSegment], Coroutine[object, object, CheckedSegment]]

@@ -15,8 +15,8 @@ from tierd.model import (
     TopicIdPartition,
 )
 from tierd.remote import SegmentStorage, UnfinishedSegmentUpload, UnfinishedUpload
-from tierd.tiering.deletion import SegmentDeletion
-from tierd.tiering.sweep import DanglingSweep, UploadSweep, is_abandoned
+from tierd.tiering.removing.deletion import SegmentDeletion
+from tierd.tiering.removing.sweep import DanglingSweep, UploadSweep, is_abandoned
 
 PARTITION = TopicIdPartition(UUID(int=7), "orders", 0)
 GRACE_S = 600.0

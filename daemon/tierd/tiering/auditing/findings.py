@@ -14,7 +14,7 @@ from tierd.model import (
     uuid_to_text,
 )
 from tierd.remote import ObjectInfo, SegmentManifest
-from tierd.tiering.tiered_log import TieredLog
+from tierd.tiering.reading.tiered_log import TieredLog
 
 OBJECT_SUFFIXES = (".log", ".indexes", ".manifest")
 

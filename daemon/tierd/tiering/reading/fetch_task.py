@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from tierd.log import AbortedTransaction, Record, RecordBatch
 from tierd.remote import RemoteStorageManager
-from tierd.tiering.committed import committed_batches, data_batches
-from tierd.tiering.read_session import ReadSession, ReadSources
+from tierd.tiering.reading.committed import committed_batches, data_batches
+from tierd.tiering.reading.read_session import ReadSession, ReadSources
+from tierd.tiering.reading.remote_indexes import RemoteIndexes
+from tierd.tiering.reading.remote_reader import SMALLEST_WINDOW_BYTES
+from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
 from tierd.tiering.recorder import TieringRecorder
-from tierd.tiering.remote_indexes import RemoteIndexes
-from tierd.tiering.remote_reader import SMALLEST_WINDOW_BYTES
-from tierd.tiering.tiered_log import Isolation, Tier, TieredLog
 
 _PIECE_BYTES = 1 << 20  # decoded at once: bounds the records in memory
 

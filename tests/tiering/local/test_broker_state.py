@@ -22,7 +22,7 @@ async def test_a_checkpoint_that_many_ask_for_at_once_is_parsed_once(
         parsed.append(path)
         return read_offset_checkpoint(path)
 
-    monkeypatch.setattr("tierd.tiering.broker_state.read_offset_checkpoint", counted)
+    monkeypatch.setattr("tierd.tiering.local.broker_state.read_offset_checkpoint", counted)
     checkpoints = BrokerCheckpoints()
     answers = await asyncio.gather(*(checkpoints.offsets(tmp_path, ORDERS) for _ in range(100)))
     assert set(answers) == {BrokerOffsets(8, None)}

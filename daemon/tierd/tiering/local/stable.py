@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from tierd.errors import TierError
 from tierd.log import PartitionScan, last_stable_offset, read_producer_snapshot
-from tierd.tiering.held_segment import HeldSegment, SegmentFile
+from tierd.tiering.local.held_segment import HeldSegment, SegmentFile
 
 
 async def stable_offset(due: Sequence[HeldSegment], scan: PartitionScan, high_watermark: int | None) -> int:

@@ -9,7 +9,7 @@ from tierd.kernels import crc32c
 from tierd.log import OffsetIndex, TimeIndex, TransactionIndex, iter_batches, parse_lineage, parse_producer_snapshot
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
 from tierd.remote import ObjectInfo, SegmentManifest, SegmentStorage
-from tierd.tiering.findings import (
+from tierd.tiering.auditing.findings import (
     Finding,
     Severity,
     damaged,
@@ -19,7 +19,7 @@ from tierd.tiering.findings import (
     offset_findings,
     row_findings,
 )
-from tierd.tiering.tiered_log import TieredLog
+from tierd.tiering.reading.tiered_log import TieredLog
 
 
 class Verification:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tierd.errors import SegmentChangedError
 from tierd.log import PartitionScan, SegmentFiles
-from tierd.tiering.held_segment import DELETED_SUFFIX, FileState, HeldSegment, HoldKind, SegmentFile
+from tierd.tiering.local.held_segment import DELETED_SUFFIX, FileState, HeldSegment, HoldKind, SegmentFile
 
 _ARTEFACTS: dict[frozenset[SegmentFile], frozenset[SegmentFile]] = {}  # equal sets shared: thousands are alike
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tierd.tiering.lag import CopyLag, PendingSegment, copy_lag
+from tierd.tiering.local.lag import CopyLag, PendingSegment, copy_lag
 
 
 def test_nothing_pending_is_no_lag() -> None:

@@ -28,10 +28,10 @@ from tierd.errors import (
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.remote import RemoteStorageManager
-from tierd.tiering.deletion import SegmentDeletion
-from tierd.tiering.held_segment import HeldSegment
-from tierd.tiering.prepare import PreparedSegment, require_unchanged
+from tierd.tiering.copying.prepare import PreparedSegment, require_unchanged
+from tierd.tiering.local.held_segment import HeldSegment
 from tierd.tiering.recorder import TieringRecorder
+from tierd.tiering.removing.deletion import SegmentDeletion
 
 log = structlog.get_logger()
 

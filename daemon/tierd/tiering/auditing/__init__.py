@@ -1,0 +1,1 @@
+"""The tier held against its metadata, its objects and its offsets."""

@@ -1,0 +1,1 @@
+"""From a rolled segment to a finished one in the tier."""

@@ -1,0 +1,1 @@
+"""What lies on local disk, seen by the tiers: partition directories, what rolled in them, what is held of it."""

@@ -1,0 +1,1 @@
+"""Both tiers read as one log."""

@@ -1,0 +1,1 @@
+"""Whatever goes from the tier: swept, expired, deleted, and taken back."""
