@@ -62,7 +62,7 @@ def test_every_fault_is_reported_at_once_in_the_order_of_the_file(tmp_path: Path
 state_dir: var/tierd
 log_dirs:
   - path: /kafka/a
-    owner: tierd
+    owner: nobody
   - path: /kafka/a/b
 topics:
   include: ["("]
@@ -79,7 +79,7 @@ copy: {}
 """
     assert faults(tmp_path, text) == [
         "tierd.yaml:1:12: state_dir: var/tierd is not absolute: begin it with /, or with ./ if it is beside this file",
-        "tierd.yaml:4:12: log_dirs[0].owner: 'tierd' is not kafka",
+        "tierd.yaml:4:12: log_dirs[0].owner: 'nobody' is not kafka or tierd",
         "tierd.yaml:5:11: log_dirs[1].path: /kafka/a/b and /kafka/a are nested: list directories of partitions only",
         (
             "tierd.yaml:7:13: topics.include[0]: '(' is no regular expression: "
@@ -143,10 +143,10 @@ copy: {}
             "state_dir: ~/x",
             "5:12: state_dir: ~/x is not absolute: begin it with /, or with ./ if it is beside this file",
         ),
-        ("metadata: {backend: redis}", "5:21: metadata.backend: 'redis' is not sqlite"),
+        ("metadata: {backend: mysql}", "5:21: metadata.backend: 'mysql' is not sqlite, postgres or redis"),
         ("shutdown: 3s", "5:1: unknown key shutdown: did you mean shutdown_timeout?"),
-        ("bucket: a", "5:1: unknown key bucket: did you mean remote.s3.bucket?"),
-        ("interval: 3", "5:1: unknown key interval: did you mean copy.interval?"),
+        ("bucket: a", "5:1: unknown key bucket: did you mean remote.s3.bucket or remote.gcs.bucket?"),
+        ("interval: 3", "5:1: unknown key interval: did you mean copy.interval or expire.interval?"),
         ("3: 3", "5:1: unknown key 3: remove it; the file may hold "),
     ],
 )

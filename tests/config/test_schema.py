@@ -1,9 +1,25 @@
+import base64
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 
-from tierd.config import CopySettings, FilesystemSettings, LogDirSettings, RemoteSettings, TierdConfig, TopicsSettings
+from tierd.config import (
+    CopySettings,
+    EncryptionKeySettings,
+    EncryptionSettings,
+    FilesystemSettings,
+    KafkaConnectionSettings,
+    LeadershipSettings,
+    LogDirSettings,
+    MetadataSettings,
+    PostgresSettings,
+    RemoteSettings,
+    TierdConfig,
+    TopicDefaults,
+    TopicOverride,
+    TopicsSettings,
+)
 
 
 def config(*log_dirs: str) -> TierdConfig:
@@ -40,3 +56,84 @@ def test_what_is_built_in_python_obeys_the_rules_of_the_file() -> None:
 
 def test_a_sibling_with_the_same_beginning_is_not_nested() -> None:
     assert len(config("/data/kafka", "/data/kafka2").log_dirs) == 2
+
+
+def test_overrides_change_what_they_name_and_the_last_match_wins() -> None:
+    topics = TopicsSettings(
+        defaults=TopicDefaults(retention_ms=1_000),
+        overrides=(
+            TopicOverride(match="orders.*", retention_ms=5_000, copy_enabled=False),
+            TopicOverride(match=r"orders\.eu", retention_ms=-1),
+        ),
+    )
+
+    assert topics.for_topic("payments") == topics.defaults
+    assert (topics.for_topic("orders").retention_ms, topics.for_topic("orders").copy_enabled) == (5_000, False)
+    assert (topics.for_topic("orders.eu").retention_ms, topics.for_topic("orders.eu").copy_enabled) == (-1, False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"retention": "-3"}, "no duration"),
+        ({"retention": "forever"}, "no duration"),
+        ({"retention": -2}, "-2 is too low"),
+        ({"retention_bytes": "-2"}, "-2 is too low"),
+        ({"segment_bytes": "1B"}, "1 is too low"),
+        ({"cleanup_policy": "keep"}, "Input should be"),
+    ],
+)
+def test_what_a_topic_cannot_keep_is_refused(settings: dict[str, object], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        TopicDefaults.model_validate(settings, context={"file": True})
+
+
+@pytest.mark.parametrize(
+    ("written", "milliseconds"), [("365d", 31_536_000_000), ("-1", -1), (-1, -1), ("from-broker", "from-broker")]
+)
+def test_retention_is_written_as_people_and_as_kafka_write_it(written: object, milliseconds: object) -> None:
+    settings = TopicDefaults.model_validate({"retention": written}, context={"file": True})
+
+    assert settings.retention_ms == milliseconds
+
+
+def test_a_copy_lag_beyond_the_local_retention_is_refused() -> None:
+    with pytest.raises(ValidationError, match="copy_lag is longer than local_retention"):
+        TopicsSettings(defaults=TopicDefaults(copy_lag_ms=2_000, local_retention_ms=1_000))
+
+
+def test_an_active_key_must_be_in_the_ring() -> None:
+    key = SecretStr(base64.b64encode(bytes(32)).decode())
+
+    with pytest.raises(ValidationError, match="no key of keys has the id b"):
+        EncryptionSettings(enabled=True, active_key="b", keys=(EncryptionKeySettings(id="a", key=key),))
+    with pytest.raises(ValidationError, match="listed twice"):
+        EncryptionSettings(keys=(EncryptionKeySettings(id="a", key=key), EncryptionKeySettings(id="a", key=key)))
+    with pytest.raises(ValidationError, match="not 32"):
+        EncryptionKeySettings(id="a", key=SecretStr(base64.b64encode(bytes(16)).decode()))
+
+
+@pytest.mark.parametrize(
+    ("section", "settings", "missing"),
+    [
+        (MetadataSettings, {"backend": "postgres"}, "with dsn or dsn_file"),
+        (MetadataSettings, {"backend": "redis", "redis": {}}, "with url or url_file"),
+        (LeadershipSettings, {"source": "kafka"}, "with bootstrap_servers"),
+        (RemoteSettings, {"backend": "gcs"}, "with bucket at least"),
+        (RemoteSettings, {"backend": "azure"}, "with container and account at least"),
+        (
+            KafkaConnectionSettings,
+            {"bootstrap_servers": ["127.0.0.1:9092"], "security_protocol": "sasl_ssl"},
+            "needs sasl_password",
+        ),
+    ],
+)
+def test_what_a_choice_needs_is_named(section: type[BaseModel], settings: dict[str, object], missing: str) -> None:
+    with pytest.raises(ValidationError, match=missing):
+        section.model_validate(settings)
+
+
+def test_no_secret_prints() -> None:
+    dsn = PostgresSettings(dsn=SecretStr("postgresql://tierd:hunter2@db/tierd"))
+
+    assert "hunter2" not in repr(dsn) + str(dsn)

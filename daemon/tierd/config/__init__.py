@@ -1,40 +1,62 @@
 """The one YAML file, parsed at the door into frozen settings per room; every fault at once, each with its place."""
 
+from tierd.config.leadership_settings import KafkaConnectionSettings, LeadershipSettings
 from tierd.config.loading import load_config
-from tierd.config.schema import (
-    CopySettings,
-    FetchSettings,
+from tierd.config.metadata_settings import MetadataSettings, PostgresSettings, RedisSettings, SqliteSettings
+from tierd.config.remote_settings import (
+    AzureSettings,
+    CompressionSettings,
+    EncryptionKeySettings,
+    EncryptionSettings,
     FilesystemSettings,
-    HoldSettings,
-    HttpSettings,
-    LeadershipSettings,
-    LogDirSettings,
-    LoggingSettings,
-    MetadataSettings,
+    GcsSettings,
     RemoteSettings,
     RetrySettings,
     S3Settings,
-    SqliteSettings,
-    TierdConfig,
-    TopicsSettings,
+    SseSettings,
 )
+from tierd.config.schema import (
+    CopySettings,
+    CostSettings,
+    ExpireSettings,
+    FetchSettings,
+    HoldSettings,
+    HttpSettings,
+    LogDirSettings,
+    LoggingSettings,
+    TierdConfig,
+)
+from tierd.config.topic_settings import TopicDefaults, TopicOverride, TopicsSettings
 from tierd.config.units import format_bytes, format_duration, parse_bytes, parse_duration_s
 
 __all__ = [
+    "AzureSettings",
+    "CompressionSettings",
     "CopySettings",
+    "CostSettings",
+    "EncryptionKeySettings",
+    "EncryptionSettings",
+    "ExpireSettings",
     "FetchSettings",
     "FilesystemSettings",
+    "GcsSettings",
     "HoldSettings",
     "HttpSettings",
+    "KafkaConnectionSettings",
     "LeadershipSettings",
     "LogDirSettings",
     "LoggingSettings",
     "MetadataSettings",
+    "PostgresSettings",
+    "RedisSettings",
     "RemoteSettings",
     "RetrySettings",
     "S3Settings",
     "SqliteSettings",
+    "SseSettings",
     "TierdConfig",
+    "TopicDefaults",
+    "TopicOverride",
     "TopicsSettings",
     "format_bytes",
     "format_duration",

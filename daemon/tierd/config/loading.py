@@ -116,6 +116,7 @@ def _paths(document: Document) -> tuple[dict[Location, Path], dict[Location, Pat
     own: tuple[Location, ...] = (
         ("state_dir",),
         ("hold", "dir"),
+        ("fetch", "cache_dir"),
         ("metadata", "sqlite", "path"),
         ("remote", "filesystem", "path"),
     )

@@ -89,11 +89,13 @@ def _list_items(lines: Iterable[str], indent: str) -> Iterator[str]:
     dashed = False
     for line in lines:
         text = line.removeprefix(indent + "  ")
-        if dashed or text.startswith("#"):
-            yield line if dashed or not text.startswith("# ") else f"{indent}{text}"
+        if dashed:
+            yield line
+        elif text.startswith("# "):
+            yield f"{indent}{text}"
         else:
             dashed = True
-            yield f"{indent}- {text}"
+            yield f"{indent}#- {text[1:]}" if text.startswith("#") else f"{indent}- {text}"
 
 
 def _yaml_value(field: FieldInfo) -> str:
@@ -109,12 +111,18 @@ def _written(value: object, field: FieldInfo) -> str:
     match unit_of(field), value:
         case Unit.DURATION, int() | float():
             return format_duration(value)
-        case Unit.SIZE | Unit.RATE, int() | None:
+        case Unit.RETENTION | Unit.RETENTION_SIZE, -1 | -2:
+            return str(value)
+        case Unit.RETENTION, int():
+            return format_duration(value / 1000)
+        case Unit.SIZE | Unit.RATE | Unit.RETENTION_SIZE, int() | None:
             return format_bytes(value)
         case _, bool():
             return str(value).lower()
         case _, tuple():
             return "[" + ", ".join(f'"{item}"' for item in value) + "]"
+        case _, dict():
+            return "{}"
         case _, "":
             return '""'
         case _:
@@ -165,11 +173,13 @@ def _type(field: FieldInfo) -> str:
     unit = unit_of(field)
     choices = [str(choice) for choice in get_args(_literal(field.annotation))]
     if choices:
-        kind = " or ".join(f"`{choice}`" for choice in choices)
+        kind = " or ".join([*([unit.value] if unit else []), *(f"`{choice}`" for choice in choices)])
     elif is_secret(field):
         kind = "secret"
     elif unit:
         kind = unit.value
+    elif get_origin(field.annotation) is dict:
+        kind = "map of text to text"
     else:
         kind = next(words for plain, words in _PLAIN.items() if plain in _types(field.annotation))
     bounds = ", ".join(_bounds(field))

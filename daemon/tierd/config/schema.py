@@ -6,175 +6,35 @@ The names in YAML carry no unit, since the value does (``interval: 30s``); the n
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import Field, model_validator
 
+from tierd.config.leadership_settings import LeadershipSettings
+from tierd.config.metadata_settings import MetadataSettings
 from tierd.config.places import Location, PlacedFaultsError, path_faults
+from tierd.config.remote_settings import RemoteSettings
+from tierd.config.section import Settings
+from tierd.config.topic_settings import TopicsSettings
 from tierd.config.values import (
+    MIB,
     AbsolutePath,
     Address,
     ByteLimit,
     ByteSize,
     Duration,
-    KeyPrefix,
-    MebibyteSize,
-    Pattern,
     Rate,
-    Switch,
     Text,
-    Url,
     WholeNumber,
-    full_match,
     split_address,
 )
-
-MIB = 1024 * 1024
-
-
-class Settings(BaseModel):
-    """One section of the file: frozen, strict about its keys, accepting YAML names and Python names alike."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
 
 
 class LogDirSettings(Settings):
     """One directory of partitions."""
 
     path: AbsolutePath = Field(description="a directory of the broker's log.dirs", examples=["/var/lib/kafka/data"])
-    owner: Literal["kafka"] = Field("kafka", description="who appends there; tierd writes nothing into it")
-
-
-class TopicsSettings(Settings):
-    """Which topics are tiered: included and not excluded, by full-match regular expressions over the topic name."""
-
-    include: tuple[Pattern, ...] = Field((".*",), description="topics to tier: full-match regular expressions")
-    exclude: tuple[Pattern, ...] = Field(("__.*",), description="topics to leave alone, even when included")
-
-    def wants(self, topic: str) -> bool:
-        """Whether ``topic`` is tiered."""
-        return full_match(self.include, topic) and not full_match(self.exclude, topic)
-
-
-class LeadershipSettings(Settings):
-    """Where tierd learns which partitions this broker leads."""
-
-    source: Literal["static"] = Field(
-        "static",
-        description="static: every replica named below is led by this broker, at its latest local leader epoch",
+    owner: Literal["kafka", "tierd"] = Field(
+        "kafka", description="who appends there; kafka: a broker, and tierd writes nothing into it; tierd: tierd alone"
     )
-    partitions: tuple[Pattern, ...] = Field(
-        (".*",), description="partitions led by this broker: full-match regular expressions over topic-partition"
-    )
-
-
-class SqliteSettings(Settings):
-    """The embedded metadata store."""
-
-    path: AbsolutePath | None = Field(None, description="the database file; default: metadata.db in state_dir")
-
-
-class MetadataSettings(Settings):
-    """The store that remembers what was copied."""
-
-    backend: Literal["sqlite"] = Field("sqlite", description="sqlite: a file on this host, for one broker")
-    timeout_s: Duration = Field(5.0, alias="timeout", gt=0, description="longest wait for one call to the store")
-    sqlite: SqliteSettings = Field(default_factory=SqliteSettings, description="settings of the sqlite backend")
-
-
-class FilesystemSettings(Settings):
-    """Objects as files below one directory."""
-
-    path: AbsolutePath = Field(
-        description="directory of the objects, on another disk or a network mount", examples=["/mnt/tier"]
-    )
-
-
-class S3Settings(Settings):
-    """Objects in an S3 bucket, of AWS or of any store that speaks S3 with conditional writes."""
-
-    bucket: Text = Field(min_length=1, description="the bucket; it must exist", examples=["tierd"])
-    endpoint_url: Url | None = Field(
-        None, description="address of a store other than AWS, such as https://s3.example.com"
-    )
-    region: Text | None = Field(None, description="region of the bucket; default: as the AWS environment says")
-    part_size_bytes: MebibyteSize = Field(
-        25 * MIB,
-        alias="part_size",
-        ge=5 * MIB,
-        le=5 * 1024 * MIB,
-        description="size of one part of a multipart upload, a multiple of 1MiB; an upload has at most 10,000 parts",
-    )
-    max_concurrency: WholeNumber = Field(
-        4, ge=1, le=64, description="parts and requests under way at once; more than 4 seldom gains anything"
-    )
-    path_style: Switch = Field(False, description="address the bucket by path instead of by host name")
-    storage_class: Text | None = Field(
-        None, min_length=1, description="storage class of .log objects, such as STANDARD_IA; default: the bucket's"
-    )
-    access_key_id: SecretStr | None = Field(
-        None, description="access key; default: the AWS environment, profile or instance role"
-    )
-    access_key_id_file: AbsolutePath | None = Field(None, description="file that holds the access key, instead")
-    secret_access_key: SecretStr | None = Field(None, description="secret key that belongs to the access key")
-    secret_access_key_file: AbsolutePath | None = Field(None, description="file that holds the secret key, instead")
-    ca_file: AbsolutePath | None = Field(
-        None, description="PEM certificates to trust for endpoint_url; default: the system's"
-    )
-    connect_timeout_s: Duration = Field(
-        10.0, alias="connect_timeout", gt=0, description="longest wait for a connection"
-    )
-    read_timeout_s: Duration = Field(
-        60.0, alias="read_timeout", gt=0, description="longest silence of the store within a request"
-    )
-
-    @model_validator(mode="after")
-    def _keys_come_in_pairs(self) -> "S3Settings":
-        if (self.access_key_id is None) != (self.secret_access_key is None):
-            given, missing = (
-                ("access_key_id", "secret_access_key")
-                if self.secret_access_key is None
-                else ("secret_access_key", "access_key_id")
-            )
-            raise PlacedFaultsError(
-                [((given,), f"{given} is set without {missing}: set both, or neither for the AWS environment")]
-            )
-        return self
-
-
-class RetrySettings(Settings):
-    """How often a call to the store is repeated after a passing failure: waits double, with 20 % jitter."""
-
-    attempts: WholeNumber = Field(5, ge=1, le=100, description="attempts for one call, the first included")
-    backoff_s: Duration = Field(0.5, alias="backoff", gt=0, description="wait after the first failure")
-    max_backoff_s: Duration = Field(30.0, alias="max_backoff", gt=0, description="longest wait between two attempts")
-
-
-class RemoteSettings(Settings):
-    """The object store: where the tier is."""
-
-    backend: Literal["filesystem", "s3"] = Field(
-        description="filesystem or s3; its section below must be filled in", examples=["s3"]
-    )
-    key_prefix: KeyPrefix = Field(
-        "", description="begins every key, such as prod/tier; at most 127 bytes; a change never orphans old segments"
-    )
-    chunk_size_bytes: MebibyteSize = Field(
-        4 * MIB,
-        alias="chunk_size",
-        ge=MIB,
-        le=1024 * MIB,
-        description="unit of checksums in the manifest and of ranged reads, a multiple of 1MiB",
-    )
-    filesystem: FilesystemSettings | None = Field(None, description="settings of the filesystem backend")
-    s3: S3Settings | None = Field(None, description="settings of the s3 backend")
-    retry: RetrySettings = Field(default_factory=RetrySettings, description="repeats of failed calls")
-
-    @model_validator(mode="after")
-    def _backend_has_its_section(self) -> "RemoteSettings":
-        if getattr(self, self.backend) is None:
-            first = {"filesystem": "path", "s3": "bucket"}[self.backend]
-            message = f"backend {self.backend} needs the section remote.{self.backend}, with {first} at least"
-            raise PlacedFaultsError([(("backend",), message)])
-        return self
 
 
 class CopySettings(Settings):
@@ -188,6 +48,8 @@ class CopySettings(Settings):
     )
     concurrency: WholeNumber = Field(4, ge=1, le=256, description="segments copied at once, one per partition at most")
     max_bytes_per_second: Rate = Field(None, gt=0, description="upload rate of all copies together")
+    quota_windows: WholeNumber = Field(11, ge=2, le=3600, description="windows that the upload rate is measured over")
+    quota_window_s: Duration = Field(1.0, alias="quota_window", gt=0, description="length of one window")
     attempt_timeout_s: Duration = Field(
         900.0, alias="attempt_timeout", gt=0, description="deadline for copying one segment"
     )
@@ -202,6 +64,21 @@ class CopySettings(Settings):
         alias="reconcile_interval",
         gt=0,
         description="how often every log dir is listed again, with jitter, in case an event was lost",
+    )
+
+
+class ExpireSettings(Settings):
+    """Removing from the tier what retention does not keep."""
+
+    interval_s: Duration = Field(
+        30.0, alias="interval", gt=0, description="longest wait before a partition that has something due is looked at"
+    )
+    concurrency: WholeNumber = Field(4, ge=1, le=256, description="segments deleted at once, over all partitions")
+    grace_s: Duration = Field(
+        3600.0,
+        alias="grace",
+        ge=0,
+        description="how long an expired segment can still be taken back with tierd undelete",
     )
 
 
@@ -223,8 +100,28 @@ class HoldSettings(Settings):
 class FetchSettings(Settings):
     """Reading records back."""
 
+    cache_dir: AbsolutePath | None = Field(None, description="directory of cached chunks; default: cache in state_dir")
+    cache_bytes: ByteSize = Field(1024 * MIB, ge=0, description="size of the chunk cache on disk; 0: none")
+    index_cache_bytes: ByteSize = Field(1024 * MIB, ge=0, description="size of the index cache on disk")
     prefetch_bytes: ByteSize = Field(
         16 * MIB, alias="prefetch", ge=0, description="how far a sequential reader reads ahead in the tier"
+    )
+    concurrency: WholeNumber = Field(10, ge=1, le=256, description="remote reads at once")
+    max_pending: WholeNumber = Field(100, ge=1, le=100_000, description="remote reads that may wait for their turn")
+    max_wait_s: Duration = Field(0.5, alias="max_wait", gt=0, description="longest wait of one fetch for remote bytes")
+    timestamp_timeout_s: Duration = Field(
+        30.0, alias="timestamp_timeout", gt=0, description="longest search for an offset by timestamp"
+    )
+    max_bytes_per_second: Rate = Field(None, gt=0, description="rate of all remote reads together")
+    quota_windows: WholeNumber = Field(11, ge=2, le=3600, description="windows that the read rate is measured over")
+    quota_window_s: Duration = Field(1.0, alias="quota_window", gt=0, description="length of one window")
+
+
+class CostSettings(Settings):
+    """What the tier costs."""
+
+    price_file: AbsolutePath | None = Field(
+        None, description="YAML file of prices for tierd cost and tierd estimate; default: list prices of S3 Standard"
     )
 
 
@@ -273,8 +170,10 @@ class TierdConfig(Settings):
     metadata: MetadataSettings = Field(default_factory=MetadataSettings, description="what was copied")
     remote: RemoteSettings = Field(description="the object store")
     copying: CopySettings = Field(default_factory=CopySettings, alias="copy", description="copying to the tier")
+    expire: ExpireSettings = Field(default_factory=ExpireSettings, description="removing what retention does not keep")
     hold: HoldSettings = Field(default_factory=HoldSettings, description="protection from the broker's retention")
     fetch: FetchSettings = Field(default_factory=FetchSettings, description="reading back")
+    cost: CostSettings = Field(default_factory=CostSettings, description="what the tier costs")
     http: HttpSettings = Field(default_factory=HttpSettings, description="the status endpoint")
     shutdown_timeout_s: Duration = Field(
         30.0, alias="shutdown_timeout", ge=0, description="how long running copies may go on after SIGTERM"
@@ -287,6 +186,11 @@ class TierdConfig(Settings):
         return self.hold.dir or self.state_dir / "hold"
 
     @property
+    def cache_dir(self) -> Path:
+        """Where fetched chunks and indexes are kept."""
+        return self.fetch.cache_dir or self.state_dir / "cache"
+
+    @property
     def sqlite_path(self) -> Path:
         """The SQLite metadata file."""
         return self.metadata.sqlite.path or self.state_dir / "metadata.db"
@@ -297,6 +201,7 @@ class TierdConfig(Settings):
         own: dict[Location, Path | None] = {
             ("state_dir",): self.state_dir,
             ("hold", "dir"): self.hold.dir,
+            ("fetch", "cache_dir"): self.fetch.cache_dir,
             ("metadata", "sqlite", "path"): self.metadata.sqlite.path,
             ("remote", "filesystem", "path"): self.remote.filesystem.path if self.remote.filesystem else None,
         }

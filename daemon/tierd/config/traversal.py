@@ -54,7 +54,13 @@ def unit_of(field: FieldInfo) -> Unit | None:
 
 def is_secret(field: FieldInfo) -> bool:
     """Whether the value never prints."""
-    return SecretStr in (field.annotation, *get_args(field.annotation))
+    return SecretStr in _nested(field.annotation)
+
+
+def _nested(annotation: object) -> Iterator[object]:
+    yield annotation
+    for argument in get_args(annotation):
+        yield from _nested(argument)
 
 
 def _annotations(annotation: object) -> Iterator[object]:

@@ -1,18 +1,20 @@
 """The types of single values: what YAML may hold for them, and what a fault says."""
 
+import base64
 import os
 import re
 from collections.abc import Sequence
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, SecretStr, ValidationInfo
 
 from tierd.config.units import parse_bytes, parse_duration_s
 
 MIB = 1024 * 1024
+_KAFKA_WORDS: dict[str, int | str] = {"-1": -1, "-2": -2, "from-broker": "from-broker"}
 KEY_PREFIX_MAX_BYTES = 127  # one byte less than Kafka's limit for custom metadata, which begins with a version
 
 
@@ -32,6 +34,8 @@ class Unit(Enum):
     PATTERN = "regular expression"
     ADDRESS = "host:port"
     URL = "URL"
+    RETENTION = "duration or -1"
+    RETENTION_SIZE = "size or -1"
 
 
 def _duration(value: object, info: ValidationInfo) -> object:
@@ -55,6 +59,56 @@ def _size(value: object) -> int:
     if size is None:
         raise ValueError("cannot be unlimited: write a size, such as 4MiB")
     return size
+
+
+def _kept_ms(value: object, info: ValidationInfo) -> object:
+    """A duration as milliseconds, or Kafka's -1 (for ever) and -2 (as the total); ``from-broker`` stays text."""
+    if str(value) in _KAFKA_WORDS:
+        return _KAFKA_WORDS[str(value)]
+    if isinstance(value, int) and not isinstance(value, bool) and not info.context:
+        return value
+    return round(float(str(_duration(value, info))) * 1000)
+
+
+def _kept_bytes(value: object) -> object:
+    """A size, or Kafka's -1 (without limit) and -2 (as the total); ``from-broker`` stays text."""
+    if str(value) in _KAFKA_WORDS:
+        return _KAFKA_WORDS[str(value)]
+    size = _size_or_unlimited(value)
+    return -1 if size is None else size
+
+
+def _at_least(lowest: int) -> AfterValidator:
+    def check(value: int | str) -> int | str:
+        if isinstance(value, int) and value < lowest:
+            raise ValueError(f"{value} is too low: the least is {lowest}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _tags(value: object) -> object:
+    if not isinstance(value, dict) or not all(isinstance(item, str) for pair in value.items() for item in pair):
+        raise ValueError("is no set of tags: write name: value, both as text")
+    if len(value) > 10:
+        raise ValueError(f"has {len(value)} tags: an object may have 10")
+    return dict(value)
+
+
+def _base64_key(value: SecretStr) -> SecretStr:
+    try:
+        size = len(base64.b64decode(value.get_secret_value(), validate=True))
+    except ValueError as error:
+        raise ValueError("is no base64: make one with openssl rand -base64 32") from error
+    if size != 32:
+        raise ValueError(f"is a key of {size} bytes, not 32: make one with openssl rand -base64 32")
+    return value
+
+
+def _proxy(value: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/]+/?", value):
+        raise ValueError("is no address of a proxy: write http:// or https://, a host and a port")
+    return value
 
 
 def _whole_number(value: object) -> object:
@@ -157,3 +211,19 @@ Pattern = Annotated[Text, AfterValidator(_pattern), Unit.PATTERN]
 KeyPrefix = Annotated[Text, AfterValidator(_key_prefix)]
 Address = Annotated[str, BeforeValidator(_address), Unit.ADDRESS]
 Url = Annotated[Text, AfterValidator(_url), Unit.URL]
+ProxyUrl = Annotated[SecretStr, AfterValidator(lambda value: SecretStr(_proxy(value.get_secret_value())))]
+RetentionMs = Annotated[int | Literal["from-broker"], BeforeValidator(_kept_ms), _at_least(-1), Unit.RETENTION]
+RetentionBytes = Annotated[
+    int | Literal["from-broker"], BeforeValidator(_kept_bytes), _at_least(-1), Unit.RETENTION_SIZE
+]
+LocalRetentionMs = Annotated[int | Literal["from-broker"], BeforeValidator(_kept_ms), _at_least(-2), Unit.RETENTION]
+LocalRetentionBytes = Annotated[
+    int | Literal["from-broker"], BeforeValidator(_kept_bytes), _at_least(-2), Unit.RETENTION_SIZE
+]
+SegmentBytes = Annotated[
+    int | Literal["from-broker"], BeforeValidator(_kept_bytes), _at_least(1024), Unit.RETENTION_SIZE
+]
+LagMs = Annotated[int, BeforeValidator(_kept_ms), _at_least(-1), Unit.RETENTION]
+LagBytes = Annotated[int, BeforeValidator(_kept_bytes), _at_least(-1), Unit.RETENTION_SIZE]
+Tags = Annotated[dict[str, str], BeforeValidator(_tags)]
+Base64Key = Annotated[SecretStr, AfterValidator(_base64_key)]

@@ -1,0 +1,70 @@
+"""Where tierd learns which partitions this broker leads."""
+
+from typing import Literal
+
+from pydantic import Field, SecretStr, model_validator
+
+from tierd.config.places import PlacedFaultsError
+from tierd.config.section import Settings
+from tierd.config.values import AbsolutePath, Address, Duration, Pattern, Switch, Text
+
+
+class KafkaConnectionSettings(Settings):
+    """How the cluster is asked for leaders and topic settings."""
+
+    bootstrap_servers: tuple[Address, ...] = Field(
+        min_length=1, description="brokers to ask first, host:port each", examples=['["127.0.0.1:9092"]']
+    )
+    security_protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
+        "plaintext", description="as the listener of the brokers has it"
+    )
+    ca_file: AbsolutePath | None = Field(None, description="PEM certificates to trust; default: the system's")
+    cert_file: AbsolutePath | None = Field(None, description="PEM certificate that tierd shows, for mutual TLS")
+    key_file: AbsolutePath | None = Field(None, description="PEM key of cert_file")
+    key_password: SecretStr | None = Field(None, description="password of key_file")
+    key_password_file: AbsolutePath | None = Field(None, description="file that holds the password, instead")
+    verify_hostname: Switch = Field(True, description="false: accept a certificate of another host name")
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "SCRAM-SHA-512", description="how tierd proves who it is"
+    )
+    sasl_username: Text | None = Field(None, description="user; needs Describe on topics and DescribeConfigs")
+    sasl_password: SecretStr | None = Field(None, description="password of the user")
+    sasl_password_file: AbsolutePath | None = Field(None, description="file that holds the password, instead")
+    refresh_s: Duration = Field(5.0, alias="refresh", gt=0, description="how often leaders are asked for")
+    request_timeout_s: Duration = Field(10.0, alias="request_timeout", gt=0, description="longest wait for an answer")
+    connect_timeout_s: Duration = Field(
+        5.0, alias="connect_timeout", gt=0, description="longest wait for a connection, its TLS and its login"
+    )
+
+    @model_validator(mode="after")
+    def _login_is_whole(self) -> "KafkaConnectionSettings":
+        faults = []
+        if self.security_protocol.startswith("sasl"):
+            missing = [name for name in ("sasl_username", "sasl_password") if getattr(self, name) is None]
+            faults += [((name,), f"security_protocol {self.security_protocol} needs {name}") for name in missing]
+        if (self.cert_file is None) != (self.key_file is None):
+            faults.append((("cert_file",), "cert_file and key_file belong together: set both, or neither"))
+        if faults:
+            raise PlacedFaultsError(faults)
+        return self
+
+
+class LeadershipSettings(Settings):
+    """Where tierd learns which partitions this broker leads."""
+
+    source: Literal["static", "kafka"] = Field(
+        "static",
+        description="static: replicas named below are led by this broker, at their latest local leader epoch; "
+        "kafka: the cluster is asked",
+    )
+    partitions: tuple[Pattern, ...] = Field(
+        (".*",), description="for static: partitions led by this broker, full-match expressions over topic-partition"
+    )
+    kafka: KafkaConnectionSettings | None = Field(None, description="connection to the cluster, for source kafka")
+
+    @model_validator(mode="after")
+    def _kafka_has_its_section(self) -> "LeadershipSettings":
+        if self.source == "kafka" and self.kafka is None:
+            message = "source kafka needs the section leadership.kafka, with bootstrap_servers at least"
+            raise PlacedFaultsError([(("source",), message)])
+        return self

@@ -1,0 +1,68 @@
+"""The store that remembers what was copied."""
+
+from typing import Literal
+
+from pydantic import Field, SecretStr, model_validator
+
+from tierd.config.places import PlacedFaultsError
+from tierd.config.section import Settings
+from tierd.config.values import AbsolutePath, Duration, Switch, Text, WholeNumber
+
+
+class SqliteSettings(Settings):
+    """The embedded metadata store."""
+
+    path: AbsolutePath | None = Field(None, description="the database file; default: metadata.db in state_dir")
+
+
+class PostgresSettings(Settings):
+    """A PostgreSQL database that several brokers share."""
+
+    dsn: SecretStr | None = Field(None, description="address of the database, with user and password")
+    dsn_file: AbsolutePath | None = Field(None, description="file that holds the address, instead")
+    schema_name: Text = Field(
+        "tierd", alias="schema", pattern=r"^[a-z_][a-z0-9_]{0,62}$", description="schema of the tables; made if missing"
+    )
+    pool_size: WholeNumber = Field(4, ge=1, le=64, description="connections of this daemon")
+
+
+class RedisSettings(Settings):
+    """A Redis server that several brokers share; it must be set to ``appendfsync always``."""
+
+    url: SecretStr | None = Field(None, description="address of the server, redis:// or rediss://")
+    url_file: AbsolutePath | None = Field(None, description="file that holds the address, instead")
+    replicas: WholeNumber = Field(
+        0, ge=0, le=16, description="replicas that must have a write before it counts as durable"
+    )
+    pool_size: WholeNumber = Field(8, ge=1, le=256, description="connections of this daemon")
+
+
+class MetadataSettings(Settings):
+    """The store that remembers what was copied."""
+
+    backend: Literal["sqlite", "postgres", "redis"] = Field(
+        "sqlite", description="sqlite: a file on this host, for one broker; postgres or redis: for several"
+    )
+    timeout_s: Duration = Field(5.0, alias="timeout", gt=0, description="longest wait for one call to the store")
+    load_concurrency: WholeNumber = Field(8, ge=1, le=256, description="partitions read from the store at once")
+    tombstone_retention_s: Duration = Field(
+        86_400.0, alias="tombstone_retention", ge=3600, description="how long a deleted segment is remembered"
+    )
+    strict_kafka_compat: Switch = Field(
+        False, description="true: lookups leave the holes that Kafka's own algorithm leaves"
+    )
+    sqlite: SqliteSettings = Field(default_factory=SqliteSettings, description="settings of the sqlite backend")
+    postgres: PostgresSettings | None = Field(None, description="settings of the postgres backend")
+    redis: RedisSettings | None = Field(None, description="settings of the redis backend")
+
+    @model_validator(mode="after")
+    def _backend_has_its_address(self) -> "MetadataSettings":
+        missing = {
+            "postgres": self.postgres is None or self.postgres.dsn is None,
+            "redis": self.redis is None or self.redis.url is None,
+        }
+        if missing.get(self.backend):
+            first = {"postgres": "dsn or dsn_file", "redis": "url or url_file"}[self.backend]
+            message = f"backend {self.backend} needs the section metadata.{self.backend}, with {first}"
+            raise PlacedFaultsError([(("backend",), message)])
+        return self

@@ -1,0 +1,231 @@
+"""The object store: where the tier is, and what becomes of bytes on their way there."""
+
+from typing import Literal
+
+from pydantic import Field, SecretStr, model_validator
+
+from tierd.config.places import Location, PlacedFaultsError
+from tierd.config.section import Settings
+from tierd.config.values import (
+    MIB,
+    AbsolutePath,
+    Base64Key,
+    Duration,
+    KeyPrefix,
+    MebibyteSize,
+    ProxyUrl,
+    Switch,
+    Tags,
+    Text,
+    Url,
+    WholeNumber,
+)
+
+
+class FilesystemSettings(Settings):
+    """Objects as files below one directory."""
+
+    path: AbsolutePath = Field(
+        description="directory of the objects, on another disk or a network mount", examples=["/mnt/tier"]
+    )
+
+
+class SseSettings(Settings):
+    """Encryption by the store itself; ``remote.encryption`` is independent of it and needs no trust in the store."""
+
+    type: Literal["none", "s3", "kms", "c"] = Field(
+        "none", description="none: as the bucket says; s3: SSE-S3; kms: SSE-KMS; c: SSE-C, with a key of ours"
+    )
+    kms_key_id: Text | None = Field(None, description="for kms: the key; default: the account's own for S3")
+    customer_key: Base64Key | None = Field(None, description="for c: base64 of 32 bytes; lost with it is the tier")
+    customer_key_file: AbsolutePath | None = Field(None, description="file that holds the key, instead")
+
+    @model_validator(mode="after")
+    def _type_has_its_key(self) -> "SseSettings":
+        if self.type == "c" and self.customer_key is None:
+            raise PlacedFaultsError([(("type",), "type c needs customer_key or customer_key_file")])
+        return self
+
+
+class S3Settings(Settings):
+    """Objects in an S3 bucket, of AWS or of any store that speaks S3 with conditional writes."""
+
+    bucket: Text = Field(min_length=1, description="the bucket; it must exist", examples=["tierd"])
+    endpoint_url: Url | None = Field(
+        None, description="address of a store other than AWS, such as https://s3.example.com"
+    )
+    region: Text | None = Field(None, description="region of the bucket; default: as the AWS environment says")
+    part_size_bytes: MebibyteSize = Field(
+        25 * MIB,
+        alias="part_size",
+        ge=5 * MIB,
+        le=5 * 1024 * MIB,
+        description="size of one part of a multipart upload, a multiple of 1MiB; an upload has at most 10,000 parts",
+    )
+    max_concurrency: WholeNumber = Field(
+        4, ge=1, le=64, description="parts and requests under way at once; more than 4 seldom gains anything"
+    )
+    path_style: Switch = Field(False, description="address the bucket by path instead of by host name")
+    storage_class: Text | None = Field(
+        None, min_length=1, description="storage class of .log objects, such as STANDARD_IA; default: the bucket's"
+    )
+    access_key_id: SecretStr | None = Field(
+        None, description="access key; default: the AWS environment, profile or instance role"
+    )
+    access_key_id_file: AbsolutePath | None = Field(None, description="file that holds the access key, instead")
+    secret_access_key: SecretStr | None = Field(None, description="secret key that belongs to the access key")
+    secret_access_key_file: AbsolutePath | None = Field(None, description="file that holds the secret key, instead")
+    session_token: SecretStr | None = Field(None, description="token that belongs to temporary keys")
+    session_token_file: AbsolutePath | None = Field(None, description="file that holds the token, instead")
+    sse: SseSettings = Field(default_factory=SseSettings, description="encryption by the store")
+    tags: Tags = Field({}, description="tags of every object, name: value")
+    proxy_url: ProxyUrl | None = Field(None, description="HTTP proxy on the way to the store, user:password@ allowed")
+    ca_file: AbsolutePath | None = Field(
+        None, description="PEM certificates to trust for endpoint_url; default: the system's"
+    )
+    connect_timeout_s: Duration = Field(
+        10.0, alias="connect_timeout", gt=0, description="longest wait for a connection"
+    )
+    read_timeout_s: Duration = Field(
+        60.0, alias="read_timeout", gt=0, description="longest silence of the store within a request"
+    )
+
+    @model_validator(mode="after")
+    def _keys_come_in_pairs(self) -> "S3Settings":
+        if (self.access_key_id is None) != (self.secret_access_key is None):
+            given, missing = (
+                ("access_key_id", "secret_access_key")
+                if self.secret_access_key is None
+                else ("secret_access_key", "access_key_id")
+            )
+            raise PlacedFaultsError(
+                [((given,), f"{given} is set without {missing}: set both, or neither for the AWS environment")]
+            )
+        return self
+
+
+class GcsSettings(Settings):
+    """Objects in a Google Cloud Storage bucket."""
+
+    bucket: Text = Field(min_length=1, description="the bucket; it must exist", examples=["tierd"])
+    endpoint_url: Url | None = Field(None, description="address of an emulator; it is asked without credentials")
+    credentials_file: AbsolutePath | None = Field(
+        None, description="JSON key of a service account; default: the environment's or the instance's account"
+    )
+    connect_timeout_s: Duration = Field(
+        10.0, alias="connect_timeout", gt=0, description="longest wait for a connection"
+    )
+    read_timeout_s: Duration = Field(
+        60.0, alias="read_timeout", gt=0, description="longest silence of the store within a request"
+    )
+
+
+class AzureSettings(Settings):
+    """Objects in a container of Azure Blob Storage."""
+
+    container: Text = Field(min_length=1, description="the container; it must exist", examples=["tierd"])
+    account: Text = Field(min_length=1, description="the storage account", examples=["mytier"])
+    account_key: SecretStr | None = Field(None, description="key of the account; default: the environment's identity")
+    account_key_file: AbsolutePath | None = Field(None, description="file that holds the key, instead")
+    sas_token: SecretStr | None = Field(None, description="shared access signature, instead of a key")
+    sas_token_file: AbsolutePath | None = Field(None, description="file that holds the signature, instead")
+    endpoint_url: Url | None = Field(None, description="address of an emulator or a sovereign cloud")
+    connect_timeout_s: Duration = Field(
+        10.0, alias="connect_timeout", gt=0, description="longest wait for a connection"
+    )
+    read_timeout_s: Duration = Field(
+        60.0, alias="read_timeout", gt=0, description="longest silence of the store within a request"
+    )
+
+    @model_validator(mode="after")
+    def _one_credential(self) -> "AzureSettings":
+        if self.account_key is not None and self.sas_token is not None:
+            raise PlacedFaultsError([(("sas_token",), "account_key and sas_token are both set: remove one")])
+        return self
+
+
+class CompressionSettings(Settings):
+    """Compression of log chunks before they are stored; what producers compressed already is left as it is."""
+
+    type: Literal["none", "zstd"] = Field("none", description="none or zstd")
+    level: WholeNumber = Field(3, ge=1, le=19, description="of zstd; more is smaller and slower")
+
+
+class EncryptionKeySettings(Settings):
+    """One key of the ring."""
+
+    id: Text = Field(
+        pattern=r"^[A-Za-z0-9._-]{1,64}$", description="its name in manifests, never reused", examples=["2026-01"]
+    )
+    key: Base64Key | None = Field(
+        None, description="base64 of 32 random bytes: openssl rand -base64 32", examples=["${TIERD_ENCRYPTION_KEY}"]
+    )
+    key_file: AbsolutePath | None = Field(None, description="file that holds the key, instead")
+
+
+class EncryptionSettings(Settings):
+    """Encryption on this host, before a byte leaves it: AES-256-GCM, each segment under a key of its own."""
+
+    enabled: Switch = Field(False, description="true: encrypt new segments; those that exist stay as they are")
+    active_key: Text | None = Field(None, description="id of the key that new segments are wrapped with")
+    keys: tuple[EncryptionKeySettings, ...] = Field(
+        (), description="the ring: keep a key here as long as any segment is wrapped with it"
+    )
+
+    @model_validator(mode="after")
+    def _active_key_is_there(self) -> "EncryptionSettings":
+        faults: list[tuple[Location, str]] = []
+        seen: set[str] = set()
+        for index, key in enumerate(self.keys):
+            if key.key is None:
+                faults.append((("keys", index), f"key {key.id} needs key or key_file"))
+            if key.id in seen:
+                faults.append((("keys", index, "id"), f"key {key.id} is listed twice: ids are never reused"))
+            seen.add(key.id)
+        if self.enabled and self.active_key not in seen:
+            message = f"no key of keys has the id {self.active_key}" if self.active_key else "enabled needs active_key"
+            faults.append((("active_key",) if self.active_key else ("enabled",), message))
+        if faults:
+            raise PlacedFaultsError(faults)
+        return self
+
+
+class RetrySettings(Settings):
+    """How often a call to the store is repeated after a passing failure: waits double, with 20 % jitter."""
+
+    attempts: WholeNumber = Field(5, ge=1, le=100, description="attempts for one call, the first included")
+    backoff_s: Duration = Field(0.5, alias="backoff", gt=0, description="wait after the first failure")
+    max_backoff_s: Duration = Field(30.0, alias="max_backoff", gt=0, description="longest wait between two attempts")
+
+
+class RemoteSettings(Settings):
+    """The object store: where the tier is."""
+
+    backend: Literal["filesystem", "s3", "gcs", "azure"] = Field(
+        description="filesystem, s3, gcs or azure; its section below must be filled in", examples=["s3"]
+    )
+    key_prefix: KeyPrefix = Field(
+        "", description="begins every key, such as prod/tier; at most 127 bytes; a change never orphans old segments"
+    )
+    chunk_size_bytes: MebibyteSize = Field(
+        4 * MIB,
+        alias="chunk_size",
+        ge=MIB,
+        le=1024 * MIB,
+        description="unit of checksums in the manifest and of ranged reads, a multiple of 1MiB",
+    )
+    compression: CompressionSettings = Field(default_factory=CompressionSettings, description="of new segments")
+    encryption: EncryptionSettings = Field(default_factory=EncryptionSettings, description="of new segments")
+    filesystem: FilesystemSettings | None = Field(None, description="settings of the filesystem backend")
+    s3: S3Settings | None = Field(None, description="settings of the s3 backend")
+    gcs: GcsSettings | None = Field(None, description="settings of the gcs backend")
+    azure: AzureSettings | None = Field(None, description="settings of the azure backend")
+    retry: RetrySettings = Field(default_factory=RetrySettings, description="repeats of failed calls")
+
+    @model_validator(mode="after")
+    def _backend_has_its_section(self) -> "RemoteSettings":
+        if getattr(self, self.backend) is None:
+            first = {"filesystem": "path", "azure": "container and account"}.get(self.backend, "bucket")
+            message = f"backend {self.backend} needs the section remote.{self.backend}, with {first} at least"
+            raise PlacedFaultsError([(("backend",), message)])
+        return self

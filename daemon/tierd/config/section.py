@@ -1,0 +1,9 @@
+"""Settings: what every section of the file is."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Settings(BaseModel):
+    """One section of the file: frozen, strict about its keys, accepting YAML names and Python names alike."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
