@@ -78,6 +78,17 @@ def test_every_example_is_sound(name: str) -> None:
     assert load_config(ROOT / "config" / f"{name}.yaml", env)
 
 
+def test_the_example_of_a_cluster_is_sound(tmp_path: Path) -> None:
+    (tmp_path / "kafka-password").write_text("secret")
+    (tmp_path / "metadata-dsn").write_text("postgresql://tierd:secret@metadata.example.com/tierd")
+    env = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+
+    config = load_config(ROOT / "config" / "kafka.yaml", env)
+
+    assert config.leadership.source == "kafka"
+    assert config.topics.for_topic("orders").retention_ms == "from-broker"
+
+
 def test_the_quickstart_needs_nothing_but_a_directory() -> None:
     config = load_config(ROOT / "config" / "quickstart.yaml", {})
 

@@ -26,6 +26,7 @@ from tierd.config.schema import (
     LoggingSettings,
     TierdConfig,
 )
+from tierd.config.side_file import load_side_file
 from tierd.config.topic_settings import TopicDefaults, TopicOverride, TopicsSettings
 from tierd.config.units import format_bytes, format_duration, parse_bytes, parse_duration_s
 
@@ -61,6 +62,7 @@ __all__ = [
     "format_bytes",
     "format_duration",
     "load_config",
+    "load_side_file",
     "parse_bytes",
     "parse_duration_s",
 ]

@@ -41,10 +41,9 @@ One YAML file, `/etc/tierd/tierd.yaml` unless `--config` names another. This pag
 - **Secrets** never print. Write one into the file, or take it from the environment, or name a file with the same key
   and `_file`, or, under systemd with `LoadCredential=NAME:/path`, write `credential:NAME`.
 - An empty value (`region:`) is as if the key were not there.
-- **Reload.** `systemctl reload tierd` (SIGHUP) reads the file again. `topics`, `logging`, `copy.interval`,
-  `copy.concurrency`, `copy.max_bytes_per_second` and `copy.reconcile_interval` take effect at once; the log names every
-  other changed key, which waits for a restart. A faulty file keeps the old settings, is logged, and sets
-  `tierd_config_reload_success` to 0.
+- **Reload.** `systemctl reload tierd` (SIGHUP) reads the file again. `topics`, `logging`, `copy.concurrency`
+  and `expire.concurrency` take effect at once; the log names every other changed key, which waits for a restart. A
+  faulty file keeps the old settings, is logged, and sets `tierd_config_reload_success` to 0.
 
 ## Keys
 """

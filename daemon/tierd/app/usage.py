@@ -1,0 +1,76 @@
+"""What the store is asked for, written down hour by hour; and read again for ``tierd cost``."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import structlog
+
+from tierd.clock import Clock, SystemClock
+from tierd.config import TierdConfig
+from tierd.cost import FREE, HOUR_MS, OTHER_TOPIC, CostReport, PriceList, Usage, UsageLedger, cost_report, load_prices
+from tierd.remote import ObjectKeyFactory, ObjectStoreCall
+
+log = structlog.get_logger()
+
+_DAY_MS = 24 * HOUR_MS
+
+
+class UsageKeeper:
+    """Counts attempts at calls of the store, and writes the ledger once an hour and at the end."""
+
+    def __init__(
+        self, config: TierdConfig, keys: ObjectKeyFactory, *, clock: Clock, record: Callable[[str, str, int, int], None]
+    ) -> None:
+        """``record`` is told of every billed call: topic, request class, requests and bytes."""
+        self._usage = Usage(part_size_bytes=config.remote.s3.part_size_bytes if config.remote.s3 else None)
+        self._ledger = _ledger(config)
+        self._keys = keys
+        self._clock = clock
+        self._record = record
+
+    def attempted(self, call: ObjectStoreCall) -> None:
+        """Count one attempt, failed ones too: stores bill most of them."""
+        key = self._keys.parse(call.key)
+        topic = key.topic if key else OTHER_TOPIC
+        for billed, size_bytes in self._usage.add_call(self._clock.now_ms(), topic, call.operation, call.size_bytes):
+            self._record(topic, billed.kind.value, billed.requests, size_bytes)
+
+    async def run(self, stored: Callable[[], Mapping[str, int]]) -> None:
+        """Write at every full hour until cancelled, and once more then; ``stored`` says what each topic holds."""
+        try:
+            while True:
+                await self._clock.sleep((HOUR_MS - self._clock.now_ms() % HOUR_MS) / 1000)
+                await self._write(stored())
+        finally:
+            await asyncio.shield(self._write(stored()))
+
+    async def _write(self, stored: Mapping[str, int]) -> None:
+        lines = self._usage.take(self._clock.now_ms() - 1, stored)
+        try:
+            await asyncio.to_thread(self._ledger.append, lines)
+        except OSError as error:
+            log.warning("usage_not_written", problem=str(error), remedy="tierd cost will lack this hour")
+
+
+def broker_cost(config: TierdConfig, *, days: int, price_file: Path | None) -> CostReport:
+    """Price what this broker used in the last ``days`` days. Blocking.
+
+    Raises:
+        ConfigError: the price file is wrong.
+        OSError: the ledger cannot be read.
+    """
+    now_ms = SystemClock().now_ms()
+    lines = _ledger(config).read(from_ms=now_ms - days * _DAY_MS, to_ms=now_ms)
+    return cost_report(lines, _prices(config, price_file), to_ms=now_ms)
+
+
+def _prices(config: TierdConfig, price_file: Path | None) -> PriceList:
+    path = price_file or config.cost.price_file
+    if path is not None:
+        return load_prices(path)
+    return FREE if config.remote.backend == "filesystem" else PriceList()
+
+
+def _ledger(config: TierdConfig) -> UsageLedger:
+    return UsageLedger(config.state_dir / "usage")

@@ -1,0 +1,92 @@
+"""``tierd cost``: what this broker's part of the tier has cost, and will cost."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue
+from rich.table import Table
+from rich.text import Text
+
+from tierd.app import broker_cost
+from tierd.cli.display import answer_console, human_size, plain_table
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
+from tierd.cli.session import log_to_stderr
+from tierd.config import load_config
+from tierd.cost import Cost, CostReport, RequestClass, TopicCost
+
+
+def cost(
+    days: Annotated[int, typer.Option("--days", min=1, max=400, help="How far to look back.")] = 30,
+    price_file: Annotated[
+        Path | None, typer.Option("--price-file", metavar="FILE", help="Prices, instead of cost.price_file.")
+    ] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what requests, traffic and storage of this broker's topics have cost, and what a month like that will.
+
+    The daemon writes down what it used once an hour. Every broker knows of the partitions that it leads: add them up.
+
+    Example: tierd cost --days 7 --price-file prices.yaml
+    """
+    log_to_stderr()
+    report = broker_cost(load_config(config, os.environ, secrets=False), days=days, price_file=price_file)
+    if as_json:
+        print(json.dumps(_as_json(report)))
+    elif not report.topics:
+        print("nothing recorded yet: the daemon writes down what it used once an hour")
+    else:
+        answer_console().print(_table(report))
+        print(f"{report.hours} hours looked at; a month is what 730 hours cost at their pace")
+
+
+def _table(report: CostReport) -> Table:
+    numbers = ("stored", "uploaded", "downloaded", "puts", "lists", "gets", "past", "a month")
+    table = plain_table(("topic",), numbers, report.currency)
+    for topic in report.topics:
+        table.add_row(
+            Text(topic.topic or "(none)"),
+            human_size(topic.stored_bytes),
+            human_size(topic.uploaded_bytes),
+            human_size(topic.downloaded_bytes),
+            *(str(topic.requests.get(kind, 0)) for kind in (RequestClass.PUT, RequestClass.LIST, RequestClass.GET)),
+            f"{topic.past.total:.2f}",
+            f"{topic.month.total:.2f}",
+            _parts(topic.month),
+        )
+    empty = [""] * 6
+    table.add_row("all", *empty, f"{report.past.total:.2f}", f"{report.month.total:.2f}", _parts(report.month))
+    return table
+
+
+def _parts(cost: Cost) -> str:
+    return f"storage {cost.storage:.2f}, requests {cost.requests:.2f}, traffic {cost.traffic:.2f}"
+
+
+def _as_json(report: CostReport) -> dict[str, JsonValue]:
+    return {
+        "currency": report.currency,
+        "hours": report.hours,
+        "past": _cost_json(report.past),
+        "month": _cost_json(report.month),
+        "topics": [_topic_json(topic) for topic in report.topics],
+    }
+
+
+def _topic_json(topic: TopicCost) -> dict[str, JsonValue]:
+    return {
+        "topic": topic.topic,
+        "requests": {kind.value: count for kind, count in topic.requests.items()},
+        "uploaded_bytes": topic.uploaded_bytes,
+        "downloaded_bytes": topic.downloaded_bytes,
+        "stored_bytes": topic.stored_bytes,
+        "past": _cost_json(topic.past),
+        "month": _cost_json(topic.month),
+    }
+
+
+def _cost_json(cost: Cost) -> dict[str, JsonValue]:
+    return {"storage": cost.storage, "requests": cost.requests, "traffic": cost.traffic, "total": cost.total}

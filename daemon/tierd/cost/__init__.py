@@ -1,0 +1,27 @@
+"""What the tier costs: usage hour by hour, priced; and an estimate before anything is switched on."""
+
+from tierd.cost.estimate import Plan, TopicEstimate
+from tierd.cost.log_dirs import estimate_log_dirs
+from tierd.cost.prices import FREE, PriceList, load_prices
+from tierd.cost.report import Cost, CostReport, TopicCost, cost_report
+from tierd.cost.requests import RequestClass
+from tierd.cost.usage import HOUR_MS, OTHER_TOPIC, Usage, UsageLedger, UsageLine
+
+__all__ = [
+    "FREE",
+    "HOUR_MS",
+    "OTHER_TOPIC",
+    "Cost",
+    "CostReport",
+    "Plan",
+    "PriceList",
+    "RequestClass",
+    "TopicCost",
+    "TopicEstimate",
+    "Usage",
+    "UsageLedger",
+    "UsageLine",
+    "cost_report",
+    "estimate_log_dirs",
+    "load_prices",
+]

@@ -1,0 +1,122 @@
+"""What a tier would cost, before anything is switched on (``tierd estimate``). Pure."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tierd.cost.prices import PriceList
+from tierd.cost.report import GIB, Cost
+from tierd.cost.requests import RequestClass, puts_of
+from tierd.cost.segments import Partition, Segment
+
+DAYS_PER_MONTH = 365 / 12
+_SMALL_OBJECTS = 2  # indexes and manifest
+_DELETES = 4  # the tombstone is put, then four objects go
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is asked.
+
+    Attributes:
+        retention_days: how long the tier would keep records; None for ever, then the twelfth month is priced.
+        replication_factor: replicas of a partition; only the leader copies.
+        part_size_bytes: of multipart uploads.
+        compression_level: of zstd, tried on samples; None without compression.
+    """
+
+    retention_days: float | None
+    replication_factor: int
+    part_size_bytes: int
+    compression_level: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicEstimate:
+    """One topic; sizes are shares of this log dir, one replica's worth.
+
+    Attributes:
+        due_bytes: rolled already: what would be copied when tiering begins.
+        bytes_per_day: appended, None when the files do not tell.
+        segments_per_day: rolled.
+        stored_bytes: in the tier once retention has filled it, or after a year.
+        unknown_partitions: partitions whose pace the files do not tell; nothing is counted for them.
+        month: what a month costs then.
+    """
+
+    topic: str
+    partitions: int
+    due_bytes: float
+    bytes_per_day: float
+    segments_per_day: float
+    ratio: float
+    stored_bytes: float
+    unknown_partitions: int
+    month: Cost
+
+
+def estimate(
+    partitions: Iterable[Partition], prices: PriceList, plan: Plan, *, ratio_of: Callable[[Iterable[Segment]], float]
+) -> tuple[TopicEstimate, ...]:
+    """Price every topic, the dearest first; ``ratio_of`` says how many bytes are stored per byte of some segments."""
+    by_topic: dict[str, list[Partition]] = defaultdict(list)
+    for partition in partitions:
+        by_topic[partition.topic].append(partition)
+    estimates = [_estimate_topic(topic, found, prices, plan, ratio_of) for topic, found in by_topic.items()]
+    return tuple(sorted(estimates, key=lambda e: (-e.month.total, e.topic)))
+
+
+def _estimate_topic(
+    topic: str,
+    partitions: list[Partition],
+    prices: PriceList,
+    plan: Plan,
+    ratio_of: Callable[[Iterable[Segment]], float],
+) -> TopicEstimate:
+    share = 1 / plan.replication_factor
+    paces = [partition.bytes_per_day() for partition in partitions]
+    bytes_per_day = sum(pace for pace in paces if pace is not None) * share
+    rolled = [segment for partition in partitions for segment in partition.rolled]
+    segment_bytes = _mean_size(rolled or [s for partition in partitions for s in partition.segments])
+    segments_per_day = bytes_per_day / segment_bytes if segment_bytes else 0.0
+    ratio = ratio_of(rolled)
+    stored_bytes = bytes_per_day * (365 if plan.retention_days is None else plan.retention_days) * ratio
+    return TopicEstimate(
+        topic=topic,
+        partitions=len(partitions),
+        due_bytes=sum(segment.size_bytes for segment in rolled) * share,
+        bytes_per_day=bytes_per_day,
+        segments_per_day=segments_per_day,
+        ratio=ratio,
+        stored_bytes=stored_bytes,
+        unknown_partitions=sum(pace is None for pace in paces),
+        month=_month(
+            _Flow(stored_bytes, bytes_per_day * ratio, segments_per_day, round(segment_bytes * ratio)), prices, plan
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Flow:
+    stored_bytes: float
+    sent_bytes_per_day: float
+    segments_per_day: float
+    object_bytes: int
+
+
+def _month(flow: _Flow, prices: PriceList, plan: Plan) -> Cost:
+    segments = flow.segments_per_day * DAYS_PER_MONTH
+    puts = puts_of(flow.object_bytes, part_size_bytes=plan.part_size_bytes) + _SMALL_OBJECTS
+    requests = prices.of_requests(RequestClass.PUT, segments * puts)
+    if plan.retention_days is not None:  # what comes must go
+        requests += prices.of_requests(RequestClass.PUT, segments)
+        requests += prices.of_requests(RequestClass.DELETE, segments * _DELETES)
+    return Cost(
+        storage=flow.stored_bytes / GIB * prices.storage_per_gib_month,
+        requests=requests,
+        traffic=flow.sent_bytes_per_day * DAYS_PER_MONTH / GIB * prices.per_gib.upload,
+    )
+
+
+def _mean_size(segments: list[Segment]) -> float:
+    return sum(segment.size_bytes for segment in segments) / len(segments) if segments else 0.0

@@ -1,0 +1,56 @@
+"""What a store bills for one call: how many requests, of which class."""
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class RequestClass(Enum):
+    """How stores price requests; writes and listings usually cost ten times a read, deletions nothing."""
+
+    PUT = "put"
+    LIST = "list"
+    GET = "get"
+    DELETE = "delete"
+
+
+class Billed(NamedTuple):
+    """Some requests of one class."""
+
+    kind: RequestClass
+    requests: int
+
+
+_SINGLE = {
+    "get": RequestClass.GET,
+    "head": RequestClass.GET,
+    "delete": RequestClass.DELETE,
+    "abort": RequestClass.DELETE,
+    "list": RequestClass.LIST,
+    "list_uploads": RequestClass.LIST,
+    "check": RequestClass.LIST,
+}
+
+
+def billed_requests(operation: str, size_bytes: int, *, part_size_bytes: int | None) -> tuple[Billed, ...]:
+    """The requests behind one attempt at a call of the object store.
+
+    Computed from the call, not counted on the wire: a listing counts as one page.
+
+    Args:
+        operation: as ``ObjectStoreCall`` has it.
+        size_bytes: of the body that was put.
+        part_size_bytes: above which a body goes up in parts, begun and completed by a request each; None: never.
+    """
+    if operation == "put":
+        return (Billed(RequestClass.PUT, puts_of(size_bytes, part_size_bytes=part_size_bytes)),)
+    if operation == "replace":
+        return (Billed(RequestClass.PUT, 1), Billed(RequestClass.GET, 1))
+    kind = _SINGLE.get(operation)
+    return (Billed(kind, 1),) if kind else ()
+
+
+def puts_of(size_bytes: int, *, part_size_bytes: int | None) -> int:
+    """How many write requests one object of ``size_bytes`` takes."""
+    if part_size_bytes is None or size_bytes <= part_size_bytes:
+        return 1
+    return -(-size_bytes // part_size_bytes) + 2

@@ -1,0 +1,168 @@
+"""Usage: requests, bytes and stored bytes per topic, hour by hour, and the ledger that keeps them (``tierd cost``).
+
+One file per month below the state directory, ``usage/2026-11.jsonl``, an object a line::
+
+    {"hour_ms":1763715600000,"topic":"orders","operation":"put","requests":18,"bytes":52428800}
+    {"hour_ms":1763715600000,"topic":"orders","operation":"stored","requests":0,"bytes":910163968}
+
+Lines only add up, so an hour may have several of one topic and operation; of ``stored``, a sample of what the tier
+holds, the last one counts. What was not yet written when a host dies is lost: it is accounting, not data.
+"""
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from tierd.cost.requests import Billed, RequestClass, billed_requests
+
+log = structlog.get_logger()
+
+HOUR_MS = 3_600_000
+STORED = "stored"
+OTHER_TOPIC = ""
+"""Listings, checks and objects that belong to no topic."""
+_FILES_KEPT = 14  # months
+_MONTH = "%Y-%m"
+
+
+@dataclass(frozen=True, slots=True)
+class UsageLine:
+    """What happened in one hour.
+
+    Attributes:
+        operation: a request class, or ``stored``.
+        size_bytes: moved; for ``stored`` what the tier held.
+    """
+
+    hour_ms: int
+    topic: str
+    operation: str
+    requests: int
+    size_bytes: int
+
+
+class _Key(NamedTuple):
+    hour_ms: int
+    topic: str
+    operation: str
+
+
+class Usage:
+    """Counts in memory until somebody takes the lines out. Never blocks, never fails."""
+
+    def __init__(self, *, part_size_bytes: int | None) -> None:
+        self._part_size_bytes = part_size_bytes
+        self._counts: dict[_Key, list[int]] = defaultdict(lambda: [0, 0])
+
+    def add_call(self, now_ms: int, topic: str, operation: str, size_bytes: int) -> list[tuple[Billed, int]]:
+        """Count one attempt at a call and return what is billed for it: requests, and the bytes they moved.
+
+        ``operation`` is as ``ObjectStoreCall`` has it.
+        """
+        billed = billed_requests(operation, size_bytes, part_size_bytes=self._part_size_bytes)
+        moved = [(item, 0 if number else size_bytes) for number, item in enumerate(billed)]
+        for item, size in moved:
+            count = self._counts[_Key(_hour(now_ms), topic, item.kind.value)]
+            count[0] += item.requests
+            count[1] += size
+        return moved
+
+    def take(self, now_ms: int, stored: Mapping[str, int]) -> list[UsageLine]:
+        """Return every line since the last call, with a sample of what each topic stores now, and begin anew."""
+        counts, self._counts = self._counts, defaultdict(lambda: [0, 0])
+        lines = [UsageLine(*key, requests, size) for key, (requests, size) in sorted(counts.items())]
+        return lines + [UsageLine(_hour(now_ms), topic, STORED, 0, size) for topic, size in sorted(stored.items())]
+
+
+class UsageLedger:
+    """The files. Blocking: runs in a thread."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def append(self, lines: Iterable[UsageLine]) -> None:
+        """Add lines to the file of their month, and drop files that are older than fourteen months.
+
+        Raises:
+            OSError: the disk refuses; nothing or a part of the lines was written.
+        """
+        by_month: dict[str, list[str]] = defaultdict(list)
+        for line in lines:
+            by_month[_month(line.hour_ms)].append(_encode(line))
+        if not by_month:
+            return
+        self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+        for month, texts in by_month.items():
+            with (self._directory / f"{month}.jsonl").open("a") as file:
+                file.write("".join(texts))
+                file.flush()
+                os.fsync(file.fileno())
+        for old in sorted(self._directory.glob("????-??.jsonl"))[:-_FILES_KEPT]:
+            old.unlink()
+
+    def read(self, *, from_ms: int, to_ms: int) -> Iterator[UsageLine]:
+        """Yield the lines of the hours from ``from_ms`` (inclusive) to ``to_ms`` (exclusive), file by file.
+
+        A line that cannot be understood, such as the torn last one of a host that died, is left out with a warning.
+
+        Raises:
+            OSError: a file is there and cannot be read.
+        """
+        first, last = _month(from_ms), _month(to_ms)
+        for path in sorted(self._directory.glob("????-??.jsonl")):
+            if not first <= path.stem <= last:
+                continue
+            with path.open() as file:
+                for number, text in enumerate(file, 1):
+                    line = _decode(text)
+                    if line is None:
+                        log.warning("usage_line_skipped", file=str(path), line=number)
+                    elif from_ms <= line.hour_ms < to_ms:
+                        yield line
+
+
+def is_request(operation: str) -> RequestClass | None:
+    """The request class of a line's operation; None for a sample."""
+    return None if operation == STORED else RequestClass(operation)
+
+
+def _hour(now_ms: int) -> int:
+    return now_ms - now_ms % HOUR_MS
+
+
+def _month(now_ms: int) -> str:
+    return datetime.fromtimestamp(now_ms / 1000, UTC).strftime(_MONTH)
+
+
+def _encode(line: UsageLine) -> str:
+    fields = {
+        "hour_ms": line.hour_ms,
+        "topic": line.topic,
+        "operation": line.operation,
+        "requests": line.requests,
+        "bytes": line.size_bytes,
+    }
+    return json.dumps(fields, separators=(",", ":")) + "\n"
+
+
+def _decode(text: str) -> UsageLine | None:
+    try:
+        fields = json.loads(text)
+        line = UsageLine(
+            int(fields["hour_ms"]),
+            str(fields["topic"]),
+            str(fields["operation"]),
+            int(fields["requests"]),
+            int(fields["bytes"]),
+        )
+        is_request(line.operation)
+    except (ValueError, KeyError, TypeError):
+        return None
+    return line

@@ -1,0 +1,69 @@
+"""cost and estimate, as a person runs them."""
+
+import json
+from pathlib import Path
+
+from tests.fakes.log_dirs import LogDirWriter
+from tests.scenarios.command import run_tierd
+from tests.scenarios.installation import Installation
+from tierd.clock import SystemClock
+from tierd.cost import HOUR_MS, UsageLedger, UsageLine
+
+
+def test_an_estimate_needs_no_configuration(log_dir: LogDirWriter) -> None:
+    answer = run_tierd("estimate", str(log_dir.path), "--retention", "30d", "--zstd", "3", "--json")
+
+    assert answer.exit_code == 0, answer.output
+    topics = {topic["topic"]: topic for topic in json.loads(answer.stdout)["topics"]}
+    assert sorted(topics) == ["audit", "orders"]
+    assert topics["orders"]["due_bytes"] > 0
+    assert topics["audit"]["unknown_partitions"] == 1
+
+
+def test_an_estimate_for_people_ends_in_a_sum(log_dir: LogDirWriter) -> None:
+    answer = run_tierd("estimate", str(log_dir.path))
+
+    assert answer.exit_code == 0, answer.output
+    assert answer.stdout.startswith("topic")
+    assert "all" in answer.stdout
+    assert "their pace is not known" in answer.stdout
+
+
+def test_a_retention_that_is_none_is_refused(log_dir: LogDirWriter) -> None:
+    answer = run_tierd("estimate", str(log_dir.path), "--retention", "soon")
+
+    assert answer.exit_code == 2
+    assert "is no duration" in answer.output
+
+
+def test_cost_before_the_first_hour_says_so(tierd: Installation) -> None:
+    answer = tierd.tierd("cost")
+
+    assert answer.exit_code == 0, answer.output
+    assert "nothing recorded yet" in answer.stdout
+
+
+def test_cost_prices_what_the_daemon_wrote_down(tierd: Installation, tmp_path: Path) -> None:
+    now_ms = SystemClock().now_ms()
+    lines = [UsageLine(now_ms - now_ms % HOUR_MS - HOUR_MS, "orders", "put", 1000, 5)]
+    UsageLedger(tierd.state_dir / "usage").append(lines)
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("currency: EUR\nper_1000_requests: {put: 4}\n")
+
+    answer = tierd.tierd("cost", "--price-file", str(prices), "--json")
+    shown = tierd.tierd("cost", "--price-file", str(prices))
+
+    assert answer.exit_code == 0, answer.output
+    report = json.loads(answer.stdout)
+    assert (report["currency"], report["past"]["total"], report["topics"][0]["topic"]) == ("EUR", 4.0, "orders")
+    assert "orders" in shown.stdout
+
+
+def test_a_wrong_price_file_is_a_fault_with_its_place(tierd: Installation, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("storage: 3\n")
+
+    answer = tierd.tierd("cost", "--price-file", str(prices))
+
+    assert answer.exit_code == 2
+    assert "prices.yaml:1:1: unknown key storage" in answer.output

@@ -1,0 +1,103 @@
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.log_dirs import LogDirWriter
+from tierd.cost.estimate import Plan, TopicEstimate, estimate
+from tierd.cost.log_dirs import estimate_log_dirs
+from tierd.cost.prices import PriceList, RequestPrices
+from tierd.cost.report import GIB
+from tierd.cost.segments import DAY_MS, Partition, Segment, find_partitions
+
+PRICES = PriceList(storage_per_gib_month=1, per_1000_requests=RequestPrices(put=1000, list=0, get=0, delete=100))
+YEAR = Plan(retention_days=365, replication_factor=1, part_size_bytes=1 << 40, compression_level=None)
+
+
+def partition(*sizes: int, days_between: float = 1.0, topic: str = "orders") -> Partition:
+    segments = [Segment(Path(f"{n}.log"), size, round(n * days_between * DAY_MS)) for n, size in enumerate(sizes)]
+    return Partition(topic, tuple(segments))
+
+
+def estimated(*partitions: Partition, plan: Plan = YEAR, ratio: float = 1.0) -> TopicEstimate:
+    (topic,) = estimate(partitions, PRICES, plan, ratio_of=lambda _: ratio)
+    return topic
+
+
+def test_a_topic_is_priced_at_the_pace_of_its_files() -> None:
+    topic = estimated(partition(GIB, GIB, GIB, GIB))
+
+    assert (topic.bytes_per_day, topic.segments_per_day) == (GIB, 1)
+    assert topic.due_bytes == 3 * GIB
+    assert topic.stored_bytes == 365 * GIB
+    assert topic.month.storage == pytest.approx(365)
+    # A month has 365/12 segments: log, indexes, manifest and tombstone are put, four objects deleted.
+    assert topic.month.requests == pytest.approx(365 / 12 * (4 * 1.0 + 4 * 0.1))
+
+
+def test_without_an_end_the_twelfth_month_is_priced_and_nothing_is_deleted() -> None:
+    plan = Plan(retention_days=None, replication_factor=1, part_size_bytes=1 << 40, compression_level=None)
+
+    topic = estimated(partition(GIB, GIB), plan=plan)
+
+    assert topic.stored_bytes == 365 * GIB
+    assert topic.month.requests == pytest.approx(365 / 12 * 3)
+
+
+def test_only_one_replica_is_copied() -> None:
+    plan = Plan(retention_days=10, replication_factor=2, part_size_bytes=1 << 40, compression_level=None)
+
+    assert estimated(partition(GIB, GIB), plan=plan).stored_bytes == 5 * GIB
+
+
+def test_compression_shrinks_what_is_stored_not_how_often_segments_roll() -> None:
+    plain, small = estimated(partition(GIB, GIB)), estimated(partition(GIB, GIB), ratio=0.25)
+
+    assert small.stored_bytes == plain.stored_bytes / 4
+    assert small.segments_per_day == plain.segments_per_day
+    assert small.month.requests == plain.month.requests
+
+
+def test_a_partition_whose_pace_is_not_known_is_counted_and_left_out() -> None:
+    topic = estimated(partition(GIB), partition(GIB, GIB))
+
+    assert (topic.partitions, topic.unknown_partitions) == (2, 1)
+    assert topic.bytes_per_day == GIB
+
+
+def test_a_log_dir_is_looked_at_without_reading_a_record(tmp_path: Path) -> None:
+    log_dir = tmp_path / "kafka"
+    writer = LogDirWriter(log_dir)
+    for name in ("orders", "__consumer_offsets"):
+        partition_writer = writer.add_partition(name)
+        for n in range(3):
+            if n:
+                partition_writer.roll()
+            partition_writer.append([b"x" * 1000])
+    (log_dir / "orders-0" / "00000000000000000000.log").chmod(0)
+
+    (found,) = find_partitions(log_dir, lambda topic: not topic.startswith("__"))
+
+    assert (found.topic, len(found.segments), len(found.rolled)) == ("orders", 3, 2)
+    assert all(segment.size_bytes > 1000 for segment in found.segments)
+
+
+def test_compression_is_tried_on_the_segments_themselves(tmp_path: Path) -> None:
+    writer = LogDirWriter(tmp_path / "kafka")
+    noise = random.Random(1).randbytes(50_000)
+    for topic, value in (("text", b"the same again " * 4000), ("noise", noise)):
+        partition_writer = writer.add_partition(topic)
+        for n in range(2):
+            if n:
+                partition_writer.roll()
+            partition_writer.append([value])
+    for number, log in enumerate(sorted((tmp_path / "kafka").rglob("*.log"))):
+        os.utime(log, (number * 1000, number * 1000))
+    plan = Plan(retention_days=1, replication_factor=1, part_size_bytes=1 << 20, compression_level=3)
+
+    topics = estimate_log_dirs([tmp_path / "kafka"], PRICES, plan, tell=lambda _: None)
+
+    ratios = {topic.topic: topic.ratio for topic in topics}
+    assert ratios["text"] < 0.1
+    assert ratios["noise"] == pytest.approx(1.0)
