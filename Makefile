@@ -1,5 +1,6 @@
 # Every target may be run again at any time; stamp files remember what is installed.
-# What the targets need: make run, Python 3.11 or newer with venv. make test: also Go and Java with Maven, for real servers.
+# What the targets need: make run, Python 3.11 or newer with venv. make test: also Go, Node.js with npm, Java with Maven and, where
+# PostgreSQL or Redis are missing, apt as root or through sudo without a password: all for real servers.
 
 PYTHON ?= python3
 VENV := .venv
@@ -20,7 +21,7 @@ test: $(VENV)/.stamp-dev services
 
 # A server that cannot be had on this machine makes its tests skip by name, but with CI=true it is a failure.
 services:
-	@tests/services/install.sh s3 toxiproxy || [ "$$CI" != true ]
+	@tests/services/install.sh || [ "$$CI" != true ]
 	@for version in 3.9.2 4.3.1; do \
 	    KAFKA_VERSION=$$version tests/services/kafka/kafka.sh libs || [ "$$CI" != true ] || exit 1; \
 	done

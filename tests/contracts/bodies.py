@@ -1,12 +1,12 @@
 """Bodies for the storage contracts: files with known content, and their checksums."""
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 from tierd.kernels import crc32c
 from tierd.model import CHECKSUM_BLOCK_BYTES, BlockChecksums, ByteRange
-from tierd.remote import FileBody
+from tierd.remote import ChunkedBody, FileBody
 
 
 def content_of(size_bytes: int, *, seed: int = 0) -> bytes:
@@ -25,3 +25,18 @@ def file_body(path: Path, content: bytes, *, pace: Callable[[int], Awaitable[Non
     path.write_bytes(content)
     whole = ByteRange.of_size(0, len(content)) if content else None
     return FileBody(path, whole, checksums_of(content), pace)
+
+
+def chunked_body(chunks: Sequence[bytes], *, pace: Callable[[int], Awaitable[None]] | None = None) -> ChunkedBody:
+    """A body of these chunks, whose size is not told exactly."""
+
+    async def iterate() -> AsyncIterator[bytes]:
+        for chunk in chunks:
+            yield chunk
+
+    return ChunkedBody(iterate, sum(map(len, chunks)) + 1000, pace)
+
+
+def chunks_of(content: bytes, size_bytes: int) -> list[bytes]:
+    """Cut ``content`` into chunks."""
+    return [content[at : at + size_bytes] for at in range(0, len(content), size_bytes)]

@@ -1,11 +1,20 @@
-"""What any KeyValueStore promises. Subclass it and provide a ``store`` fixture."""
+"""What any KeyValueStore promises.
+
+Subclass it and provide two fixtures: ``store``, and ``other``, a second client of the same data, as another process
+would have it; the store itself where there can be none.
+"""
 
 import asyncio
+from uuid import UUID
 
 import pytest
 
+from tests.fakes.cancellation import cancel_at
 from tierd.errors import PreconditionFailedError, TierError
-from tierd.metadata import Batch, Delete, Expect, KeyValueStore, Put
+from tierd.metadata import Batch, Delete, Expect, KeyValueStore, MetadataKeyFactory, Put
+from tierd.model import TopicIdPartition
+
+KEYS = MetadataKeyFactory("cluster")
 
 
 class KeyValueStoreContract:
@@ -121,6 +130,135 @@ class KeyValueStoreContract:
         refused = [n for n, outcome in enumerate(outcomes) if isinstance(outcome, PreconditionFailedError)]
         assert refused == [n for n in range(30) if n % 3 == 0]
         assert {key for key, _ in await store.scan("k")} == {f"k{n}" for n in range(30) if n % 3}
+
+    async def test_what_one_client_wrote_another_one_reads(self, store: KeyValueStore, other: KeyValueStore) -> None:
+        await store.apply(Batch([Put("a", b"1")]))
+        assert await other.get("a") == b"1"
+        await other.apply(Batch([Put("a", b"2"), Put("b", b"3")]))
+        assert await store.get_many(["a", "b"]) == {"a": b"2", "b": b"3"}
+        assert await store.scan("") == [("a", b"2"), ("b", b"3")]
+
+    async def test_of_two_clients_that_make_the_same_key_exactly_one_wins(
+        self, store: KeyValueStore, other: KeyValueStore
+    ) -> None:
+        for number in range(50):
+            key = f"row/{number}"
+            batches = [Batch([Put(key, name), Put(f"{key}/index", name)], [Expect(key, None)]) for name in (b"1", b"2")]
+            outcomes = await asyncio.gather(store.apply(batches[0]), other.apply(batches[1]), return_exceptions=True)
+            (winner,) = (name for name, outcome in zip((b"1", b"2"), outcomes, strict=True) if outcome is None)
+            (refused,) = (outcome for outcome in outcomes if outcome is not None)
+            assert isinstance(refused, PreconditionFailedError)
+            assert (refused.key, refused.actual) == (key, winner)
+            assert await store.scan(key) == [(key, winner), (f"{key}/index", winner)]
+
+    async def test_of_two_clients_that_change_the_same_value_one_wins_each_round(
+        self, store: KeyValueStore, other: KeyValueStore
+    ) -> None:
+        async def increment(client: KeyValueStore) -> None:
+            while True:
+                value = await client.get("counter")
+                successor = Put("counter", str(int(value or b"0") + 1).encode())
+                try:
+                    return await client.apply(Batch([successor], [Expect("counter", value)]))
+                except PreconditionFailedError:
+                    continue
+
+        await asyncio.gather(*(increment(client) for client in (store, other) for _ in range(8)))
+        assert await other.get("counter") == b"16"
+
+    async def test_clients_that_write_the_same_keys_in_opposite_orders_all_succeed(
+        self, store: KeyValueStore, other: KeyValueStore
+    ) -> None:
+        keys = [f"k{number}" for number in range(20)]
+
+        def batch(client: int, turn: int, order: int) -> Batch:
+            return Batch([Put(key, f"{client} {turn}".encode()) for key in keys[::order]])
+
+        async with asyncio.timeout(20):
+            for turn in range(20):
+                await asyncio.gather(store.apply(batch(1, turn, 1)), other.apply(batch(2, turn, -1)))
+                assert len(set((await store.get_many(keys)).values())) == 1
+
+    @pytest.mark.parametrize("rows", [20, 2500])
+    async def test_a_scan_and_a_look_at_many_keys_see_one_moment(
+        self, store: KeyValueStore, other: KeyValueStore, rows: int
+    ) -> None:
+        first, last = f"k{0:05}", f"k{rows:05}"
+        await store.apply(Batch([Put(f"k{number:05}", b"0") for number in range(rows + 1)]))
+        done = False
+
+        async def write() -> None:
+            turn = 0
+            while not done:
+                turn += 1
+                value = str(turn).encode()
+                there, gone = (f"k{rows // 2:05}/x", f"k{rows:05}/x")[:: 1 if turn % 2 else -1]
+                await other.apply(Batch([Put(first, value), Put(last, value), Put(there, b""), Delete(gone)]))
+
+        writing = asyncio.create_task(write())
+        for _ in range(10):
+            found = await store.scan("k")
+            pairs = dict(found)
+            assert pairs[first] == pairs[last]
+            moving = f"k{rows // 2:05}/x" if int(pairs[first]) % 2 else f"k{rows:05}/x"
+            assert {key for key in pairs if key.endswith("/x")} == ({moving} if pairs[first] != b"0" else set())
+            assert [key for key, _ in found] == sorted(pairs)
+            looked_up = await store.get_many([f"k{number:05}" for number in range(rows + 1)])
+            assert len(looked_up) == rows + 1
+            assert looked_up[first] == looked_up[last]
+        done = True
+        await writing
+
+    async def test_a_cancelled_batch_leaves_the_store_usable(self, store: KeyValueStore) -> None:
+        suspension = 1
+        while await cancel_at(suspension, lambda: store.apply(Batch([Put("a", b"1"), Put("b", b"1")]))):
+            assert len(await store.scan("")) in {0, 2}
+            suspension += 1
+        assert await store.scan("") == [("a", b"1"), ("b", b"1")]
+
+    async def test_a_cancelled_read_leaves_the_store_usable(self, store: KeyValueStore) -> None:
+        await store.apply(Batch([Put("a", b"1")]))
+        for call in (lambda: store.get("a"), lambda: store.get_many(["a"]), lambda: store.scan("")):
+            suspension = 1
+            while await cancel_at(suspension, call):
+                assert await store.get("a") == b"1"
+                suspension += 1
+
+    async def test_a_batch_of_thousands_of_rows_is_one(self, store: KeyValueStore) -> None:
+        writes = [Put(f"k{number:05}", bytes(100)) for number in range(5000)]
+        with pytest.raises(PreconditionFailedError):
+            await store.apply(Batch(writes, [Expect("absent", b"")]))
+        assert await store.scan("k") == []
+        await store.apply(Batch(writes))
+        assert [key for key, _ in await store.scan("k")] == [write.key for write in writes]
+
+    async def test_keys_may_hold_any_printable_character(self, store: KeyValueStore) -> None:
+        printable = "".join(map(chr, range(0x20, 0x7F)))
+        keys = [f"k{character}/x" for character in printable]
+        await store.apply(Batch([Put(key, key.encode()) for key in keys], [Expect(key, None) for key in keys]))
+        assert await store.scan("k") == [(key, key.encode()) for key in sorted(keys)]
+        for key in keys:
+            assert await store.scan(key[:-1]) == [(key, key.encode())]
+
+    @pytest.mark.spec("remote-tiering 83")
+    @pytest.mark.spec("remote-tiering 84")
+    async def test_partitions_and_topics_whose_names_resemble_each_other_are_apart(self, store: KeyValueStore) -> None:
+        partitions = [
+            TopicIdPartition(topic_id, topic, number)
+            for topic_id, topic in ((UUID(int=7), "a_b"), (UUID(int=8), "axb"))
+            for number in (1, 10)
+        ]
+        for partition in partitions:
+            segment_key = KEYS.segment(partition, UUID(int=1))
+            await store.apply(Batch([Put(KEYS.row(partition), b""), Put(segment_key, str(partition).encode())]))
+        for partition in partitions:
+            found = await store.scan(KEYS.partition_prefix(partition))
+            assert dict(found) == {
+                KEYS.row(partition): b"",
+                KEYS.segment(partition, UUID(int=1)): str(partition).encode(),
+            }
+        await store.apply(Batch([Delete(key) for key, _ in await store.scan(KEYS.partition_prefix(partitions[0]))]))
+        assert len(await store.scan(KEYS.all_prefix)) == 6
 
     async def test_after_closing_every_call_is_refused_and_closing_again_is_harmless(
         self, store: KeyValueStore

@@ -1,15 +1,18 @@
 """What every ``ObjectStore`` promises. Subclass the contract and provide a ``store`` fixture."""
 
 import asyncio
+import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.contracts.bodies import content_of, file_body
+from tests.contracts.bodies import chunked_body, chunks_of, content_of, file_body
 from tests.fakes.cancellation import cancel_at
-from tierd.errors import RemoteConflictError, RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.errors import LogError, RemoteConflictError, RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.kernels import crc32c
 from tierd.model import ByteRange
-from tierd.remote import FileBody, ObjectStore
+from tierd.remote import ChunkedBody, FileBody, ObjectStore
 
 LARGE_BYTES = (12 << 20) + 777
 """More than two parts of the smallest size that S3 takes, the last one short."""
@@ -36,6 +39,131 @@ class ObjectStoreContract:
         whole = file_body(tmp_path / "segment", content)
         await store.put("part", FileBody(whole.path, ByteRange.of_size(start, size), whole.checksums))
         assert await store.get("part") == content[start : start + size]
+
+    @pytest.mark.parametrize("chunk_size", [1 << 16, (1 << 20) + 1, 7 << 20])
+    @pytest.mark.parametrize("size", [0, 1, 5 << 20, (5 << 20) + 1, LARGE_BYTES])
+    async def test_chunks_come_back_as_one_object(self, store: ObjectStore, size: int, chunk_size: int) -> None:
+        content = content_of(size)
+        await store.put("chunked", chunked_body(chunks_of(content, chunk_size)))
+        assert await store.get("chunked") == content
+        info = await store.head("chunked")
+        assert info.size_bytes == size
+        assert info.crc32c in {crc32c(content), None}
+        assert await store.list_unfinished_uploads("") == []
+
+    async def test_empty_chunks_change_nothing(self, store: ObjectStore) -> None:
+        await store.put("key", chunked_body([b"", b"con", b"", b"tent", b""]))
+        assert await store.get("key") == b"content"
+
+    @pytest.mark.parametrize("size", [100, LARGE_BYTES])
+    async def test_the_same_chunks_again_are_success_and_others_are_refused(
+        self, store: ObjectStore, size: int
+    ) -> None:
+        content = content_of(size)
+        await store.put("key", chunked_body(chunks_of(content, 1 << 20)))
+        await store.put("key", chunked_body(chunks_of(content, 1 << 19)))
+        for other in (content_of(size, seed=2), content[:-1], content + b"!"):
+            with pytest.raises(RemoteConflictError):
+                await store.put("key", chunked_body(chunks_of(other, 1 << 20)))
+        assert await store.get("key") == content
+        assert await store.list_unfinished_uploads("") == []
+
+    @pytest.mark.parametrize("sound_bytes", [0, 100, 5 << 20, LARGE_BYTES])
+    async def test_chunks_that_cannot_be_made_leave_nothing_behind(self, store: ObjectStore, sound_bytes: int) -> None:
+        async def chunks() -> AsyncIterator[bytes]:
+            for chunk in chunks_of(content_of(sound_bytes), 1 << 20):
+                yield chunk
+            raise LogError("the source is damaged")
+
+        with pytest.raises(LogError, match="the source is damaged"):
+            await store.put("key", ChunkedBody(chunks, LARGE_BYTES))
+        await self._assert_nothing_is_left(store)
+
+    @pytest.mark.parametrize("size", [100, LARGE_BYTES])
+    async def test_chunks_are_closed_when_a_put_is_cancelled_and_nothing_is_left(
+        self, store: ObjectStore, size: int
+    ) -> None:
+        content = content_of(size)
+        await store.check()
+        number, opened, closed = 1, 0, 0
+
+        async def chunks() -> AsyncIterator[bytes]:
+            nonlocal opened, closed
+            opened += 1
+            try:
+                for chunk in chunks_of(content, 1 << 20):
+                    yield chunk
+            finally:
+                closed += 1
+
+        body = ChunkedBody(chunks, size)
+        while await cancel_at(number, lambda: store.put(f"key-{number}", body)):  # noqa: B023 - called at once
+            assert opened == closed
+            await self._assert_whole_or_absent(store, f"key-{number}", content)
+            number += 1
+        assert await store.get(f"key-{number}") == content
+
+    async def test_every_chunk_is_paced(self, store: ObjectStore) -> None:
+        paced = 0
+
+        async def pace(size_bytes: int) -> None:
+            nonlocal paced
+            paced += size_bytes
+
+        content = content_of(LARGE_BYTES)
+        await store.put("key", chunked_body(chunks_of(content, 1 << 20), pace=pace))
+        assert paced == len(content)
+
+    async def test_content_is_replaced_only_where_it_is_what_was_expected(self, store: ObjectStore) -> None:
+        await store.put("key", b"first")
+        await store.replace("key", b"second", previous=b"first")
+        assert await store.get("key") == b"second"
+        assert (await store.head("key")).size_bytes == len(b"second")
+        with pytest.raises(RemoteConflictError):
+            await store.replace("key", b"third", previous=b"first")
+        assert await store.get("key") == b"second"
+        assert [info.key for info in await store.list_objects("")] == ["key"]
+        assert await store.list_unfinished_uploads("") == []
+
+    async def test_replacing_by_what_is_there_already_is_success(self, store: ObjectStore) -> None:
+        await store.put("key", b"second")
+        await store.replace("key", b"second", previous=b"first")
+        await store.replace("key", b"second", previous=b"second")
+        assert await store.get("key") == b"second"
+
+    async def test_what_is_not_there_is_not_replaced(self, store: ObjectStore) -> None:
+        with pytest.raises(RemoteResourceNotFoundError):
+            await store.replace("key", b"second", previous=b"first")
+        assert await store.list_objects("") == []
+
+    async def test_of_many_replacements_one_wins(self, store: ObjectStore) -> None:
+        await store.put("key", b"first")
+        contents = [f"writer {n}".encode() for n in range(8)]
+        outcomes = await asyncio.gather(
+            *(store.replace("key", content, previous=b"first") for content in contents), return_exceptions=True
+        )
+        winners = [c for c, outcome in zip(contents, outcomes, strict=True) if outcome is None]
+        assert [await store.get("key")] == winners
+        assert all(isinstance(o, RemoteConflictError) for o in outcomes if o is not None)
+
+    async def test_a_replacement_cancelled_at_any_await_leaves_the_one_or_the_other(self, store: ObjectStore) -> None:
+        await store.put("key", b"first")
+        await store.check()
+        number = 1
+        while await cancel_at(number, lambda: store.replace("key", b"second", previous=b"first")):
+            assert await store.get("key") in {b"first", b"second"}
+            assert await store.list_unfinished_uploads("") == []
+            number += 1
+        assert await store.get("key") == b"second"
+
+    async def test_the_time_of_storing_is_told(self, store: ObjectStore) -> None:
+        before_ms = time.time() * 1000
+        await store.put("key", b"content")
+        after_ms = time.time() * 1000
+        told = [(await store.head("key")).modified_ms, (await store.list_objects("key"))[0].modified_ms]
+        for modified_ms in told:
+            assert modified_ms is not None
+            assert before_ms - 2000 <= modified_ms <= after_ms + 2000  # a store may tell whole seconds only
 
     async def test_a_checksum_that_is_told_is_right(self, store: ObjectStore, tmp_path: Path) -> None:
         await store.put("small", b"123456789")
@@ -138,11 +266,34 @@ class ObjectStoreContract:
         assert [info.size_bytes for info in await store.list_objects("a/10/")] == [6]
         assert await store.list_objects("c/") == []
 
+    async def test_a_listing_goes_on_after_a_key_and_ends_at_its_limit(self, store: ObjectStore) -> None:
+        keys = ["a", "b-/x", "b/0", "b/1-x", "b/1.x", "b/1/x", "b/1/y", "b/10", "b/ü", "b/\U0001f600", "c"]
+        for key in keys:
+            await store.put(key, b"content")
+        assert keys == sorted(keys, key=str.encode)
+
+        async def listed(prefix: str, start_after: str, limit: int | None) -> list[str]:
+            return [info.key for info in await store.list_objects(prefix, start_after=start_after, limit=limit)]
+
+        assert await listed("", "", 3) == keys[:3]
+        assert await listed("", keys[2], 4) == keys[3:7]
+        assert await listed("b/", "", 2) == keys[2:4]
+        assert await listed("b/", "a", 2) == keys[2:4]
+        assert await listed("b/", "b/1-x", None) == keys[4:10]
+        assert await listed("b/", "b/1-y", None) == keys[4:10]
+        assert await listed("b/", "b/1/", None) == keys[5:10]
+        assert await listed("b/", "b/1/y", 1) == ["b/10"]
+        assert await listed("b/", "b/\U0001f600", None) == []
+        assert await listed("b/", "c", None) == []
+
     async def test_a_listing_of_more_than_a_page_is_complete(self, store: ObjectStore) -> None:
         keys = [f"many/{n:05d}" for n in range(1_005)]
         for at in range(0, len(keys), 50):
             await asyncio.gather(*(store.put(key, b"") for key in keys[at : at + 50]))
         assert [info.key for info in await store.list_objects("many/")] == keys
+        assert len(await store.list_objects("many/", limit=1_001)) == 1_001
+        after = await store.list_objects("many/", start_after=keys[2])
+        assert [info.key for info in after] == keys[3:]
 
     @pytest.mark.parametrize(
         "key", ["sp ace/ü%41/+&=?#", "topic.with.dots-_/0/x", "%2E/x%", "a/.hidden", "-dash/--", "quo'te\"/;:"]

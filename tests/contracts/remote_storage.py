@@ -1,16 +1,21 @@
-"""What every ``RemoteStorageManager`` promises (remote-tiering 4 and 23.14). Provide a ``remote`` fixture."""
+"""What every ``RemoteStorageManager`` promises (remote-tiering 4 and 23.14). Provide a ``remote`` fixture.
 
+It is run for every way of storing a segment: hand the fixture ``transform`` to the storage.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from tests.contracts.bodies import checksums_of, content_of
+from tests.contracts.bodies import checksums_of
 from tests.fakes.cancellation import cancel_at
 from tests.fakes.remote_segments import segment
+from tests.fakes.transforms import TRANSFORM_NAMES, mixed_content, transform_named
 from tierd.errors import RemoteConflictError, RemoteIntegrityError, RemoteResourceNotFoundError
 from tierd.model import ByteRange, IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierd.remote import RemoteStorageManager
+from tierd.remote import RemoteStorageManager, Transform
 
 
 @dataclass(frozen=True)
@@ -57,10 +62,17 @@ def rolled(
 class RemoteStorageContract:
     """Every test gets an empty storage."""
 
+    @pytest.fixture(params=TRANSFORM_NAMES)
+    def transform(self, request: pytest.FixtureRequest) -> Iterator[Transform]:
+        """How segments are stored."""
+        transform = transform_named(request.param)
+        yield transform
+        transform.close()
+
     @pytest.fixture
     def one(self, tmp_path: Path) -> Rolled:
         """A segment of three checksum blocks and a bit, with every artefact."""
-        return rolled(tmp_path, content_of((3 << 20) + 5))
+        return rolled(tmp_path, mixed_content((3 << 20) + 5))
 
     @pytest.mark.spec("remote-tiering 232")
     async def test_an_empty_log_is_copied_with_all_its_companions(
@@ -122,7 +134,7 @@ class RemoteStorageContract:
 
     @pytest.mark.spec("remote-tiering 242")
     async def test_segments_keep_to_themselves(self, remote: RemoteStorageManager, tmp_path: Path) -> None:
-        segments = [rolled(tmp_path, content_of(1000, seed=n), start_offset=10 * n) for n in range(2)]
+        segments = [rolled(tmp_path, mixed_content(1000, seed=n), start_offset=10 * n) for n in range(2)]
         for each in segments:
             await remote.copy_log_segment_data(each.metadata, each.data)
         for each in segments:
@@ -143,7 +155,7 @@ class RemoteStorageContract:
     ) -> None:
         number = 1
         while True:
-            each = rolled(tmp_path, content_of(1000, seed=number), start_offset=10 * number)
+            each = rolled(tmp_path, mixed_content(1000, seed=number), start_offset=10 * number)
             copy = remote.copy_log_segment_data
             if not await cancel_at(number, lambda: copy(each.metadata, each.data)):  # noqa: B023 - called at once
                 break
@@ -163,7 +175,7 @@ class RemoteStorageContract:
         self, remote: RemoteStorageManager, one: Rolled, tmp_path: Path
     ) -> None:
         await remote.copy_log_segment_data(one.metadata, one.data)
-        other = rolled(tmp_path, content_of(len(one.content), seed=9))
+        other = rolled(tmp_path, mixed_content(len(one.content), seed=9))
         with pytest.raises(RemoteConflictError):
             await remote.copy_log_segment_data(one.metadata, other.data)
         assert await remote.fetch_log_segment(one.metadata, ByteRange(0, 9999)) == one.content[:10_000]

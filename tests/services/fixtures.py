@@ -5,7 +5,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.services.s3 import FaultyPath, S3Admin, S3Service
+from tests.services.azure import AzureService
+from tests.services.faulty_path import FaultyPath
+from tests.services.gcs import GcsService
+from tests.services.postgres import PostgresService
+from tests.services.redis import RedisService, empty_database
+from tests.services.s3 import S3Admin, S3Service
 from tests.services.services import ServiceError, Services
 
 
@@ -51,6 +56,62 @@ def s3_admin(s3_service: S3Service) -> Iterator[S3Admin]:
 def s3_bucket(s3_admin: S3Admin) -> str:
     """An empty bucket for this test."""
     return s3_admin.create_bucket()
+
+
+@pytest.fixture(scope="session")
+def postgres_service(services: Services) -> PostgresService:
+    """A real PostgreSQL."""
+    return PostgresService(started(services, "postgres")["TIERD_TEST_POSTGRES_DSN"], services)
+
+
+@pytest.fixture
+def postgres_dsn(postgres_service: PostgresService) -> Iterator[str]:
+    """An empty database for this test."""
+    dsn = postgres_service.create_database()
+    yield dsn
+    postgres_service.drop_database(dsn)
+
+
+@pytest.fixture(scope="session")
+def redis_service(services: Services) -> RedisService:
+    """A real Redis."""
+    return RedisService(started(services, "redis")["TIERD_TEST_REDIS_URL"], services)
+
+
+@pytest.fixture
+def redis_url(redis_service: RedisService) -> str:
+    """An empty database for this test."""
+    return empty_database(redis_service.url)
+
+
+@pytest.fixture(scope="session")
+def gcs_service(services: Services) -> GcsService:
+    """A GCS emulator."""
+    return GcsService(started(services, "gcs")["TIERD_TEST_GCS_ENDPOINT"], services)
+
+
+@pytest.fixture
+def gcs_bucket(gcs_service: GcsService) -> str:
+    """An empty bucket for this test."""
+    return gcs_service.create_bucket()
+
+
+@pytest.fixture(scope="session")
+def azure_service(services: Services) -> AzureService:
+    """An Azure emulator."""
+    settings = started(services, "azure")
+    return AzureService(
+        endpoint_url=settings["TIERD_TEST_AZURE_ENDPOINT"],
+        account=settings["TIERD_TEST_AZURE_ACCOUNT"],
+        account_key=settings["TIERD_TEST_AZURE_KEY"],
+        services=services,
+    )
+
+
+@pytest.fixture
+def azure_container(azure_service: AzureService) -> str:
+    """An empty container for this test."""
+    return azure_service.create_container()
 
 
 @pytest.fixture(scope="session")

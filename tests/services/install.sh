@@ -1,30 +1,56 @@
 #!/usr/bin/env bash
-# Fetch the S3 server and the fault proxy that tests talk to; does nothing for what is there already. See README.md.
-#   install.sh [s3] [toxiproxy]      default: both
-# Binaries go to $TIERD_CACHE (default .cache)/bin.
+# Fetch the real servers that tests talk to; does nothing for what is there already. See README.md.
+#   install.sh [s3] [toxiproxy] [postgres] [redis] [gcs] [azure]      default: all of them
+# Binaries go to $TIERD_CACHE (default .cache); Debian packages go where apt puts them.
+# One that cannot be had does not keep the others away; the exit code is 1 then.
 set -euo pipefail
 cache=${TIERD_CACHE:-.cache}
 mkdir -p "$cache/bin"
 cache=$(realpath "$cache")
 exec 9> "$cache/.install.lock"; flock 9           # two test runs may start at once
-[ $# -gt 0 ] || set -- s3 toxiproxy
+[ $# -gt 0 ] || set -- s3 toxiproxy postgres redis gcs azure
+failures=0
 
-fail() { echo "install.sh: $*" >&2; exit 1; }
+fail() { echo "install.sh: $*" >&2; failures=1; return 1; }
 
 go_tool() { # NAME PACKAGE VERSION: build once per version, publish by rename
   [ -x "$cache/bin/$1-$3" ] || {
-    command -v go > /dev/null || fail "$1 needs Go 1.21 or newer (it fetches the toolchain it needs); install Go or put $1 on PATH"
+    command -v go > /dev/null || fail "$1 needs Go 1.21 or newer (it fetches the toolchain it needs); install Go or put $1 on PATH" || return
     local build=$cache/build-$$; mkdir -p "$build"
-    GOBIN=$build GOFLAGS=-buildvcs=false go install "$2@$3" || fail "go install $2@$3 failed"
+    GOBIN=$build GOFLAGS=-buildvcs=false go install "$2@$3" || fail "go install $2@$3 failed" || return
     mv "$build"/* "$cache/bin/$1-$3"; rmdir "$build"
   }
   ln -sfn "$1-$3" "$cache/bin/$1"
+}
+
+azurite() {
+  [ -x "$cache/azurite/node_modules/.bin/azurite-blob" ] && return
+  command -v npm > /dev/null || fail "azure needs Node.js with npm; install them" || return
+  npm install --silent --no-fund --no-audit --prefix "$cache/azurite" azurite@3.37.0 || fail "npm install azurite@3.37.0 failed"
+}
+
+packages=()
+apt_tool() { # COMMAND PACKAGE: only asked for here, all are installed at once
+  command -v "$1" > /dev/null || compgen -G "/usr/lib/postgresql/*/bin/$1" > /dev/null || packages+=("$2")
 }
 
 for service; do
   case $service in
     s3) go_tool versitygw github.com/versity/versitygw/cmd/versitygw v1.8.0 ;;
     toxiproxy) go_tool toxiproxy github.com/Shopify/toxiproxy/v2/cmd/server v2.5.0 ;;
-    *) fail "unknown service $service; known: s3 toxiproxy" ;;
-  esac
+    postgres) apt_tool initdb postgresql ;;
+    redis) apt_tool redis-server redis-server ;;
+    gcs) go_tool fake-gcs-server github.com/fsouza/fake-gcs-server v1.56.1 ;;
+    azure) azurite ;;
+    *) fail "unknown service $service; known: s3 toxiproxy postgres redis gcs azure" ;;
+  esac || true
 done
+
+if [ ${#packages[@]} -gt 0 ]; then
+  as_root=(env DEBIAN_FRONTEND=noninteractive)
+  [ "$(id -u)" = 0 ] || as_root=(sudo -n "${as_root[@]}")
+  { "${as_root[@]}" apt-get update -qq &&
+    "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${packages[@]}" > /dev/null; } ||
+    fail "install by hand, as root: apt-get install ${packages[*]}" || true
+fi
+exit "$failures"

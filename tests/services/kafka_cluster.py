@@ -1,93 +1,124 @@
-"""A real Kafka broker for tests, and the real clients that fill and read it; confluent-kafka ends here.
+"""Real Kafka clusters for tests, and the real clients that fill and read them; confluent-kafka ends here.
 
-Start brokers from the main thread: the kernel ends them together with the thread that started them.
+Start them from the main thread: the kernel ends them together with the thread that started them.
 """
 
-import os
-import shutil
+import base64
+import json
 import signal
-import socket
-import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from uuid import UUID
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ElectionType,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, yet not declared as exported
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewPartitions,
     NewTopic,
+    ResourcePatternType,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
 )
 
-from tests.services.kafka_records import ConsumedRecord, SentRecord, consumed
+from tests.services.kafka_node import KafkaNode, KafkaUnavailableError, free_port, free_ports, require_kafka
+from tests.services.kafka_producer import CLIENT_DEADLINE_S, RecordProducer
+from tests.services.kafka_records import ConsumedRecord, consumed
 from tests.services.waiting import StillWaitingError, wait_until
 
-_SCRIPT = Path(__file__).parent / "kafka" / "kafka.sh"
-_ROOT = Path(__file__).parents[2]
+__all__ = [
+    "CODECS",
+    "KafkaBroker",
+    "KafkaCluster",
+    "KafkaUnavailableError",
+    "RecordProducer",
+    "require_kafka",
+]
+
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-START_DEADLINE_S = 60.0
-CLIENT_DEADLINE_S = 60.0
+_REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+_REPLICATED = {
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "share.coordinator.state.topic.replication.factor": "3",
+}
 
 
-class KafkaUnavailableError(Exception):
-    """No broker can be had on this machine; the message says what is missing."""
+class KafkaCluster:
+    """Nodes 1 to ``nodes``, each broker and controller, in a folder and on ports of their own. A context manager.
 
-
-def require_kafka(version: str) -> None:
-    """Fetch the jars of ``version`` unless they are there.
-
-    Raises:
-        KafkaUnavailableError: no Java, no Maven, or the jars could not be fetched.
+    Attributes:
+        bootstrap: addresses of every node, for clients.
+        listeners: address of each extra listener of node 1, by name.
     """
-    for program, remedy in (("java", "install a Java 17 runtime"), ("setpriv", "install util-linux")):
-        if shutil.which(program) is None:
-            raise KafkaUnavailableError(f"{program} is not installed: {remedy}")
-    fetched = subprocess.run(
-        [str(_SCRIPT), "libs"],
-        env=_environment({"KAFKA_VERSION": version}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if fetched.returncode:
-        raise KafkaUnavailableError(
-            f"Kafka {version} could not be fetched: {(fetched.stderr or fetched.stdout)[-500:]}"
-        )
-
-
-class KafkaBroker:
-    """One broker with its controller, in a folder and on ports of its own. Use as a context manager."""
 
     def __init__(
         self,
         lab_dir: Path,
         *,
+        nodes: int = 3,
         version: str = "3.9.2",
         log_dir_count: int = 1,
         properties: Mapping[str, str] | None = None,
+        extra_listeners: Mapping[str, str] | None = None,
     ) -> None:
+        """``properties``: of every broker; ``extra_listeners``: name to security protocol, such as SASL_SSL."""
         self.version = version
-        self.log_dirs = tuple(lab_dir / f"data-{n}" for n in range(1, log_dir_count + 1))
-        self._server_log = lab_dir / "node1" / "server.log"
-        port = _free_port_pair()
-        self.bootstrap = f"127.0.0.1:{port}"
-        self._environment = _environment(
-            {
-                "KAFKA_VERSION": version,
-                "KAFKA_LAB_DIR": str(lab_dir),
-                "KAFKA_PORT": str(port),
-                "KAFKA_DATA_DIRS": ",".join(map(str, self.log_dirs)),
-                "KAFKA_PROPS": "\n".join(f"{name}={value}" for name, value in (properties or {}).items()),
-            }
-        )
-        self._process: subprocess.Popen[bytes] | None = None
+        self._lab_dir = lab_dir
+        first_port = free_ports(nodes)
+        self.listeners: dict[str, str] = {}
+        self._nodes = {
+            number: KafkaNode(
+                lab_dir,
+                number,
+                version=version,
+                nodes=nodes,
+                first_port=first_port,
+                log_dirs=[self._data_dir(lab_dir, number, nodes, n) for n in range(1, log_dir_count + 1)],
+                properties=(_REPLICATED if nodes >= 3 else {})
+                | self._listening(first_port + 10 * (number - 1), extra_listeners or {})
+                | dict(properties or {}),
+            )
+            for number in range(1, nodes + 1)
+        }
+        self.bootstrap = ",".join(node.address for node in self._nodes.values())
+
+    @staticmethod
+    def _data_dir(lab_dir: Path, number: int, nodes: int, n: int) -> Path:
+        return lab_dir / f"data-{n}" if nodes == 1 else lab_dir / f"node{number}" / f"data-{n}"
+
+    def _listening(self, port: int, extra: Mapping[str, str]) -> dict[str, str]:
+        """Properties of the extra listeners of the node on ``port``."""
+        if not extra:
+            return {}
+        addresses = {name: f"127.0.0.1:{free_port()}" for name in extra}
+        self.listeners = self.listeners or addresses
+        clients = ",".join(f"{name}://{address}" for name, address in addresses.items())
+        own = f"CLIENT://127.0.0.1:{port}"
+        protocols = {"CLIENT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"} | dict(extra)
+        return {
+            "listeners": f"{own},CONTROLLER://127.0.0.1:{port + 1},{clients}",
+            "advertised.listeners": f"{own},{clients}",
+            "listener.security.protocol.map": ",".join(f"{name}:{kind}" for name, kind in protocols.items()),
+        }
 
     def __enter__(self) -> Self:
         self.start()
@@ -96,50 +127,55 @@ class KafkaBroker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._process is not None:
-            self.kill()
+        self.kill(*self.running)
 
-    # ---------------------------------------------------------------- the process
+    # ---------------------------------------------------------------- the processes
 
-    def start(self) -> None:
-        """Format the storage once, start the broker, and return when it serves."""
-        subprocess.run([str(_SCRIPT), "format"], env=self._environment, check=True)
-        with self._server_log.open("wb") as output:
-            self._process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", str(_SCRIPT), "run", "1"],
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-        wait_until(self._has_started, what="the broker", deadline_s=START_DEADLINE_S, last_seen=self._log_tail)
+    @property
+    def running(self) -> list[int]:
+        """Numbers of the nodes that run, frozen ones included."""
+        return [number for number, node in self._nodes.items() if node.is_running]
 
-    def stop(self) -> None:
-        """Stop the broker cleanly: checkpoints are written, indexes trimmed."""
-        self._end(signal.SIGTERM)
+    def address(self, node: int) -> str:
+        """Host and port of a node's plain listener."""
+        return self._nodes[node].address
 
-    def kill(self) -> None:
-        """End the broker as a power cut does."""
-        self._end(signal.SIGKILL)
+    def log_dirs_of(self, node: int) -> tuple[Path, ...]:
+        """The node's ``log.dirs``."""
+        return self._nodes[node].log_dirs
 
-    def _end(self, signal_number: signal.Signals) -> None:
-        assert self._process is not None, "the broker is not running"
-        self._process.send_signal(signal_number)
-        try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+    def start(self, *nodes: int) -> None:
+        """Format the storage once, start the nodes, all by default, and return when each serves."""
+        chosen = [self._nodes[number] for number in nodes or self._nodes]
+        for formatting in [node.format() for node in chosen]:
+            assert formatting.wait() == 0, "the storage could not be formatted"
+        for node in chosen:
+            node.launch()
+        for node in chosen:
+            node.wait_started()
 
-    def _has_started(self) -> bool:
-        assert self._process is not None
-        if self._process.poll() is not None:
-            raise KafkaUnavailableError(f"the broker ended with {self._process.returncode}: {self._log_tail()}")
-        return b"Kafka Server started" in self._server_log.read_bytes()
+    def stop(self, *nodes: int) -> None:
+        """Stop nodes cleanly: leaders move first, checkpoints are written, indexes trimmed."""
+        self._end(signal.SIGTERM, nodes)
 
-    def _log_tail(self) -> str:
-        return self._server_log.read_text(errors="replace")[-2000:]
+    def kill(self, *nodes: int) -> None:
+        """End nodes as a power cut does."""
+        self._end(signal.SIGKILL, nodes)
+
+    def freeze(self, node: int) -> None:
+        """Stop a node in its tracks: connections stay open and nothing answers."""
+        self._nodes[node].signal(signal.SIGSTOP)
+
+    def thaw(self, node: int) -> None:
+        """Let a frozen node go on."""
+        self._nodes[node].signal(signal.SIGCONT)
+
+    def _end(self, number: signal.Signals, nodes: Sequence[int]) -> None:
+        chosen = [self._nodes[node] for node in nodes or self.running]
+        for node in chosen:
+            node.signal(number)
+        for node in chosen:
+            node.wait_ended()
 
     # ---------------------------------------------------------------- topics
 
@@ -150,18 +186,25 @@ class KafkaBroker:
         partitions: int = 1,
         configs: Mapping[str, str] | None = None,
         segment_bytes: int | None = None,
+        replicas: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        """Create a topic that keeps everything until told otherwise; ``segment_bytes`` may be tiny on any version."""
+        """Create a topic that keeps everything until told otherwise; ``segment_bytes`` may be tiny on any version.
+
+        ``replicas``: the nodes of each partition, the preferred leader first; by default every node has every one.
+        """
         settings = {"retention.ms": "-1", "file.delete.delay.ms": "500"} | dict(configs or {})
         if segment_bytes is not None:
             # Kafka 4 refuses less than 1 MiB under the public name.
             internal = "" if self.version.startswith("3.") else "internal."
             settings[f"{internal}segment.bytes"] = str(segment_bytes)
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
+        if replicas is None:
+            topic = NewTopic(name, partitions, replication_factor=len(self._nodes), config=settings)
+        else:
+            topic = NewTopic(name, len(replicas), replica_assignment=[list(each) for each in replicas], config=settings)
         admin = self._admin()
         admin.create_topics([topic])[name].result(CLIENT_DEADLINE_S)
         wait_until(
-            lambda: all(self.partition_dir(name, p) is not None for p in range(partitions)),
+            lambda: all(self.partition_dir(name, p) is not None for p in range(topic.num_partitions)),
             what=f"the directories of {name}",
             deadline_s=CLIENT_DEADLINE_S,
         )
@@ -186,9 +229,81 @@ class KafkaBroker:
         admin = self._admin()
         admin.delete_topics([name])[name].result(CLIENT_DEADLINE_S)
 
-    def partition_dir(self, topic: str, partition: int) -> Path | None:
-        """The partition's current directory, None when no log dir has one."""
-        found = [log_dir / f"{topic}-{partition}" for log_dir in self.log_dirs]
+    def topic_id(self, name: str) -> UUID:
+        """The id of the topic that has this name now. Directories say it too, but only once something was flushed."""
+        admin = self._admin()
+        described = admin.describe_topics(TopicCollection([name]))[name].result(CLIENT_DEADLINE_S)
+        return UUID(bytes=base64.urlsafe_b64decode(f"{described.topic_id}=="))
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The node that leads a partition, -1 for none."""
+        admin = self._admin()
+        return int(admin.list_topics(topic, timeout=CLIENT_DEADLINE_S).topics[topic].partitions[partition].leader)
+
+    def in_sync(self, topic: str, partition: int) -> set[int]:
+        """The nodes whose replica of a partition is in sync."""
+        admin = self._admin()
+        return set(admin.list_topics(topic, timeout=CLIENT_DEADLINE_S).topics[topic].partitions[partition].isrs)
+
+    def elect_preferred(self, topic: str, partition: int) -> None:
+        """Let the first replica lead again."""
+        admin = self._admin()
+        admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, partition)]).result(CLIENT_DEADLINE_S)
+
+    def elect_unclean(self, topic: str, partition: int) -> None:
+        """Let any replica alive lead, whatever it has not."""
+        admin = self._admin()
+        admin.elect_leaders(ElectionType.UNCLEAN, [TopicPartition(topic, partition)]).result(CLIENT_DEADLINE_S)
+
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Begin to move a partition to these nodes, the preferred leader first."""
+        moves = {"version": 1, "partitions": [{"topic": topic, "partition": partition, "replicas": [*replicas]}]}
+        plan = self._lab_dir / f"reassign-{topic}-{partition}.json"
+        plan.write_text(json.dumps(moves))
+        node = self._nodes[self.running[0]]
+        node.run_tool(_REASSIGN, "--reassignment-json-file", str(plan), "--execute")
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Move the log start offset to ``before``."""
+        admin = self._admin()
+        for done in admin.delete_records([TopicPartition(topic, partition, before)]).values():
+            done.result(CLIENT_DEADLINE_S)
+
+    def add_scram_user(self, name: str, password: str) -> None:
+        """Give a user a password for both SCRAM mechanisms."""
+        mechanisms = (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+        changes = [
+            UserScramCredentialUpsertion(name, ScramCredentialInfo(each, 4096), password.encode())
+            for each in mechanisms
+        ]
+        admin = self._admin()
+        # One change of a user at a time: two in one request are refused as a duplicate.
+        for change in changes:
+            for done in admin.alter_user_scram_credentials([change]).values():
+                done.result(CLIENT_DEADLINE_S)
+
+    def allow(self, user: str, topic: str, operations: Sequence[str]) -> None:
+        """Grant rights on a topic, named as ``AclOperation`` has them."""
+        admin = self._admin()
+        grants = [
+            AclBinding(
+                ResourceType.TOPIC,
+                topic,
+                ResourcePatternType.LITERAL,
+                f"User:{user}",
+                "*",
+                AclOperation[operation],
+                AclPermissionType.ALLOW,
+            )
+            for operation in operations
+        ]
+        for done in admin.create_acls(grants).values():
+            done.result(CLIENT_DEADLINE_S)
+
+    def partition_dir(self, topic: str, partition: int, *, node: int | None = None) -> Path | None:
+        """The partition's current directory on some node, or on this one; None when no log dir has one."""
+        nodes = self._nodes.values() if node is None else [self._nodes[node]]
+        found = [log_dir / f"{topic}-{partition}" for each in nodes for log_dir in each.log_dirs]
         return next((path for path in found if path.is_dir()), None)
 
     def base_offsets(self, topic: str, partition: int) -> list[int]:
@@ -206,7 +321,7 @@ class KafkaBroker:
     @contextmanager
     def producer(
         self, *, codec: str = "none", idempotent: bool = False, transactional_id: str | None = None
-    ) -> Iterator["RecordProducer"]:
+    ) -> Iterator[RecordProducer]:
         """A real producer; what it was given is flushed at the end."""
         producer = RecordProducer(self.bootstrap, codec=codec, idempotent=idempotent, transactional_id=transactional_id)
         yield producer
@@ -251,78 +366,27 @@ class KafkaBroker:
         return int(marks[1])
 
 
-class RecordProducer:
-    """A real producer with small batches, so that a little data has many of them."""
+class KafkaBroker(KafkaCluster):
+    """A cluster of one node."""
 
-    def __init__(self, bootstrap: str, *, codec: str, idempotent: bool, transactional_id: str | None) -> None:
-        settings: dict[str, str | int | bool] = {
-            "bootstrap.servers": bootstrap,
-            "compression.type": codec,
-            "enable.idempotence": idempotent or transactional_id is not None,
-            "linger.ms": 5,
-            "batch.num.messages": 25,
-            "log_level": 2,  # a broker that a test stops is no news
-        }
-        if transactional_id is not None:
-            settings["transactional.id"] = transactional_id
-        self._producer = Producer(settings)
-        self._failures: list[KafkaError] = []
-        if transactional_id is not None:
-            self._producer.init_transactions(CLIENT_DEADLINE_S)
-
-    def send(self, topic: str, partition: int, records: Iterable[SentRecord]) -> None:
-        """Queue records for one partition, in order."""
-        for record in records:
-            self._enqueue(topic, partition, record)
-        self._producer.poll(0)
-
-    def flush(self) -> None:
-        """Wait until the broker has acknowledged everything.
-
-        Raises:
-            KafkaException: a record was refused, or not acknowledged in time.
-        """
-        left = self._producer.flush(CLIENT_DEADLINE_S)
-        if self._failures or left:
-            raise KafkaException(self._failures[0] if self._failures else KafkaError(KafkaError._TIMED_OUT))
-
-    @contextmanager
-    def transaction(self, *, commit: bool) -> Iterator[None]:
-        """Everything sent inside belongs to one transaction, which is committed or aborted at the end."""
-        self._producer.begin_transaction()
-        yield
-        # Otherwise an abort would throw away what still waits in the client, and nothing aborted would reach the log.
-        self._producer.flush(CLIENT_DEADLINE_S)
-        if commit:
-            self._producer.commit_transaction(CLIENT_DEADLINE_S)
-        else:
-            self._producer.abort_transaction(CLIENT_DEADLINE_S)
-
-    def begin_transaction(self) -> None:
-        """Open a transaction and leave it open, so that the last stable offset stays behind."""
-        self._producer.begin_transaction()
-
-    def end_transaction(self, *, commit: bool) -> None:
-        """End what ``begin_transaction`` opened."""
-        if commit:
-            self._producer.commit_transaction(CLIENT_DEADLINE_S)
-        else:
-            self._producer.abort_transaction(CLIENT_DEADLINE_S)
-
-    def _enqueue(self, topic: str, partition: int, record: SentRecord) -> None:
-        while True:
-            with suppress(BufferError):  # the client's queue is full: let some leave
-                self._producer.produce(
-                    topic,
-                    value=record.value,
-                    key=record.key,
-                    partition=partition,
-                    timestamp=record.timestamp_ms,
-                    headers=list(record.headers),
-                    on_delivery=lambda error, _message: self._failures.append(error) if error else None,
-                )
-                return
-            self._producer.poll(0.1)
+    def __init__(
+        self,
+        lab_dir: Path,
+        *,
+        version: str = "3.9.2",
+        log_dir_count: int = 1,
+        properties: Mapping[str, str] | None = None,
+        extra_listeners: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(
+            lab_dir,
+            nodes=1,
+            version=version,
+            log_dir_count=log_dir_count,
+            properties=properties,
+            extra_listeners=extra_listeners,
+        )
+        self.log_dirs = self.log_dirs_of(1)
 
 
 def _read_to_end(
@@ -345,18 +409,3 @@ def _read_to_end(
             else:
                 raise KafkaException(error)
     return records
-
-
-def _environment(settings: Mapping[str, str]) -> dict[str, str]:
-    return {"KAFKA_LIBS_DIR": str(_ROOT / ".cache" / "kafka")} | dict(os.environ) | dict(settings)
-
-
-def _free_port_pair() -> int:
-    """A free port whose successor, the controller's, is free too; the window until the broker binds is small."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            with suppress(OSError):
-                second.bind(("127.0.0.1", port + 1))
-                return port

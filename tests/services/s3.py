@@ -1,9 +1,9 @@
-"""What tests need around a real S3 server: its address, buckets, and a proxy that spoils the connection to it."""
+"""What tests need around a real S3 server: its address, and buckets."""
 
 import json
-import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Protocol, cast
 from uuid import uuid4
 
 import botocore.config
@@ -73,65 +73,26 @@ class S3Admin:
         """Keys of the multipart uploads that were begun and never ended."""
         return [str(item["Key"]) for item in self._call("ListMultipartUploads", Bucket=bucket).get("Uploads", [])]
 
+    def allow(self, bucket: str, access_key: str, policy: Mapping[str, object]) -> None:
+        """Give a user what an IAM policy allows, as a policy of the bucket. The server knows no conditions."""
+        statements = policy["Statement"]
+        assert isinstance(statements, list)
+        known = [{k: v for k, v in each.items() if k != "Condition"} for each in statements]
+        granted = [{**each, "Principal": {"AWS": access_key}} for each in known]
+        self._call("PutBucketPolicy", Bucket=bucket, Policy=json.dumps({**policy, "Statement": granted}))
+
+    def create_locked_bucket(self) -> str:
+        """Make a bucket whose objects are retained for a day, whoever asks."""
+        bucket = f"tierd-{uuid4().hex}"
+        self._call("CreateBucket", Bucket=bucket, ObjectLockEnabledForBucket=True)
+        retention = {"DefaultRetention": {"Mode": "COMPLIANCE", "Days": 1}}
+        locked = {"ObjectLockEnabled": "Enabled", "Rule": retention}
+        self._call("PutObjectLockConfiguration", Bucket=bucket, ObjectLockConfiguration=locked)
+        return bucket
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
     def _call(self, operation: str, **parameters: object) -> dict[str, Any]:
         return self._client._make_api_call(operation, parameters)
-
-
-class FaultyPath:
-    """One proxied path to a server; ``endpoint_url`` is what a client must be given, for it signs the host."""
-
-    def __init__(self, control_url: str, upstream_url: str) -> None:
-        self._control_url = control_url
-        self.name = f"path-{uuid4().hex[:12]}"
-        made = self._call(
-            "POST",
-            "/proxies",
-            {
-                "name": self.name,
-                "listen": "127.0.0.1:0",
-                "upstream": upstream_url.removeprefix("http://"),
-                "enabled": True,
-            },
-        )
-        self._listen = str(made["listen"])
-        self.endpoint_url = f"http://{self._listen}"
-
-    def add(
-        self,
-        kind: str,
-        stream: Literal["upstream", "downstream"] = "downstream",
-        **attributes: int,
-    ) -> None:
-        """Add a toxic, for example ``add("limit_data", "downstream", bytes=30)``."""
-        toxic = {"name": f"{kind}-{stream}", "type": kind, "stream": stream, "attributes": attributes}
-        self._call("POST", f"/proxies/{self.name}/toxics", toxic)
-
-    def remove(self, kind: str, stream: Literal["upstream", "downstream"] = "downstream") -> None:
-        """Take a toxic away again."""
-        self._call("DELETE", f"/proxies/{self.name}/toxics/{kind}-{stream}")
-
-    def disable(self) -> None:
-        """Refuse connections and cut those that are open."""
-        self._set_enabled(enabled=False)
-
-    def enable(self) -> None:
-        """Accept connections again, on the same port."""
-        self._set_enabled(enabled=True)
-
-    def delete(self) -> None:
-        """Remove the path."""
-        self._call("DELETE", f"/proxies/{self.name}")
-
-    def _set_enabled(self, *, enabled: bool) -> None:
-        self._call("POST", f"/proxies/{self.name}", {"listen": self._listen, "enabled": enabled})
-
-    def _call(self, method: str, path: str, body: object | None = None) -> dict[str, object]:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._control_url + path, data=data, method=method)
-        with urllib.request.urlopen(request, timeout=5) as reply:
-            answer: dict[str, object] = json.loads(reply.read() or b"{}")
-        return answer

@@ -1,36 +1,35 @@
 """Start the real servers that tests talk to: free loopback ports, a folder of their own, gone with their starter.
 
-As a command (installs nothing, see ``install.sh``)::
-
-    python tests/services/services.py run s3 -- pytest tests/remote   # settings in the environment, then stop
-    python tests/services/services.py up s3 toxiproxy                 # print ``export NAME=value``, stop on Ctrl-C
-
-As a module, for fixtures::
+::
 
     with Services(tmp_root) as services:
         settings = services.start("s3")      # {"TIERD_TEST_S3_ENDPOINT": "http://127.0.0.1:…", …}
         services.kill("s3"); services.start("s3")      # SIGKILL, then the same data on the same port
 """
 
-import argparse
+import contextlib
 import ctypes
 import os
+import pwd
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn, Self
+from typing import Final, Self
 from uuid import uuid4
 
 ACCESS_KEY, SECRET_KEY = "tierdtest", "tierdtestsecret"
 REGION = "us-east-1"
+USER, PASSWORD = "tierd", "tierdtest"
+AZURE_ACCOUNT = "devstoreaccount1"  # Azurite's documented account and key, the same everywhere
+AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+NAMES: Final = ("s3", "toxiproxy", "postgres", "redis", "redis-replica", "gcs", "azure")
 START_TIMEOUT_S = 30.0
 
 
@@ -47,6 +46,7 @@ class Services:
     def __init__(self, root: Path | None = None) -> None:
         self._own_root = root is None
         self.root = root or Path(tempfile.mkdtemp(prefix="tierd-services-"))
+        self.root.chmod(0o711)  # a server that gives up root must still reach its own folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._ports: dict[str, int] = {}
 
@@ -65,17 +65,17 @@ class Services:
         Raises:
             ServiceError: it is unknown, running, not installed, or did not become ready.
         """
-        starters: dict[str, Callable[[], dict[str, str]]] = {"s3": self._s3, "toxiproxy": self._toxiproxy}
-        if name not in starters:
-            raise ServiceError(f"unknown service {name}; known: {', '.join(starters)}")
+        if name not in NAMES:
+            raise ServiceError(f"unknown service {name}; known: {', '.join(NAMES)}")
         if name in self._running:
             raise ServiceError(f"{name} is running")
-        return starters[name]()
+        starter: Callable[[], dict[str, str]] = getattr(self, f"_{name.replace('-', '_')}")
+        return starter()
 
     def stop(self, name: str) -> None:
         """Ask ``name`` to end, insist after ten seconds."""
         process = self._running.pop(name)
-        process.terminate()
+        process.send_signal(signal.SIGINT if name == "postgres" else signal.SIGTERM)  # SIGTERM would wait for clients
         try:
             process.wait(10)
         except subprocess.TimeoutExpired:
@@ -85,16 +85,16 @@ class Services:
     def kill(self, name: str) -> None:
         """End ``name`` the way a power cut does for it: no shutdown, data left as it is."""
         process = self._running.pop(name)
-        process.kill()
+        _signal_all(process.pid, signal.SIGKILL)
         process.wait()
 
     def freeze(self, name: str) -> None:
         """Stop ``name`` in its tracks: connections stay open and nothing answers. ``thaw`` undoes it."""
-        self._running[name].send_signal(signal.SIGSTOP)
+        _signal_all(self._running[name].pid, signal.SIGSTOP)
 
     def thaw(self, name: str) -> None:
         """Let a frozen ``name`` go on."""
-        self._running[name].send_signal(signal.SIGCONT)
+        _signal_all(self._running[name].pid, signal.SIGCONT)
 
     def new_s3_user(self) -> tuple[str, str]:
         """Make an S3 user without rights on any bucket, whose every request is 403 AccessDenied; return its keys."""
@@ -137,6 +137,62 @@ class Services:
         )
         return {"TIERD_TEST_TOXIPROXY_URL": f"http://127.0.0.1:{port}"}
 
+    def _postgres(self) -> dict[str, str]:
+        port, data, programs = self._port("postgres"), self._folder("postgres"), _postgres_programs()
+        owner = pwd.getpwnam("postgres").pw_uid if os.geteuid() == 0 else None  # it refuses to run as root
+        if owner is not None:
+            os.chown(data, owner, -1)
+        if not (data / "db").exists():
+            _make_postgres_cluster(programs, data, owner)
+        places = ["-D", str(data / "db"), "-p", str(port), "-c", "listen_addresses=127.0.0.1"]
+        asked = [str(programs / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
+        self._launch(
+            "postgres",
+            [str(programs / "postgres"), *places, "-c", "unix_socket_directories=", "-c", "shared_buffers=64MB"],
+            lambda: subprocess.run(asked, check=False).returncode == 0,
+            owner=owner,
+        )
+        return {"TIERD_TEST_POSTGRES_DSN": f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{port}/postgres"}
+
+    def _redis(self) -> dict[str, str]:
+        return {"TIERD_TEST_REDIS_URL": self._launch_redis("redis")}
+
+    def _redis_replica(self) -> dict[str, str]:
+        follow = ["--replicaof", "127.0.0.1", str(self._port("redis")), "--masterauth", PASSWORD]
+        return {"TIERD_TEST_REDIS_REPLICA_URL": self._launch_redis("redis-replica", *follow)}
+
+    def _launch_redis(self, name: str, *arguments: str) -> str:
+        port, data = self._port(name), self._folder(name)
+        place = ["--bind", "127.0.0.1", "--port", str(port), "--dir", str(data), "--requirepass", PASSWORD]
+        durable = ["--appendonly", "yes", "--appendfsync", "always", "--save", "", "--databases", "1000"]
+        command = [_binary("redis-server"), *place, *durable, "--repl-diskless-sync-delay", "0", *arguments]
+        self._launch(name, command, lambda: _answers(port, f"AUTH {PASSWORD}\r\nPING\r\n".encode(), b"+OK\r\n+PONG"))
+        return f"redis://:{PASSWORD}@127.0.0.1:{port}/0"
+
+    def _gcs(self) -> dict[str, str]:
+        port, data = self._port("gcs"), self._folder("gcs")
+        url = f"http://127.0.0.1:{port}"
+        listen = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-log-level", "error"]
+        told = ["-public-host", f"127.0.0.1:{port}", "-external-url", url]
+        backend = ["-backend", "filesystem", "-filesystem-root", str(data)]
+        self._launch(
+            "gcs",
+            [_binary("fake-gcs-server"), *listen, *told, *backend],
+            lambda: _http_ok(f"{url}/_internal/healthcheck"),
+        )
+        return {"TIERD_TEST_GCS_ENDPOINT": url}
+
+    def _azure(self) -> dict[str, str]:
+        port, data = self._port("azure"), self._folder("azure")
+        listen = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(data)]
+        quiet = ["--silent", "--skipApiVersionCheck", "--disableTelemetry"]
+        self._launch("azure", [_binary("azurite-blob"), *listen, *quiet], lambda: _answers(port))
+        return {
+            "TIERD_TEST_AZURE_ENDPOINT": f"http://127.0.0.1:{port}/{AZURE_ACCOUNT}",
+            "TIERD_TEST_AZURE_ACCOUNT": AZURE_ACCOUNT,
+            "TIERD_TEST_AZURE_KEY": AZURE_KEY,
+        }
+
     # ------------------------------------------------------------ the shared part
 
     def _folder(self, name: str) -> Path:
@@ -151,7 +207,13 @@ class Services:
         return self._ports[name]
 
     def _launch(
-        self, name: str, command: list[str], ready: Callable[[], bool], *, env: dict[str, str] | None = None
+        self,
+        name: str,
+        command: list[str],
+        ready: Callable[[], bool],
+        *,
+        env: dict[str, str] | None = None,
+        owner: int | None = None,
     ) -> None:
         log = self.root / f"{name}.log"
         with log.open("ab") as output:
@@ -161,6 +223,9 @@ class Services:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env=os.environ | (env or {}),
+                user=owner,
+                extra_groups=None if owner is None else [],
+                cwd=self.root / name if owner is not None else None,
                 start_new_session=True,
                 preexec_fn=_die_with_parent,  # noqa: PLW1509 - one C call, and no other thread holds a lock it needs
             )
@@ -176,10 +241,49 @@ class Services:
 
 def _binary(name: str) -> str:
     cache = Path(os.environ.get("TIERD_CACHE", ".cache")).resolve()
-    for folder in (str(cache / "bin"), os.environ.get("PATH", "")):
+    for folder in (str(cache / "bin"), str(cache / "azurite/node_modules/.bin"), os.environ.get("PATH", "")):
         if found := shutil.which(name, path=folder):
             return found
     raise ServiceError(f"{name} is not installed: run tests/services/install.sh")
+
+
+def _signal_all(pid: int, number: signal.Signals) -> None:
+    """Signal a server and the processes it made; the server first where that stops it from making more."""
+    os.kill(pid, signal.SIGSTOP if number == signal.SIGKILL else number)
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(child), number)
+    os.kill(pid, number)
+
+
+def _postgres_programs() -> Path:
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda found: int(found.parts[-3]))
+    return versions[-1].parent if versions else Path(_binary("initdb")).parent
+
+
+def _make_postgres_cluster(programs: Path, data: Path, owner: int | None) -> None:
+    secret = data / "password"
+    secret.write_text(PASSWORD)
+    if owner is not None:
+        os.chown(secret, owner, -1)
+    login = ["-U", USER, "--auth=scram-sha-256", f"--pwfile={secret}"]
+    subprocess.run(
+        [programs / "initdb", "-D", data / "db", *login, "-E", "UTF8", "--locale=C", "--no-sync"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        user=owner,
+        extra_groups=None if owner is None else [],
+        cwd=data,
+    )
+
+
+def _answers(port: int, question: bytes = b"", answer: bytes = b"") -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+            connection.sendall(question)
+            return connection.recv(64).startswith(answer) if answer else True
+    except OSError:
+        return False
 
 
 def _http_ok(url: str) -> bool:
@@ -195,43 +299,3 @@ _LIBC = ctypes.CDLL(None)
 
 def _die_with_parent() -> None:
     _LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: no server outlives a crashed test run
-
-
-def main() -> int:
-    """Run the command line; return its exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=["up", "run"])
-    parser.add_argument("names", nargs="+", metavar="service")
-    parser.add_argument("--dir", type=Path, help="keep data and logs here; default: a temporary folder")
-    arguments = sys.argv[1:]
-    command: list[str] = []
-    if "--" in arguments:
-        at = arguments.index("--")
-        arguments, command = arguments[:at], arguments[at + 1 :]
-    args = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _exit)
-    if args.dir:
-        args.dir.mkdir(parents=True, exist_ok=True)
-    try:
-        with Services(args.dir and args.dir.resolve()) as services:
-            settings: dict[str, str] = {}
-            for name in args.names:
-                settings |= services.start(name)
-            if args.action == "run":
-                return subprocess.run(command, env=os.environ | settings, check=False).returncode
-            print("\n".join(f"export {name}='{value}'" for name, value in settings.items()), flush=True)
-            sys.stdin.read()
-            return 0
-    except ServiceError as error:
-        print(f"services.py: {error}", file=sys.stderr)
-        return 3
-    except KeyboardInterrupt:
-        return 0
-
-
-def _exit(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,3 +8,7 @@ class TestMemoryKeyValueStore(KeyValueStoreContract):
     @pytest.fixture
     def store(self) -> KeyValueStore:
         return MemoryKeyValueStore()
+
+    @pytest.fixture
+    def other(self, store: KeyValueStore) -> KeyValueStore:
+        return store

@@ -38,6 +38,11 @@ class TestSqliteKeyValueStore(KeyValueStoreContract):
         async with opened(path) as store:
             yield store
 
+    @pytest.fixture
+    async def other(self, store: KeyValueStore, path: Path) -> AsyncIterator[KeyValueStore]:
+        async with opened(path) as other:
+            yield other
+
 
 def write(path: Path, content: bytes) -> None:
     path.write_bytes(content)

@@ -32,9 +32,9 @@ properties() { # N: later lines win, so KAFKA_PROPS (newline-separated key=value
   printf '%s\n' "${KAFKA_PROPS:-}"
 }
 
-format() { # write properties and format the storage of every node; harmless when already formatted
-  local n
-  for n in $(seq "$nodes"); do
+format() { # [N...]: write properties and format the storage of the nodes (default all); harmless when already formatted
+  local n; [ $# -gt 0 ] || set -- $(seq "$nodes")
+  for n; do
     mkdir -p "$lab/node$n"; properties "$n" > "$lab/node$n/server.properties"
     (KAFKA_LOG_LEVEL=warn java_ kafka.tools.StorageTool format --ignore-formatted -t "$cluster_id" -c "$lab/node$n/server.properties" > "$lab/node$n/format.log" 2>&1)
   done

@@ -1,8 +1,10 @@
-"""The metadata backends behind one narrow promise, ``KeyValueStore``: memory for tests, SQLite for a single host."""
+"""The metadata backends behind one narrow promise: memory for tests, SQLite for one host, PostgreSQL and Redis."""
 
 from tierd.metadata.kv.base import Batch, Delete, Expect, KeyValueStore, Put
 from tierd.metadata.kv.deadline import CallLatency, DeadlineKeyValueStore
 from tierd.metadata.kv.memory import MemoryKeyValueStore
+from tierd.metadata.kv.postgres import PostgresKeyValueStore
+from tierd.metadata.kv.redis import RedisKeyValueStore
 from tierd.metadata.kv.sqlite import SqliteKeyValueStore
 
 __all__ = [
@@ -13,6 +15,8 @@ __all__ = [
     "Expect",
     "KeyValueStore",
     "MemoryKeyValueStore",
+    "PostgresKeyValueStore",
     "Put",
+    "RedisKeyValueStore",
     "SqliteKeyValueStore",
 ]

@@ -1,0 +1,105 @@
+"""What an error of Redis, or of the way to it, means for us."""
+
+from typing import Final
+
+from redis import exceptions
+
+from tierd.errors import BackendUnavailableError, MetadataError, OutcomeUnknownError
+
+_UNREACHABLE: Final = "check that the server runs and that its host and port in the url can be reached"
+_CREDENTIALS: Final = "correct user and password in metadata.redis.url, or the file that url_file names"
+_FOR_A_PERSON: Final = frozenset({"WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "MOVED"})
+_REMEDIES: Final = {
+    "LOADING": "the server reads its data; tierd tries again",
+    "READONLY": "this server is a replica: point metadata.redis.url at the primary; tierd tries again",
+    "MASTERDOWN": "this server is a replica whose primary is gone: point metadata.redis.url at the primary",
+    "NOREPLICAS": "bring the replicas back, or lower min-replicas-to-write; tierd tries again",
+    "OOM": "raise maxmemory of the server and keep maxmemory-policy noeviction; tierd goes on by itself",
+    "MISCONF": "make room on the server's disk; tierd goes on by itself",
+    "BUSY": "another client's script blocks the server; tierd tries again",
+    "NOAUTH": _CREDENTIALS,
+    "WRONGPASS": _CREDENTIALS,
+    "NOPERM": "let tierd's user run +@connection +@scripting +@sortedset +get +set +incrby +wait on ~{tierd}:*",
+    "MOVED": "point metadata.redis.url at the node of the cluster that serves the hash tag {tierd}",
+    "WRONGTYPE": "another program uses keys that begin with {tierd}: use a database of its own",
+}
+
+
+def is_answer(error: BaseException) -> bool:
+    """Whether the server itself refused the command: nothing was written, and the connection is still good."""
+    return isinstance(error, exceptions.ResponseError)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether nothing was written, although the connection may be of no use any more."""
+    return isinstance(
+        error,
+        exceptions.ResponseError
+        | exceptions.BusyLoadingError
+        | exceptions.AuthenticationError
+        | exceptions.AuthorizationError,
+    )
+
+
+def is_demoted(error: BaseException) -> bool:
+    """Whether the server is a primary no more."""
+    return isinstance(error, exceptions.ReadOnlyError | exceptions.MasterDownError | exceptions.MovedError)
+
+
+def refused(name: str, error: BaseException) -> BackendUnavailableError:
+    """Our error for a call that did nothing."""
+    return BackendUnavailableError(f"{name}: {_text(error)}", remedy=_remedy(error))
+
+
+def at_opening(error: BackendUnavailableError) -> MetadataError:
+    """The same error, and one that is not tried again where a person must change something first."""
+    cause = error.__cause__
+    wrong = exceptions.AuthenticationError | exceptions.AuthorizationError | ValueError
+    if (
+        isinstance(cause, wrong)
+        or _kind(cause) in {"WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "MOVED"}
+        or _is_database(cause)
+    ):
+        return MetadataError(str(error), remedy=error.remedy)
+    return error
+
+
+def unknown(name: str, error: BaseException) -> OutcomeUnknownError:
+    """Our error for a batch whose answer was lost."""
+    return OutcomeUnknownError(f"{name}: {_text(error)}", remedy=_UNREACHABLE)
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, TimeoutError | exceptions.TimeoutError):
+        return "the server did not answer in time"
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _kind(error: BaseException | None) -> str:
+    """The word with which the answer begins; the client takes it away from those it knows."""
+    known = {
+        exceptions.BusyLoadingError: "LOADING",
+        exceptions.ReadOnlyError: "READONLY",
+        exceptions.OutOfMemoryError: "OOM",
+        exceptions.AuthenticationError: "WRONGPASS",
+        exceptions.AuthenticationWrongNumberOfArgsError: "WRONGPASS",
+        exceptions.NoPermissionError: "NOPERM",
+        exceptions.MasterDownError: "MASTERDOWN",
+        exceptions.MovedError: "MOVED",
+    }
+    if "user executing the script" in str(error):
+        return "NOPERM"
+    return next((kind for cls, kind in known.items() if isinstance(error, cls)), str(error).partition(" ")[0])
+
+
+def _is_database(error: BaseException | None) -> bool:
+    return "DB index is out of range" in str(error)
+
+
+def _remedy(error: BaseException) -> str:
+    if isinstance(error, ValueError):
+        return "correct metadata.redis.url, for example rediss://user:password@host:6379/0"
+    if _is_database(error):
+        return "correct the number at the end of metadata.redis.url, or raise databases of the server"
+    return _REMEDIES.get(_kind(error), _UNREACHABLE)

@@ -1,0 +1,29 @@
+"""What a backend promises whose client library is an extra."""
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+
+OPENING = """
+    import asyncio, sys
+    sys.modules["{package}"] = None
+    from tierd.errors import MetadataError
+    from tierd.metadata import *
+
+    try:
+        asyncio.run({opening})
+    except MetadataError as error:
+        print(error, error.remedy, sep="\\n")
+"""
+
+
+async def missing_package_is_named(extra: str, package: str, opening: str) -> None:
+    """Open a store in a process that does not have ``package``; see that the error names it and the extra."""
+    program = textwrap.dedent(OPENING.format(package=package, opening=opening))
+    ended = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    cause, remedy = ended.stdout.splitlines()
+    assert package in cause
+    assert remedy == f"pip install 'tierd[{extra}]'"

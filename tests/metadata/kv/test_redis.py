@@ -1,0 +1,288 @@
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol, cast
+from urllib.parse import urlsplit
+
+import pytest
+import redis
+import structlog
+
+from tests.contracts.key_value_store import KeyValueStoreContract
+from tests.contracts.missing_package import missing_package_is_named
+from tests.contracts.networked_key_value_store import NetworkedKeyValueStoreContract, recovered
+from tests.services.faulty_path import FaultyPath
+from tests.services.redis import RedisService, through
+from tierd.errors import BackendUnavailableError, MetadataError, OutcomeUnknownError
+from tierd.metadata import Batch, Delete, Expect, KeyValueStore, Put, RedisKeyValueStore
+from tierd.metadata.kv import redis as redis_store
+from tierd.metadata.kv import redis_scripts as scripts
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    url: str, *, read_only: bool = False, timeout_s: float = 5.0, pool_size: int = 8, replicas: int = 0
+) -> AsyncIterator[RedisKeyValueStore]:
+    store = await RedisKeyValueStore.open(
+        url, replicas=replicas, pool_size=pool_size, timeout_s=timeout_s, read_only=read_only
+    )
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+class TestRedisKeyValueStore(KeyValueStoreContract):
+    @pytest.fixture
+    async def store(self, redis_url: str) -> AsyncIterator[KeyValueStore]:
+        async with opened(redis_url) as store:
+            yield store
+
+    @pytest.fixture
+    async def other(self, store: KeyValueStore, redis_url: str) -> AsyncIterator[KeyValueStore]:
+        async with opened(redis_url) as other:
+            yield other
+
+
+@dataclass(frozen=True)
+class RedisServer:
+    url: str
+    service: RedisService
+
+    def open(
+        self, *, by: str | None = None, timeout_s: float = 5.0, read_only: bool = False
+    ) -> Awaitable[RedisKeyValueStore]:
+        return RedisKeyValueStore.open(
+            through(self.url, by) if by else self.url, timeout_s=timeout_s, read_only=read_only
+        )
+
+    def kill(self) -> None:
+        self.service.services.kill("redis")
+
+    def start(self) -> None:
+        self.service.services.start("redis")
+
+    def freeze(self) -> None:
+        self.service.services.freeze("redis")
+
+    def thaw(self) -> None:
+        self.service.services.thaw("redis")
+
+    def cut_connections(self) -> None:
+        with redis.Redis.from_url(self.url) as client:
+            cast("Admin", client).execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+    @property
+    def secret(self) -> str:
+        return urlsplit(self.url).password or "?"
+
+
+@pytest.fixture
+def server(redis_url: str, redis_service: RedisService) -> RedisServer:
+    return RedisServer(redis_url, redis_service)
+
+
+class Admin(Protocol):
+    """What tests do behind the store's back; the client's own methods are only half typed."""
+
+    def execute_command(self, *words: str) -> dict[bytes, bytes]: ...
+
+    def set(self, key: str, value: str) -> object: ...
+
+    def flushdb(self) -> object: ...
+
+    def script_flush(self) -> object: ...
+
+    def config_resetstat(self) -> object: ...
+
+    def info(self, section: str) -> dict[str, dict[str, int]]: ...
+
+
+@pytest.fixture
+def admin(redis_url: str) -> Iterator[Admin]:
+    with redis.Redis.from_url(redis_url) as client:
+        yield cast("Admin", client)
+
+
+@pytest.fixture
+def faulty(server: RedisServer, faulty_path_to: Callable[[str], FaultyPath]) -> FaultyPath:
+    return faulty_path_to(urlsplit(server.url).netloc.rpartition("@")[2])
+
+
+class TestRedisOverTheNetwork(NetworkedKeyValueStoreContract):
+    pass
+
+
+@contextlib.contextmanager
+def configured(admin: Admin, **settings: str) -> Iterator[None]:
+    before = {name: admin.execute_command("CONFIG", "GET", name)[name.encode()].decode() for name in settings}
+    for name, value in settings.items():
+        admin.execute_command("CONFIG", "SET", name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            admin.execute_command("CONFIG", "SET", name, value)
+
+
+async def test_wrong_credentials_are_an_error_that_a_person_must_mend(redis_url: str, server: RedisServer) -> None:
+    for url in (redis_url.replace(server.secret, "a-wrong-one"), redis_url.replace(f":{server.secret}@", "")):
+        with pytest.raises(MetadataError) as caught:
+            await RedisKeyValueStore.open(url)
+        assert not caught.value.retriable
+        assert "password" in caught.value.remedy
+        assert "a-wrong-one" not in str(caught.value)
+
+
+async def test_a_database_that_does_not_exist_is_named(redis_url: str) -> None:
+    with pytest.raises(MetadataError, match="out of range") as caught:
+        await RedisKeyValueStore.open(urlsplit(redis_url)._replace(path="/4711").geturl())
+    assert "number" in caught.value.remedy
+
+
+@pytest.mark.parametrize("url", ["mysql://host/1", "no address at all", "redis://host:port/0", "redis://[::1/0"])
+async def test_an_address_that_is_none_is_refused_with_an_example(url: str) -> None:
+    with pytest.raises(MetadataError) as caught:
+        await RedisKeyValueStore.open(url)
+    assert "rediss://user" in caught.value.remedy
+
+
+async def test_a_database_of_another_format_or_with_foreign_keys_is_refused(redis_url: str, admin: Admin) -> None:
+    admin.set("{tierd}:format", "2")
+    with pytest.raises(MetadataError, match="format b'2'"):
+        await RedisKeyValueStore.open(redis_url)
+    admin.flushdb()
+    admin.set("{tierd}:rows", "something else")
+    with pytest.raises(MetadataError, match="WRONGTYPE") as caught:
+        await RedisKeyValueStore.open(redis_url)
+    assert "database of its own" in caught.value.remedy
+
+
+async def test_a_user_who_may_not_write_everything_is_refused_before_half_a_batch_is_written(
+    redis_url: str, admin: Admin, server: RedisServer
+) -> None:
+    admin.execute_command("ACL", "SETUSER", "half", "on", ">half", "~*", "+@all", "-zrem")
+    try:
+        with pytest.raises(MetadataError) as caught:
+            await RedisKeyValueStore.open(redis_url.replace(f"//:{server.secret}@", "//half:half@"))
+        assert "let tierd's user run" in caught.value.remedy
+    finally:
+        admin.execute_command("ACL", "DELUSER", "half")
+
+
+async def test_a_user_with_just_the_rights_that_are_named_will_do(
+    redis_url: str, admin: Admin, server: RedisServer
+) -> None:
+    rights = "+@connection +@scripting +@sortedset +get +set +incrby +wait"
+    admin.execute_command("ACL", "SETUSER", "daemon", "on", ">daemon", "~{tierd}:*", *rights.split())
+    try:
+        async with opened(redis_url.replace(f"//:{server.secret}@", "//daemon:daemon@")) as store:
+            await store.apply(Batch([Put("a", b"1")], [Expect("a", None)]))
+            await store.apply(Batch([Delete("a")], [Expect("a", b"1")]))
+            assert await store.scan("") == []
+    finally:
+        admin.execute_command("ACL", "DELUSER", "daemon")
+
+
+async def test_a_server_that_forgets_in_a_crash_is_warned_of_once(redis_url: str, admin: Admin) -> None:
+    with configured(admin, appendfsync="everysec"), structlog.testing.capture_logs() as logs:
+        async with opened(redis_url):
+            pass
+    assert [(entry["event"], entry["appendfsync"]) for entry in logs] == [("metadata_may_be_lost", "everysec")]
+    with structlog.testing.capture_logs() as logs:
+        async with opened(redis_url):
+            pass
+    assert logs == []
+
+
+async def test_out_of_memory_leaves_a_batch_wholly_unwritten(redis_url: str, admin: Admin) -> None:
+    async with opened(redis_url) as store:
+        await store.apply(Batch([Put("a", b"1"), Put("b", b"1")]))
+        before = await store.scan("")
+        with configured(admin, maxmemory="1"):
+            with pytest.raises(BackendUnavailableError) as caught:
+                await store.apply(Batch([Delete("b"), Put("a", b"2"), Put("c", b"2")]))
+            assert "maxmemory" in caught.value.remedy
+            assert await store.scan("") == before
+        await store.apply(Batch([Put("a", b"2")], [Expect("a", b"1")]))
+
+
+async def test_a_primary_that_became_a_replica_refuses_and_is_used_again_as_a_primary(
+    redis_url: str, admin: Admin
+) -> None:
+    async with opened(redis_url) as store:
+        await store.apply(Batch([Put("a", b"1")]))
+        admin.execute_command("REPLICAOF", "127.0.0.1", "1")
+        try:
+            with pytest.raises(BackendUnavailableError) as caught:
+                await store.apply(Batch([Delete("a")]))
+            assert "primary" in caught.value.remedy
+        finally:
+            admin.execute_command("REPLICAOF", "NO", "ONE")
+        await store.apply(Batch([Put("a", b"2")], [Expect("a", b"1")]))
+
+
+async def test_a_server_that_lost_its_scripts_is_given_them_again(redis_url: str, admin: Admin) -> None:
+    async with opened(redis_url) as store:
+        for number in range(3):
+            admin.script_flush()
+            await store.apply(Batch([Put("a", str(number).encode())]))
+            admin.script_flush()
+            assert await store.get("a") == str(number).encode()
+
+
+async def test_a_batch_that_too_few_replicas_have_is_of_unknown_outcome(
+    redis_url: str, redis_service: RedisService
+) -> None:
+    async with opened(redis_url, replicas=1, timeout_s=1) as store:
+        with pytest.raises(OutcomeUnknownError, match="0 of 1 replicas") as caught:
+            await store.apply(Batch([Put("a", b"1")]))
+        assert "metadata.redis.replicas" in caught.value.remedy
+        with pytest.raises(BackendUnavailableError):  # what it is refused for may yet be lost
+            await store.apply(Batch([], [Expect("a", None)]))
+        assert await store.get("a") == b"1"
+    redis_service.services.start("redis-replica")
+    try:
+        async with opened(redis_url, replicas=1, timeout_s=1) as store:
+            await recovered(lambda: store.apply(Batch([Put("a", b"2")])))
+            await store.apply(Batch([Put("a", b"3")], [Expect("a", b"2")]))
+    finally:
+        redis_service.services.stop("redis-replica")
+
+
+async def test_a_scan_that_more_changes_than_are_remembered_overtake_begins_again(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(redis_url) as store, opened(redis_url) as other:
+        await store.apply(Batch([Put(f"k{number:03}", b"0") for number in range(300)]))
+        monkeypatch.setattr(redis_store, "_ROWS_PER_PAGE", 100)
+        read, scans = redis_store._Snapshot.read, 0
+
+        async def overtaken(snapshot: redis_store._Snapshot, *arguments: object) -> list[bytes]:
+            nonlocal scans
+            found: list[bytes] = await read(snapshot, *arguments)  # type: ignore[arg-type]  # passed on as they came
+            if snapshot._pages == 1:
+                scans += 1
+                many = [Put(f"other{number:05}", str(scans).encode()) for number in range(scripts.CHANGES_KEPT)]
+                await other.apply(Batch([*many, Put("k000", str(scans).encode()), Put("k299", str(scans).encode())]))
+            return found
+
+        monkeypatch.setattr(redis_store._Snapshot, "read", overtaken)
+        pairs = dict(await store.scan("k"))
+        assert scans == 3
+        assert len(pairs) == 300
+        assert pairs["k000"] == pairs["k299"]
+
+
+async def test_no_script_reads_more_than_a_page(redis_url: str, admin: Admin) -> None:
+    async with opened(redis_url) as store:
+        for start in range(0, 30_000, 5000):
+            await store.apply(Batch([Put(f"k{start + number:05}", bytes(300)) for number in range(5000)]))
+        admin.config_resetstat()
+        assert len(await store.scan("k")) == 30_000
+        calls = admin.info("commandstats")["cmdstat_zrangebylex"]["calls"]
+    assert calls == 31
+
+
+async def test_a_missing_package_is_named_with_the_command_that_brings_it() -> None:
+    await missing_package_is_named("redis", "redis", "RedisKeyValueStore.open('redis://h')")

@@ -1,0 +1,41 @@
+import pytest
+from redis import exceptions
+
+from tierd.errors import BackendUnavailableError, MetadataError
+from tierd.metadata.kv import redis_errors
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (exceptions.BusyLoadingError("Redis is loading the dataset in memory"), "tierd tries again"),
+        (exceptions.ReadOnlyError("You can't write against a read only replica."), "primary"),
+        (exceptions.OutOfMemoryError("command not allowed when used memory > 'maxmemory'."), "maxmemory"),
+        (exceptions.AuthenticationError("Authentication required."), "password"),
+        (exceptions.ResponseError("MISCONF Errors writing to the AOF file: No space left on device"), "disk"),
+        (exceptions.ResponseError("NOREPLICAS Not enough good replicas to write."), "min-replicas-to-write"),
+        (exceptions.MovedError("1234 127.0.0.1:7001"), "node of the cluster"),
+    ],
+)
+def test_what_the_server_refused_was_not_written_and_has_its_remedy(error: Exception, remedy: str) -> None:
+    assert redis_errors.is_refusal(error)
+    refused = redis_errors.refused("redis host", error)
+    assert remedy in refused.remedy
+    assert refused.retriable
+
+
+def test_an_answer_that_never_came_is_no_refusal() -> None:
+    for error in (exceptions.ConnectionError("Connection closed by server."), TimeoutError(), ConnectionResetError()):
+        assert not redis_errors.is_refusal(error)
+
+
+def test_only_what_a_person_must_mend_ends_the_attempts_to_open() -> None:
+    def opened(cause: Exception) -> MetadataError:
+        error = redis_errors.refused("redis host", cause)
+        error.__cause__ = cause
+        return redis_errors.at_opening(error)
+
+    assert not opened(exceptions.AuthenticationError("invalid username-password pair")).retriable
+    assert not opened(exceptions.ResponseError("WRONGTYPE Operation against a key")).retriable
+    assert isinstance(opened(exceptions.BusyLoadingError("loading")), BackendUnavailableError)
+    assert isinstance(opened(ConnectionRefusedError("refused")), BackendUnavailableError)

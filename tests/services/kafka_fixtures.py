@@ -1,0 +1,51 @@
+"""Pytest plugin: real Kafka clusters as fixtures. Where none can be had tests skip; with CI=true they fail."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.services.kafka_cluster import KafkaCluster, KafkaUnavailableError, require_kafka
+
+MakeCluster = Callable[..., KafkaCluster]
+"""The arguments of ``KafkaCluster`` behind its folder: ``make(nodes=3, version="4.3.1", properties={...})``."""
+
+
+@pytest.fixture(scope="session")
+def kafka_jars() -> Callable[[str], str]:
+    """Has the jars of a version there and returns it."""
+
+    def require(version: str) -> str:
+        try:
+            require_kafka(version)
+        except KafkaUnavailableError as error:
+            if os.environ.get("CI") == "true":
+                pytest.fail(f"CI=true needs a real broker: {error}")
+            pytest.skip(f"no Kafka broker: {error}")
+        return version
+
+    return require
+
+
+def _clusters(folder: Callable[[], Path], kafka_jars: Callable[[str], str], running: ExitStack) -> MakeCluster:
+    def make(*, nodes: int = 3, version: str = "3.9.2", **settings: Any) -> KafkaCluster:  # noqa: ANN401 - KafkaCluster's own
+        return running.enter_context(KafkaCluster(folder(), nodes=nodes, version=kafka_jars(version), **settings))
+
+    return make
+
+
+@pytest.fixture
+def kafka_cluster(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Callable[[str], str]) -> Iterator[MakeCluster]:
+    """Starts clusters that end with the test."""
+    with ExitStack() as running:
+        yield _clusters(lambda: tmp_path_factory.mktemp("kafka"), kafka_jars, running)
+
+
+@pytest.fixture(scope="module")
+def shared_kafka(tmp_path_factory: pytest.TempPathFactory, kafka_jars: Callable[[str], str]) -> Iterator[MakeCluster]:
+    """Starts clusters that the tests of one module share."""
+    with ExitStack() as running:
+        yield _clusters(lambda: tmp_path_factory.mktemp("kafka"), kafka_jars, running)

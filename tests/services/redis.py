@@ -1,0 +1,36 @@
+"""What tests need around a real Redis: a database of their own, and a look behind the back of the code under test."""
+
+from dataclasses import dataclass
+from itertools import count
+from urllib.parse import urlsplit
+
+import redis
+
+from tests.services.services import Services
+
+DATABASES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RedisService:
+    """A running Redis. ``services`` can kill, freeze and restart it under the name ``redis``."""
+
+    url: str
+    services: Services
+
+
+_numbers = count(1)
+
+
+def empty_database(url: str) -> str:
+    """The address of a database of that server that holds nothing and that no other test uses."""
+    own = urlsplit(url)._replace(path=f"/{next(_numbers) % DATABASES}").geturl()
+    with redis.Redis.from_url(own) as client:
+        client.flushdb()
+    return own
+
+
+def through(dsn: str, address: str) -> str:
+    """The same address by another way, for example that of a ``FaultyPath``."""
+    parts = urlsplit(dsn)
+    return parts._replace(netloc=f"{parts.netloc.rpartition('@')[0]}@{address}").geturl()
