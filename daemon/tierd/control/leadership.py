@@ -13,6 +13,8 @@ class Role(Enum):
 
     LEADER = "leader"
     FOLLOWER = "follower"
+    DELETED = "deleted"
+    """The cluster knows the topic id no more, and will never again. Said of replicas that have left this host, too."""
 
 
 @dataclass(frozen=True, slots=True)

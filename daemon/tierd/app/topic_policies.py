@@ -1,0 +1,84 @@
+"""TopicPolicies: the file's word on each topic, and the brokers' where the file says ``from-broker``."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tierd.config import TopicDefaults, TopicsSettings
+from tierd.tiering import TopicPolicy
+
+_LONG_MAX: Final = 2**63 - 1  # Kafka's other way to say that nothing is too old
+
+BrokerSettings = Callable[[str], Mapping[str, str] | None]
+"""A topic's settings as the brokers have them; None while they have not said."""
+
+
+class TopicPolicies:
+    """The policy of a topic as it is in force now.
+
+    What only the brokers can say, and have not said yet, is taken as what keeps the most: no limit, and a cleanup
+    policy that neither deletes nor compacts. So nothing expires because a broker was silent.
+    """
+
+    def __init__(self, topics: Callable[[], TopicsSettings], broker: BrokerSettings | None) -> None:
+        """``topics``: the file's section in force; ``broker``: None where no connection to Kafka is configured."""
+        self._topics = topics
+        self._broker = broker
+
+    def __call__(self, topic: str) -> TopicPolicy:
+        """Return what holds for ``topic``; blocks for nothing."""
+        settings = self._topics().for_topic(topic)
+        said: Mapping[str, str] | None = {}
+        if self._broker is not None and needs_broker(settings):
+            said = self._broker(topic)
+        return resolve_policy(settings, said, has_broker=self._broker is not None)
+
+
+def needs_broker(settings: TopicDefaults) -> bool:
+    """Whether any field is left to the brokers."""
+    return "from-broker" in (
+        settings.retention_ms,
+        settings.retention_bytes,
+        settings.local_retention_ms,
+        settings.local_retention_bytes,
+        settings.cleanup_policy,
+        settings.segment_bytes,
+    )
+
+
+def resolve_policy(settings: TopicDefaults, said: Mapping[str, str] | None, *, has_broker: bool) -> TopicPolicy:
+    """Put the file's and the brokers' words together.
+
+    Args:
+        settings: the file's, for this topic.
+        said: the brokers' settings of the topic, None while they have not answered.
+        has_broker: whether there is anybody to ask; without, ``cleanup_policy`` is Kafka's default, ``delete``.
+    """
+    return TopicPolicy(
+        retention_ms=_number(settings.retention_ms, said, "retention.ms", otherwise=-1),
+        retention_bytes=_number(settings.retention_bytes, said, "retention.bytes", otherwise=-1),
+        local_retention_ms=_number(settings.local_retention_ms, said, "local.retention.ms", otherwise=-1),
+        local_retention_bytes=_number(settings.local_retention_bytes, said, "local.retention.bytes", otherwise=-1),
+        cleanup_policy=_cleanup_policy(settings, said, has_broker=has_broker),
+        copy_enabled=settings.copy_enabled,
+        copy_lag_ms=settings.copy_lag_ms,
+        copy_lag_bytes=settings.copy_lag_bytes,
+        segment_bytes=_number(settings.segment_bytes, said, "segment.bytes", otherwise=1 << 30),
+        delete_with_topic=settings.delete_with_topic,
+    )
+
+
+def _number(configured: int | str, said: Mapping[str, str] | None, key: str, *, otherwise: int) -> int:
+    if isinstance(configured, int):
+        return configured
+    try:
+        value = int((said or {})[key])
+    except (KeyError, ValueError):
+        return otherwise
+    return otherwise if value == _LONG_MAX else value
+
+
+def _cleanup_policy(settings: TopicDefaults, said: Mapping[str, str] | None, *, has_broker: bool) -> frozenset[str]:
+    text: str = settings.cleanup_policy
+    if text == "from-broker":
+        text = (said or {}).get("cleanup.policy", "") if has_broker else "delete"
+    return frozenset(text.replace(" ", "").split(",")) - {""}

@@ -1,0 +1,69 @@
+"""What a broker says of its cluster: parsed once, at the door. Values only."""
+
+from dataclasses import dataclass
+from enum import Enum
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """Where a broker listens; ``node_id`` is None for one that only the configuration names."""
+
+    host: str
+    port: int
+    node_id: int | None = None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLeader:
+    """Who leads a partition; ``leader_id`` is -1 while nobody does."""
+
+    partition: int
+    leader_id: int
+    leader_epoch: int
+
+
+class TopicKnowledge(Enum):
+    """What a broker's answer says about a topic id."""
+
+    KNOWN = "known"
+    UNKNOWN = "unknown"  # no topic with this id in the metadata that this broker has
+    DENIED = "denied"  # there is one, and we may not describe it
+    FAILED = "failed"  # the broker could not say
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLeaders:
+    """A broker's answer about one topic id; ``partitions`` are in no order, and none unless it is KNOWN."""
+
+    topic_id: UUID
+    knowledge: TopicKnowledge
+    partitions: tuple[PartitionLeader, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """A broker's answer to a Metadata request.
+
+    Attributes:
+        brokers: those alive, as far as this broker knows.
+        cluster_id: None from a broker that does not know it yet.
+    """
+
+    cluster_id: str | None
+    brokers: tuple[BrokerAddress, ...]
+    topics: tuple[TopicLeaders, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """A broker's answer about one topic's settings; None while it could not give them, and ``error`` says why."""
+
+    topic: str
+    settings: dict[str, str] | None
+    error: str = ""

@@ -1,0 +1,254 @@
+"""KafkaConnection: one framed connection to one broker, with TLS, login and a deadline on every wait.
+
+::
+
+    connect ─► TLS ─► ApiVersions ─► SaslHandshake, SaslAuthenticate ─► ready ─► call ─► call ... ─► closed
+       └────────┴──────────┴──────────────┴── any failure, deadline or cancellation ─────┴───────────►
+"""
+
+import asyncio
+import secrets
+import ssl
+import struct
+from typing import Final, Self, TypeVar
+
+from pydantic import SecretStr
+
+from tierd import __version__
+from tierd.config import KafkaConnectionSettings
+from tierd.control.cluster_metadata import BrokerAddress
+from tierd.control.kafka_messages import (
+    Request,
+    SaslStep,
+    api_versions,
+    missing_versions,
+    sasl_authenticate,
+    sasl_handshake,
+)
+from tierd.control.kafka_tls import certificate_refused, handshake_error, tls_context
+from tierd.control.sasl import ScramClient, is_scram, plain_message
+from tierd.errors import KafkaAuthenticationError, KafkaError, KafkaProtocolError, KafkaTlsError, KafkaUnreachableError
+
+A = TypeVar("A")
+
+MAX_FRAME_BYTES: Final = 32 * 1024 * 1024
+"""Longest answer that is read: half a million partitions."""
+_TLS_RECORD: Final = (0x15, 0x16)  # alert, handshake: the first byte of what TLS sends
+
+
+class KafkaConnection:
+    """A ready connection. One call at a time; after a failed or cancelled one the connection is closed."""
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        settings: KafkaConnectionSettings,
+        streams: "tuple[asyncio.StreamReader, asyncio.StreamWriter]",
+    ) -> None:
+        """Use ``open``."""
+        self.address = address
+        self._settings = settings
+        self._reader, self._writer = streams
+        self._correlation_id = 0
+        self._answered = False
+        self._logged_in = not settings.security_protocol.startswith("sasl")
+        self._login_ends_s = float("inf")
+        self.bytes_received = 0
+
+    @classmethod
+    async def open(cls, address: BrokerAddress, settings: KafkaConnectionSettings) -> Self:
+        """Connect, agree on versions and log in, within ``connect_timeout_s``; a cancellation leaves nothing open.
+
+        Raises:
+            KafkaUnreachableError: nobody there, or no answer in time.
+            KafkaTlsError: certificates, or TLS on one side only.
+            KafkaAuthenticationError: the login was refused.
+            KafkaProtocolError: not a broker, or too old a one.
+        """
+        context = await asyncio.to_thread(tls_context, settings)
+        try:
+            async with asyncio.timeout(settings.connect_timeout_s):
+                connection = cls(address, settings, await _connect(address, context))
+                try:
+                    await connection.prepare()
+                except BaseException:
+                    connection.close()
+                    raise
+        except TimeoutError as error:
+            raise KafkaUnreachableError(
+                f"{address}: no answer within connect_timeout, {settings.connect_timeout_s:g} s",
+                remedy="check that the broker is up and that no firewall drops the connection",
+            ) from error
+        return connection
+
+    async def call(self, request: Request[A]) -> A:
+        """Send ``request`` and return its answer; any failure closes the connection, a cancellation too.
+
+        Raises:
+            KafkaUnreachableError: the connection broke, or no answer within ``request_timeout_s``.
+            KafkaProtocolError: the answer cannot be understood.
+        """
+        try:
+            async with asyncio.timeout(self._settings.request_timeout_s):
+                return await self._exchange(request)
+        except TimeoutError as error:
+            self.close()
+            raise KafkaUnreachableError(
+                f"{self.address}: no answer to {request.name} within {self._settings.request_timeout_s:g} s",
+                remedy="look at that broker: it may hang, or be too busy; other brokers are asked meanwhile",
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a call can be tried; a login that is about to end counts as closed (KIP-368)."""
+        ended = asyncio.get_running_loop().time() >= self._login_ends_s
+        return not (ended or self._writer.is_closing() or self._reader.at_eof())
+
+    def close(self) -> None:
+        """Drop the connection at once; nothing that was sent needs an answer."""
+        self._writer.transport.abort()
+
+    # ---------------------------------------------------------------- one exchange
+
+    async def _exchange(self, request: Request[A]) -> A:
+        self._correlation_id = self._correlation_id % (2**31 - 1) + 1
+        try:
+            self._writer.write(request.frame(self._correlation_id))
+            await self._writer.drain()
+            content = await self._read_frame()
+        except ssl.SSLError as error:
+            raise certificate_refused(str(self.address), error) from error
+        except asyncio.IncompleteReadError as error:
+            raise self._ended(request.name) from error
+        except OSError as error:
+            raise KafkaUnreachableError(
+                f"{self.address}: connection lost at {request.name}: {error}",
+                remedy="look at that broker's log; other brokers are asked meanwhile",
+            ) from error
+        if int.from_bytes(content[:4], "big") != self._correlation_id:
+            raise _not_kafka(self.address, f"it answered {request.name} with another request's number")
+        self._answered = True
+        return request.answer(content[4:])
+
+    async def _read_frame(self) -> bytes:
+        head = await self._reader.readexactly(4)
+        (size,) = struct.unpack(">i", head)
+        if not 4 <= size <= MAX_FRAME_BYTES:
+            raise self._strange_answer(head)
+        content = await self._reader.readexactly(size)
+        self.bytes_received += 4 + size
+        return content
+
+    def _strange_answer(self, head: bytes) -> KafkaError:
+        if head[0] in _TLS_RECORD and head[1] == 3 and not self._answered:
+            return KafkaTlsError(
+                f"{self.address}: the listener speaks TLS, and we do not",
+                remedy="set security_protocol to ssl or sasl_ssl, or name the port of a listener without TLS",
+            )
+        return _not_kafka(self.address, f"it answered {head!r}")
+
+    def _ended(self, request_name: str) -> KafkaError:
+        if not self._answered:
+            return KafkaUnreachableError(
+                f"{self.address}: the connection was closed at the first request",
+                remedy="check that this is a broker's client port, and security_protocol that of its listener",
+            )
+        if self._settings.security_protocol in {"plaintext", "ssl"} and request_name == "Metadata":
+            return KafkaUnreachableError(
+                f"{self.address}: the broker closed the connection at {request_name}",
+                remedy="if the listener asks for a login set security_protocol to sasl_plaintext or sasl_ssl; "
+                "else look at that broker's log",
+            )
+        return KafkaUnreachableError(
+            f"{self.address}: the broker closed the connection at {request_name}",
+            remedy="look at that broker's log; other brokers are asked meanwhile",
+        )
+
+    # ---------------------------------------------------------------- the way to ready
+
+    async def prepare(self) -> None:
+        """Agree on versions and log in; ``open`` does."""
+        offered = await self.call(api_versions(version=__version__))
+        if not self._logged_in:
+            await self._log_in()
+        if missing := missing_versions(offered):
+            raise KafkaProtocolError(
+                f"{self.address}: the broker does not speak {missing}",
+                remedy="upgrade the brokers to Kafka 3.1 or newer, or set leadership.source to static",
+            )
+
+    async def _log_in(self) -> None:
+        settings = self._settings
+        mechanism = settings.sasl_mechanism
+        answer = await self.call(sasl_handshake(mechanism))
+        if not answer.accepted:
+            raise self._mechanism_refused(answer.error, answer.enabled)
+        username, password = settings.sasl_username or "", _secret(settings.sasl_password)
+        if is_scram(mechanism):
+            step = await self._scram(ScramClient(mechanism, username, password, nonce=secrets.token_urlsafe(24)))
+        else:
+            step = await self._sasl_step(plain_message(username, password))
+        if step.lifetime_s > 0:
+            # A broker closes the connection at the first request after that; we are gone before.
+            self._login_ends_s = asyncio.get_running_loop().time() + 0.8 * step.lifetime_s
+        self._logged_in = True
+
+    async def _scram(self, client: ScramClient) -> SaslStep:
+        challenge = await self._sasl_step(client.first())
+        final = await asyncio.to_thread(client.final, challenge.content)
+        step = await self._sasl_step(final)
+        client.verify(step.content)
+        return step
+
+    async def _sasl_step(self, content: bytes) -> SaslStep:
+        step = await self.call(sasl_authenticate(content))
+        if step.error:
+            raise KafkaAuthenticationError(
+                f"{self.address}: login of {self._settings.sasl_username} refused: {step.message or step.error}",
+                remedy="compare sasl_mechanism, sasl_username and sasl_password with what the brokers have",
+            )
+        return step
+
+    def _mechanism_refused(self, error: str, enabled: tuple[str, ...]) -> KafkaAuthenticationError:
+        if not enabled:
+            return KafkaAuthenticationError(
+                f"{self.address}: the listener does not ask for a login ({error})",
+                remedy="name the port of a SASL listener, or set security_protocol to plaintext or ssl",
+            )
+        return KafkaAuthenticationError(
+            f"{self.address}: {self._settings.sasl_mechanism} is not enabled; enabled: {', '.join(enabled)}",
+            remedy="set sasl_mechanism to one of these, or add it to sasl.enabled.mechanisms of the brokers",
+        )
+
+
+async def _connect(
+    address: BrokerAddress, context: ssl.SSLContext | None
+) -> "tuple[asyncio.StreamReader, asyncio.StreamWriter]":
+    try:
+        return await asyncio.open_connection(address.host, address.port, ssl=context)
+    except (ssl.SSLError, ConnectionResetError, asyncio.IncompleteReadError) as error:
+        if context is None:
+            raise _refused(address, error) from error
+        raise handshake_error(str(address), error) from error
+    except OSError as error:
+        raise _refused(address, error) from error
+
+
+def _refused(address: BrokerAddress, error: Exception) -> KafkaUnreachableError:
+    return KafkaUnreachableError(
+        f"{address}: cannot connect: {error}", remedy="check bootstrap_servers, and that the broker is up"
+    )
+
+
+def _not_kafka(address: BrokerAddress, problem: str) -> KafkaProtocolError:
+    return KafkaProtocolError(
+        f"{address}: this is not a Kafka broker: {problem}",
+        remedy="let bootstrap_servers name the client ports of the brokers",
+    )
+
+
+def _secret(value: SecretStr | None) -> str:
+    return value.get_secret_value() if value is not None else ""

@@ -1,0 +1,245 @@
+"""Kafka's requests and answers as bytes, through kio's typed messages; no I/O. Everything that tierd asks a broker.
+
+A frame is ``int32 size | request header | request``, its answer ``int32 size | int32 correlation id | ... | response``.
+"""
+
+import io
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Generic, TypeVar
+from uuid import UUID
+
+from kio.schema.api_versions.v3 import ApiVersionsRequest, ApiVersionsResponse
+from kio.schema.describe_configs.v4 import DescribeConfigsRequest, DescribeConfigsResponse
+from kio.schema.describe_configs.v4.request import DescribeConfigsResource
+from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v12 import MetadataRequest, MetadataResponse
+from kio.schema.metadata.v12.request import MetadataRequestTopic
+from kio.schema.metadata.v12.response import MetadataResponseTopic
+from kio.schema.sasl_authenticate.v2 import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest, SaslHandshakeResponse
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+from kio.static.primitive import i8, i32
+from kio.static.protocol import Entity, RequestPayload, ResponsePayload
+
+from tierd.control.cluster_metadata import (
+    BrokerAddress,
+    ClusterMetadata,
+    PartitionLeader,
+    TopicConfig,
+    TopicKnowledge,
+    TopicLeaders,
+)
+from tierd.control.message_guard import require_sound
+from tierd.errors import KafkaProtocolError
+
+A_co = TypeVar("A_co", covariant=True)
+P = TypeVar("P", bound=ResponsePayload)
+
+_TOPIC_RESOURCE: Final = 2
+_NAMES: Final = {3: "Metadata", 17: "SaslHandshake", 18: "ApiVersions", 32: "DescribeConfigs", 36: "SaslAuthenticate"}
+NEEDED_VERSIONS: Final[Mapping[int, int]] = {3: 12, 32: 4}
+"""API key to the one version that is spoken after the login; the first Kafka that has both is 3.1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[A_co]):
+    """One question to a broker, and how its answer is read."""
+
+    name: str
+    frame: Callable[[int], bytes]
+    """From a correlation id to the bytes to send, size first."""
+    answer: Callable[[bytes], A_co]
+    """From the bytes behind the correlation id to the answer; raises KafkaProtocolError."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaslMechanisms:
+    """A broker's answer to the mechanism that was proposed."""
+
+    accepted: bool
+    error: str
+    enabled: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SaslStep:
+    """A broker's part of the login; ``lifetime_s`` is 0 when the login lasts as long as the connection."""
+
+    error: str
+    message: str
+    content: bytes
+    lifetime_s: float
+
+
+def api_versions(*, version: str) -> Request[Mapping[int, tuple[int, int]]]:
+    """Ask which requests the broker understands: API key to lowest and highest version, both inclusive."""
+    request = ApiVersionsRequest(client_software_name="tierd", client_software_version=version)
+    return _request(request, ApiVersionsResponse, _versions, answer=_api_versions_answer)
+
+
+def sasl_handshake(mechanism: str) -> Request[SaslMechanisms]:
+    """Propose a mechanism."""
+    return _request(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, _mechanisms)
+
+
+def sasl_authenticate(content: bytes) -> Request[SaslStep]:
+    """Send one message of the mechanism."""
+    return _request(SaslAuthenticateRequest(auth_bytes=content), SaslAuthenticateResponse, _sasl_step)
+
+
+def metadata(topic_ids: Collection[UUID] = ()) -> Request[ClusterMetadata]:
+    """Ask for the brokers, and for the leaders of these topics; none of them is created by asking."""
+    request = MetadataRequest(
+        topics=tuple(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids),
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=False,
+    )
+    return _request(request, MetadataResponse, _cluster_metadata)
+
+
+def describe_topic_configs(topics: Collection[str], keys: Collection[str]) -> Request[tuple[TopicConfig, ...]]:
+    """Ask for the effective values of some settings of these topics."""
+    resources = tuple(
+        DescribeConfigsResource(
+            resource_type=i8(_TOPIC_RESOURCE), resource_name=topic, configuration_keys=tuple(sorted(keys))
+        )
+        for topic in topics
+    )
+    return _request(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse, _topic_configs)
+
+
+def missing_versions(offered: Mapping[int, tuple[int, int]]) -> str:
+    """Name the first request that the broker does not speak as we do; empty when it speaks all."""
+    for api_key, version in NEEDED_VERSIONS.items():
+        lowest, highest = offered.get(api_key, (0, -1))
+        if not lowest <= version <= highest:
+            return f"{_NAMES[api_key]} version {version}"
+    return ""
+
+
+# ---------------------------------------------------------------- bytes
+
+
+def _request(
+    request: RequestPayload,
+    response: type[P],
+    parse: Callable[[P], A_co],
+    *,
+    answer: Callable[[bytes, Callable[[bytes], A_co]], A_co] | None = None,
+) -> Request[A_co]:
+    def read(content: bytes) -> A_co:
+        return parse(_decoded(response, content))
+
+    return Request(
+        name=_NAMES[request.__api_key__],
+        frame=lambda correlation_id: _frame(request, correlation_id),
+        answer=read if answer is None else lambda content: answer(content, read),
+    )
+
+
+def _frame(request: RequestPayload, correlation_id: int) -> bytes:
+    header_type = request.__header_schema__
+    header = header_type(
+        request_api_key=request.__api_key__,
+        request_api_version=request.__version__,
+        correlation_id=i32(correlation_id),
+        client_id="tierd",
+    )
+    body = _encoded(header) + _encoded(request)
+    return len(body).to_bytes(4, "big") + body
+
+
+def _encoded(message: Entity) -> bytes:
+    buffer = io.BytesIO()
+    entity_writer(type(message))(buffer, message)
+    return buffer.getvalue()
+
+
+def _decoded(response: type[P], content: bytes) -> P:
+    start = _header_end(content) if response.__header_schema__.__flexible__ else 0
+    require_sound(response, content, start)
+    try:
+        return entity_reader(response)(content, start)[0]
+    except (SerialError, ValueError, OverflowError, IndexError) as error:
+        raise KafkaProtocolError(
+            f"{response.__name__} of {len(content)} bytes cannot be decoded: {error}",
+            remedy="check that bootstrap_servers name brokers of Apache Kafka 3.1 or newer",
+        ) from error
+
+
+def _header_end(content: bytes) -> int:
+    """Where the header's tagged fields end; brokers send none."""
+    if content[:1] != b"\0":
+        raise KafkaProtocolError(
+            "an answer begins with a header that no broker sends",
+            remedy="check that bootstrap_servers name brokers of Apache Kafka",
+        )
+    return 1
+
+
+# ---------------------------------------------------------------- answers
+
+
+def _api_versions_answer(
+    content: bytes, read: Callable[[bytes], Mapping[int, tuple[int, int]]]
+) -> Mapping[int, tuple[int, int]]:
+    """A broker that does not know version 3 answers in version 0, whatever was asked (KIP-511)."""
+    if content[:2] == int(ErrorCode.unsupported_version).to_bytes(2, "big"):
+        return {}
+    return read(content)
+
+
+def _versions(response: ApiVersionsResponse) -> Mapping[int, tuple[int, int]]:
+    return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+
+
+def _mechanisms(response: SaslHandshakeResponse) -> SaslMechanisms:
+    return SaslMechanisms(
+        accepted=response.error_code is ErrorCode.none, error=response.error_code.name, enabled=response.mechanisms
+    )
+
+
+def _sasl_step(response: SaslAuthenticateResponse) -> SaslStep:
+    failed = response.error_code is not ErrorCode.none
+    return SaslStep(
+        error=response.error_code.name if failed else "",
+        message=response.error_message or "",
+        content=response.auth_bytes,
+        lifetime_s=response.session_lifetime / timedelta(seconds=1),
+    )
+
+
+def _cluster_metadata(response: MetadataResponse) -> ClusterMetadata:
+    return ClusterMetadata(
+        cluster_id=response.cluster_id,
+        brokers=tuple(BrokerAddress(each.host, each.port, each.node_id) for each in response.brokers),
+        topics=tuple(_topic(each) for each in response.topics if each.topic_id is not None),
+    )
+
+
+_KNOWLEDGE: Final = {
+    ErrorCode.none: TopicKnowledge.KNOWN,
+    ErrorCode.unknown_topic_id: TopicKnowledge.UNKNOWN,
+    ErrorCode.topic_authorization_failed: TopicKnowledge.DENIED,
+}
+
+
+def _topic(topic: MetadataResponseTopic) -> TopicLeaders:
+    assert topic.topic_id is not None, "the caller left those out"
+    knowledge = _KNOWLEDGE.get(topic.error_code, TopicKnowledge.FAILED)
+    if knowledge is not TopicKnowledge.KNOWN:
+        return TopicLeaders(topic.topic_id, knowledge, error=topic.error_code.name)
+    leaders = tuple(PartitionLeader(p.partition_index, p.leader_id, p.leader_epoch) for p in topic.partitions)
+    return TopicLeaders(topic.topic_id, knowledge, leaders)
+
+
+def _topic_configs(response: DescribeConfigsResponse) -> tuple[TopicConfig, ...]:
+    return tuple(
+        TopicConfig(each.resource_name, {c.name: c.value for c in each.configs if c.value is not None})
+        if each.error_code is ErrorCode.none
+        else TopicConfig(each.resource_name, None, each.error_code.name)
+        for each in response.results
+    )

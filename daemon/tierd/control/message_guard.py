@@ -1,0 +1,187 @@
+"""Checks every length in a message against its bytes, by the message's own schema, before a decoder believes it.
+
+The native decoder allocates what an array's length claims, and ends the process when it cannot: four wrong bytes from
+whatever listens on a port would take the daemon down. This module knows the encoding's shapes only, no message.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import Field, fields, is_dataclass
+from functools import cache
+from types import NoneType
+from typing import Any, ClassVar, Final, Protocol, get_args, get_origin
+
+from tierd.errors import KafkaProtocolError
+
+Skip = Callable[[bytes, int], int]
+"""From a value's first byte to the first byte behind it; it may point behind the end, never loop without end."""
+
+_SIZES: Final = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "error_code": 2,
+    "uint16": 2,
+    "int32": 4,
+    "timedelta_i32": 4,
+    "int64": 8,
+    "timedelta_i64": 8,
+    "uuid": 16,
+}
+
+
+class MessageType(Protocol):
+    """What every generated message class says of itself."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]  # as typeshed declares any dataclass
+    __flexible__: ClassVar[bool]
+
+
+def require_sound(message: type[MessageType], content: bytes, start: int) -> None:
+    """Return when every length of a ``message`` at ``start`` fits into ``content``.
+
+    Raises:
+        KafkaProtocolError: one does not; nothing may decode these bytes.
+    """
+    try:
+        end = _message_skip(message)(content, start)
+    except IndexError:
+        end = len(content) + 1
+    if end > len(content):
+        raise KafkaProtocolError(
+            f"{message.__name__} of {len(content) - start} bytes is damaged: its lengths do not fit",
+            remedy="check that bootstrap_servers name brokers of Apache Kafka, with nothing in between",
+        )
+
+
+@cache
+def _message_skip(message: type[MessageType]) -> Skip:
+    flexible = message.__flexible__
+    steps: list[Skip | int] = []
+    tagged: dict[int, Skip] = {}
+    for field in fields(message):
+        if "tag" in field.metadata:
+            tagged[field.metadata["tag"]] = _as_skip(_field_step(field, flexible=flexible))
+        else:
+            _add(steps, _field_step(field, flexible=flexible))
+    if flexible:
+        steps.append(_tags_skip(tagged))
+    if len(steps) == 1:
+        return _as_skip(steps[0])
+
+    def skip(content: bytes, at: int) -> int:
+        for step in steps:
+            at = at + step if isinstance(step, int) else step(content, at)
+        return at
+
+    return skip
+
+
+def _add(steps: list[Skip | int], step: Skip | int) -> None:
+    """Append a step; neighbouring values of fixed size are one."""
+    if isinstance(step, int) and steps and isinstance(steps[-1], int):
+        steps[-1] += step
+    else:
+        steps.append(step)
+
+
+def _as_skip(step: Skip | int) -> Skip:
+    return step if not isinstance(step, int) else lambda _, at: at + step
+
+
+def _field_step(field: Field[Any], *, flexible: bool) -> Skip | int:
+    kind = _without_none(field.type)
+    if get_origin(kind) is not tuple:
+        return _value_step(kind, field.metadata, flexible=flexible)
+    item = _value_step(get_args(kind)[0], field.metadata, flexible=flexible)
+    return _array_skip(item, flexible=flexible, may_be_null=kind is not field.type)
+
+
+def _value_step(kind: object, metadata: Mapping[str, str], *, flexible: bool) -> Skip | int:
+    if isinstance(kind, type) and is_dataclass(kind):
+        return _message_skip(kind)
+    kafka_type = metadata["kafka_type"]
+    if kafka_type in {"string", "bytes"}:
+        return _compact_text_end if flexible else _legacy_end(2 if kafka_type == "string" else 4)
+    return _SIZES[kafka_type]
+
+
+def _without_none(kind: object) -> object:
+    alternatives = [each for each in get_args(kind) if each is not NoneType]
+    return alternatives[0] if get_args(kind) and NoneType in get_args(kind) else kind
+
+
+def _array_skip(item: Skip | int, *, flexible: bool, may_be_null: bool) -> Skip:
+    def skip(content: bytes, at: int) -> int:
+        count, at = _compact_count(content, at) if flexible else _legacy_count(content, at, 4)
+        if count < 0:
+            if not may_be_null:
+                raise IndexError  # the decoder would hand out None for what is declared as a tuple
+            return at
+        if isinstance(item, int):
+            return at + count * item
+        for _ in range(count):
+            at = item(content, at)
+            if at > len(content):
+                return at
+        return at
+
+    return skip
+
+
+def _compact_text_end(content: bytes, at: int) -> int:
+    count, at = _compact_count(content, at)
+    return at + max(count, 0)
+
+
+def _legacy_end(width: int) -> Skip:
+    def skip(content: bytes, at: int) -> int:
+        count, at = _legacy_count(content, at, width)
+        return at + max(count, 0)
+
+    return skip
+
+
+def _tags_skip(known: Mapping[int, Skip]) -> Skip:
+    def skip(content: bytes, at: int) -> int:
+        if content[at] == 0:
+            return at + 1
+        count, at = _varint(content, at)
+        for _ in range(count):
+            tag, at = _varint(content, at)
+            size, at = _varint(content, at)
+            end = at + size
+            if tag in known and known[tag](content, at) > min(end, len(content)):
+                return len(content) + 1
+            if end > len(content):
+                return end
+            at = end
+        return at
+
+    return skip
+
+
+def _compact_count(content: bytes, at: int) -> tuple[int, int]:
+    count, at = _varint(content, at)
+    return count - 1, at  # -1 stands for null
+
+
+def _legacy_count(content: bytes, at: int, width: int) -> tuple[int, int]:
+    if at + width > len(content):
+        raise IndexError
+    return int.from_bytes(content[at : at + width], "big", signed=True), at + width  # -1 stands for null
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    byte = content[at]
+    if byte < 0x80:
+        return byte, at + 1
+    value, shift = byte & 0x7F, 7
+    while True:
+        at += 1
+        byte = content[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at + 1
+        shift += 7
+        if shift > 28:
+            raise IndexError

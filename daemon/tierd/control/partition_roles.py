@@ -1,0 +1,266 @@
+"""PartitionRoles: what the answers of brokers mean for the partitions that are observed. Pure; no I/O, no clock.
+
+Brokers learn of changes at different times, and any of them may be asked, so answers come out of order. The leader
+epoch orders them: what is older than anything seen, in an answer or in the local checkpoint, changes nothing. A topic
+is gone only when no answer knows its id for a while and then most brokers say so.
+
+::
+
+    observed ──answer──► LEADER or FOLLOWER at an epoch ──answer with a higher epoch──► LEADER or FOLLOWER
+        └──────────────────────┴── unknown for a while, most brokers agree ──► DELETED (final)
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from tierd.control.cluster_metadata import PartitionLeader, TopicKnowledge, TopicLeaders
+from tierd.control.leadership import Leadership, Role
+from tierd.model import TopicIdPartition
+
+UNKNOWN_ANSWERS: Final = 3
+"""Answers in a row that must not know a topic before the other brokers are asked."""
+DEPARTED_WATCH_S: Final = 600.0
+"""How long a topic is asked for after its last replica went: a broker removes the files before anybody is told."""
+
+
+@dataclass(slots=True)
+class _Observed:
+    """One partition and the newest that is known of it."""
+
+    partition: TopicIdPartition
+    floor: int = -1  # highest leader epoch of any answer and of the local checkpoint
+    told: Leadership | None = None  # invariant: told.leader_epoch <= floor
+    problem: str = ""
+    departed_at_s: float | None = None
+
+
+@dataclass(slots=True)
+class _Topic:
+    """One topic id, and since when answers do not know it."""
+
+    partitions: dict[int, _Observed] = field(default_factory=dict)
+    unknown_since_s: float = 0.0
+    unknown_answers: int = 0
+    confirm_at_s: float = 0.0
+    is_deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RoleCounts:
+    """How many observed partitions are what."""
+
+    leaders: int
+    followers: int
+    deleted: int
+    unknown: int
+    without_leader: int
+
+
+class PartitionRoles:
+    """The state machine above, for every observed partition."""
+
+    def __init__(self, node_id: int, *, deletion_grace_s: float = 30.0) -> None:
+        """``deletion_grace_s``: how long a topic must be unknown before most brokers are asked to confirm it."""
+        self._node_id = node_id
+        self._deletion_grace_s = deletion_grace_s
+        self._topics: dict[UUID, _Topic] = {}
+        self._due: set[UUID] = set()
+        self.stale_answers = 0
+
+    # ---------------------------------------------------------------- what is asked
+
+    def observe(self, partition: TopicIdPartition, leader_epoch: int | None) -> bool:
+        """Take note of a replica and return whether its topic should be asked for at once.
+
+        That is so for a replica that is new, and for one whose checkpoint knows an epoch that no answer has had.
+        """
+        topic = self._topics.setdefault(partition.topic_id, _Topic())
+        observed = topic.partitions.get(partition.partition)
+        is_news = observed is None or observed.departed_at_s is not None
+        if observed is None or observed.departed_at_s is not None:
+            observed = topic.partitions[partition.partition] = _Observed(partition)
+            topic.is_deleted = False  # whoever returns is told again
+        if leader_epoch is not None and leader_epoch > observed.floor:
+            observed.floor, is_news = leader_epoch, True
+        if is_news:
+            self._due.add(partition.topic_id)
+        return is_news
+
+    def forget(self, partition: TopicIdPartition, now_s: float) -> None:
+        """The replica is gone. Its topic is asked for a while longer: perhaps it was deleted."""
+        topic = self._topics.get(partition.topic_id)
+        observed = topic.partitions.get(partition.partition) if topic else None
+        if topic is None or observed is None:
+            return
+        if topic.is_deleted:
+            self._drop(partition)
+        else:
+            observed.departed_at_s = now_s
+            self._due.add(partition.topic_id)
+
+    def due(self) -> list[UUID]:
+        """Topics that should be asked for before the next round, once."""
+        due = [topic_id for topic_id in self._due if topic_id in self._topics]
+        self._due.clear()
+        return due
+
+    def topics(self, now_s: float) -> list[UUID]:
+        """Every topic to ask for; partitions that left long ago are dropped."""
+        for topic in list(self._topics.values()):
+            for observed in list(topic.partitions.values()):
+                if observed.departed_at_s is not None and now_s - observed.departed_at_s >= DEPARTED_WATCH_S:
+                    self._drop(observed.partition)
+        return [topic_id for topic_id, topic in self._topics.items() if not topic.is_deleted]
+
+    def partition_count(self, topic_id: UUID) -> int:
+        """Observed partitions of a topic."""
+        topic = self._topics.get(topic_id)
+        return len(topic.partitions) if topic else 0
+
+    # ---------------------------------------------------------------- what answers mean
+
+    def apply(self, answers: Iterable[TopicLeaders], now_s: float) -> list[Leadership]:
+        """Take one broker's answer and return the roles that began with it."""
+        return [event for answer in answers for event in self._applied(answer, now_s)]
+
+    def unconfirmed(self, now_s: float) -> list[UUID]:
+        """Topics unknown for long enough that the other brokers are to be asked, each at most once per grace time."""
+        found = []
+        for topic_id, topic in self._topics.items():
+            since_s = now_s - topic.unknown_since_s
+            if topic.is_deleted or topic.unknown_answers < UNKNOWN_ANSWERS or since_s < self._deletion_grace_s:
+                continue
+            if now_s >= topic.confirm_at_s:
+                topic.confirm_at_s = now_s + self._deletion_grace_s
+                found.append(topic_id)
+        return found
+
+    def confirm(self, topic_id: UUID, answers: Collection[TopicKnowledge], *, electorate: int) -> list[Leadership]:
+        """Take what the brokers say of an unknown topic; it is deleted when more than half of all say UNKNOWN.
+
+        Args:
+            topic_id: one of ``unconfirmed``.
+            answers: one of every broker that answered.
+            electorate: how many brokers the cluster has, as far as any of them knows.
+        """
+        topic = self._topics.get(topic_id)
+        if topic is None or topic.is_deleted:
+            return []
+        if any(answer in {TopicKnowledge.KNOWN, TopicKnowledge.DENIED} for answer in answers):
+            topic.unknown_answers = 0
+            return []
+        unknown = sum(answer is TopicKnowledge.UNKNOWN for answer in answers)
+        if 2 * unknown <= electorate:
+            return []
+        topic.is_deleted = True
+        events = [
+            self._told(each, max(each.floor, 0), Role.DELETED)
+            for each in topic.partitions.values()
+            if each.told is None or each.told.role is not Role.DELETED
+        ]
+        for observed in list(topic.partitions.values()):
+            if observed.departed_at_s is not None:
+                self._drop(observed.partition)
+        return events
+
+    def is_current(self, event: Leadership) -> bool:
+        """Whether nothing newer is known than ``event``; a deletion stays true of replicas that left."""
+        topic = self._topics.get(event.partition.topic_id)
+        observed = topic.partitions.get(event.partition.partition) if topic else None
+        if event.role is Role.DELETED:
+            return True
+        return observed is not None and observed.departed_at_s is None and observed.told == event
+
+    # ---------------------------------------------------------------- what is known
+
+    def counts(self) -> RoleCounts:
+        """How many partitions are what."""
+        told = [observed.told.role if observed.told else None for observed in self._observed()]
+        return RoleCounts(
+            leaders=told.count(Role.LEADER),
+            followers=told.count(Role.FOLLOWER),
+            deleted=told.count(Role.DELETED),
+            unknown=told.count(None),
+            without_leader=sum(observed.problem == _NO_LEADER for observed in self._observed()),
+        )
+
+    def problems(self, limit: int) -> dict[str, str]:
+        """Partitions whose role may not be what it was, and why; the first ``limit`` of them."""
+        found = ((str(each.partition), each.problem) for each in self._observed() if each.problem)
+        return dict(pair for pair, _ in zip(found, range(limit), strict=False))
+
+    # ---------------------------------------------------------------- the steps
+
+    def _applied(self, answer: TopicLeaders, now_s: float) -> Iterator[Leadership]:
+        topic = self._topics.get(answer.topic_id)
+        if topic is None or topic.is_deleted:
+            return
+        match answer.knowledge:
+            case TopicKnowledge.KNOWN:
+                topic.unknown_answers = 0
+                yield from self._led(topic, answer.partitions)
+            case TopicKnowledge.UNKNOWN:
+                if topic.unknown_answers == 0:
+                    topic.unknown_since_s = now_s
+                topic.unknown_answers += 1
+                _explain(topic, "the cluster does not know its topic id: deleted, or not created everywhere yet")
+            case TopicKnowledge.DENIED:
+                topic.unknown_answers = 0
+                _explain(topic, "not authorized: grant Describe on the topic")
+            case TopicKnowledge.FAILED:
+                _explain(topic, f"the broker could not say: {answer.error}")
+
+    def _led(self, topic: _Topic, leaders: Iterable[PartitionLeader]) -> Iterator[Leadership]:
+        by_number = {each.partition: each for each in leaders}
+        for number, observed in topic.partitions.items():
+            leader = by_number.get(number)
+            if observed.departed_at_s is not None:
+                continue
+            if leader is None:
+                observed.problem = "the cluster does not have this partition"
+            elif (role := self._role(observed, leader)) is not None:
+                yield self._told(observed, leader.leader_epoch, role)
+
+    def _role(self, observed: _Observed, leader: PartitionLeader) -> Role | None:
+        """Return the role that begins with this answer, None when none does."""
+        if leader.leader_epoch < max(observed.floor, 0):
+            self.stale_answers += 1
+            observed.problem = f"the answer is of epoch {leader.leader_epoch}, older than {observed.floor}"
+            return None
+        observed.floor = leader.leader_epoch
+        if leader.leader_id < 0:
+            observed.problem = _NO_LEADER
+            return None
+        observed.problem = ""
+        told = observed.told
+        if told is not None and told.leader_epoch == leader.leader_epoch and told.role is not Role.DELETED:
+            return None  # an epoch has one leader; a broker that says otherwise is not believed
+        return Role.LEADER if leader.leader_id == self._node_id else Role.FOLLOWER
+
+    def _told(self, observed: _Observed, leader_epoch: int, role: Role) -> Leadership:
+        observed.told = Leadership(observed.partition, leader_epoch, role)
+        if role is Role.DELETED:
+            observed.problem = "the topic was deleted"
+        return observed.told
+
+    def _observed(self) -> Iterator[_Observed]:
+        for topic in self._topics.values():
+            for observed in topic.partitions.values():
+                if observed.departed_at_s is None:
+                    yield observed
+
+    def _drop(self, partition: TopicIdPartition) -> None:
+        topic = self._topics[partition.topic_id]
+        del topic.partitions[partition.partition]
+        if not topic.partitions:
+            del self._topics[partition.topic_id]
+
+
+_NO_LEADER: Final = "no leader at present"
+
+
+def _explain(topic: _Topic, problem: str) -> None:
+    for observed in topic.partitions.values():
+        observed.problem = problem

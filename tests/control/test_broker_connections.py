@@ -1,0 +1,132 @@
+"""BrokerConnections: from one broker to the next, and never to those of another cluster."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.control.connecting import plaintext
+from tests.fakes.kafka_broker import CLUSTER_ID, ScriptedBroker
+from tierd.control.broker_connections import BrokerConnections, retry_delay_s
+from tierd.control.kafka_messages import metadata
+from tierd.errors import ForeignClusterError, KafkaProtocolError, KafkaUnreachableError
+
+
+def to(*servers: str, request_timeout_s: float = 5.0) -> BrokerConnections:
+    return BrokerConnections(
+        plaintext(*servers, request_timeout_s=request_timeout_s), cluster_id=CLUSTER_ID, random=lambda: 0.0
+    )
+
+
+@contextlib.asynccontextmanager
+async def cluster(count: int) -> AsyncIterator[list[ScriptedBroker]]:
+    """Brokers that name one another."""
+    brokers = [ScriptedBroker(node_id=node) for node in range(1, count + 1)]
+    async with contextlib.AsyncExitStack() as stack:
+        for broker in brokers:
+            await stack.enter_async_context(broker.listening())
+        for broker in brokers:
+            broker.brokers |= {each.node_id: each.address for each in brokers}
+        yield brokers
+
+
+async def test_one_connection_serves_every_question() -> None:
+    async with cluster(1) as (broker,):
+        connections = to(str(broker.address))
+        for _ in range(3):
+            await connections.call(metadata())
+        connections.close()
+    assert broker.connections == 1
+
+
+async def test_the_next_bootstrap_server_is_tried_when_one_is_down() -> None:
+    async with cluster(2) as (down, up):
+        address = str(down.address)
+    async with up.listening():
+        connections = to(address, str(up.address))
+        await connections.call(metadata())
+        assert connections.current is not None
+        assert str(connections.current.address) == str(up.address)
+        connections.close()
+
+
+async def test_brokers_that_only_the_cluster_named_are_tried_when_the_bootstrap_server_is_gone() -> None:
+    async with cluster(2) as (first, second):
+        connections = to(str(first.address))
+        await connections.call(metadata())
+        assert connections.brokers == (first.address, second.address)
+        first.spoil = lambda _: None
+        with pytest.raises(KafkaUnreachableError):
+            await connections.call(metadata())
+        await connections.call(metadata())
+        assert connections.current is not None
+        assert connections.current.address == second.address
+        connections.close()
+
+
+async def test_a_hung_broker_is_left_for_another_one() -> None:
+    async with cluster(2) as (hung, other):
+        connections = to(str(hung.address), request_timeout_s=0.05)
+        await connections.call(metadata())
+        hung.is_silent = True
+        with pytest.raises(KafkaUnreachableError, match="no answer"):
+            await connections.call(metadata())
+        assert set((await connections.call(metadata())).brokers) == {hung.address, other.address}
+        connections.close()
+
+
+async def test_a_broker_of_another_cluster_is_refused_by_name() -> None:
+    async with ScriptedBroker(cluster_id="another").listening() as address:
+        connections = to(address)
+        with pytest.raises(ForeignClusterError, match=f"belongs to cluster another, the log dirs to {CLUSTER_ID}"):
+            await connections.call(metadata())
+        assert connections.current is None
+
+
+async def test_a_broker_that_does_not_know_its_cluster_yet_is_tried_again() -> None:
+    broker = ScriptedBroker(cluster_id=None)
+    async with broker.listening() as address:
+        connections = to(address)
+        with pytest.raises(KafkaUnreachableError):
+            await connections.call(metadata())
+        broker.cluster_id = CLUSTER_ID
+        await connections.call(metadata())
+        connections.close()
+
+
+async def test_what_a_person_must_mend_is_reported_before_what_passes() -> None:
+    async with ScriptedBroker(versions={}).listening() as too_old, cluster(1) as (down,):
+        address = str(down.address)
+        down.spoil = lambda _: None
+        with pytest.raises(KafkaProtocolError):
+            await to(too_old, address).call(metadata())
+        with pytest.raises(KafkaProtocolError):
+            await to(address, too_old).call(metadata())
+
+
+async def test_every_broker_is_asked_once_beside_the_connection_and_those_that_fail_are_left_out() -> None:
+    async with cluster(3) as (first, second, third):
+        connections = to(str(first.address))
+        await connections.call(metadata())
+        third.spoil = lambda _: None
+        answers = await connections.ask_every(metadata())
+        connections.close()
+    assert len(answers) == 2
+    assert (first.connections, second.connections) == (2, 1)
+
+
+async def test_a_cluster_with_many_dead_brokers_is_searched_a_few_at_a_time() -> None:
+    async with cluster(8) as brokers:
+        addresses = [str(broker.address) for broker in brokers]
+    async with brokers[7].listening():
+        connections = to(*addresses)
+        with pytest.raises(KafkaUnreachableError):
+            await connections.call(metadata())
+        await connections.call(metadata())
+        connections.close()
+
+
+def test_waits_double_up_to_half_a_minute_with_jitter() -> None:
+    assert [retry_delay_s(n, random=0.5) for n in (1, 2, 3, 4)] == pytest.approx([0.2, 0.4, 0.8, 1.6])
+    assert retry_delay_s(99, random=0.5) == pytest.approx(30.0)
+    assert retry_delay_s(1, random=0.0) == pytest.approx(0.16)

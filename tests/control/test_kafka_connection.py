@@ -1,0 +1,147 @@
+"""KafkaConnection against a broker that misbehaves in every way; real brokers are in test_real_kafka."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from uuid import UUID
+
+import pytest
+
+from tests.control.connecting import plaintext
+from tests.fakes.eventually import eventually
+from tests.fakes.kafka_broker import CLUSTER_ID, ScriptedBroker
+from tests.services.kafka_node import free_port
+from tierd.config import KafkaConnectionSettings
+from tierd.control.cluster_metadata import BrokerAddress
+from tierd.control.kafka_connection import MAX_FRAME_BYTES, KafkaConnection
+from tierd.control.kafka_messages import metadata
+from tierd.errors import KafkaError, KafkaProtocolError, KafkaTlsError, KafkaUnreachableError
+
+ORDERS = UUID(int=1)
+
+
+async def connected(address: str, *, request_timeout_s: float = 5.0) -> KafkaConnection:
+    host, _, port = address.rpartition(":")
+    return await KafkaConnection.open(
+        BrokerAddress(host, int(port)), plaintext(address, request_timeout_s=request_timeout_s)
+    )
+
+
+@contextlib.asynccontextmanager
+async def saying(answer: bytes) -> AsyncIterator[str]:
+    """Something that is no broker: answers the first bytes with ``answer`` and hangs up."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(answer)
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+async def test_questions_are_answered_one_after_another() -> None:
+    broker = ScriptedBroker(topics={ORDERS: {0: (1, 5)}})
+    async with broker.listening() as address:
+        connection = await connected(address)
+        for _ in range(3):
+            answer = await connection.call(metadata([ORDERS]))
+            assert answer.cluster_id == CLUSTER_ID
+        connection.close()
+        assert not connection.is_open
+    assert broker.requests == [(18, 0), (3, 1), (3, 1), (3, 1)]
+
+
+async def test_nobody_listening_is_unreachable() -> None:
+    with pytest.raises(KafkaUnreachableError, match="cannot connect"):
+        await connected(f"127.0.0.1:{free_port()}")
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "problem"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", KafkaProtocolError, "not a Kafka broker"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", KafkaTlsError, "speaks TLS"),
+        ((MAX_FRAME_BYTES + 1).to_bytes(4, "big"), KafkaProtocolError, "not a Kafka broker"),
+        (b"\xff\xff\xff\xff", KafkaProtocolError, "not a Kafka broker"),
+        (b"\0\0\0\2ab", KafkaProtocolError, "not a Kafka broker"),
+        (b"\0\0\0\x08" + (99).to_bytes(4, "big") + b"1234", KafkaProtocolError, "another request's number"),
+        (b"", KafkaUnreachableError, "closed at the first request"),
+        (b"\0\0\0\x40half", KafkaUnreachableError, "closed at the first request"),
+    ],
+)
+async def test_what_is_no_broker_is_recognised(answer: bytes, kind: type[KafkaError], problem: str) -> None:
+    async with saying(answer) as address:
+        with pytest.raises(kind, match=problem) as caught:
+            await connected(address)
+    assert caught.value.remedy
+
+
+async def test_a_broker_that_is_too_old_is_refused_by_name_of_the_request() -> None:
+    async with ScriptedBroker(versions={3: (0, 9), 32: (0, 3)}).listening() as address:
+        with pytest.raises(KafkaProtocolError, match="Metadata version 12") as caught:
+            await connected(address)
+    assert "3.1" in caught.value.remedy
+
+
+async def test_a_silent_broker_is_noticed_by_the_deadline_and_the_connection_is_closed() -> None:
+    broker = ScriptedBroker()
+    async with broker.listening() as address:
+        connection = await connected(address, request_timeout_s=0.05)
+        broker.is_silent = True
+        with pytest.raises(KafkaUnreachableError, match=r"no answer to Metadata within 0\.05 s"):
+            await connection.call(metadata())
+        assert not connection.is_open
+
+
+async def test_a_listener_that_never_speaks_is_noticed_by_the_deadline_of_connecting() -> None:
+    async with ScriptedBroker(is_silent=True).listening() as address:
+        host, _, port = address.rpartition(":")
+        settings = KafkaConnectionSettings(bootstrap_servers=(address,), connect_timeout_s=0.05)
+        with pytest.raises(KafkaUnreachableError, match="connect_timeout"):
+            await KafkaConnection.open(BrokerAddress(host, int(port)), settings)
+
+
+async def test_a_cancelled_question_closes_the_connection_for_its_answer_would_be_taken_for_the_next() -> None:
+    broker = ScriptedBroker()
+    async with broker.listening() as address:
+        connection = await connected(address)
+        broker.is_silent = True
+        asking = asyncio.create_task(connection.call(metadata()))
+        await eventually(lambda: broker.requests[-1] == (3, 0), what="the question")
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert not connection.is_open
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda _: None, lambda answer: answer[: len(answer) // 2], lambda _: b"\0\0\0\x05\0\0\0\2\1", lambda _: b"junk!"],
+    ids=["hangs up", "half an answer", "a header of another kind", "noise"],
+)
+async def test_a_broken_answer_closes_the_connection(spoil: Callable[[bytes], bytes | None]) -> None:
+    broker = ScriptedBroker()
+    async with broker.listening() as address:
+        connection = await connected(address, request_timeout_s=0.2)
+        broker.spoil = spoil
+        with pytest.raises(KafkaError) as caught:
+            await connection.call(metadata())
+        assert caught.value.remedy
+        assert not connection.is_open
+
+
+async def test_a_connection_that_the_broker_reset_is_not_open() -> None:
+    broker = ScriptedBroker()
+    async with broker.listening() as address:
+        connection = await connected(address)
+        broker.drop_connections()
+        with pytest.raises(KafkaUnreachableError):
+            await connection.call(metadata())
+        assert not connection.is_open

@@ -1,0 +1,145 @@
+"""Requests as bytes and answers from bytes; a damaged answer is an error and never the end of the process."""
+
+from contextlib import suppress
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.api_versions.v3.response import ApiVersion, ApiVersionsResponse, SupportedFeatureKey
+from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v12 import MetadataRequest
+from kio.schema.request_header.v2 import RequestHeader
+from kio.serial import entity_reader
+from kio.static.primitive import i16, i32Timedelta
+
+from tests.fakes.kafka_broker import CLUSTER_ID, Leaders, encoded, metadata_response
+from tierd.control.cluster_metadata import BrokerAddress, PartitionLeader, TopicKnowledge, TopicLeaders
+from tierd.control.kafka_messages import (
+    Request,
+    api_versions,
+    describe_topic_configs,
+    metadata,
+    missing_versions,
+    sasl_authenticate,
+    sasl_handshake,
+)
+from tierd.errors import KafkaProtocolError
+
+ORDERS, PAYMENTS, GONE = UUID(int=1), UUID(int=2), UUID(int=3)
+ANSWER = b"\0" + encoded(
+    metadata_response(
+        {
+            ORDERS: {0: (1, 5), 1: (-1, 7)},
+            PAYMENTS: ErrorCode.topic_authorization_failed,
+            GONE: ErrorCode.unknown_topic_id,
+        },
+        brokers={1: BrokerAddress("one", 9092), 2: BrokerAddress("::1", 9093)},
+    )
+)
+REQUESTS: list[Request[object]] = [
+    api_versions(version="1"),
+    metadata([ORDERS]),
+    sasl_handshake("PLAIN"),
+    sasl_authenticate(b"x"),
+    describe_topic_configs(["orders"], ["retention.ms"]),
+]
+
+
+def test_topics_are_asked_for_by_id_and_none_is_created_by_asking() -> None:
+    frame = metadata([ORDERS, GONE]).frame(7)
+    header, at = entity_reader(RequestHeader)(frame[4:], 0)
+    request, _ = entity_reader(MetadataRequest)(frame[4:], at)
+
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    assert (header.request_api_key, header.request_api_version, header.correlation_id) == (3, 12, 7)
+    assert [topic.topic_id for topic in request.topics or ()] == [ORDERS, GONE]
+    assert not request.allow_auto_topic_creation
+
+
+def test_an_answer_names_brokers_leaders_epochs_and_what_is_not_known() -> None:
+    cluster = metadata().answer(ANSWER)
+
+    assert cluster.cluster_id == CLUSTER_ID
+    assert list(map(str, cluster.brokers)) == ["one:9092", "[::1]:9093"]
+    assert cluster.topics == (
+        TopicLeaders(ORDERS, TopicKnowledge.KNOWN, (PartitionLeader(0, 1, 5), PartitionLeader(1, -1, 7))),
+        TopicLeaders(PAYMENTS, TopicKnowledge.DENIED, error="topic_authorization_failed"),
+        TopicLeaders(GONE, TopicKnowledge.UNKNOWN, error="unknown_topic_id"),
+    )
+
+
+def test_a_broker_that_is_too_old_is_recognised_by_what_it_offers() -> None:
+    assert missing_versions({3: (0, 13), 32: (1, 4)}) == ""
+    assert missing_versions({3: (0, 9), 32: (1, 4)}) == "Metadata version 12"
+    assert missing_versions({3: (13, 20), 32: (1, 4)}) == "Metadata version 12"
+    assert missing_versions({3: (0, 13)}) == "DescribeConfigs version 4"
+
+
+def test_a_broker_older_than_the_question_offers_nothing() -> None:
+    version_0 = (35).to_bytes(2, "big") + (1).to_bytes(4, "big") + b"\0\x12\0\0\0\2"
+
+    assert api_versions(version="1").answer(version_0) == {}
+
+
+def test_what_a_broker_offers_is_read_beside_features_that_nobody_asked_for() -> None:
+    content = encoded(
+        ApiVersionsResponse(
+            error_code=ErrorCode.none,
+            api_keys=(ApiVersion(api_key=i16(3), min_version=i16(0), max_version=i16(13)),),
+            throttle_time=i32Timedelta.parse(timedelta(0)),
+            supported_features=(SupportedFeatureKey(name="kraft.version", min_version=i16(0), max_version=i16(1)),),
+        )
+    )
+
+    assert api_versions(version="1").answer(content) == {3: (0, 13)}
+
+
+@given(cut=st.integers(0, len(ANSWER) - 1))
+def test_an_answer_that_ends_early_is_an_error(cut: int) -> None:
+    with pytest.raises(KafkaProtocolError):
+        metadata().answer(ANSWER[:cut])
+
+
+@given(
+    changes=st.lists(st.tuples(st.integers(0, len(ANSWER) - 1), st.integers(0, 255)), min_size=1, max_size=8),
+    cut=st.integers(1, len(ANSWER)),
+)
+def test_a_damaged_answer_is_read_or_refused(changes: list[tuple[int, int]], cut: int) -> None:
+    damaged = bytearray(ANSWER)
+    for position, value in changes:
+        damaged[position] = value
+    with suppress(KafkaProtocolError):
+        metadata().answer(bytes(damaged[:cut]))
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda each: each.name)
+@given(content=st.binary(max_size=200))
+def test_arbitrary_bytes_are_read_or_refused(request_: Request[object], content: bytes) -> None:
+    for answer in (content, b"\0" + content, b"\0\0" + content):
+        with suppress(KafkaProtocolError):
+            request_.answer(answer)
+
+
+def test_a_length_beyond_the_message_is_refused_before_anything_is_allocated_for_it() -> None:
+    start = b"\0" + bytes(4)  # header, throttle time
+    with pytest.raises(KafkaProtocolError, match="lengths do not fit"):
+        metadata().answer(start + b"\xff\xff\xff\xff\x07" + bytes(40))
+    with pytest.raises(KafkaProtocolError, match="lengths do not fit"):
+        sasl_handshake("PLAIN").answer(b"\0\0" + b"\x7f\xff\xff\xff" + bytes(40))
+
+
+@given(
+    topics=st.dictionaries(
+        st.uuids(),
+        st.dictionaries(st.integers(0, 50), st.tuples(st.integers(-1, 9), st.integers(0, 2**31 - 1)), max_size=20),
+        max_size=20,
+    )
+)
+def test_every_sound_answer_is_read_whole(topics: dict[UUID, Leaders]) -> None:
+    cluster = metadata().answer(b"\0" + encoded(metadata_response(topics)))
+
+    assert {t.topic_id: {p.partition: (p.leader_id, p.leader_epoch) for p in t.partitions} for t in cluster.topics} == (
+        topics
+    )

@@ -1,0 +1,246 @@
+"""PartitionRoles by itself: whatever brokers answer, and in whatever order, epochs never go back."""
+
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tierd.control import Leadership, Role
+from tierd.control.cluster_metadata import PartitionLeader, TopicKnowledge, TopicLeaders
+from tierd.control.partition_roles import DEPARTED_WATCH_S, UNKNOWN_ANSWERS, PartitionRoles
+from tierd.model import TopicIdPartition
+
+US, OTHER = 1, 2
+TOPIC = UUID(int=7)
+ORDERS = TopicIdPartition(TOPIC, "orders", 0)
+ORDERS_1 = TopicIdPartition(TOPIC, "orders", 1)
+GRACE_S = 30.0
+
+
+def led(leader: int, epoch: int, *, partition: int = 0) -> TopicLeaders:
+    return TopicLeaders(TOPIC, TopicKnowledge.KNOWN, (PartitionLeader(partition, leader, epoch),))
+
+
+def said(knowledge: TopicKnowledge) -> TopicLeaders:
+    return TopicLeaders(TOPIC, knowledge, error=knowledge.value)
+
+
+UNKNOWN = said(TopicKnowledge.UNKNOWN)
+
+
+def observing(*, epoch: int | None = None) -> PartitionRoles:
+    roles = PartitionRoles(US, deletion_grace_s=GRACE_S)
+    roles.observe(ORDERS, epoch)
+    return roles
+
+
+def suspecting() -> PartitionRoles:
+    roles = observing()
+    for round_ in range(UNKNOWN_ANSWERS):
+        assert roles.apply([UNKNOWN], now_s=round_ * GRACE_S) == []
+    return roles
+
+
+SUSPECTED_S = (UNKNOWN_ANSWERS - 1) * GRACE_S
+
+
+class TestLeaders:
+    def test_a_partition_is_led_or_followed_at_the_epoch_of_the_answer(self) -> None:
+        roles = observing()
+        assert roles.apply([led(US, 3)], 0) == [Leadership(ORDERS, 3, Role.LEADER)]
+        assert roles.apply([led(OTHER, 4)], 1) == [Leadership(ORDERS, 4, Role.FOLLOWER)]
+        assert roles.apply([led(US, 5)], 2) == [Leadership(ORDERS, 5, Role.LEADER)]
+
+    def test_the_same_answer_again_changes_nothing(self) -> None:
+        roles = observing()
+        roles.apply([led(US, 3)], 0)
+        assert roles.apply([led(US, 3)], 1) == []
+
+    def test_a_lagging_broker_neither_demotes_nor_promotes(self) -> None:
+        roles = observing()
+        roles.apply([led(US, 5)], 0)
+        assert roles.apply([led(OTHER, 4)], 1) == []
+        roles.apply([led(OTHER, 6)], 2)
+        assert roles.apply([led(US, 5)], 3) == []
+        assert roles.stale_answers == 2
+        assert roles.counts().followers == 1
+
+    def test_an_answer_older_than_the_local_checkpoint_is_not_believed(self) -> None:
+        roles = observing(epoch=9)
+        assert roles.apply([led(US, 8)], 0) == []
+        assert "older than 9" in roles.problems(1)["orders-0"]
+        assert roles.apply([led(US, 9)], 1) == [Leadership(ORDERS, 9, Role.LEADER)]
+
+    def test_an_epoch_has_one_leader_whatever_a_second_answer_says(self) -> None:
+        roles = observing()
+        roles.apply([led(OTHER, 3)], 0)
+        assert roles.apply([led(US, 3)], 1) == []
+
+    def test_without_a_leader_the_role_stays_and_is_reported(self) -> None:
+        roles = observing()
+        roles.apply([led(US, 3)], 0)
+        assert roles.apply([led(-1, 4)], 1) == []
+        assert (roles.counts().leaders, roles.counts().without_leader) == (1, 1)
+        assert roles.apply([led(US, 3)], 2) == [], "an answer from before the leader was lost"
+        assert roles.apply([led(OTHER, 5)], 3) == [Leadership(ORDERS, 5, Role.FOLLOWER)]
+        assert roles.counts().without_leader == 0
+
+    def test_a_leader_that_comes_back_in_the_epoch_that_had_none_is_told(self) -> None:
+        roles = observing()
+        roles.apply([led(-1, 4)], 0)
+        assert roles.apply([led(US, 4)], 1) == [Leadership(ORDERS, 4, Role.LEADER)]
+
+    def test_a_partition_that_the_broker_does_not_have_yet_waits(self) -> None:
+        roles = observing()
+        roles.observe(ORDERS_1, None)
+        assert roles.apply([led(US, 3)], 0) == [Leadership(ORDERS, 3, Role.LEADER)]
+        assert "does not have this partition" in roles.problems(9)["orders-1"]
+        assert roles.apply([led(US, 0, partition=1)], 1) == [Leadership(ORDERS_1, 0, Role.LEADER)]
+
+    def test_another_topic_under_the_same_name_is_another_partition(self) -> None:
+        roles = observing()
+        again = TopicIdPartition(UUID(int=8), "orders", 0)
+        roles.observe(again, None)
+        answer = TopicLeaders(again.topic_id, TopicKnowledge.KNOWN, (PartitionLeader(0, US, 0),))
+        roles.apply([led(US, 3)], 0)
+        assert roles.apply([answer], 1) == [Leadership(again, 0, Role.LEADER)]
+
+    def test_what_may_not_be_described_keeps_its_role_and_says_which_right_is_missing(self) -> None:
+        roles = observing()
+        roles.apply([led(US, 3)], 0)
+        assert roles.apply([said(TopicKnowledge.DENIED), said(TopicKnowledge.FAILED)], 1) == []
+        roles.apply([said(TopicKnowledge.DENIED)], 1)
+        assert "grant Describe" in roles.problems(1)["orders-0"]
+        assert roles.counts().leaders == 1
+
+
+class TestWhatIsAsked:
+    def test_a_new_replica_and_an_epoch_that_nobody_announced_are_asked_for_at_once(self) -> None:
+        roles = PartitionRoles(US)
+        assert roles.observe(ORDERS, 3)
+        assert roles.due() == [TOPIC]
+        assert not roles.observe(ORDERS, 3)
+        assert roles.due() == []
+        assert roles.observe(ORDERS, 4)
+        assert roles.due() == [TOPIC]
+
+    def test_a_forgotten_replica_is_told_again_when_it_returns(self) -> None:
+        roles = observing()
+        first = roles.apply([led(US, 3)], 0)
+        roles.forget(ORDERS, 1)
+        assert not any(map(roles.is_current, first))
+        assert roles.apply([led(US, 3)], 2) == []
+        roles.observe(ORDERS, 3)
+        assert roles.apply([led(US, 3)], 3) == first
+
+    def test_a_forgotten_replica_is_dropped_when_its_topic_lives_on(self) -> None:
+        roles = observing()
+        roles.forget(ORDERS, 0)
+        assert roles.topics(DEPARTED_WATCH_S - 1) == [TOPIC]
+        assert roles.topics(DEPARTED_WATCH_S) == []
+        roles.forget(ORDERS, 0)
+        assert roles.partition_count(TOPIC) == 0
+
+
+class TestDeletion:
+    def test_a_topic_that_most_brokers_do_not_know_for_a_while_is_deleted(self) -> None:
+        roles = suspecting()
+        assert roles.unconfirmed(SUSPECTED_S) == [TOPIC]
+        votes = [TopicKnowledge.UNKNOWN, TopicKnowledge.UNKNOWN]
+        assert roles.confirm(TOPIC, votes, electorate=3) == [Leadership(ORDERS, 0, Role.DELETED)]
+        assert roles.topics(SUSPECTED_S) == []
+        assert roles.apply([led(US, 9)], 99) == [], "a topic id never returns"
+
+    def test_one_broker_of_three_is_not_enough(self) -> None:
+        roles = suspecting()
+        assert roles.confirm(TOPIC, [TopicKnowledge.UNKNOWN], electorate=3) == []
+        votes = [TopicKnowledge.UNKNOWN, TopicKnowledge.FAILED, TopicKnowledge.FAILED]
+        assert roles.confirm(TOPIC, votes, electorate=3) == []
+
+    def test_one_broker_that_knows_it_outweighs_all_others(self) -> None:
+        roles = suspecting()
+        votes = [TopicKnowledge.UNKNOWN, TopicKnowledge.UNKNOWN, TopicKnowledge.KNOWN]
+        assert roles.confirm(TOPIC, votes, electorate=3) == []
+        assert roles.unconfirmed(SUSPECTED_S + 10 * GRACE_S) == []
+
+    def test_too_few_answers_or_too_short_a_time_raise_no_suspicion(self) -> None:
+        roles = observing()
+        for _ in range(100):
+            roles.apply([UNKNOWN], GRACE_S - 1)
+        assert roles.unconfirmed(GRACE_S) == []
+        roles = observing()
+        roles.apply([UNKNOWN], 0)
+        assert roles.unconfirmed(1000) == []
+
+    def test_a_topic_that_is_new_everywhere_but_here_is_no_suspect_once_it_is_known(self) -> None:
+        roles = suspecting()
+        roles.apply([led(US, 0)], SUSPECTED_S)
+        assert roles.unconfirmed(10 * SUSPECTED_S) == []
+
+    def test_the_other_brokers_are_asked_once_per_grace_time(self) -> None:
+        roles = suspecting()
+        assert roles.unconfirmed(SUSPECTED_S) == [TOPIC]
+        assert roles.unconfirmed(SUSPECTED_S + GRACE_S - 1) == []
+        assert roles.unconfirmed(SUSPECTED_S + GRACE_S) == [TOPIC]
+
+    def test_a_replica_that_left_before_its_topic_was_known_to_be_deleted_is_told(self) -> None:
+        roles = observing(epoch=4)
+        roles.apply([led(US, 4)], 0)
+        roles.forget(ORDERS, 1)
+        for round_ in range(UNKNOWN_ANSWERS):
+            roles.apply([UNKNOWN], now_s=2 + round_ * GRACE_S)
+        event = Leadership(ORDERS, 4, Role.DELETED)
+        assert roles.unconfirmed(2 + SUSPECTED_S) == [TOPIC]
+        assert roles.confirm(TOPIC, [TopicKnowledge.UNKNOWN], electorate=1) == [event]
+        assert roles.is_current(event)
+        assert roles.partition_count(TOPIC) == 0
+
+    def test_a_replica_that_appears_after_the_deletion_is_told_too(self) -> None:
+        roles = suspecting()
+        roles.unconfirmed(SUSPECTED_S)
+        roles.confirm(TOPIC, [TopicKnowledge.UNKNOWN], electorate=1)
+        roles.observe(ORDERS_1, None)
+        for round_ in range(UNKNOWN_ANSWERS):
+            roles.apply([UNKNOWN], now_s=2 * SUSPECTED_S + round_ * GRACE_S)
+        assert roles.confirm(TOPIC, [TopicKnowledge.UNKNOWN], electorate=1) == [Leadership(ORDERS_1, 0, Role.DELETED)]
+
+
+# A history: epoch is the index, the value its leader, -1 for an epoch without one.
+HISTORIES = st.lists(st.sampled_from([US, OTHER, 3, -1]), min_size=1, max_size=12)
+
+
+@given(history=HISTORIES, data=st.data())
+def test_answers_of_brokers_that_lag_by_anything_never_take_an_epoch_back_and_converge(
+    history: list[int], data: st.DataObject
+) -> None:
+    views = st.integers(-1, len(history) - 1)  # how much of the history the asked broker knows; -1: not the topic
+    roles = observing()
+    events: list[Leadership] = []
+    for now_s, (view, seen) in enumerate(data.draw(st.lists(st.tuples(views, st.none() | views), max_size=30))):
+        if seen is not None:
+            roles.observe(ORDERS, seen)
+        events += roles.apply([led(history[view], view) if view >= 0 else UNKNOWN], now_s)
+    last = len(history) - 1
+    events += roles.apply([led(history[last], last)], 1000)
+
+    epochs = [event.leader_epoch for event in events]
+    assert epochs == sorted(set(epochs)), "every epoch is told once, and none after a later one"
+    assert all((event.role is Role.LEADER) == (history[event.leader_epoch] == US) for event in events)
+    if history[last] != -1:
+        assert epochs[-1] == last, "the newest answer decides"
+
+
+@given(
+    votes=st.lists(st.sampled_from(list(TopicKnowledge)), max_size=6),
+    electorate=st.integers(1, 6),
+)
+def test_nothing_is_deleted_unless_more_than_half_say_so_and_nobody_objects(
+    votes: list[TopicKnowledge], electorate: int
+) -> None:
+    roles = suspecting()
+    deleted = roles.confirm(TOPIC, votes, electorate=electorate)
+    assert bool(deleted) == (
+        2 * votes.count(TopicKnowledge.UNKNOWN) > electorate
+        and TopicKnowledge.KNOWN not in votes
+        and TopicKnowledge.DENIED not in votes
+    )
