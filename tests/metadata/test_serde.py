@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from tests.fakes.remote_segments import PARTITION, segment
 from tierd.errors import MetadataDecodeError
 from tierd.metadata import Claim, PartitionRow, serde
-from tierd.model import EpochEntry, RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState, uuid_to_text
+from tierd.model import (
+    EpochEntry,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    SoftDelete,
+    uuid_to_text,
+)
 
 offsets = st.integers(0, 2**63 - 1)
 times = st.integers(-1, 2**63 - 1)
@@ -34,6 +41,7 @@ def segments(draw: st.DrawFn) -> RemoteLogSegmentMetadata:
         custom_metadata=draw(st.none() | st.binary(max_size=200)),
         state=draw(st.sampled_from(RemoteLogSegmentState)),
         txn_index_empty=draw(st.booleans()),
+        soft_delete=draw(st.none() | st.builds(SoftDelete, st.text(max_size=20), times)),
     )
 
 

@@ -5,7 +5,9 @@ fences a stale one (remote-tiering 2 to 7).
 """
 
 from tierd.metadata.cache import PartitionView, ViewChange
+from tierd.metadata.changes import SegmentChange, changes, changes_between
 from tierd.metadata.epoch_state import RemoteLogLeaderEpochState
+from tierd.metadata.filling import FillingSource, StoreFilling, holds_segments
 from tierd.metadata.identity import is_tier_known, remember_tier, store_identity
 from tierd.metadata.keys import MetadataKeyFactory
 from tierd.metadata.kv import (
@@ -15,35 +17,70 @@ from tierd.metadata.kv import (
     Expect,
     KeyValueStore,
     MemoryKeyValueStore,
+    PostgresKeyValueStore,
     Put,
+    RedisKeyValueStore,
     SqliteKeyValueStore,
 )
 from tierd.metadata.lineage import effective_lineage
-from tierd.metadata.manager import MetadataStatistics, RemoteLogMetadataManager
+from tierd.metadata.manager import RemoteLogMetadataManager
+from tierd.metadata.partition_deletes import PartitionBeingDeleted, partitions_being_deleted
 from tierd.metadata.reader import list_partitions, read_partition
-from tierd.metadata.row import Claim, PartitionRow
+from tierd.metadata.rebuild import (
+    BucketSegment,
+    RebuildProblem,
+    RebuildSeverity,
+    RebuiltPartition,
+    differences,
+    rebuild_partition,
+)
+from tierd.metadata.row import Claim, PartitionDelete, PartitionRow
+from tierd.metadata.rows import rows_of
+from tierd.metadata.statistics import MetadataStatistics
+from tierd.metadata.transfer import TransferCounts, export_lines, import_lines
 
 __all__ = [
     "Batch",
+    "BucketSegment",
     "CallLatency",
     "Claim",
     "Delete",
     "Expect",
+    "FillingSource",
     "KeyValueStore",
     "MemoryKeyValueStore",
     "MetadataKeyFactory",
     "MetadataStatistics",
+    "PartitionBeingDeleted",
+    "PartitionDelete",
     "PartitionRow",
     "PartitionView",
+    "PostgresKeyValueStore",
     "Put",
+    "RebuildProblem",
+    "RebuildSeverity",
+    "RebuiltPartition",
+    "RedisKeyValueStore",
     "RemoteLogLeaderEpochState",
     "RemoteLogMetadataManager",
+    "SegmentChange",
     "SqliteKeyValueStore",
+    "StoreFilling",
+    "TransferCounts",
     "ViewChange",
+    "changes",
+    "changes_between",
+    "differences",
     "effective_lineage",
+    "export_lines",
+    "holds_segments",
+    "import_lines",
     "is_tier_known",
     "list_partitions",
+    "partitions_being_deleted",
     "read_partition",
+    "rebuild_partition",
     "remember_tier",
+    "rows_of",
     "store_identity",
 ]

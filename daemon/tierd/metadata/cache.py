@@ -22,11 +22,13 @@ from uuid import UUID
 from tierd.errors import InvalidMetadataError, InvalidSegmentTransitionError, RemoteResourceNotFoundError
 from tierd.metadata import epoch_state
 from tierd.metadata.epoch_state import EpochChange, EpochRange, RemoteLogLeaderEpochState
-from tierd.metadata.row import Claim, PartitionRow
+from tierd.metadata.row import Claim, PartitionDelete, PartitionRow
 from tierd.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
     TopicIdPartition,
 )
 
@@ -69,6 +71,22 @@ class PartitionView:
     def log_start_offset(self) -> int | None:
         """First offset that may be read, inclusive; None while it was never set."""
         return self.row.log_start_offset if self.row else None
+
+    @property
+    def delete_state(self) -> RemotePartitionDeleteState | None:
+        """How far the deletion of the partition has come; None while it is not being deleted."""
+        return self.row.deletion.state if self.row and self.row.deletion else None
+
+    def require_not_deleted(self) -> None:
+        """Raise when the partition was deleted.
+
+        Raises:
+            RemoteResourceNotFoundError: it was.
+        """
+        if self.row is not None and self.row.is_tombstone:
+            raise RemoteResourceNotFoundError(
+                f"{self.partition}: its remote data was deleted", remedy="nothing to do if the topic was deleted"
+            )
 
     def segment_for(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
         """The finished segment that holds ``offset`` in ``epoch``; None in a hole or past the end.
@@ -114,11 +132,14 @@ class PartitionView:
         """Begin a copy; repeating the very same request changes nothing.
 
         Raises:
-            InvalidMetadataError: not COPY_SEGMENT_STARTED, of another partition, or the id is taken.
+            InvalidMetadataError: not COPY_SEGMENT_STARTED, of another partition, the id is taken, or the partition is
+                being deleted: a deletion that began must come to its end.
+            RemoteResourceNotFoundError: the partition was deleted.
         """
         if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
             raise InvalidMetadataError(f"{metadata.segment} is added {metadata.state.name}, not COPY_SEGMENT_STARTED")
         self._require_mine(metadata.segment.topic_id_partition)
+        self.require_not_deleted()
         segment_id = metadata.segment.id
         present = self.segments.get(segment_id) or self.tombstones.get(segment_id)
         if present == metadata:
@@ -128,6 +149,8 @@ class PartitionView:
                 f"{metadata.segment} exists already, as {present.state.name} with other content",
                 remedy="begin every copy attempt with a fresh segment id",
             )
+        if self.delete_state is not None:
+            raise InvalidMetadataError(f"{self.partition} is {self.delete_state.name}: nothing may be added to it")
         changes = tuple(
             epoch_state.started(self.epochs.get(span.epoch, _NO_STATE), segment_id, span)
             for span in epoch_state.ranges_of(metadata)
@@ -139,20 +162,81 @@ class PartitionView:
 
         Raises:
             InvalidMetadataError: COPY_SEGMENT_STARTED, which only an add may set, or of another partition.
-            RemoteResourceNotFoundError: nobody added the segment.
+            RemoteResourceNotFoundError: nobody added the segment, or the partition was deleted.
             InvalidSegmentTransitionError: the lifecycle has no such step.
         """
         if update.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
             raise InvalidMetadataError(f"{update.segment}: only adding a segment makes it COPY_SEGMENT_STARTED")
         self._require_mine(update.segment.topic_id_partition)
+        self.require_not_deleted()
         present = self.segments.get(update.segment.id)
         if present is None:
             return self._repeated_on_tombstone(update)
         present.require_step(update.state)
         return self._changed(present.updated(update), self._epoch_changes(present, update.state))
 
+    def with_undeleted(
+        self, update: RemoteLogSegmentMetadataUpdate, *, log_start_offset: int | None = None
+    ) -> "ViewChange":
+        """Take a segment back whose deletion has begun, as a finish: the one step that Kafka lacks (DESIGN 4).
+
+        Repeating it succeeds. Whoever asks has made sure that every object is there. ``log_start_offset``: where the
+        log begins from then on, in the same step, if that is below the present start: what expired is readable again.
+
+        Raises:
+            InvalidMetadataError: the update is not to COPY_SEGMENT_FINISHED, is of another partition, or the partition
+                is being deleted.
+            RemoteResourceNotFoundError: nobody added the segment, or the partition was deleted.
+            InvalidSegmentTransitionError: its deletion has not begun, or has ended.
+        """
+        if update.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+            raise InvalidMetadataError(
+                f"{update.segment}: undelete leads to COPY_SEGMENT_FINISHED, not {update.state.name}"
+            )
+        self._require_mine(update.segment.topic_id_partition)
+        self.require_not_deleted()
+        if self.delete_state is not None:
+            raise InvalidMetadataError(f"{self.partition} is {self.delete_state.name}: none of it comes back")
+        present = self.segments.get(update.segment.id)
+        if present is None:
+            return self._repeated_on_tombstone(update)
+        present.require_undeletable()
+        change = self._changed(present.updated(update), self._epoch_changes(present, update.state))
+        return change.lowering_log_start(log_start_offset)
+
+    def with_partition_delete(self, metadata: RemotePartitionDeleteMetadata) -> "ViewChange":
+        """Take a step in the deletion of the whole partition; a repeated step changes nothing.
+
+        Finished, the view is empty but for its row: what is still stored of it may be erased. That step is refused
+        while a segment is left, whose objects nobody would ever remove.
+
+        Raises:
+            InvalidSegmentTransitionError: the lifecycle has no such step.
+            InvalidMetadataError: of another partition, or the last step while segments are left.
+        """
+        self._require_mine(metadata.partition)
+        metadata.require_follows(self.delete_state)
+        if self.row is None or metadata.state is self.delete_state:
+            return ViewChange(self)
+        deletion = PartitionDelete(metadata.state, metadata.event_timestamp_ms, metadata.broker_id)
+        row = replace(self.row, deletion=deletion)
+        if not row.is_tombstone:
+            return ViewChange(replace(self, row=row), row_changed=True, deletion=deletion)
+        if self.segments:
+            raise InvalidMetadataError(
+                f"{self.partition}: {len(self.segments)} segments are left, so its deletion is not finished",
+                remedy="delete every segment first",
+            )
+        empty = PartitionView(self.partition, row, strict_kafka_compat=self.strict_kafka_compat)
+        return ViewChange(empty, row_changed=True, deletion=deletion)
+
     def with_log_start_offset(self, offset: int) -> "ViewChange":
-        """Set the log start or move it forward; an offset that is not ahead of it changes nothing."""
+        """Set the log start or move it forward; an offset that is not ahead of it changes nothing.
+
+        Raises:
+            RemoteResourceNotFoundError: the partition was deleted.
+        """
+        self.require_not_deleted()
         if self.row is None or (self.row.log_start_offset is not None and offset <= self.row.log_start_offset):
             return ViewChange(self)
         return ViewChange(replace(self, row=replace(self.row, log_start_offset=offset)), row_changed=True)
@@ -249,6 +333,7 @@ class ViewChange:
         epochs: what differs in each epoch that the segment names.
         expired: tombstones whose rows go.
         row_changed: the partition row differs by more than its revision.
+        deletion: how far the deletion of the partition has come, where that is what changed.
     """
 
     view: PartitionView
@@ -256,10 +341,18 @@ class ViewChange:
     epochs: tuple[EpochChange, ...] = ()
     expired: tuple[UUID, ...] = ()
     row_changed: bool = False
+    deletion: PartitionDelete | None = None
 
     def is_empty(self) -> bool:
         """Whether there is nothing to store."""
         return self.segment is None and not self.epochs and not self.expired and not self.row_changed
+
+    def lowering_log_start(self, offset: int | None) -> Self:
+        """The same change, which also moves the log start back to ``offset``, if it is above that."""
+        row = self.view.row
+        if offset is None or row is None or row.log_start_offset is None or row.log_start_offset <= offset:
+            return self
+        return replace(self, view=replace(self.view, row=replace(row, log_start_offset=offset)), row_changed=True)
 
     def with_row(self, row: PartitionRow) -> Self:
         """The same change under the row of its batch."""

@@ -4,7 +4,10 @@
 
     v1/<cluster>/store                                             identity of this store
     v1/<cluster>/tier/<hash of key prefix>                         that this store has made a tier its own
+    v1/<cluster>/moving                                            that an import or a rebuild fills this store
     v1/<cluster>/partitions/<topic id>/<partition>                 that the partition exists, and its topic's name
+    v1/<cluster>/deleting/<topic id>/<partition>                   that the partition is being deleted, and how far
+    v1/<cluster>/deleted/<topic id>/<partition>                    that the partition was deleted, and when
     v1/<cluster>/<topic id>/<partition>/row                        who owns the partition, and its revision
     v1/<cluster>/<topic id>/<partition>/seg/<segment id>           one segment, or its tombstone
     v1/<cluster>/<topic id>/<partition>/ep/<epoch>/at/<offset>     the segment that a lookup finds from this offset on
@@ -44,20 +47,36 @@ class MetadataKeyFactory:
         """Everything of this cluster."""
         self.store_key = f"{self.all_prefix}store"
         """Where the random identity of the store is kept."""
+        self.moving_key = f"{self.all_prefix}moving"
+        """There while an import or a rebuild is not complete."""
+        self.tier_prefix = f"{self.all_prefix}tier/"
+        """One row per tier that this store has made its own."""
         self.index_prefix = f"{self.all_prefix}partitions/"
         """One small row per partition, so that listing partitions does not read their segments."""
+        self.deleting_prefix = f"{self.all_prefix}deleting/"
+        """One small row per partition whose remote data is being deleted."""
+        self.deleted_prefix = f"{self.all_prefix}deleted/"
+        """One small row per partition whose row is all that is left of it."""
 
     def tier(self, key_prefix: str) -> str:
         """That the tier under ``key_prefix``, which may hold any character, is this store's."""
-        return f"{self.all_prefix}tier/{hashlib.blake2s(key_prefix.encode(), digest_size=16).hexdigest()}"
+        return f"{self.tier_prefix}{hashlib.blake2s(key_prefix.encode(), digest_size=16).hexdigest()}"
 
     def partition_prefix(self, partition: TopicIdPartition) -> str:
         """What every key of the partition begins with, its index row excepted."""
-        return f"{self.all_prefix}{uuid_to_text(partition.topic_id)}/{partition.partition:010d}/"
+        return f"{self.all_prefix}{_suffix(partition)}/"
 
     def index(self, partition: TopicIdPartition) -> str:
         """The row that says that the partition exists."""
-        return f"{self.index_prefix}{uuid_to_text(partition.topic_id)}/{partition.partition:010d}"
+        return f"{self.index_prefix}{_suffix(partition)}"
+
+    def deleting(self, partition: TopicIdPartition) -> str:
+        """The row that says that the partition is being deleted."""
+        return f"{self.deleting_prefix}{_suffix(partition)}"
+
+    def deleted(self, partition: TopicIdPartition) -> str:
+        """The row that says that the partition was deleted."""
+        return f"{self.deleted_prefix}{_suffix(partition)}"
 
     def row(self, partition: TopicIdPartition) -> str:
         """The row that carries the claim; every batch has a precondition on it."""
@@ -78,3 +97,7 @@ class MetadataKeyFactory:
     def epoch_highest(self, partition: TopicIdPartition, epoch: int) -> str:
         """The largest offset ever finished in the epoch; it outlives the segments."""
         return f"{self.partition_prefix(partition)}ep/{epoch:010d}/highest"
+
+
+def _suffix(partition: TopicIdPartition) -> str:
+    return f"{uuid_to_text(partition.topic_id)}/{partition.partition:010d}"

@@ -1,8 +1,8 @@
 """RemoteLogMetadataManager: the leader's metadata, first durable, then visible (remote-tiering 5 to 7)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -16,60 +16,31 @@ from tierd.errors import (
     RemoteStorageNotReadyError,
 )
 from tierd.metadata.cache import PartitionView, ViewChange
+from tierd.metadata.followed import FollowedPartitions
 from tierd.metadata.keys import MetadataKeyFactory
 from tierd.metadata.kv.base import KeyValueStore
-from tierd.metadata.kv.deadline import CallLatency, DeadlineKeyValueStore
+from tierd.metadata.kv.deadline import DeadlineKeyValueStore
 from tierd.metadata.led_partition import LedPartition
+from tierd.metadata.partition_deletes import forget_deleted_partitions
 from tierd.metadata.partition_store import PartitionStore
 from tierd.metadata.row import Claim, fenced
-from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, TopicIdPartition
+from tierd.metadata.statistics import MetadataStatistics
+from tierd.model import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+    TopicIdPartition,
+)
 
 _TOMBSTONES_DROPPED_PER_BATCH: Final = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataStatistics:
-    """What the manager did since it began, and what it holds now.
-
-    Attributes:
-        partitions: announced and not stopped.
-        ready_partitions: loaded, with nothing in doubt.
-        dirty_partitions: to be reloaded before their next use.
-        fenced_partitions: another leader or session owns them.
-        segments: rows in memory, tombstones excepted.
-        tombstones: deleted segments that are still remembered.
-        claims: partition rows taken, reloads included.
-        loads: partitions read from the store.
-        reloads: of those, after an unknown outcome or an unexpected revision.
-        repairs: stored epoch states that did not fit the stored segments.
-        fenced_writes: refused by the store, because another leader or session owns the partition.
-        unknown_outcomes: batches that may or may not have been written.
-        unexpected_revisions: preconditions that failed though the partition is ours: a bug, or a manual edit.
-        invalid_transitions: steps that the lifecycle does not have.
-        backend: calls of the store and their time, by operation: get, scan, apply.
-    """
-
-    partitions: int
-    ready_partitions: int
-    dirty_partitions: int
-    fenced_partitions: int
-    segments: int
-    tombstones: int
-    claims: int
-    loads: int
-    reloads: int
-    repairs: int
-    fenced_writes: int
-    unknown_outcomes: int
-    unexpected_revisions: int
-    invalid_transitions: int
-    backend: Mapping[str, CallLatency]
+_ROWS_ERASED_PER_BATCH: Final = 500  # what every product takes in one batch, and a fraction of its deadline
 
 
 class RemoteLogMetadataManager:
     """Holds the view of every partition that this broker leads and writes each change through to a store.
 
-    The store belongs to the caller, who closes it after the manager.
+    Partitions that it follows are read from the store, which belongs to the caller, who closes it after the manager.
     """
 
     def __init__(
@@ -82,6 +53,7 @@ class RemoteLogMetadataManager:
         clock: Clock,
         backend_timeout_s: float = 5.0,
         tombstone_retention_s: float = 86_400,
+        load_concurrency: int = 8,
         strict_kafka_compat: bool = False,
     ) -> None:
         self.keys = MetadataKeyFactory(cluster_id)
@@ -90,7 +62,12 @@ class RemoteLogMetadataManager:
         self._broker_id = broker_id
         self._clock = clock
         self._tombstone_retention_s = tombstone_retention_s
-        self._partitions = PartitionStore(self._store, self.keys, strict_kafka_compat=strict_kafka_compat)
+        self._partitions = PartitionStore(
+            self._store, self.keys, strict_kafka_compat=strict_kafka_compat, load_concurrency=load_concurrency
+        )
+        self._followed = FollowedPartitions(
+            self._store, self.keys, strict_kafka_compat=strict_kafka_compat, load_concurrency=load_concurrency
+        )
         self._led: dict[TopicIdPartition, LedPartition] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -106,6 +83,7 @@ class RemoteLogMetadataManager:
             OutcomeUnknownError: the claim may or may not have been written; repeat it.
             MetadataDecodeError: a row that cannot be understood.
         """
+        self._followed.stop(partition)
         claim = Claim(leader_epoch, self._broker_id, self.session_id)
         led = self._led.setdefault(partition, LedPartition(partition, claim))
 
@@ -119,14 +97,20 @@ class RemoteLogMetadataManager:
 
         await self._exclusively(led, take)
 
-    def stop(self, partition: TopicIdPartition) -> None:
-        """Forget the partition: a follower now, or gone from this host. Touches nothing in the store."""
+    def follow(self, partition: TopicIdPartition) -> None:
+        """Follow the partition: writes are refused from now on, and ``read_view`` asks the store."""
         self._led.pop(partition, None)
+        self._followed.follow(partition)
+
+    def stop(self, partition: TopicIdPartition) -> None:
+        """Forget the partition: it is gone from this host. Touches nothing in the store."""
+        self._led.pop(partition, None)
+        self._followed.stop(partition)
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """Whether the partition is claimed and loaded, with nothing in doubt."""
+        """Whether a led partition is loaded, with nothing in doubt, or the store answered last for a followed one."""
         led = self._led.get(partition)
-        return led is not None and led.is_ready()
+        return self._followed.is_ready(partition) if led is None else led.is_ready()
 
     async def ensure_ready(self, partition: TopicIdPartition) -> None:
         """Load the partition again when its outcome is unknown or it was never loaded; otherwise do nothing.
@@ -145,7 +129,7 @@ class RemoteLogMetadataManager:
         """Return the present view, which never changes; ask again for the next one.
 
         Raises:
-            RemoteResourceNotFoundError: the partition was never announced, or was stopped.
+            RemoteResourceNotFoundError: the partition was never announced to be led, was stopped, or was deleted.
             RemoteStorageNotReadyError: it is not loaded, or must be loaded again.
         """
         led = self._led.get(partition)
@@ -154,7 +138,20 @@ class RemoteLogMetadataManager:
         if led.view is None or not led.is_ready():
             why = led.fenced or led.dirty or "it is being loaded"
             raise RemoteStorageNotReadyError(f"{partition}: its metadata is not ready: {why}")
+        led.view.require_not_deleted()
         return led.view
+
+    async def read_view(self, partition: TopicIdPartition) -> PartitionView:
+        """Return the live view of a partition that this broker leads, or what the store has of one that it follows.
+
+        A follower's answer comes from one snapshot, taken after the call began. It is empty when the store has nothing.
+
+        Raises:
+            RemoteResourceNotFoundError: the partition was not announced, was stopped, or was deleted.
+            RemoteStorageNotReadyError: it is not loaded, or the store does not answer.
+            MetadataDecodeError: a row that cannot be understood.
+        """
+        return self.view(partition) if partition in self._led else await self._followed.read(partition)
 
     async def add(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Record that a copy begins; returns when that is durable and visible. Repeating the same request succeeds.
@@ -203,6 +200,53 @@ class RemoteLogMetadataManager:
 
         await self._write(led, updated)
 
+    async def undelete(self, update: RemoteLogSegmentMetadataUpdate, *, log_start_offset: int | None = None) -> None:
+        """Take back a segment whose deletion has begun, to COPY_SEGMENT_FINISHED; returns when durable and visible.
+
+        The caller has made sure that every object is there. Repeating it succeeds.
+
+        Args:
+            update: the step.
+            log_start_offset: where the log begins from then on, if that is below its present start.
+
+        Raises:
+            As ``update``.
+        """
+        led = self._leading(update.segment.topic_id_partition)
+        await self._write(led, lambda view: view.with_undeleted(update, log_start_offset=log_start_offset))
+
+    async def put_partition_delete(self, metadata: RemotePartitionDeleteMetadata) -> None:
+        """Take a step in the deletion of a partition that this broker leads; returns when that is durable and visible.
+
+        Segments stay listed until the last step, DELETE_PARTITION_FINISHED, which needs them gone. It erases what is
+        stored of the partition, in batches of bounded size, and leaves its row as a tombstone. A call that failed or
+        was cancelled there may have erased a part: put the same step again. Repeating a step succeeds.
+
+        Raises:
+            InvalidSegmentTransitionError: the lifecycle has no such step; nothing was written.
+            InvalidMetadataError: the last step while segments are left; nothing was written.
+            FencedError: the partition is not ours; nothing was written.
+            BackendUnavailableError: this step was not written, or rows are left to be erased.
+            OutcomeUnknownError: it may or may not have been written; the same request may be repeated.
+        """
+        led = self._leading(metadata.partition)
+        await self._write(led, lambda view: view.with_partition_delete(metadata))
+        if metadata.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
+            await self._erase(led)
+
+    async def forget_deleted_partitions(self) -> int:
+        """Remove the tombstones of partitions that were deleted longer ago than the retention; say how many.
+
+        At most 256 a call; the partitions must not be announced any more.
+
+        Raises:
+            BackendUnavailableError: the store did not answer; some may be gone.
+            OutcomeUnknownError: the same; call again.
+            MetadataDecodeError: a row that cannot be understood.
+        """
+        before_ms = self._clock.now_ms() - int(self._tombstone_retention_s * 1000)
+        return await forget_deleted_partitions(self._store, self.keys, before_ms=before_ms)
+
     async def advance_log_start_offset(self, partition: TopicIdPartition, offset: int) -> None:
         """Set the first readable offset or move it forward, durably; one that is not ahead changes nothing.
 
@@ -216,12 +260,15 @@ class RemoteLogMetadataManager:
     def statistics(self) -> MetadataStatistics:
         """What happened so far, and what is held now."""
         led, counts = self._led.values(), self._partitions.counts
-        views = [entry.view for entry in led if entry.view is not None]
+        views = [*(entry.view for entry in led if entry.view is not None), *self._followed.views()]
         return MetadataStatistics(
             partitions=len(led),
             ready_partitions=sum(entry.is_ready() for entry in led),
             dirty_partitions=sum(entry.dirty is not None for entry in led),
             fenced_partitions=sum(entry.fenced is not None for entry in led),
+            followed_partitions=len(self._followed),
+            follower_reads=self._followed.reads,
+            follower_loads=self._followed.loads,
             segments=sum(len(view.segments) for view in views),
             tombstones=sum(len(view.tombstones) for view in views),
             claims=counts["claims"],
@@ -253,6 +300,25 @@ class RemoteLogMetadataManager:
         if led is None:
             raise _not_leading(partition)
         return led
+
+    async def _erase(self, led: LedPartition) -> None:
+        """Remove all rows but the last one of a deleted partition; a cancellation takes effect between two batches."""
+        if await self._store.get(self.keys.deleted(led.partition)) is not None:
+            return
+        pairs = await self._store.scan(self.keys.partition_prefix(led.partition))
+        rows = [key for key, _ in pairs if key != self.keys.row(led.partition)]
+
+        async def erase(batch: Sequence[str]) -> None:
+            await self._partitions.make_ready(led)
+            await self._partitions.erase(led, batch)
+
+        async def bury() -> None:
+            await self._partitions.make_ready(led)
+            await self._partitions.bury(led)
+
+        for start in range(0, len(rows), _ROWS_ERASED_PER_BATCH):
+            await self._exclusively(led, partial(erase, rows[start : start + _ROWS_ERASED_PER_BATCH]))
+        await self._exclusively(led, bury)
 
     async def _write(self, led: LedPartition, change_of: Callable[[PartitionView], ViewChange]) -> None:
         async def commit() -> None:

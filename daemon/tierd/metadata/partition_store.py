@@ -5,7 +5,7 @@ Every method runs under the lock of its partition, and shielded from the cancell
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -23,27 +23,27 @@ from tierd.metadata.cache import PartitionView, ViewChange
 from tierd.metadata.keys import MetadataKeyFactory
 from tierd.metadata.kv.base import Batch, Delete, Expect, KeyValueStore, Put
 from tierd.metadata.led_partition import LedPartition
+from tierd.metadata.reader import read_snapshot
 from tierd.metadata.row import PartitionRow, claimed_row, fenced
-from tierd.metadata.rows import LoadedPartition, load_partition, writes_of
-from tierd.model import TopicIdPartition
+from tierd.metadata.rows import LoadedPartition, writes_of
 
 log = structlog.get_logger()
 
 _CLAIMS_AT_ONCE: Final = 512  # small, and they share transactions
-_LOADS_AT_ONCE: Final = 8  # each holds a partition's rows in memory
 _CLAIM_ATTEMPTS: Final = 5
-_ROWS_DECODED_IN_LOOP: Final = 512  # a few milliseconds; more go to a thread
 
 
 class PartitionStore:
     """The shell between led partitions and a store that answers in time; ``counts`` says what happened."""
 
-    def __init__(self, store: KeyValueStore, keys: MetadataKeyFactory, *, strict_kafka_compat: bool) -> None:
+    def __init__(
+        self, store: KeyValueStore, keys: MetadataKeyFactory, *, strict_kafka_compat: bool, load_concurrency: int = 8
+    ) -> None:
         self._store = store
         self._keys = keys
         self._strict_kafka_compat = strict_kafka_compat
         self._claim_slots = asyncio.Semaphore(_CLAIMS_AT_ONCE)
-        self._load_slots = asyncio.Semaphore(_LOADS_AT_ONCE)
+        self._load_slots = asyncio.Semaphore(load_concurrency)  # each holds a partition's rows in memory
         self.counts: Counter[str] = Counter()
 
     async def make_ready(self, led: LedPartition) -> PartitionView:
@@ -85,6 +85,35 @@ class PartitionStore:
         assert led.view is not None
         led.view = await self._write(led, led.view, change, writes_of(change, self._keys))
 
+    async def erase(self, led: LedPartition, keys: Sequence[str]) -> None:
+        """Remove rows of a partition whose deletion is finished.
+
+        Raises:
+            FencedError: another owner; nothing was removed and the partition is given up.
+            BackendUnavailableError: nothing was removed.
+            OutcomeUnknownError: they may or may not have been removed; the partition is dirty.
+        """
+        assert led.view is not None
+        led.view = await self._write(led, led.view, ViewChange(led.view), [Delete(key) for key in keys])
+
+    async def bury(self, led: LedPartition) -> None:
+        """Note that nothing but the row is left of a deleted partition, so that no list of partitions shows it.
+
+        Raises:
+            As ``erase``.
+        """
+        assert led.view is not None
+        row, partition = led.view.row, led.partition
+        assert row is not None
+        assert row.deletion is not None
+        value = serde.encode_deleting(partition.topic, row.deletion, row.claim.leader_epoch)
+        writes: list[Put | Delete] = [
+            Delete(self._keys.index(partition)),
+            Delete(self._keys.deleting(partition)),
+            Put(self._keys.deleted(partition), value),
+        ]
+        led.view = await self._write(led, led.view, ViewChange(led.view), writes)
+
     async def _claim(self, led: LedPartition) -> tuple[PartitionRow | None, PartitionRow]:
         """Make our claim the owner; return the row as it was and as it is."""
         partition, key = led.partition, self._keys.row(led.partition)
@@ -115,16 +144,13 @@ class PartitionStore:
 
     async def _load(self, led: LedPartition, row: PartitionRow) -> PartitionView:
         async with self._load_slots:
-            pairs = await self._store.scan(self._keys.partition_prefix(led.partition))
-            decode = self._decoder(led.partition, pairs)
-            loaded = decode() if len(pairs) <= _ROWS_DECODED_IN_LOOP else await asyncio.to_thread(decode)
+            loaded = await read_snapshot(
+                self._store, self._keys, led.partition, strict_kafka_compat=self._strict_kafka_compat
+            )
         self.counts["loads"] += 1
         if loaded.view.row != row:
             raise self._refused(led, loaded.view.row)
         return await self._repaired(led, loaded) if loaded.repairs else loaded.view
-
-    def _decoder(self, partition: TopicIdPartition, pairs: list[tuple[str, bytes]]) -> Callable[[], LoadedPartition]:
-        return lambda: load_partition(partition, pairs, self._keys, strict_kafka_compat=self._strict_kafka_compat)
 
     async def _repaired(self, led: LedPartition, loaded: LoadedPartition) -> PartitionView:
         view = await self._write(led, loaded.view, ViewChange(loaded.view), [r.write for r in loaded.repairs])

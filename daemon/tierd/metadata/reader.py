@@ -1,12 +1,18 @@
 """Reading metadata without owning it: followers and commands. Every answer comes from one snapshot of the store."""
 
+import asyncio
+from functools import partial
+from typing import Final
+
 from tierd.errors import MetadataDecodeError
 from tierd.metadata import serde
 from tierd.metadata.cache import PartitionView
 from tierd.metadata.keys import MetadataKeyFactory
 from tierd.metadata.kv.base import KeyValueStore
-from tierd.metadata.rows import load_partition
+from tierd.metadata.rows import LoadedPartition, load_partition
 from tierd.model import TopicIdPartition, uuid_from_text
+
+_ROWS_DECODED_IN_LOOP: Final = 512  # a few milliseconds; more go to a thread
 
 
 async def read_partition(
@@ -18,12 +24,24 @@ async def read_partition(
         MetadataDecodeError: a row that cannot be understood; names the key.
         BackendUnavailableError: the store does not answer.
     """
+    return (await read_snapshot(store, keys, partition, strict_kafka_compat=strict_kafka_compat)).view
+
+
+async def read_snapshot(
+    store: KeyValueStore, keys: MetadataKeyFactory, partition: TopicIdPartition, *, strict_kafka_compat: bool = False
+) -> LoadedPartition:
+    """Return the partition as the store has it now, and what in it did not fit together.
+
+    Raises:
+        As ``read_partition``.
+    """
     pairs = await store.scan(keys.partition_prefix(partition))
-    return load_partition(partition, pairs, keys, strict_kafka_compat=strict_kafka_compat).view
+    decode = partial(load_partition, partition, pairs, keys, strict_kafka_compat=strict_kafka_compat)
+    return decode() if len(pairs) <= _ROWS_DECODED_IN_LOOP else await asyncio.to_thread(decode)
 
 
 async def list_partitions(store: KeyValueStore, keys: MetadataKeyFactory) -> list[TopicIdPartition]:
-    """Return every partition that was ever claimed in this cluster, by topic name, partition and topic id.
+    """Return every partition that was ever claimed in this cluster and not deleted, by topic, partition and topic id.
 
     Raises:
         MetadataDecodeError: a row that cannot be understood; names the key.

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 from uuid import UUID
 
 from tierd.errors import FencedError
-from tierd.model import TopicIdPartition
+from tierd.model import RemotePartitionDeleteState, TopicIdPartition
+
+_FINISHED: Final = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 
 
 class Claim(NamedTuple):
@@ -20,6 +22,14 @@ class Claim(NamedTuple):
         return f"leader epoch {self.leader_epoch} of broker {self.broker_id}, session {self.session_id}"
 
 
+class PartitionDelete(NamedTuple):
+    """How far the deletion of the partition has come, since when, and by whom."""
+
+    state: RemotePartitionDeleteState
+    event_timestamp_ms: int
+    broker_id: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRow:
     """What the store knows of a partition as a whole.
@@ -27,8 +37,10 @@ class PartitionRow:
     Attributes:
         topic: the name; the id is in the key.
         revision: grows with every batch, so that no two states of the partition share a row value.
-        log_start_offset: first offset that may be read anywhere, inclusive; it only moves forward. None until
+        log_start_offset: first offset that may be read anywhere, inclusive; only an undelete moves it back. None until
             it is set for the first time, by the first leader that looked at its log.
+        deletion: None while the partition's remote data is not being deleted. Finished, the row is a tombstone: it
+            is all that the store keeps of the partition.
         unknown: fields of a later tierd, kept when the row is rewritten.
     """
 
@@ -36,7 +48,13 @@ class PartitionRow:
     revision: int
     claim: Claim
     log_start_offset: int | None = None
+    deletion: PartitionDelete | None = None
     unknown: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether the partition was deleted."""
+        return self.deletion is not None and self.deletion.state is _FINISHED
 
     def bumped(self) -> Self:
         """The same row after one more batch."""

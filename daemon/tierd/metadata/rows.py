@@ -32,7 +32,25 @@ def writes_of(change: ViewChange, keys: MetadataKeyFactory) -> list[Put | Delete
     for epoch in change.epochs:
         writes += _epoch_writes(epoch, partition, keys)
     writes += (Delete(keys.segment(partition, segment_id)) for segment_id in change.expired)
+    if change.deletion is not None and view.claim is not None:
+        value = serde.encode_deleting(partition.topic, change.deletion, view.claim.leader_epoch)
+        writes.append(Put(keys.deleting(partition), value))
     return writes
+
+
+def rows_of(view: PartitionView, keys: MetadataKeyFactory) -> dict[str, bytes]:
+    """Every row of a partition by its key, the partition row excepted."""
+    partition, rows = view.partition, dict[str, bytes]()
+    for segment_id, metadata in (*view.segments.items(), *view.tombstones.items()):
+        rows[keys.segment(partition, segment_id)] = serde.encode_segment(metadata, view.unknown.get(segment_id))
+    for epoch, state in view.epochs.items():
+        for offset, segment_id in zip(state.first_offsets, state.ids, strict=True):
+            rows[keys.epoch_reference(partition, epoch, offset)] = serde.encode_reference(segment_id)
+        for segment_id in state.unreferenced:
+            rows[keys.epoch_unreferenced(partition, epoch, segment_id)] = serde.encode_mark()
+        if state.highest is not None:
+            rows[keys.epoch_highest(partition, epoch)] = serde.encode_highest(state.highest)
+    return rows
 
 
 def _epoch_writes(change: EpochChange, partition: TopicIdPartition, keys: MetadataKeyFactory) -> list[Put | Delete]:
@@ -144,6 +162,9 @@ class _Loader:
             self._unknown[segment_id] = unknown
 
     def loaded(self, *, strict_kafka_compat: bool) -> LoadedPartition:
+        if self._row is not None and self._row.is_tombstone:  # what else there is only waits to be erased
+            empty = PartitionView(self._partition, self._row, strict_kafka_compat=strict_kafka_compat)
+            return LoadedPartition(empty, ())
         epochs = {epoch: self._epoch_state(epoch, rows) for epoch, rows in self._epochs.items()}
         self._mention_all(epochs, strict_kafka_compat=strict_kafka_compat)
         self._tombstones.sort(key=lambda metadata: metadata.event_timestamp_ms)

@@ -5,9 +5,10 @@ r"""Metadata values to versioned bytes and back: one format byte, then one compa
     0x01 {"start":0,"end":99,"max_ts":1700000000000,"broker":1,"event_ts":1700000000001,"size":4096,"state":1,
           "epochs":[[0,0]],"leader_epoch":3,"session":"…22 characters…","custom":"…base64…","txn_empty":true}
 
-``custom`` and ``txn_empty`` may be absent (none; false: unknown or present), and so may a partition row's
-``log_start_offset`` (never set). Fields of a later tierd are kept when a value is rewritten. A value that cannot be
-decoded names its key and is never skipped.
+``custom`` and ``txn_empty`` may be absent (none; false: unknown or present), so may ``soft_delete`` (``[reason, wall
+clock after which the objects go]`` of a segment that is being deleted and was readable), and so may a partition row's
+``log_start_offset`` (never set) and ``deletion`` (not being deleted). Fields of a later tierd are kept when a value is
+rewritten. A value that cannot be decoded names its key and is never skipped.
 """
 
 import base64
@@ -18,12 +19,14 @@ from typing import Final, NoReturn, TypeVar, cast
 from uuid import UUID
 
 from tierd.errors import MetadataDecodeError
-from tierd.metadata.row import Claim, PartitionRow
+from tierd.metadata.row import Claim, PartitionDelete, PartitionRow
 from tierd.model import (
     EpochEntry,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
+    RemotePartitionDeleteState,
+    SoftDelete,
     uuid_from_text,
     uuid_to_text,
 )
@@ -32,14 +35,15 @@ FORMAT: Final = 1
 _FORMAT_BYTE: Final = bytes([FORMAT])
 _INT64_MAX: Final = 2**63 - 1
 _STATES: Final = tuple(RemoteLogSegmentState)
+_DELETE_STATES: Final = tuple(RemotePartitionDeleteState)
 _SEGMENT_FIELDS: Final = frozenset(
     {
         *("start", "end", "max_ts", "broker", "event_ts", "size", "state", "epochs"),
-        *("leader_epoch", "session", "custom", "txn_empty"),
+        *("leader_epoch", "session", "custom", "txn_empty", "soft_delete"),
     }
 )
 _ROW_FIELDS: Final = frozenset(
-    {"topic", "revision", "leader_epoch", "broker", "session", "log_start", "log_start_offset"}
+    {"topic", "revision", "leader_epoch", "broker", "session", "log_start", "log_start_offset", "deletion"}
 )
 _encode_json: Final = json.JSONEncoder(separators=(",", ":")).encode
 _decode_json: Final = json.JSONDecoder().raw_decode  # json.loads looks for white space, twice per row
@@ -71,6 +75,8 @@ def encode_segment(metadata: RemoteLogSegmentMetadata, unknown: Mapping[str, obj
         body["custom"] = base64.b64encode(metadata.custom_metadata).decode()
     if metadata.txn_index_empty:
         body["txn_empty"] = True
+    if metadata.soft_delete is not None:
+        body["soft_delete"] = [metadata.soft_delete.reason, metadata.soft_delete.delete_after_ms]
     return _encode(body)
 
 
@@ -97,6 +103,8 @@ def encode_row(row: PartitionRow) -> bytes:
     }
     if row.log_start_offset is not None:
         body["log_start_offset"] = row.log_start_offset
+    if row.deletion is not None:
+        body["deletion"] = _deletion_body(row.deletion)
     return _encode(body)
 
 
@@ -156,6 +164,20 @@ def decode_topic(key: str, value: bytes) -> str:
     return _decoded(key, value, lambda body: _text(body, "topic"))
 
 
+def encode_deleting(topic: str, deletion: PartitionDelete, leader_epoch: int) -> bytes:
+    """Encode the index row of a partition that is being deleted, or was."""
+    return _encode({"topic": topic, "leader_epoch": leader_epoch, **_deletion_body(deletion)})
+
+
+def decode_deleting(key: str, value: bytes) -> tuple[str, PartitionDelete, int]:
+    """Decode the topic name of such an index row, how far the deletion has come, and under which leader epoch.
+
+    Raises:
+        MetadataDecodeError: the value cannot be understood; names the key.
+    """
+    return _decoded(key, value, lambda body: (_text(body, "topic"), _deletion_of(body), _int(body, "leader_epoch")))
+
+
 def encode_identity(store_id: UUID) -> bytes:
     """Encode the random identity of a metadata store."""
     return _encode({"store_id": uuid_to_text(store_id)})
@@ -168,6 +190,20 @@ def decode_identity(key: str, value: bytes) -> UUID:
         MetadataDecodeError: the value cannot be understood; names the key.
     """
     return _decoded(key, value, lambda body: uuid_from_text(_text(body, "store_id")))
+
+
+def encode_body(body: Mapping[str, object]) -> bytes:
+    """Encode the fields of any value, as ``decode_body`` gave them."""
+    return _encode(body)
+
+
+def decode_body(key: str, value: bytes) -> dict[str, object]:
+    """Decode any value to its fields, known or not, in their order.
+
+    Raises:
+        MetadataDecodeError: the value cannot be understood; names the key.
+    """
+    return _decoded(key, value, lambda body: body)
 
 
 def _segment_of(body: dict[str, object], segment: RemoteLogSegmentId) -> RemoteLogSegmentMetadata:
@@ -188,7 +224,14 @@ def _segment_of(body: dict[str, object], segment: RemoteLogSegmentId) -> RemoteL
         custom_metadata=None if custom is None else _custom_from_text(_text(body, "custom")),
         state=_STATES[state] if 0 <= state < len(_STATES) else _refuse(f"{state} is no segment state"),
         txn_index_empty=body.get("txn_empty", False) is True,
+        soft_delete=_soft_delete_of(body["soft_delete"]) if "soft_delete" in body else None,
     )
+
+
+def _soft_delete_of(pair: object) -> SoftDelete:
+    if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and type(pair[1]) is int:
+        return SoftDelete(pair[0], pair[1])
+    return _refuse(f"soft_delete is {pair!r}, not a reason and a time")
 
 
 def _epochs_of(pairs: object, start_offset: int) -> tuple[EpochEntry, ...]:
@@ -215,8 +258,27 @@ def _row_of(body: dict[str, object]) -> PartitionRow:
         revision=_int(body, "revision"),
         claim=Claim(_int(body, "leader_epoch"), _int(body, "broker"), uuid_from_text(_text(body, "session"))),
         log_start_offset=log_start,
+        deletion=_deletion_of(body["deletion"]) if "deletion" in body else None,
         unknown=_unknown(body, _ROW_FIELDS),
     )
+
+
+def _deletion_body(deletion: PartitionDelete) -> dict[str, object]:
+    return {
+        "state": deletion.state.value,
+        "event_ts": deletion.event_timestamp_ms,
+        "broker": deletion.broker_id,
+    }
+
+
+def _deletion_of(fields: object) -> PartitionDelete:
+    if not isinstance(fields, dict):
+        _refuse("deletion is no object")
+    body = cast("dict[str, object]", fields)
+    state = _int(body, "state")
+    if not 0 <= state < len(_DELETE_STATES):
+        _refuse(f"{state} is no partition delete state")
+    return PartitionDelete(_DELETE_STATES[state], _int(body, "event_ts"), _int(body, "broker"))
 
 
 def _unknown(body: dict[str, object], known: frozenset[str]) -> Mapping[str, object]:

@@ -9,6 +9,7 @@ from tierd.model.identity import (
     uuid_to_text,
 )
 from tierd.model.lineage import UNDEFINED_END, EpochEndOffset, EpochEntry, Lineage
+from tierd.model.partition_delete import RemotePartitionDeleteMetadata, RemotePartitionDeleteState
 from tierd.model.ranges import ByteRange, OffsetRange
 from tierd.model.segment import (
     IndexType,
@@ -16,6 +17,7 @@ from tierd.model.segment import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
+    SoftDelete,
 )
 
 __all__ = [
@@ -33,6 +35,9 @@ __all__ = [
     "RemoteLogSegmentMetadata",
     "RemoteLogSegmentMetadataUpdate",
     "RemoteLogSegmentState",
+    "RemotePartitionDeleteMetadata",
+    "RemotePartitionDeleteState",
+    "SoftDelete",
     "TopicIdPartition",
     "TopicPartition",
     "uuid_from_text",

@@ -21,7 +21,8 @@ class RemoteLogSegmentState(IntEnum):
                                    │                        │
                                    └──► DELETE_SEGMENT_STARTED ──► DELETE_SEGMENT_FINISHED
 
-    Every state may become itself, for retries.
+    Every state may become itself, for retries. One more step, which Kafka lacks, is no update and has its own request:
+    undelete, from DELETE_SEGMENT_STARTED back to COPY_SEGMENT_FINISHED, while every object is still there.
     """
 
     COPY_SEGMENT_STARTED = 0
@@ -44,15 +45,29 @@ _STEPS = frozenset(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class SoftDelete:
+    """Why a readable segment is being deleted, and until when it can be taken back.
+
+    Attributes:
+        reason: one word, as the ledger of deletions has it.
+        delete_after_ms: wall clock before which its objects stay.
+    """
+
+    reason: str
+    delete_after_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLogSegmentMetadataUpdate:
-    """A step in a segment's life. Custom metadata that is absent here **erases** the stored one."""
+    """A step in a segment's life. Custom metadata, or a soft delete, that is absent here **erases** the stored one."""
 
     segment: RemoteLogSegmentId
     state: RemoteLogSegmentState
     event_timestamp_ms: int
     broker_id: int
     custom_metadata: bytes | None
+    soft_delete: SoftDelete | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +84,8 @@ class RemoteLogSegmentMetadata:
         leader_epoch: leader epoch under which the copy was begun (tierd, for fencing and the sweep).
         session_id: process that began the copy (the same).
         txn_index_empty: True only when the transaction index was known to be empty at the copy.
+        soft_delete: of a segment in DELETE_SEGMENT_STARTED that was readable before; None where nobody can want it
+            back, such as a copy that was never finished.
 
     Raises:
         InvalidMetadataError: a negative start, an end before it, or no epochs.
@@ -87,6 +104,7 @@ class RemoteLogSegmentMetadata:
     custom_metadata: bytes | None = None
     state: RemoteLogSegmentState = RemoteLogSegmentState.COPY_SEGMENT_STARTED
     txn_index_empty: bool = False
+    soft_delete: SoftDelete | None = None
 
     def __post_init__(self) -> None:
         if self.start_offset < 0 or self.end_offset < self.start_offset:
@@ -110,6 +128,7 @@ class RemoteLogSegmentMetadata:
             event_timestamp_ms=update.event_timestamp_ms,
             broker_id=update.broker_id,
             custom_metadata=update.custom_metadata,
+            soft_delete=update.soft_delete,
         )
 
     def require_step(self, target: RemoteLogSegmentState) -> None:
@@ -124,8 +143,25 @@ class RemoteLogSegmentMetadata:
                 remedy="reload the partition's metadata first",
             )
 
+    def require_undeletable(self) -> None:
+        """Raise unless the segment's deletion has begun and not ended, or was undone already (DESIGN 4).
+
+        Raises:
+            InvalidSegmentTransitionError: it was never finished, so there is nothing to go back to.
+        """
+        if self.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+            raise InvalidSegmentTransitionError(
+                f"{self.segment} is {self.state.name}: it is not being deleted",
+                remedy="look at tierd segments for what is being deleted",
+            )
+
     def advance(
-        self, target: RemoteLogSegmentState, *, event_timestamp_ms: int, broker_id: int
+        self,
+        target: RemoteLogSegmentState,
+        *,
+        event_timestamp_ms: int,
+        broker_id: int,
+        soft_delete: SoftDelete | None = None,
     ) -> RemoteLogSegmentMetadataUpdate:
         """Describe the step to ``target``, keeping the custom metadata."""
         return RemoteLogSegmentMetadataUpdate(
@@ -134,6 +170,7 @@ class RemoteLogSegmentMetadata:
             event_timestamp_ms=event_timestamp_ms,
             broker_id=broker_id,
             custom_metadata=self.custom_metadata,
+            soft_delete=soft_delete,
         )
 
     def epoch_end(self, epoch: int) -> int:

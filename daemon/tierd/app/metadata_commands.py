@@ -1,0 +1,139 @@
+"""What the commands around the metadata store do: follow a partition, export, import, rebuild from the bucket."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Iterator
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+from tierd.app.identity import broker_identity
+from tierd.app.instance_lock import instance_lock, make_state_dir
+from tierd.app.stores import log_dir_identities, metadata_store, object_store
+from tierd.clock import SystemClock
+from tierd.config import TierdConfig
+from tierd.errors import MetadataExportError
+from tierd.metadata import (
+    MetadataKeyFactory,
+    SegmentChange,
+    TransferCounts,
+    changes,
+    export_lines,
+    import_lines,
+)
+from tierd.model import TopicIdPartition
+from tierd.remote import ObjectKeyFactory, SegmentStorage, open_transform
+from tierd.tiering import MetadataRebuild, RebuildReport
+
+Tell = Callable[[str], None]
+
+
+async def follow_segments(
+    config: TierdConfig, config_file: Path, partition: TopicIdPartition, *, interval_s: float
+) -> AsyncGenerator[SegmentChange, None]:
+    """Yield the partition's segments, then what becomes of them, until it is deleted.
+
+    Raises:
+        BackendUnavailableError: the metadata store cannot be reached.
+        MetadataError: it is damaged.
+    """
+    keys = await _metadata_keys(config, config_file)
+    async with (
+        metadata_store(config, read_only=True) as store,
+        contextlib.aclosing(changes(store, keys, partition, clock=SystemClock(), interval_s=interval_s)) as feed,
+    ):
+        async for change in feed:
+            yield change
+
+
+async def export_metadata(config: TierdConfig, config_file: Path, write: Callable[[str], object], *, tell: Tell) -> int:
+    """Give every line of the export to ``write``; return how many there were. A daemon may run meanwhile.
+
+    Raises:
+        MetadataError: the store is damaged, or its import is not complete.
+        BackendUnavailableError: it cannot be reached.
+    """
+    keys, count = await _metadata_keys(config, config_file), 0
+    async with (
+        metadata_store(config, read_only=True) as store,
+        contextlib.aclosing(export_lines(store, keys, exported_ms=SystemClock().now_ms())) as lines,
+    ):
+        async for line in lines:
+            await asyncio.to_thread(write, line)
+            count += 1
+            tell(f"{count} lines")
+    return count
+
+
+async def import_metadata(config: TierdConfig, config_file: Path, file: Path, *, tell: Tell) -> TransferCounts:
+    """Fill the configured metadata store from an export. No daemon of this state directory may run.
+
+    Raises:
+        AlreadyRunningError: one runs.
+        MetadataExportError: the file cannot be read or is damaged; nothing was written.
+        MetadataFillingRefusedError: the store is not empty, or the export is of another cluster.
+        BackendUnavailableError: the store did not answer; run it again.
+    """
+    keys = await _metadata_keys(config, config_file)
+    await asyncio.to_thread(make_state_dir, config.state_dir)
+    with instance_lock(config.state_dir):
+        async with metadata_store(config, read_only=False) as store:
+            return await import_lines(store, keys, partial(_lines_of, file), tell=tell)
+
+
+async def rebuild_metadata(config: TierdConfig, config_file: Path, *, dry_run: bool, tell: Tell) -> RebuildReport:
+    """Rebuild the metadata of the configured tier into the configured store. No daemon of this state directory may run.
+
+    Raises:
+        AlreadyRunningError: one runs.
+        MetadataFillingRefusedError: the store is being filled from elsewhere, or another program writes to it.
+        RemoteStorageError: the object store failed; run it again.
+        BackendUnavailableError: the metadata store did not answer; run it again.
+    """
+    clock = SystemClock()
+    identity = broker_identity(
+        config_file, cluster_id=config.cluster_id, node_id=config.node_id, found=await log_dir_identities(config)
+    )
+    await asyncio.to_thread(make_state_dir, config.state_dir)
+    with contextlib.ExitStack() as resources, instance_lock(config.state_dir):
+        async with (
+            metadata_store(config, read_only=dry_run) as metadata,
+            object_store(config, clock=clock) as store,
+        ):
+            transform = resources.enter_context(contextlib.closing(open_transform(config.remote)))
+            storage = SegmentStorage(
+                store,
+                cluster_id=identity.cluster_id,
+                broker_id=identity.node_id,
+                key_prefix=config.remote.key_prefix,
+                chunk_size=config.remote.chunk_size_bytes,
+                transform=transform,
+            )
+            rebuild = MetadataRebuild(
+                store=store,
+                storage=storage,
+                metadata=metadata,
+                keys=MetadataKeyFactory(identity.cluster_id),
+                object_keys=ObjectKeyFactory(config.remote.key_prefix, identity.cluster_id),
+                session_id=uuid4(),
+                replaced_delete_after_ms=clock.now_ms() + int(config.expire.grace_s * 1000),
+                tell=tell,
+                dry_run=dry_run,
+                strict_kafka_compat=config.metadata.strict_kafka_compat,
+            )
+            return await rebuild.run()
+
+
+async def _metadata_keys(config: TierdConfig, config_file: Path) -> MetadataKeyFactory:
+    identity = broker_identity(
+        config_file, cluster_id=config.cluster_id, node_id=config.node_id, found=await log_dir_identities(config)
+    )
+    return MetadataKeyFactory(identity.cluster_id)
+
+
+def _lines_of(file: Path) -> Iterator[str]:
+    try:
+        with file.open(encoding="utf-8", newline="\n") as lines:
+            yield from lines
+    except (OSError, UnicodeDecodeError) as error:
+        raise MetadataExportError(f"{file} cannot be read: {error}", remedy="name the file of an export") from error

@@ -1,0 +1,1 @@
+"""``tierd metadata``: move the metadata of a cluster from one store to another."""

@@ -1,0 +1,68 @@
+"""``tierd metadata export``: everything that the metadata store knows, as a file."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tierd.app import export_metadata, run_in_loop
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption
+from tierd.cli.progress import progress_line
+from tierd.cli.session import begin
+from tierd.errors import NotConfirmedError, StateDirError
+
+
+def export(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="A file that does not exist yet; standard output when not given."),
+    ] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Write everything that the metadata store knows of the cluster, as JSON lines that tierd metadata import reads.
+
+    The daemon may run meanwhile: each partition is written as it is at one moment. The file appears under its name when
+    it is complete.
+
+    Example: tierd metadata export metadata.jsonl
+    """
+    settings = begin(config)
+    with progress_line("exporting") as tell, _writer(file) as write:
+        run_in_loop(export_metadata(settings, config, write, tell=tell))
+
+
+@contextlib.contextmanager
+def _writer(file: Path | None) -> Iterator[Callable[[str], object]]:
+    if file is None:
+        yield sys.stdout.write
+        return
+    if file.exists():
+        raise NotConfirmedError(f"{file} exists already", remedy="name another file")
+    draft = file.with_name(f".{file.name}.{os.getpid()}.new")
+    try:
+        with draft.open("x", encoding="utf-8", newline="\n") as lines:
+            yield lines.write
+            lines.flush()
+            os.fsync(lines.fileno())
+        file.hardlink_to(draft)  # unlike a rename it replaces nothing
+        _sync_directory(file.parent)
+    except FileExistsError as error:
+        raise NotConfirmedError(f"{file} exists already", remedy="name another file") from error
+    except OSError as error:
+        cause = f"{file} cannot be written: {error.strerror or error}"
+        raise StateDirError(cause, remedy="free space, or name a file that this user may write") from error
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

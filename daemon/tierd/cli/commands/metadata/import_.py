@@ -1,0 +1,32 @@
+"""``tierd metadata import``: an export into an empty metadata store."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tierd.app import import_metadata, run_in_loop
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption
+from tierd.cli.progress import progress_line
+from tierd.cli.session import begin
+
+
+def import_(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="What tierd metadata export wrote.", exists=True, dir_okay=False),
+    ],
+    config: ConfigOption = DEFAULT_CONFIG,
+) -> None:
+    """Fill the configured, empty metadata store from an export of another one, of whatever kind.
+
+    The whole file is checked first, and every partition is read back after it was written. Interrupted, the same
+    command goes on. A store that is not empty is refused with exit code 4. No daemon may use either store meanwhile.
+
+    Example: tierd metadata import metadata.jsonl --config postgres.yaml
+    """
+    settings = begin(config)
+    with progress_line("importing") as tell:
+        counts = run_in_loop(import_metadata(settings, config, file, tell=tell))
+    before = f", {counts.present} of them were there already" if counts.present else ""
+    print(f"{counts.partitions} partitions with {counts.rows} rows imported{before}")

@@ -1,0 +1,110 @@
+"""FollowedPartitions: what followers know, read from the store each time it is asked for (remote-tiering 7.8).
+
+A view is kept as long as one cheap read says that the partition's row is still the one it came with. Never longer, and
+never for a time: the follower task lets local data go because of what these views say.
+"""
+
+import asyncio
+from collections.abc import Iterator
+
+from tierd.errors import BackendUnavailableError, RemoteResourceNotFoundError, RemoteStorageNotReadyError
+from tierd.metadata import serde
+from tierd.metadata.cache import PartitionView
+from tierd.metadata.keys import MetadataKeyFactory
+from tierd.metadata.kv.base import KeyValueStore
+from tierd.metadata.reader import read_partition
+from tierd.model import TopicIdPartition
+
+
+class _Followed:
+    """One partition; ``view`` is the last snapshot, ``is_ready`` whether the store answered when it was last asked."""
+
+    def __init__(self) -> None:
+        self.view: PartitionView | None = None
+        self.is_ready = False
+        self.lock = asyncio.Lock()  # held across the read on purpose: one load serves everybody who waits
+
+
+class FollowedPartitions:
+    """The partitions that this broker follows, over a store whose calls end in time.
+
+    Args:
+        store: answers in time.
+        keys: of the cluster.
+        load_concurrency: whole partitions read at once.
+        strict_kafka_compat: as in ``PartitionView``.
+    """
+
+    def __init__(
+        self, store: KeyValueStore, keys: MetadataKeyFactory, *, load_concurrency: int, strict_kafka_compat: bool
+    ) -> None:
+        self._store = store
+        self._keys = keys
+        self._strict_kafka_compat = strict_kafka_compat
+        self._load_slots = asyncio.Semaphore(load_concurrency)
+        self._followed: dict[TopicIdPartition, _Followed] = {}
+        self.reads = 0
+        """Views that were asked for."""
+        self.loads = 0
+        """Of those, partitions that had to be read, because their row had changed."""
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def __contains__(self, partition: TopicIdPartition) -> bool:
+        return partition in self._followed
+
+    def views(self) -> Iterator[PartitionView]:
+        """What is kept now."""
+        return (followed.view for followed in self._followed.values() if followed.view is not None)
+
+    def follow(self, partition: TopicIdPartition) -> None:
+        """Announce the partition; again, it changes nothing."""
+        self._followed.setdefault(partition, _Followed())
+
+    def stop(self, partition: TopicIdPartition) -> None:
+        """Forget the partition."""
+        self._followed.pop(partition, None)
+
+    def is_ready(self, partition: TopicIdPartition) -> bool:
+        """Whether the partition is announced and the store answered its last read."""
+        followed = self._followed.get(partition)
+        return followed is not None and followed.is_ready
+
+    async def read(self, partition: TopicIdPartition) -> PartitionView:
+        """Return the partition as the store has it now: all from one snapshot, empty when it has nothing.
+
+        Raises:
+            RemoteResourceNotFoundError: the partition was not announced, or was deleted.
+            RemoteStorageNotReadyError: the store does not answer.
+            MetadataDecodeError: a row that cannot be understood.
+        """
+        followed = self._followed.get(partition)
+        if followed is None:
+            raise RemoteResourceNotFoundError(f"{partition}: this broker neither leads nor follows it")
+        self.reads += 1
+        async with followed.lock:
+            followed.is_ready = False  # until this read has succeeded
+            try:
+                followed.view = await self._refreshed(partition, followed.view)
+            except BackendUnavailableError as error:
+                raise RemoteStorageNotReadyError(
+                    f"{partition}: its metadata cannot be read: {error}", remedy=error.remedy
+                ) from error
+            followed.is_ready = True
+            view = followed.view
+        view.require_not_deleted()
+        return view
+
+    async def _refreshed(self, partition: TopicIdPartition, known: PartitionView | None) -> PartitionView:
+        key = self._keys.row(partition)
+        value = await self._store.get(key)
+        if value is None:
+            return PartitionView(partition, strict_kafka_compat=self._strict_kafka_compat)
+        if known is not None and known.row == serde.decode_row(key, value):
+            return known
+        async with self._load_slots:
+            self.loads += 1
+            return await read_partition(
+                self._store, self._keys, partition, strict_kafka_compat=self._strict_kafka_compat
+            )

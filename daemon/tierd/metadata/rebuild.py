@@ -1,0 +1,259 @@
+"""What the bucket tells of a partition, made into its metadata; decisions only (DESIGN 4).
+
+- A segment is finished if its manifest is there and nothing says that it goes.
+- One that has a tombstone, or that a later output replaces, is DELETE_SEGMENT_STARTED. It is not read, it counts for
+  the highest offset, and the expiration ends its deletion, so that its objects do not stay for ever. It hides nobody:
+  what it had shadowed can be read, where the lost metadata may have said no.
+- Copies are applied in their order: by leader epoch, then by the time they began.
+- The log start offset is not in the bucket and stays unset: the next leader finds it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TypeAlias
+from uuid import UUID
+
+from tierd.metadata import epoch_state
+from tierd.metadata.cache import PartitionView
+from tierd.metadata.epoch_state import EpochRange, RemoteLogLeaderEpochState
+from tierd.metadata.row import Claim, PartitionRow
+from tierd.model import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    SoftDelete,
+    TopicIdPartition,
+    uuid_to_text,
+)
+
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+_Order: TypeAlias = tuple[int, int, int, UUID]
+
+
+class RebuildSeverity(Enum):
+    """What a problem means for the result: a note is normal, the others make the answer "no"."""
+
+    NOTE = "note"
+    CONFLICT = "conflict"
+    DAMAGE = "damage"
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildProblem:
+    """Something in the bucket that did not become metadata, or only one side of it.
+
+    Attributes:
+        severity: see there.
+        kind: one word or two, fixed, for programs.
+        where: a key, or a segment.
+        what: a sentence for people.
+    """
+
+    severity: RebuildSeverity
+    kind: str
+    where: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketSegment:
+    """One segment as its objects describe it.
+
+    Attributes:
+        metadata: COPY_SEGMENT_STARTED, as it was when the copy began.
+        replaces: segments that this one made obsolete.
+        soft_delete: its tombstone; None when it has none.
+        deleted_ms: when the tombstone was written.
+        deleted_by: which broker wrote it.
+    """
+
+    metadata: RemoteLogSegmentMetadata
+    replaces: frozenset[UUID] = frozenset()
+    soft_delete: SoftDelete | None = None
+    deleted_ms: int = -1
+    deleted_by: int = -1
+
+    @property
+    def order(self) -> _Order:
+        """When it was copied, relative to the others."""
+        return _order(self.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class RebuiltPartition:
+    """The partition's metadata, without a row while there is no segment, and what was noticed on the way."""
+
+    view: PartitionView
+    problems: tuple[RebuildProblem, ...] = ()
+
+
+def rebuild_partition(
+    partition: TopicIdPartition,
+    found: Iterable[BucketSegment],
+    *,
+    session_id: UUID,
+    replaced: SoftDelete,
+    strict_kafka_compat: bool = False,
+) -> RebuiltPartition:
+    """Make the partition's metadata from its segments.
+
+    Args:
+        partition: whose segments they are.
+        found: in any order.
+        session_id: owner of the partition until the next leader claims it; any session of before is fenced.
+        replaced: why and when the objects of replaced segments go.
+        strict_kafka_compat: as in ``PartitionView``.
+    """
+    segments = sorted(found, key=lambda segment: segment.order)
+    losers, gone, problems = _replacements(segments)
+    metadata = [
+        _deleting(segment, segment.soft_delete or replaced)
+        if segment.soft_delete is not None or segment.metadata.segment.id in gone
+        else replace(segment.metadata, state=_FINISHED)
+        for segment in segments
+        if segment.metadata.segment.id not in losers
+    ]
+    problems += _overlaps([each for each in metadata if each.state is _FINISHED])
+    view = PartitionView(
+        partition,
+        _row(partition, segments, session_id),
+        {each.segment.id: each for each in metadata},
+        _Replay(metadata, strict_kafka_compat=strict_kafka_compat).states,
+        strict_kafka_compat=strict_kafka_compat,
+    )
+    return RebuiltPartition(view, tuple(problems))
+
+
+def differences(stored: PartitionView, rebuilt: PartitionView) -> list[str]:
+    """Say in which segments the two differ, apart from who told of them when; unfinished copies are not compared."""
+    old = {
+        id_: metadata
+        for id_, metadata in stored.segments.items()
+        if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED
+    }
+    found: list[str] = []
+    for segment_id in sorted(old.keys() | rebuilt.segments.keys()):
+        was, now = old.get(segment_id), rebuilt.segments.get(segment_id)
+        if was is None or now is None:
+            missing = "metadata store" if was is None else "bucket"
+            found.append(f"{stored.partition}: segment {uuid_to_text(segment_id)} is not in the {missing}")
+        elif _lasting(was) != _lasting(now):
+            found.append(f"{stored.partition}: segment {uuid_to_text(segment_id)} is another one in the metadata store")
+    return found
+
+
+def _lasting(metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
+    return replace(metadata, event_timestamp_ms=0, broker_id=0, soft_delete=None)
+
+
+def _order(metadata: RemoteLogSegmentMetadata) -> _Order:
+    return metadata.leader_epoch, metadata.event_timestamp_ms, metadata.start_offset, metadata.segment.id
+
+
+def _deleting(segment: BucketSegment, soft_delete: SoftDelete) -> RemoteLogSegmentMetadata:
+    metadata = replace(segment.metadata, state=_DELETE_STARTED, soft_delete=soft_delete)
+    if segment.soft_delete is None:
+        return metadata
+    return replace(metadata, event_timestamp_ms=segment.deleted_ms, broker_id=segment.deleted_by)
+
+
+def _row(partition: TopicIdPartition, segments: Sequence[BucketSegment], session_id: UUID) -> PartitionRow | None:
+    if not segments:
+        return None
+    last = segments[-1].metadata
+    return PartitionRow(topic=partition.topic, revision=1, claim=Claim(last.leader_epoch, last.broker_id, session_id))
+
+
+def _replacements(segments: Sequence[BucketSegment]) -> tuple[set[UUID], set[UUID], list[RebuildProblem]]:
+    """Which outputs lose against another one, which segments are replaced, and the conflicts.
+
+    A later output wins. One that is being deleted itself replaces nobody: its commit may never have happened.
+    """
+    orders = {segment.metadata.segment.id: segment.order for segment in segments}
+    losers: set[UUID] = set()
+    winner_of: dict[UUID, BucketSegment] = {}
+    problems: list[RebuildProblem] = []
+    for output in reversed([each for each in segments if each.replaces and each.soft_delete is None]):
+        where = str(output.metadata.segment)
+        inputs = {id_ for id_ in output.replaces if orders.get(id_, output.order) < output.order or id_ not in orders}
+        if inputs != output.replaces:
+            what = "it says that it replaces itself or a later segment; that is not believed"
+            problems.append(RebuildProblem(RebuildSeverity.CONFLICT, "replaces later", where, what))
+        rivals = {winner_of[id_].metadata.segment.id for id_ in inputs if id_ in winner_of}
+        if rivals:
+            names = ", ".join(sorted(map(uuid_to_text, rivals)))
+            what = f"it replaces segments that {names} replaces too, of a later leader epoch or time; it is left out"
+            problems.append(RebuildProblem(RebuildSeverity.CONFLICT, "replaced twice", where, what))
+            losers.add(output.metadata.segment.id)
+            continue
+        winner_of.update(dict.fromkeys(inputs, output))
+    return losers, winner_of.keys() & orders.keys(), problems
+
+
+@dataclass(slots=True)
+class _Furthest:
+    """The segment that reaches furthest, of those that one leader copied in one epoch."""
+
+    span: EpochRange
+    metadata: RemoteLogSegmentMetadata
+
+
+def _overlaps(finished: Iterable[RemoteLogSegmentMetadata]) -> list[RebuildProblem]:
+    """Two segments of one leader never hold the same offsets, unless a copy was done twice."""
+    spans = [(span, each) for each in finished for span in epoch_state.ranges_of(each) if span.first <= span.last]
+    spans.sort(key=lambda pair: (pair[0].epoch, pair[1].leader_epoch, pair[0].first, pair[0].last))
+    problems: list[RebuildProblem] = []
+    reached: dict[tuple[int, int], _Furthest] = {}
+    for span, metadata in spans:
+        group = (span.epoch, metadata.leader_epoch)
+        last = reached.get(group)
+        if last is not None and span.first <= last.span.last:
+            problems.append(_overlap(span, metadata, last))
+        if last is None or span.last > last.span.last:
+            reached[group] = _Furthest(span, metadata)
+    return problems
+
+
+def _overlap(span: EpochRange, metadata: RemoteLogSegmentMetadata, other: _Furthest) -> RebuildProblem:
+    where, name = str(metadata.segment), uuid_to_text(other.metadata.segment.id)
+    if (span.first, span.last) == (other.span.first, other.span.last):
+        what = f"offsets {span.first}-{span.last} of epoch {span.epoch} were copied twice, as {name} too; both are kept"
+        return RebuildProblem(RebuildSeverity.NOTE, "copied twice", where, what)
+    what = (
+        f"offsets {span.first}-{span.last} of epoch {span.epoch} overlap {other.span.first}-{other.span.last} of "
+        f"{name}, which the same leader copied; both are kept"
+    )
+    return RebuildProblem(RebuildSeverity.CONFLICT, "overlap", where, what)
+
+
+class _Replay:
+    """Applies every copy and every begun deletion to the epoch states."""
+
+    def __init__(self, metadata: Iterable[RemoteLogSegmentMetadata], *, strict_kafka_compat: bool) -> None:
+        self.states: dict[int, RemoteLogLeaderEpochState] = {}
+        self._strict_kafka_compat = strict_kafka_compat
+        self._ranges: dict[UUID, dict[int, EpochRange]] = {}
+        for each in sorted(metadata, key=lambda m: m.state is _FINISHED):  # first those that go: they hide nobody
+            self._apply(each)
+
+    def _apply(self, metadata: RemoteLogSegmentMetadata) -> None:
+        segment_id, spans = metadata.segment.id, epoch_state.ranges_of(metadata)
+        self._ranges[segment_id] = {span.epoch: span for span in spans}
+        for span in spans:
+            state = self.states.get(span.epoch, RemoteLogLeaderEpochState())
+            state = self._finished(state, segment_id, span)
+            if metadata.state is _DELETE_STARTED:
+                state = epoch_state.delete_started(state, segment_id, span).state
+            self.states[span.epoch] = state
+
+    def _finished(
+        self, state: RemoteLogLeaderEpochState, segment_id: UUID, span: EpochRange
+    ) -> RemoteLogLeaderEpochState:
+        return epoch_state.finished(
+            state,
+            segment_id,
+            span,
+            range_of=lambda other: self._ranges[other][span.epoch],
+            strict_kafka_compat=self._strict_kafka_compat,
+        ).state

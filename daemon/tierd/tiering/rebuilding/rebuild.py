@@ -1,0 +1,208 @@
+"""MetadataRebuild: the metadata of a whole tier from its objects, partition by partition, into an empty store."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from tierd.errors import MetadataFillingRefusedError
+from tierd.metadata import (
+    FillingSource,
+    KeyValueStore,
+    MetadataKeyFactory,
+    PartitionRow,
+    PartitionView,
+    RebuildProblem,
+    RebuildSeverity,
+    StoreFilling,
+    differences,
+    holds_segments,
+    list_partitions,
+    read_partition,
+    rebuild_partition,
+    rows_of,
+)
+from tierd.model import RemoteLogSegmentState, SoftDelete, TopicIdPartition
+from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage, read_tier_identity
+from tierd.tiering.rebuilding.bucket import BucketReader, PartitionObjects, list_partition_objects
+
+_PARTITIONS_AT_ONCE: Final = 16
+_REPLACED: Final = "replaced"
+
+
+@dataclass(slots=True)
+class RebuildReport:
+    """What a rebuild found and did.
+
+    Attributes:
+        store_id: identity of the metadata store that the tier belongs to; None when the bucket does not say.
+        partitions: with at least one segment.
+        segments: readable ones.
+        deleting: segments whose deletion has begun.
+        written: partitions that were written now.
+        unchanged: partitions that the store had already, equal.
+        differing: how the store differs, where it is not to be filled.
+        problems: in the bucket.
+    """
+
+    store_id: UUID | None = None
+    partitions: int = 0
+    segments: int = 0
+    deleting: int = 0
+    written: int = 0
+    unchanged: int = 0
+    differing: list[str] = field(default_factory=list)
+    problems: list[RebuildProblem] = field(default_factory=list)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing but notes was found."""
+        return all(problem.severity is RebuildSeverity.NOTE for problem in self.problems)
+
+
+class MetadataRebuild:
+    """One rebuild of one cluster's tier.
+
+    A store without segments is filled, and what an interrupted rebuild of the same tier has filled is gone on with. Any
+    other store is compared and not written to. Partitions that were claimed, but have no segment, count as empty: a
+    daemon that found the store empty has claimed them.
+
+    Args:
+        store: the objects.
+        storage: the same as segments.
+        metadata: what is filled.
+        keys: of the metadata.
+        object_keys: of the tier.
+        session_id: becomes the owner of every partition until its next leader claims it.
+        replaced_delete_after_ms: when the objects of segments that a compaction replaced may go.
+        tell: is told how far it is.
+        dry_run: look and compare, write nothing.
+        strict_kafka_compat: as in ``PartitionView``.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        storage: SegmentStorage,
+        metadata: KeyValueStore,
+        keys: MetadataKeyFactory,
+        object_keys: ObjectKeyFactory,
+        session_id: UUID,
+        replaced_delete_after_ms: int,
+        tell: Callable[[str], None],
+        dry_run: bool = False,
+        strict_kafka_compat: bool = False,
+    ) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._keys = keys
+        self._object_keys = object_keys
+        self._reader = BucketReader(store, storage, object_keys)
+        self._plan = partial(
+            rebuild_partition,
+            session_id=session_id,
+            replaced=SoftDelete(_REPLACED, replaced_delete_after_ms),
+            strict_kafka_compat=strict_kafka_compat,
+        )
+        self._strict_kafka_compat = strict_kafka_compat
+        self._tell = tell
+        self._dry_run = dry_run
+        self._fills = False
+        self._slots = asyncio.Semaphore(_PARTITIONS_AT_ONCE)
+        self._report = RebuildReport()
+        self._seen: set[TopicIdPartition] = set()
+
+    async def run(self) -> RebuildReport:
+        """Do it. Cancelled or failed, it leaves whole partitions and a note; another run goes on from there.
+
+        Raises:
+            MetadataFillingRefusedError: an import, or the rebuild of another tier, is not complete; or another program
+                writes to the store.
+            RemoteStorageError: the object store failed.
+            BackendUnavailableError: the metadata store did not answer.
+            OutcomeUnknownError: the same.
+        """
+        report = self._report
+        report.store_id = await read_tier_identity(
+            self._store, key_prefix=self._object_keys.prefix, cluster_id=self._object_keys.cluster_id
+        )
+        filling = StoreFilling(self._metadata, self._keys, FillingSource("rebuild", self._source()))
+        self._fills = await filling.is_begun() or not await holds_segments(self._metadata, self._keys)
+        if self._fills and not self._dry_run:
+            await filling.begin()
+        await self._partitions(filling)
+        if self._fills and not self._dry_run:
+            await filling.complete(
+                store_id=report.store_id, tiers=[self._object_keys.prefix] if report.store_id else []
+            )
+        if not self._fills:
+            await self._compare_unseen()
+        report.problems.sort(key=lambda problem: (problem.where, problem.kind))
+        return report
+
+    def _source(self) -> str:
+        return f"{self._object_keys.root} of store {self._report.store_id}"
+
+    async def _partitions(self, filling: StoreFilling) -> None:
+        async with (
+            asyncio.TaskGroup() as group,
+            contextlib.aclosing(list_partition_objects(self._store, self._object_keys)) as listing,
+        ):
+            async for found in listing:
+                if isinstance(found, RebuildProblem):
+                    self._report.problems.append(found)
+                    continue
+                await self._slots.acquire()
+                task = group.create_task(self._partition(found, filling), name=f"rebuild {found.partition}")
+                task.add_done_callback(lambda _: self._slots.release())
+
+    async def _compare_unseen(self) -> None:
+        for partition in await list_partitions(self._metadata, self._keys):
+            if partition not in self._seen:
+                stored = await read_partition(self._metadata, self._keys, partition)
+                self._report.differing += differences(stored, PartitionView(partition))
+
+    async def _partition(self, objects: PartitionObjects, filling: StoreFilling) -> None:
+        found = await self._reader.read(objects)
+        rebuilt = await asyncio.to_thread(self._plan, objects.partition, found.segments)
+        self._report.problems += [*found.problems, *rebuilt.problems]
+        if rebuilt.view.segments:
+            await self._settle(rebuilt.view, filling)
+
+    async def _settle(self, view: PartitionView, filling: StoreFilling) -> None:
+        self._seen.add(view.partition)
+        report, partition = self._report, view.partition
+        stored = await read_partition(
+            self._metadata, self._keys, partition, strict_kafka_compat=self._strict_kafka_compat
+        )
+        if stored.segments or stored.tombstones or not self._fills:
+            different = differences(stored, view)
+            report.differing += different
+            report.unchanged += not different
+            if different and self._fills:
+                raise MetadataFillingRefusedError(
+                    different[0], remedy="stop every tierd that uses this metadata store; begin with an empty one"
+                )
+        elif not self._dry_run:
+            await self._write(view, stored.row, filling)
+            report.written += 1
+        readable = sum(m.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED for m in view.segments.values())
+        report.partitions += 1
+        report.segments += readable
+        report.deleting += len(view.segments) - readable
+        self._tell(f"{report.partitions} partitions, {report.segments} segments")
+
+    async def _write(self, view: PartitionView, claimed: PartitionRow | None, filling: StoreFilling) -> None:
+        row = view.row
+        assert row is not None
+        if claimed is not None:  # by a daemon that found the store empty; its log start is where the local log begins
+            claim = max(claimed.claim, row.claim, key=lambda claim: claim.leader_epoch)
+            row = replace(
+                claimed.bumped(), claim=claim._replace(session_id=row.claim.session_id), log_start_offset=None
+            )
+        rows = await asyncio.to_thread(rows_of, view, self._keys)
+        await filling.write(view.partition, rows, row, stored=claimed)

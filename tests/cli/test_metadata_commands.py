@@ -1,0 +1,194 @@
+"""The metadata store from the command line: followed, exported, imported, and rebuilt from the bucket alone."""
+
+import contextlib
+import json
+import signal
+import sqlite3
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.log_dirs import LogDirWriter
+from tests.scenarios.command import TIERD, CommandResult, run_tierd
+from tests.scenarios.installation import Installation
+from tierd.model import TopicPartition
+
+
+def metadata_command(tierd: Installation, *arguments: str) -> CommandResult:
+    return run_tierd("metadata", *arguments, "--config", str(tierd.config_file))
+
+
+def drop_metadata(tierd: Installation) -> None:
+    for file in tierd.state_dir.glob("metadata.db*"):
+        file.unlink()
+
+
+def without_event(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in s.items() if key != "event_timestamp_ms"} for s in segments]
+
+
+@pytest.fixture
+def another(copied: Installation, log_dir: LogDirWriter, tmp_path: Path) -> Installation:
+    """The same log dirs and bucket with a metadata store of its own, still empty."""
+    return Installation(tmp_path / "another", [log_dir.path], remote=copied.settings["remote"])
+
+
+def test_an_export_is_imported_and_the_tier_reads_the_same(
+    copied: Installation, another: Installation, tmp_path: Path
+) -> None:
+    file = tmp_path / "metadata.jsonl"
+    ended = metadata_command(copied, "export", str(file))
+    assert ended.exit_code == 0, ended.output
+    ended = metadata_command(another, "import", str(file))
+    assert ended.exit_code == 0, ended.output
+    assert "2 partitions" in ended.stdout
+    assert another.segments("orders-0") == copied.segments("orders-0")
+    assert another.cat("orders-0") == copied.cat("orders-0")
+    assert another.tierd("copy", "--once").exit_code == 0  # its identity is the tier's
+    assert another.tierd("verify", "--deep").exit_code == 0
+
+
+def test_the_export_begins_with_whose_it_is(copied: Installation) -> None:
+    lines = metadata_command(copied, "export").stdout.splitlines()
+    header, end = json.loads(lines[0]), json.loads(lines[-1])
+    assert (header["format"], header["format_version"]) == ("tierd-metadata", 1)
+    assert set(header) == {"format", "format_version", "cluster_id", "store_id", "exported_ms", "tiers"}
+    assert end["partitions"] == 2
+
+
+def test_an_export_replaces_no_file_and_leaves_none_behind(copied: Installation, tmp_path: Path) -> None:
+    file = tmp_path / "exports" / "metadata.jsonl"
+    assert metadata_command(copied, "export", str(file)).exit_code == 3
+    file.parent.mkdir()
+    file.write_text("kept")
+    ended = metadata_command(copied, "export", str(file))
+    assert (ended.exit_code, file.read_text()) == (4, "kept")
+    assert "exists already" in ended.stderr
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_an_import_into_a_filled_store_is_refused(copied: Installation, another: Installation, tmp_path: Path) -> None:
+    file = tmp_path / "metadata.jsonl"
+    assert metadata_command(copied, "export", str(file)).exit_code == 0
+    another.configure({"remote": {"filesystem": {"path": str(tmp_path / "other-bucket")}}})
+    assert another.tierd("copy", "--once").exit_code == 0
+    ended = metadata_command(another, "import", str(file))
+    assert ended.exit_code == 4
+    assert "not empty" in ended.stderr
+
+
+def test_a_damaged_export_changes_nothing(copied: Installation, another: Installation, tmp_path: Path) -> None:
+    file = tmp_path / "metadata.jsonl"
+    assert metadata_command(copied, "export", str(file)).exit_code == 0
+    file.write_bytes(file.read_bytes()[:-10])
+    ended = metadata_command(another, "import", str(file))
+    assert ended.exit_code == 1
+    assert "cut short" in ended.stderr
+    assert another.segments("orders-0") == []
+
+
+def test_the_tier_reads_the_same_after_its_metadata_was_lost(copied: Installation) -> None:
+    segments, records = copied.segments("orders-0"), copied.cat("orders-0")
+    drop_metadata(copied)
+    dry = copied.tierd("rebuild-metadata", "--dry-run", "--json")
+    assert dry.exit_code == 0, dry.output
+    assert (dry.json()["segments"], dry.json()["written"]) == (3, 0)
+    assert copied.segments("orders-0") == []
+    ended = copied.tierd("rebuild-metadata")
+    assert ended.exit_code == 0, ended.output
+    assert "3 segments of 1 partitions" in ended.stdout
+    assert without_event(copied.segments("orders-0")) == without_event(segments)
+    assert copied.cat("orders-0") == records
+    assert copied.tierd("copy", "--once").exit_code == 0
+    assert without_event(copied.segments("orders-0")) == without_event(segments)
+    assert copied.tierd("verify", "--deep").exit_code == 0
+
+
+def test_a_daemon_that_began_without_its_metadata_is_helped(copied: Installation) -> None:
+    segments = copied.segments("orders-0")
+    drop_metadata(copied)
+    assert copied.tierd("copy", "--once").exit_code == 4  # the tier is another store's
+    assert copied.tierd("rebuild-metadata").exit_code == 0
+    assert copied.tierd("copy", "--once").exit_code == 0
+    assert without_event(copied.segments("orders-0")) == without_event(segments)
+
+
+def test_damage_in_the_bucket_is_reported_and_makes_the_answer_no(copied: Installation) -> None:
+    drop_metadata(copied)
+    next(copied.store_dir.rglob("*.manifest")).write_bytes(b"{")
+    ended = copied.tierd("rebuild-metadata", "--json")
+    assert ended.exit_code == 1
+    report = ended.json()
+    assert [problem["severity"] for problem in report["problems"]] == ["damage"]
+    assert set(report["problems"][0]) == {"severity", "kind", "where", "what"}
+    assert report["segments"] == 2
+
+
+def test_a_store_that_differs_from_the_bucket_is_refused(copied: Installation) -> None:
+    manifest = next(copied.store_dir.rglob("*.manifest"))
+    manifest.unlink()
+    before = copied.segments("orders-0")
+    ended = copied.tierd("rebuild-metadata")
+    assert ended.exit_code == 4
+    assert "differs" in ended.output
+    assert copied.segments("orders-0") == before
+
+
+def test_a_rebuild_beside_a_daemon_is_refused(copied: Installation) -> None:
+    with copied.daemon():
+        assert copied.tierd("rebuild-metadata").exit_code == 4
+
+
+def test_segments_are_followed_until_ctrl_c(copied: Installation, log_dir: LogDirWriter) -> None:
+    command = [str(TIERD), "segments", "orders-0", "--follow", "--json", "--config", str(copied.config_file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            present = [json.loads(process.stdout.readline()) for _ in range(3)]
+            assert [line["before"] for line in present] == [None] * 3
+            assert [line["after"] for line in present] == copied.segments("orders-0")
+            orders = log_dir.partitions[TopicPartition("orders", 0)]
+            orders.roll()
+            orders.append([b"one more"])
+            log_dir.write_checkpoints()
+            assert copied.tierd("copy", "--once").exit_code == 0
+            change = json.loads(process.stdout.readline())
+            assert change["after"]["start_offset"] == 12
+            assert change["revision"] > present[-1]["revision"]
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert (process.returncode, said) == (0, "")
+
+
+@pytest.mark.spec("remote-tiering 73")
+@pytest.mark.spec("remote-tiering 74")
+def test_both_managers_get_their_settings_and_the_brokers_identity(tierd: Installation, tmp_path: Path) -> None:
+    file = tmp_path / "elsewhere" / "rows.db"
+    file.parent.mkdir()
+    remote = {"key_prefix": "a/b", "chunk_size": "1MiB"}
+    tierd.configure({"node_id": 1, "metadata": {"sqlite": {"path": str(file)}}, "remote": remote})
+    ended = tierd.tierd("copy", "--once")
+    assert ended.exit_code == 0, ended.output
+    manifest = json.loads(next((tierd.store_dir / "a" / "b").rglob("*.manifest")).read_bytes())
+    assert manifest["broker_id"] == 1
+    assert manifest["log"]["chunk_size_bytes"] == 1 << 20
+    with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as connection:
+        pattern = f"v1/{manifest['cluster_id']}/%/row"
+        rows = connection.execute("SELECT value FROM kv WHERE key LIKE ?", [pattern]).fetchall()
+    assert {json.loads(value[1:])["broker"] for (value,) in rows} == {1}
+
+
+@pytest.mark.spec("remote-tiering 72")
+def test_the_metadata_topic_itself_is_never_tiered(tierd: Installation, log_dir: LogDirWriter) -> None:
+    internal = log_dir.add_partition("__remote_log_metadata")
+    for _ in range(3):
+        internal.append([b"event"])
+        internal.roll()
+    log_dir.write_checkpoints()
+    assert tierd.tierd("copy", "--once").exit_code == 0
+    assert not list(tierd.store_dir.rglob("__remote_log_metadata*"))
+    assert tierd.segments("orders-0")

@@ -1,0 +1,52 @@
+"""Random histories of a partition, led through its manager: what any store may come to hold."""
+
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+from hypothesis import strategies as st
+
+from tests.fakes.clock import FakeClock
+from tests.fakes.remote_segments import DELETE_FINISHED, DELETE_STARTED, FINISHED, SESSION, segment, step
+from tierd.metadata import KeyValueStore, RemoteLogMetadataManager
+from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition
+
+Copied = tuple[int, int, int, int]
+"""How many offsets a copy goes back, how many it has, whether an epoch begins in it, and how far it comes."""
+
+histories = st.lists(
+    st.tuples(st.integers(0, 6), st.integers(1, 12), st.integers(0, 2), st.integers(0, 4)), max_size=12
+)
+
+
+async def lead(
+    store: KeyValueStore,
+    partition: TopicIdPartition,
+    history: list[Copied],
+    *,
+    on_step: Callable[[RemoteLogSegmentMetadata, int], Awaitable[None]] | None = None,
+) -> RemoteLogMetadataManager:
+    """Play a history: each copy begins, and may be finished, begin to be deleted, be deleted, in this order."""
+    manager = RemoteLogMetadataManager(store, cluster_id="cluster", broker_id=1, session_id=SESSION, clock=FakeClock())
+    epoch, end = 0, 0
+    await manager.become_leader(partition, 5)
+    for number, (back, length, rolls, reached) in enumerate(history):
+        start = max(0, end - back)
+        epochs = {epoch: start}
+        if rolls and length > 1 and start + 1 >= end:
+            epoch += 1
+            epochs[epoch] = start + 1
+        metadata = segment(
+            start,
+            start + length - 1,
+            epochs,
+            partition=partition,
+            segment_id=UUID(int=partition.partition * 1000 + number + 1),
+            custom_metadata=b"\x01tier",
+        )
+        end = max(end, metadata.end_offset + 1)
+        await manager.add(metadata)
+        for state in (FINISHED, DELETE_STARTED, DELETE_FINISHED)[: max(0, reached - 1)]:
+            await manager.update(step(metadata, state, custom_metadata=b"\x01tier"))
+        if on_step is not None:
+            await on_step(metadata, reached)
+    return manager

@@ -1,0 +1,242 @@
+"""From what the bucket tells of a partition to its metadata: decisions, without a bucket."""
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes.remote_segments import DELETE_STARTED, FINISHED, PARTITION, STARTED, segment
+from tierd.metadata import (
+    BucketSegment,
+    MetadataKeyFactory,
+    PartitionView,
+    RebuildSeverity,
+    RebuiltPartition,
+    differences,
+    rebuild_partition,
+    rows_of,
+)
+from tierd.metadata.rows import load_partition
+from tierd.model import RemoteLogSegmentMetadata, SoftDelete
+
+NEW_SESSION = UUID(int=0xABC)
+REPLACED = SoftDelete("replaced", 5_000)
+KEYS = MetadataKeyFactory("cluster")
+
+
+def copied(
+    start: int,
+    end: int,
+    *,
+    number: int,
+    leader_epoch: int = 5,
+    at_ms: int = 0,
+    epochs: dict[int, int] | int = 0,
+    replaces: tuple[int, ...] = (),
+    deleted: bool = False,
+) -> BucketSegment:
+    metadata = segment(start, end, epochs, segment_id=UUID(int=number), leader_epoch=leader_epoch)
+    return BucketSegment(
+        metadata=replace(metadata, event_timestamp_ms=at_ms or number),
+        replaces=frozenset(UUID(int=other) for other in replaces),
+        soft_delete=SoftDelete("retention-time", 9_000) if deleted else None,
+        deleted_ms=8_000 if deleted else -1,
+        deleted_by=3 if deleted else -1,
+    )
+
+
+def rebuilt(*segments: BucketSegment) -> RebuiltPartition:
+    return rebuild_partition(PARTITION, segments, session_id=NEW_SESSION, replaced=REPLACED)
+
+
+def found(view: PartitionView, offset: int, epoch: int = 0) -> int | None:
+    metadata = view.segment_for(epoch, offset)
+    return None if metadata is None else metadata.segment.id.int
+
+
+def kinds(partition: RebuiltPartition) -> list[tuple[str, str]]:
+    return [(problem.severity.value, problem.kind) for problem in partition.problems]
+
+
+def test_segments_are_finished_and_found() -> None:
+    partition = rebuilt(copied(10, 19, number=2, epochs={0: 10, 1: 15}), copied(0, 9, number=1))
+    view = partition.view
+    assert [found(view, offset) for offset in (0, 9, 10, 14, 15)] == [1, 1, 2, 2, None]
+    assert found(view, 15, epoch=1) == 2
+    assert (view.highest_offset_for_epoch(0), view.highest_offset_for_epoch(1)) == (14, 19)
+    assert {m.state for m in view.list()} == {FINISHED}
+    assert partition.problems == ()
+    assert view.log_start_offset is None
+
+
+def test_the_owner_is_the_last_copying_leader_in_a_session_that_nobody_has() -> None:
+    view = rebuilt(copied(0, 9, number=1, leader_epoch=7), copied(10, 19, number=2, leader_epoch=3)).view
+    assert view.claim == (7, 1, NEW_SESSION)
+
+
+def test_without_segments_there_is_no_partition() -> None:
+    assert rebuilt().view == PartitionView(PARTITION)
+
+
+def test_of_equal_copies_the_later_one_is_read_and_the_other_is_kept() -> None:
+    partition = rebuilt(copied(0, 9, number=1, at_ms=20), copied(0, 9, number=2, at_ms=10))
+    assert found(partition.view, 5) == 1
+    assert len(partition.view.list()) == 2
+    assert kinds(partition) == [("note", "copied twice")]
+
+
+def test_the_leader_epoch_orders_before_the_clock() -> None:
+    partition = rebuilt(
+        copied(0, 9, number=1, leader_epoch=6, at_ms=10), copied(0, 9, number=2, leader_epoch=5, at_ms=20)
+    )
+    assert found(partition.view, 5) == 1
+    assert partition.problems == ()
+
+
+def test_segments_of_one_leader_that_overlap_are_a_conflict_and_both_are_kept() -> None:
+    partition = rebuilt(copied(0, 9, number=1), copied(5, 14, number=2))
+    assert kinds(partition) == [("conflict", "overlap")]
+    assert [found(partition.view, offset) for offset in (0, 4, 14)] == [1, 1, 2]
+
+
+def test_segments_of_two_leaders_may_overlap() -> None:
+    assert rebuilt(copied(0, 9, number=1), copied(5, 14, number=2, leader_epoch=6)).problems == ()
+
+
+def test_an_overlap_is_seen_behind_a_shorter_neighbour() -> None:
+    partition = rebuilt(copied(0, 99, number=1), copied(10, 19, number=2), copied(50, 59, number=3))
+    assert kinds(partition) == [("conflict", "overlap")] * 2
+
+
+def test_what_has_a_tombstone_is_being_deleted_and_counts_for_the_highest_offset() -> None:
+    view = rebuilt(copied(0, 9, number=1), copied(10, 19, number=2, deleted=True)).view
+    gone = view.segment(UUID(int=2))
+    assert gone is not None
+    assert (gone.state, gone.soft_delete) == (DELETE_STARTED, SoftDelete("retention-time", 9_000))
+    assert (gone.event_timestamp_ms, gone.broker_id) == (8_000, 3)
+    assert found(view, 15) is None
+    assert view.highest_offset_for_epoch(0) == 19
+    assert len(view.list_epoch(0)) == 2
+
+
+def test_what_is_being_deleted_hides_nobody() -> None:
+    view = rebuilt(copied(0, 99, number=1, deleted=True), copied(10, 19, number=2)).view
+    assert found(view, 15) == 2
+
+
+def test_an_output_is_read_and_its_inputs_go() -> None:
+    partition = rebuilt(
+        copied(0, 9, number=1), copied(10, 19, number=2), copied(0, 19, number=3, at_ms=50, replaces=(1, 2, 99))
+    )
+    view = partition.view
+    assert [found(view, offset) for offset in (0, 19)] == [3, 3]
+    for number in (1, 2):
+        replaced = view.segment(UUID(int=number))
+        assert replaced is not None
+        assert (replaced.state, replaced.soft_delete) == (DELETE_STARTED, REPLACED)
+    assert partition.problems == ()
+
+
+def test_an_output_that_is_merged_again_goes_too() -> None:
+    view = rebuilt(
+        copied(0, 9, number=1),
+        copied(0, 9, number=2, at_ms=50, replaces=(1,)),
+        copied(0, 9, number=3, at_ms=60, replaces=(2,)),
+    ).view
+    assert found(view, 5) == 3
+    assert {m.segment.id.int for m in view.list() if m.state is DELETE_STARTED} == {1, 2}
+
+
+def test_of_two_outputs_for_the_same_inputs_the_higher_leader_epoch_wins() -> None:
+    partition = rebuilt(
+        copied(0, 9, number=1),
+        copied(0, 9, number=2, leader_epoch=6, replaces=(1,)),
+        copied(0, 9, number=3, leader_epoch=5, at_ms=1_000, replaces=(1,)),
+    )
+    assert found(partition.view, 5) == 2
+    assert partition.view.segment(UUID(int=3)) is None
+    assert kinds(partition) == [("conflict", "replaced twice")]
+
+
+def test_an_output_that_is_given_up_replaces_nobody() -> None:
+    partition = rebuilt(copied(0, 9, number=1), copied(0, 9, number=2, replaces=(1,), deleted=True))
+    assert found(partition.view, 5) == 1
+
+
+@pytest.mark.parametrize("replaces", [(1,), (2,)])
+def test_nobody_replaces_itself_or_what_came_later(replaces: tuple[int, ...]) -> None:
+    partition = rebuilt(copied(0, 9, number=1, replaces=replaces), copied(10, 19, number=2))
+    assert kinds(partition) == [("conflict", "replaces later")]
+    assert [found(partition.view, offset) for offset in (5, 15)] == [1, 2]
+
+
+segments_found = st.lists(
+    st.tuples(
+        st.integers(0, 30),
+        st.integers(0, 20),
+        st.integers(0, 3),
+        st.integers(4, 7),
+        st.integers(0, 50),
+        st.booleans(),
+        st.lists(st.integers(1, 12), max_size=2),
+    ),
+    max_size=12,
+)
+
+
+def segments_of(rows: list[tuple[int, int, int, int, int, bool, list[int]]]) -> list[BucketSegment]:
+    return [
+        copied(
+            start,
+            start + length,
+            number=number,
+            epochs={0: start, 1: start + split} if 0 < split <= length else 0,
+            leader_epoch=leader_epoch,
+            at_ms=at_ms + 1,
+            deleted=deleted,
+            replaces=tuple(replaces),
+        )
+        for number, (start, length, split, leader_epoch, at_ms, deleted, replaces) in enumerate(rows, start=1)
+    ]
+
+
+@given(segments_found)
+def test_every_offset_that_a_finished_segment_holds_is_found_whatever_the_order(
+    rows: list[tuple[int, int, int, int, int, bool, list[int]]],
+) -> None:
+    segments = segments_of(rows)
+    partition = rebuilt(*segments)
+    view = partition.view
+    for metadata in view.list():
+        if metadata.state is FINISHED:
+            for epoch, first in metadata.segment_leader_epochs:
+                for offset in range(first, metadata.epoch_end(epoch) + 1):
+                    assert view.segment_for(epoch, offset) is not None
+    assert rebuilt(*reversed(segments)) == partition
+    left_out = {s.metadata.segment.id for s in segments} - set(view.segments)
+    assert len(left_out) == kinds(partition).count(("conflict", "replaced twice"))
+
+
+@given(segments_found)
+def test_the_rows_are_those_of_the_view(rows: list[tuple[int, int, int, int, int, bool, list[int]]]) -> None:
+    view = rebuilt(*segments_of(rows)).view
+    loaded = load_partition(PARTITION, sorted(rows_of(view, KEYS).items()), KEYS)
+    assert loaded.repairs == ()
+    assert loaded.view == replace(view, row=None)
+
+
+def with_segments(*metadata: RemoteLogSegmentMetadata) -> PartitionView:
+    return PartitionView(PARTITION, segments={each.segment.id: each for each in metadata})
+
+
+def test_a_store_differs_by_segments_and_not_by_who_told_of_them() -> None:
+    one = replace(segment(0, 9, segment_id=UUID(int=1)), state=FINISHED)
+    assert differences(with_segments(one), with_segments(replace(one, broker_id=9, event_timestamp_ms=1))) == []
+    assert "another one" in differences(with_segments(one), with_segments(replace(one, end_offset=8)))[0]
+    assert "not in the bucket" in differences(with_segments(one), with_segments())[0]
+    assert "not in the metadata store" in differences(with_segments(), with_segments(one))[0]
+    unfinished = replace(one, state=STARTED)
+    assert differences(with_segments(unfinished), with_segments()) == []
+    assert RebuildSeverity.NOTE.value == "note"

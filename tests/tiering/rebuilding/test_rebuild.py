@@ -1,0 +1,483 @@
+"""The metadata store is dropped; what comes back from the bucket reads the same."""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.fakes.cancellation import cancel_at
+from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
+from tests.tiering.rebuilding.tier import (
+    KEYS,
+    NEW_SESSION,
+    OBJECT_KEYS,
+    PARTITION,
+    PREFIX,
+    STORE_ID,
+    FilledTier,
+    rebuild_of,
+    rebuilt,
+    view_in,
+)
+from tierd.errors import (
+    BackendUnavailableError,
+    FencedError,
+    MetadataFillingRefusedError,
+    OutcomeUnknownError,
+    RetriableRemoteStorageError,
+)
+from tierd.metadata import (
+    MemoryKeyValueStore,
+    RebuildSeverity,
+    RemoteLogMetadataManager,
+    differences,
+    is_tier_known,
+    list_partitions,
+    store_identity,
+)
+from tierd.model import ByteRange, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tierd.remote import ObjectInfo
+from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.tiering import RebuildReport
+
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+OTHER = TopicIdPartition(UUID(int=7), "orders", 10)
+THIRD = TopicIdPartition(UUID(int=9), "orders-of-2024", 1)
+
+
+@pytest.fixture
+async def tier(tmp_path: Path) -> FilledTier:
+    tier = FilledTier(tmp_path)
+    await tier.claim()
+    await tier.lead()
+    return tier
+
+
+def problems(report: RebuildReport) -> list[tuple[RebuildSeverity, str]]:
+    return [(problem.severity, problem.kind) for problem in report.problems]
+
+
+async def test_every_field_that_matters_comes_back(tier: FilledTier) -> None:
+    await tier.copy(0, 9)
+    await tier.copy(10, 19, {0: 10, 1: 15})
+    await tier.lead(later=2)
+    await tier.copy(20, 29, 1)
+    report, store = await rebuilt(tier.store)
+    original, view = tier.manager.view(PARTITION), await view_in(store)
+    assert differences(original, view) == []
+    assert {id_: replace(m, event_timestamp_ms=0) for id_, m in view.segments.items()} == {
+        id_: replace(m, event_timestamp_ms=0) for id_, m in original.segments.items()
+    }
+    assert view.epochs == original.epochs
+    assert (report.partitions, report.segments, report.written, report.deleting) == (1, 3, 1, 0)
+    assert report.problems == []
+
+
+async def test_the_store_gets_the_identity_that_the_bucket_knows_and_may_be_filled_on(tier: FilledTier) -> None:
+    await tier.copy(0, 9)
+    report, store = await rebuilt(tier.store)
+    assert report.store_id == STORE_ID
+    assert await store_identity(store, KEYS, new_id=lambda: UUID(int=1)) == STORE_ID
+    assert await is_tier_known(store, KEYS, key_prefix=PREFIX)
+    assert await store.get(KEYS.moving_key) is None
+    tier.metadata = store
+    tier.manager = RemoteLogMetadataManager(
+        store, cluster_id="cluster", broker_id=1, session_id=UUID(int=99), clock=tier.clock
+    )
+    await tier.lead()
+    await tier.copy(10, 19)
+    assert tier.manager.view(PARTITION).segment_for(0, 15) is not None
+
+
+async def test_a_session_of_before_is_fenced(tier: FilledTier) -> None:
+    await tier.copy(0, 9)
+    _, store = await rebuilt(tier.store)
+    stale = RemoteLogMetadataManager(store, cluster_id="cluster", broker_id=1, session_id=UUID(int=5), clock=tier.clock)
+    with pytest.raises(FencedError):
+        await stale.become_leader(PARTITION, tier.leader_epoch - 1)
+    assert (await view_in(store)).claim == (tier.leader_epoch, 1, NEW_SESSION)
+
+
+async def test_partitions_with_names_that_begin_alike_are_told_apart(tier: FilledTier) -> None:
+    for partition in (OTHER, THIRD):
+        await tier.lead(partition)
+    for partition in (PARTITION, OTHER, THIRD):
+        await tier.copy(0, partition.partition + 5, partition=partition)
+    report, store = await rebuilt(tier.store)
+    assert report.partitions == 3
+    for partition in (PARTITION, OTHER, THIRD):
+        assert (await view_in(store, partition)).epochs == tier.manager.view(partition).epochs
+    assert set(await list_partitions(store, KEYS)) == {PARTITION, OTHER, THIRD}
+
+
+async def test_a_segment_with_a_tombstone_is_being_deleted_and_not_leaked(tier: FilledTier) -> None:
+    metadata = await tier.copy(0, 9)
+    await tier.copy(10, 19)
+    await tier.give_up(metadata)
+    report, store = await rebuilt(tier.store)
+    original, view = tier.manager.view(PARTITION), await view_in(store)
+    assert view.segment(metadata.segment.id) == replace(
+        original.segments[metadata.segment.id], event_timestamp_ms=tier.clock.now_ms()
+    )
+    assert (report.segments, report.deleting) == (1, 1)
+    assert view.epochs == original.epochs
+
+
+async def test_what_was_deleted_or_never_finished_does_not_come_back(tier: FilledTier) -> None:
+    gone = await tier.copy(0, 9)
+    await tier.copy(10, 19)
+    await tier.copy(20, 29, through="started")
+    await tier.give_up(gone, gone=True)
+    _, store = await rebuilt(tier.store)
+    assert [m.start_offset for m in (await view_in(store)).list()] == [10]
+
+
+async def test_objects_without_a_manifest_are_noted(tier: FilledTier) -> None:
+    metadata = await tier.copy(0, 9)
+    await tier.store.delete(OBJECT_KEYS.segment(metadata, ".manifest"))
+    report, store = await rebuilt(tier.store)
+    assert problems(report) == [(RebuildSeverity.NOTE, "no manifest")]
+    assert report.is_sound
+    assert await list_partitions(store, KEYS) == []
+
+
+async def _without_log(tier: FilledTier, metadata: RemoteLogSegmentMetadata) -> None:
+    await tier.store.delete(OBJECT_KEYS.segment(metadata, ".log"))
+
+
+async def _without_indexes(tier: FilledTier, metadata: RemoteLogSegmentMetadata) -> None:
+    await tier.store.delete(OBJECT_KEYS.segment(metadata, ".indexes"))
+
+
+async def _short_log(tier: FilledTier, metadata: RemoteLogSegmentMetadata) -> None:
+    await _replaced(tier, metadata, ".log", b"short")
+
+
+async def _corrupt(tier: FilledTier, metadata: RemoteLogSegmentMetadata) -> None:
+    await _replaced(tier, metadata, ".manifest", b"{")
+
+
+async def _later_format(tier: FilledTier, metadata: RemoteLogSegmentMetadata) -> None:
+    await _changed(tier, metadata, format_version=2)
+
+
+async def _anothers(tier: FilledTier, metadata: RemoteLogSegmentMetadata) -> None:
+    await _changed(tier, metadata, start_offset=1, segment_leader_epochs=[[0, 1]])
+
+
+async def _of_another_cluster(tier: FilledTier, metadata: RemoteLogSegmentMetadata) -> None:
+    await _changed(tier, metadata, cluster_id="foreign")
+
+
+async def _epochs_outside(tier: FilledTier, metadata: RemoteLogSegmentMetadata) -> None:
+    await _changed(tier, metadata, segment_leader_epochs=[[0, 0], [1, 500]])
+
+
+async def _no_session(tier: FilledTier, metadata: RemoteLogSegmentMetadata) -> None:
+    await _changed(tier, metadata, session_id="?")
+
+
+async def _replaced(tier: FilledTier, metadata: RemoteLogSegmentMetadata, suffix: str, content: bytes) -> None:
+    key = OBJECT_KEYS.segment(metadata, suffix)
+    await tier.store.delete(key)
+    await tier.store.put(key, content)
+
+
+async def _changed(tier: FilledTier, metadata: RemoteLogSegmentMetadata, **fields: object) -> None:
+    manifest = json.loads(await tier.store.get(OBJECT_KEYS.segment(metadata, ".manifest")))
+    await _replaced(tier, metadata, ".manifest", json.dumps(manifest | fields).encode())
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind"),
+    [
+        (_without_log, "missing object"),
+        (_without_indexes, "missing object"),
+        (_short_log, "wrong size"),
+        (_corrupt, "damaged"),
+        (_later_format, "not understood"),
+        (_anothers, "foreign manifest"),
+        (_of_another_cluster, "foreign manifest"),
+        (_epochs_outside, "damaged"),
+        (_no_session, "damaged"),
+    ],
+)
+async def test_damage_is_reported_and_the_rest_comes_back(
+    tier: FilledTier, damage: Callable[[FilledTier, RemoteLogSegmentMetadata], Awaitable[None]], kind: str
+) -> None:
+    await tier.copy(0, 9)
+    damaged = await tier.copy(10, 19)
+    await tier.copy(20, 29)
+    await damage(tier, damaged)
+    report, store = await rebuilt(tier.store)
+    assert problems(report) == [(RebuildSeverity.DAMAGE, kind)]
+    assert not report.is_sound
+    assert sorted(m.start_offset for m in (await view_in(store)).list()) == [0, 20]
+
+
+async def test_foreign_objects_are_noted(tier: FilledTier) -> None:
+    await tier.copy(0, 9)
+    foreign = [f"{OBJECT_KEYS.root}notes.txt", f"{OBJECT_KEYS.root}orders-short/0/1.log"]
+    for key in foreign:
+        await tier.store.put(key, b"x")
+    report, _ = await rebuilt(tier.store)
+    assert [problem.where for problem in report.problems] == sorted(foreign)
+    assert report.is_sound
+
+
+async def test_an_output_replaces_its_inputs_and_of_two_the_later_leader_wins(tier: FilledTier) -> None:
+    inputs = [await tier.copy(0, 9), await tier.copy(10, 19)]
+    names = [KEYS.segment(PARTITION, m.segment.id)[-22:] for m in inputs]
+    early = await tier.copy(0, 19, through="manifest")
+    await tier.lead(later=1)
+    late = await tier.copy(0, 19, through="manifest")
+    for output in (early, late):
+        await _changed(tier, output, replaces=names)
+    report, store = await rebuilt(tier.store)
+    view = await view_in(store)
+    assert {m.segment.id for m in view.list() if m.state is FINISHED} == {late.segment.id}
+    assert {m.segment.id for m in view.list() if m.state is DELETE_STARTED} == {m.segment.id for m in inputs}
+    assert problems(report) == [(RebuildSeverity.CONFLICT, "replaced twice")]
+
+
+async def test_a_second_run_compares_and_writes_nothing(tier: FilledTier) -> None:
+    await tier.copy(0, 9)
+    _, store = await rebuilt(tier.store)
+    assert isinstance(store, FaultyKeyValueStore)
+    before = len(store.batches)
+    report, _ = await rebuilt(tier.store, store)
+    assert (report.unchanged, report.written, report.differing) == (1, 0, [])
+    assert len(store.batches) == before
+
+
+async def test_a_store_that_differs_is_compared_and_left_alone(tier: FilledTier) -> None:
+    kept = await tier.copy(0, 9)
+    lost = await tier.copy(10, 19)
+    await tier.lead(OTHER)
+    await tier.copy(0, 9, partition=OTHER)
+    for info in await tier.store.list_objects(OBJECT_KEYS.partition_prefix(OTHER)):
+        await tier.store.delete(info.key)
+    for suffix in (".log", ".indexes", ".manifest"):
+        await tier.store.delete(OBJECT_KEYS.segment(lost, suffix))
+    before = await tier.metadata.scan("")
+    report, _ = await rebuilt(tier.store, tier.metadata)
+    assert len(report.differing) == 2
+    assert any(str(OTHER) in difference for difference in report.differing)
+    assert (report.written, report.segments) == (0, 1)
+    assert await tier.metadata.scan("") == before
+    assert kept.segment.id in tier.manager.view(PARTITION).segments
+
+
+async def test_a_dry_run_reports_the_same_and_writes_nothing(tier: FilledTier) -> None:
+    await tier.copy(0, 9)
+    store = FaultyKeyValueStore(MemoryKeyValueStore())
+    report = await rebuild_of(tier.store, store, dry_run=True).run()
+    assert (report.partitions, report.segments, report.written) == (1, 1, 0)
+    assert store.batches == []
+
+
+async def test_partitions_that_a_daemon_claimed_while_it_found_nothing_are_filled(tier: FilledTier) -> None:
+    await tier.copy(0, 9)
+    store = FaultyKeyValueStore(MemoryKeyValueStore())
+    await store_identity(store, KEYS, new_id=lambda: UUID(int=3))
+    daemon = RemoteLogMetadataManager(
+        store, cluster_id="cluster", broker_id=2, session_id=UUID(int=3), clock=tier.clock
+    )
+    await daemon.become_leader(PARTITION, 9)
+    await daemon.advance_log_start_offset(PARTITION, 10)  # where its local log begins
+    await rebuilt(tier.store, store)
+    view = await view_in(store)
+    assert view.segment_for(0, 5) is not None
+    assert view.log_start_offset is None
+    assert view.claim == (9, 2, NEW_SESSION)
+    assert await store_identity(store, KEYS, new_id=lambda: UUID(int=1)) == STORE_ID
+    with pytest.raises(FencedError):
+        await daemon.advance_log_start_offset(PARTITION, 11)
+
+
+@pytest.mark.parametrize("fault", [Fault.FAIL, Fault.LOSE_ANSWER, Fault.DROP_REQUEST])
+async def test_an_interrupted_rebuild_is_continued(tier: FilledTier, fault: Fault) -> None:
+    for partition in (OTHER, THIRD):
+        await tier.lead(partition)
+    for partition in (PARTITION, OTHER, THIRD):
+        await tier.copy(0, 9, partition=partition)
+    for failing in range(20):
+        store = FaultyKeyValueStore(MemoryKeyValueStore())
+        store.apply_faults.extend([*[None] * failing, fault])
+        try:
+            await rebuilt(tier.store, store)
+        except (BackendUnavailableError, OutcomeUnknownError, ExceptionGroup):
+            for partition in await list_partitions(store, KEYS):
+                assert differences(await view_in(store, partition), tier.manager.view(partition)) == []
+            report, _ = await rebuilt(tier.store, store)
+            assert report.unchanged + report.written == 3
+        for partition in (PARTITION, OTHER, THIRD):
+            assert differences(await view_in(store, partition), tier.manager.view(partition)) == []
+        assert await store.get(KEYS.moving_key) is None
+
+
+async def test_a_rebuild_that_is_cancelled_anywhere_is_continued(tier: FilledTier) -> None:
+    await tier.lead(OTHER)
+    for partition in (PARTITION, OTHER):
+        await tier.copy(0, 9, partition=partition)
+    for suspension in range(1, 200):
+        store = MemoryKeyValueStore()
+        was_cancelled = await cancel_at(suspension, rebuild_of(tier.store, store).run)
+        if not was_cancelled:
+            return
+        await rebuilt(tier.store, store)
+        for partition in (PARTITION, OTHER):
+            assert differences(await view_in(store, partition), tier.manager.view(partition)) == []
+    raise AssertionError("it never came to its end")
+
+
+class _SlowStore(MemoryObjectStore):
+    """Counts requests at once, and fails on demand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_once = self.most_at_once = 0
+        self.pages: list[int] = []
+        self.fails = False
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+        if self.fails and key.endswith(".manifest"):
+            raise RetriableRemoteStorageError("busy for a test")
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            return await super().get(key, byte_range)
+        finally:
+            self.at_once -= 1
+
+    async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
+        page = await super().list_objects(prefix, start_after=start_after, limit=limit)
+        self.pages.append(len(page))
+        return page
+
+
+async def test_requests_are_many_and_bounded_and_listings_come_in_pages(tmp_path: Path) -> None:
+    store = _SlowStore()
+    tier = FilledTier(tmp_path, store)
+    await tier.lead()
+    for number in range(400):
+        await tier.copy(number * 10, number * 10 + 9)
+    report, metadata = await rebuilt(store)
+    assert report.segments == 400
+    assert 32 < store.most_at_once <= 64
+    assert max(store.pages) <= 1000
+    assert len(store.pages) == 3
+    assert (await view_in(metadata)).epochs == tier.manager.view(PARTITION).epochs
+    assert report.store_id is None  # nobody had claimed the tier
+    assert await metadata.get(KEYS.store_key) is None
+
+
+async def test_a_store_that_fails_ends_the_run_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    store = _SlowStore()
+    tier = FilledTier(tmp_path, store)
+    await tier.lead()
+    await tier.copy(0, 9)
+    metadata = FaultyKeyValueStore(MemoryKeyValueStore())
+    store.fails = True
+    with pytest.raises(ExceptionGroup):
+        await rebuilt(store, metadata)
+    assert await metadata.get(KEYS.moving_key) is not None
+    store.fails = False
+    report, _ = await rebuilt(store, metadata)
+    assert report.written == 1
+
+
+async def test_the_rebuild_of_another_tier_does_not_continue_one(tier: FilledTier) -> None:
+    await tier.copy(0, 9)
+    metadata = FaultyKeyValueStore(MemoryKeyValueStore())
+    metadata.apply_faults.extend([None, Fault.FAIL])
+    with pytest.raises(ExceptionGroup):
+        await rebuilt(tier.store, metadata)
+    await tier.store.delete(OBJECT_KEYS.tier_identity)
+    with pytest.raises(MetadataFillingRefusedError, match="interrupted rebuild"):
+        await rebuilt(tier.store, metadata)
+
+
+events = st.lists(
+    st.tuples(
+        st.sampled_from(["copy", "copy", "copy", "unfinished", "committed", "lead", "give up", "delete", "epoch"]),
+        st.integers(1, 8),
+    ),
+    max_size=25,
+)
+
+
+async def _play(tier: FilledTier, history: list[tuple[str, int]]) -> set[UUID]:
+    """A leader's life; returns the copies that are whole in the bucket, but were never finished."""
+    end, epoch, epochs = 0, 0, {0: 0}
+    finished: list[RemoteLogSegmentMetadata] = []
+    given_up: list[RemoteLogSegmentMetadata] = []
+    committed: set[UUID] = set()
+    for event, number in history:
+        match event:
+            case "copy" | "unfinished" | "committed":
+                through = {"copy": "finished", "unfinished": "started", "committed": "manifest"}[event]
+                metadata = await tier.copy(end, end + number, epochs, through=through)
+                if event == "copy":
+                    finished.append(metadata)
+                    end, epochs = end + number + 1, {epoch: end + number + 1}
+                elif event == "committed":
+                    committed.add(metadata.segment.id)
+            case "lead":
+                await tier.lead(later=1)
+            case "epoch":
+                epoch += 1
+                epochs = {**{e: s for e, s in epochs.items() if s < end}, epoch: end}
+            case "give up" if finished:
+                metadata = finished.pop(0)
+                await tier.give_up(metadata)
+                given_up.append(metadata)
+            case "delete" if given_up:
+                metadata = given_up.pop(0)
+                await tier.storage.delete_log_segment_data(metadata)
+                await tier.step(metadata, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+    return committed
+
+
+@settings(max_examples=60, deadline=None)
+@given(events)
+def test_any_history_comes_back(history: list[tuple[str, int]]) -> None:
+    async def played(folder: Path) -> None:
+        tier = FilledTier(folder)
+        await tier.claim()
+        await tier.lead()
+        committed = await _play(tier, history)
+        report, store = await rebuilt(tier.store)
+        original, view = tier.manager.view(PARTITION), await view_in(store)
+        lost = {
+            id_ for id_, m in original.segments.items() if m.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED
+        }
+        assert set(view.segments) == lost | committed
+        for id_ in lost:
+            expected = replace(original.segments[id_], event_timestamp_ms=0)
+            assert replace(view.segments[id_], event_timestamp_ms=0) == expected
+        if not committed:
+            for epoch, state in original.epochs.items():
+                found = view.epochs.get(epoch)
+                assert (found.ids if found else ()) == state.ids
+        for epoch in original.epochs:
+            for offset in range(250):
+                was = original.segment_for(epoch, offset)
+                now = view.segment_for(epoch, offset)
+                assert was is None or now is not None
+        assert all(problem.severity is not RebuildSeverity.DAMAGE for problem in report.problems)
+        again, _ = await rebuilt(tier.store, store)
+        assert again.differing == []
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(played(Path(folder)))
