@@ -8,7 +8,7 @@ from tests.contracts.object_store import ObjectStoreContract
 from tests.fakes.clock import FakeClock
 from tierd.errors import RetriableRemoteStorageError
 from tierd.model import ByteRange
-from tierd.remote import ByteRate, Deadlines, FileBody, LimitedObjectStore
+from tierd.remote import Body, ByteRate, Deadlines, FileBody, LimitedObjectStore
 from tierd.remote.backends.memory import MemoryObjectStore
 
 AT_ONCE = Deadlines(base_s=0.01)
@@ -24,7 +24,7 @@ class TestLimitedObjectStore(ObjectStoreContract):
 class BlackHole(MemoryObjectStore):
     """Swallows every call."""
 
-    async def put(self, key: str, body: bytes | FileBody) -> None:
+    async def put(self, key: str, body: Body) -> None:
         await asyncio.Event().wait()
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
@@ -133,7 +133,7 @@ class PacedHole(MemoryObjectStore):
         super().__init__()
         self._steps = steps
 
-    async def put(self, key: str, body: bytes | FileBody) -> None:
+    async def put(self, key: str, body: Body) -> None:
         assert isinstance(body, FileBody)
         assert body.pace is not None
         await asyncio.gather(*(body.pace(1 << 20) for _ in range(self._steps)))

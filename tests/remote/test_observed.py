@@ -2,11 +2,13 @@ import asyncio
 
 import pytest
 
+from tests.contracts.bodies import chunked_body
 from tests.fakes.clock import FakeClock
 from tierd.errors import (
     RemoteAccessError,
     RemoteConflictError,
     RemoteIntegrityError,
+    RemoteObjectRetainedError,
     RemoteResourceNotFoundError,
     RemoteStorageError,
     RetriableRemoteStorageError,
@@ -33,6 +35,8 @@ async def test_every_call_is_told_once_with_its_size_and_duration() -> None:
     await store.abort_upload(UnfinishedUpload("key", "id", 0))
     await store.check()
     await store.delete("key")
+    await store.put("chunked", chunked_body([b"012", b"34"]))
+    await store.replace("chunked", b"567", previous=b"01234")
     await store.close()
     assert [(call.operation, call.key, call.outcome) for call in calls] == [
         ("put", "key", "ok"),
@@ -43,7 +47,10 @@ async def test_every_call_is_told_once_with_its_size_and_duration() -> None:
         ("abort", "key", "ok"),
         ("check", "", "ok"),
         ("delete", "key", "ok"),
+        ("put", "chunked", "ok"),
+        ("replace", "chunked", "ok"),
     ]
+    assert [call.size_bytes for call in calls[-2:]] == [5, 3]
     assert [(call.size_bytes, call.duration_s) for call in calls[:3]] == [(10, 0.0), (3, 1.5), (0, 0.0)]
 
 
@@ -53,6 +60,7 @@ async def test_every_call_is_told_once_with_its_size_and_duration() -> None:
         (RemoteResourceNotFoundError("x"), "not_found"),
         (RemoteConflictError("x"), "conflict"),
         (RemoteIntegrityError("x"), "damaged"),
+        (RemoteObjectRetainedError("x"), "retained"),
         (RemoteAccessError("x"), "refused"),
         (RetriableRemoteStorageError("x"), "retriable"),
         (RemoteStorageError("x"), "failed"),

@@ -5,7 +5,7 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tierd.errors import RemoteAccessError, RemoteStorageError, RetriableRemoteStorageError, TierError
 from tierd.model import ByteRange
-from tierd.remote import Backoff, FileBody, Retry, RetryingObjectStore, UnfinishedUpload
+from tierd.remote import Backoff, Body, Retry, RetryingObjectStore, UnfinishedUpload
 from tierd.remote.backends.memory import MemoryObjectStore
 
 
@@ -22,7 +22,7 @@ class FailingStore(MemoryObjectStore):
         if self._failures:
             raise self._failures.pop(0)
 
-    async def put(self, key: str, body: bytes | FileBody) -> None:
+    async def put(self, key: str, body: Body) -> None:
         self._fail()
         await super().put(key, body)
 

@@ -9,40 +9,46 @@ import pytest
 from tests.contracts.bodies import content_of
 from tests.contracts.remote_storage import RemoteStorageContract, Rolled, rolled
 from tests.fakes.remote_segments import PARTITION, segment
+from tests.fakes.transforms import transform_named
 from tests.services.s3 import S3Service
-from tierd.errors import RemoteIntegrityError, RemoteStorageError
+from tierd.errors import RemoteConflictError, RemoteIntegrityError, RemoteObjectRetainedError, RemoteStorageError
 from tierd.model import ByteRange, IndexType
-from tierd.remote import FileBody, SegmentStorage, UnfinishedUpload
+from tierd.remote import PLAIN, Body, ObjectStore, SegmentStorage, Tombstone, Transform, UnfinishedUpload
 from tierd.remote.backends.filesystem import FilesystemObjectStore
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.remote.backends.s3 import S3ObjectStore
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
+TOMBSTONE = Tombstone("retention-time", deleted_at_ms=5, delete_after_ms=3_600_005, broker_id=1, detail="too old")
 FOLDER = f"pre/fix/{CLUSTER}/orders-AAAAAAAAAAAAAAAAAAAABw/0/"
 
 
-def storage_over(store: MemoryObjectStore | FilesystemObjectStore | S3ObjectStore) -> SegmentStorage:
-    return SegmentStorage(store, cluster_id=CLUSTER, broker_id=1, key_prefix="pre/fix", chunk_size=1 << 20)
+def storage_over(store: ObjectStore, transform: Transform = PLAIN) -> SegmentStorage:
+    return SegmentStorage(
+        store, cluster_id=CLUSTER, broker_id=1, key_prefix="pre/fix", chunk_size=1 << 20, transform=transform
+    )
 
 
 class TestSegmentStorageInMemory(RemoteStorageContract):
     @pytest.fixture
-    def remote(self) -> SegmentStorage:
-        return storage_over(MemoryObjectStore())
+    def remote(self, transform: Transform) -> SegmentStorage:
+        return storage_over(MemoryObjectStore(), transform)
 
 
 class TestSegmentStorageOnDisk(RemoteStorageContract):
     @pytest.fixture
-    async def remote(self, tmp_path: Path) -> AsyncIterator[SegmentStorage]:
+    async def remote(self, tmp_path: Path, transform: Transform) -> AsyncIterator[SegmentStorage]:
         store = FilesystemObjectStore(tmp_path / "tier")
-        yield storage_over(store)
+        yield storage_over(store, transform)
         await store.close()
 
 
 @pytest.mark.service("s3")
 class TestSegmentStorageInS3(RemoteStorageContract):
     @pytest.fixture
-    async def remote(self, s3_service: S3Service, s3_bucket: str) -> AsyncIterator[SegmentStorage]:
+    async def remote(
+        self, s3_service: S3Service, s3_bucket: str, transform: Transform
+    ) -> AsyncIterator[SegmentStorage]:
         store = S3ObjectStore(
             bucket=s3_bucket,
             endpoint_url=s3_service.endpoint_url,
@@ -52,7 +58,7 @@ class TestSegmentStorageInS3(RemoteStorageContract):
             path_style=True,
             part_size=5 << 20,
         )
-        yield storage_over(store)
+        yield storage_over(store, transform)
         await store.close()
 
 
@@ -63,7 +69,7 @@ class OrderedStore(MemoryObjectStore):
         super().__init__()
         self.changes: list[str] = []
 
-    async def put(self, key: str, body: bytes | FileBody) -> None:
+    async def put(self, key: str, body: Body) -> None:
         self.changes.append(f"put {key.rpartition('.')[2]}")
         await super().put(key, body)
 
@@ -87,7 +93,7 @@ def one(tmp_path: Path) -> Rolled:
     return rolled(tmp_path, content_of((2 << 20) + 3), start_offset=1234)
 
 
-async def test_the_manifest_is_written_last_and_removed_first(
+async def test_the_manifest_is_written_last_and_the_tombstone_removed_last(
     storage: SegmentStorage, store: OrderedStore, one: Rolled
 ) -> None:
     await storage.copy_log_segment_data(one.metadata, one.data)
@@ -96,9 +102,10 @@ async def test_the_manifest_is_written_last_and_removed_first(
         "put log",
         "put indexes",
         "put manifest",
-        "delete manifest",
-        "delete indexes",
         "delete log",
+        "delete indexes",
+        "delete manifest",
+        "delete tombstone",
     ]
 
 
@@ -144,9 +151,108 @@ async def test_a_changed_prefix_does_not_orphan_old_segments(
     assert await store.list_objects("") == []
 
 
+@pytest.mark.spec("remote-tiering 238")
+async def test_the_directory_of_a_deleted_partition_goes_with_its_segments(tmp_path: Path) -> None:
+    store = FilesystemObjectStore(tmp_path / "tier")
+    storage = storage_over(store)
+    for number in range(10):
+        each = rolled(tmp_path, content_of(1000, seed=number), start_offset=10 * number)
+        await storage.copy_log_segment_data(each.metadata, each.data)
+        await storage.write_tombstone(each.metadata, TOMBSTONE)
+    listed = await storage.list_segment_objects(PARTITION)
+    assert {len(objects) for objects in listed.values()} == {4}
+    for segment_id in listed:
+        start = int(listed[segment_id][0].key.rpartition("/")[2][:20])
+        await storage.delete_log_segment_data(segment(start, start + 9, segment_id=segment_id))
+    assert await store.list_objects("") == []
+    assert not (tmp_path / "tier" / FOLDER).exists()
+    await store.close()
+
+
+@pytest.mark.spec("remote-tiering 239")
+async def test_objects_stay_where_the_store_refuses_to_delete(one: Rolled) -> None:
+    store = MemoryObjectStore()
+    storage = storage_over(store)
+    await storage.copy_log_segment_data(one.metadata, one.data)
+    before = await store.list_objects("")
+    store.retained = {info.key for info in before}
+    with pytest.raises(RemoteObjectRetainedError):
+        await storage.delete_log_segment_data(one.metadata)
+    assert await store.list_objects("") == before
+    assert await storage.fetch_log_segment(one.metadata, ByteRange(0, 9999)) == one.content[:10_000]
+
+
+async def test_the_first_tombstone_stays(storage: SegmentStorage, one: Rolled) -> None:
+    assert await storage.read_tombstone(one.metadata) is None
+    await storage.write_tombstone(one.metadata, TOMBSTONE)
+    await storage.write_tombstone(one.metadata, replace(TOMBSTONE, reason="operator", deleted_at_ms=9))
+    assert await storage.read_tombstone(one.metadata) == TOMBSTONE
+    await storage.remove_tombstone(one.metadata)
+    await storage.remove_tombstone(one.metadata)
+    assert await storage.read_tombstone(one.metadata) is None
+
+
+async def test_something_else_in_the_place_of_a_tombstone_is_damage(
+    storage: SegmentStorage, store: OrderedStore, one: Rolled
+) -> None:
+    await storage.write_tombstone(one.metadata, TOMBSTONE)
+    (info,) = await store.list_objects("")
+    await store.delete(info.key)
+    await store.put(info.key, b"{}")
+    for call in (storage.write_tombstone(one.metadata, TOMBSTONE), storage.read_tombstone(one.metadata)):
+        with pytest.raises(RemoteIntegrityError, match="is no tombstone"):
+            await call
+
+
+@pytest.mark.parametrize("missing", [".log", ".indexes", ".manifest"])
+async def test_a_segment_is_present_only_with_all_three_objects(
+    storage: SegmentStorage, store: OrderedStore, one: Rolled, missing: str
+) -> None:
+    assert not await storage.objects_present(one.metadata)
+    await storage.copy_log_segment_data(one.metadata, one.data)
+    assert await storage.objects_present(one.metadata)
+    (key,) = [info.key for info in await store.list_objects("") if info.key.endswith(missing)]
+    await store.delete(key)
+    assert not await storage.objects_present(one.metadata)
+
+
+async def test_a_finished_copy_of_another_process_is_found_to_be_there(
+    storage: SegmentStorage, store: OrderedStore, tmp_path: Path, one: Rolled
+) -> None:
+    first, second = (storage_over(store, transform_named("aes")) for _ in range(2))
+    await first.copy_log_segment_data(one.metadata, one.data)
+    keys = await store.list_objects("")
+    await second.copy_log_segment_data(one.metadata, one.data)
+    assert await store.list_objects("") == keys
+    with pytest.raises(RemoteConflictError):  # it must be as asked for: encrypted or not
+        await storage.copy_log_segment_data(one.metadata, one.data)
+    other = rolled(tmp_path, content_of(len(one.content), seed=5), start_offset=1234)
+    with pytest.raises(RemoteConflictError):
+        await second.copy_log_segment_data(one.metadata, other.data)
+
+
+async def test_an_unfinished_copy_of_another_process_is_in_the_way(store: OrderedStore, one: Rolled) -> None:
+    await storage_over(store, transform_named("aes")).copy_log_segment_data(one.metadata, one.data)
+    (manifest,) = [info.key for info in await store.list_objects("") if info.key.endswith(".manifest")]
+    await store.delete(manifest)
+    with pytest.raises(RemoteConflictError):
+        await storage_over(store, transform_named("aes")).copy_log_segment_data(one.metadata, one.data)
+
+
+async def test_the_metadata_remembers_that_a_segment_must_be_encrypted(store: OrderedStore, one: Rolled) -> None:
+    encrypting = storage_over(store, transform_named("aes"))
+    assert encrypting.custom_metadata(one.metadata) == b"\x02pre/fix"
+    recorded = replace(one.metadata, custom_metadata=b"\x02pre/fix")
+    assert encrypting.has_configured_prefix(recorded)
+    await storage_over(store).copy_log_segment_data(one.metadata, one.data)  # somebody puts a plain one there
+    assert await encrypting.fetch_log_segment(one.metadata, ByteRange(0, 3)) == one.content[:4]
+    with pytest.raises(RemoteIntegrityError, match="is not encrypted, the metadata says that it is"):
+        await storage_over(store, transform_named("aes")).fetch_log_segment(recorded, ByteRange(0, 3))
+
+
 async def test_custom_metadata_of_another_version_is_refused(storage: SegmentStorage, one: Rolled) -> None:
     with pytest.raises(RemoteStorageError, match="custom metadata"):
-        await storage.fetch_log_segment(replace(one.metadata, custom_metadata=b"\x02x"), ByteRange(0, 1))
+        await storage.fetch_log_segment(replace(one.metadata, custom_metadata=b"\x03x"), ByteRange(0, 1))
 
 
 async def test_a_damaged_index_is_found_out(store: OrderedStore, one: Rolled) -> None:
@@ -155,7 +261,7 @@ async def test_a_damaged_index_is_found_out(store: OrderedStore, one: Rolled) ->
     content = await store.get(key)
     await store.delete(key)
     await store.put(key, bytes(len(content)))
-    with pytest.raises(RemoteIntegrityError, match="offset index does not match"):
+    with pytest.raises(RemoteIntegrityError, match="offset index is damaged: it does not match"):
         await storage_over(store).fetch_index(one.metadata, IndexType.OFFSET)
 
 
@@ -186,7 +292,7 @@ async def test_a_manifest_is_read_once_for_many_indexes(one: Rolled) -> None:
 
 async def test_what_no_store_should_raise_becomes_a_storage_error(one: Rolled) -> None:
     class BrokenStore(MemoryObjectStore):
-        async def put(self, key: str, body: bytes | FileBody) -> None:
+        async def put(self, key: str, body: Body) -> None:
             raise ZeroDivisionError("a bug")
 
         async def delete(self, key: str) -> None:

@@ -4,23 +4,48 @@
 ``SegmentStorage`` turns a segment into objects on top. ``open_object_store`` builds the stack from the settings.
 """
 
+from tierd.remote.cache.checked_file import (
+    TEMPORARY_SUFFIX,
+    DamagedFileError,
+    file_size_of,
+    is_complete,
+    read_checked,
+    write_checked,
+)
+from tierd.remote.cache.chunk_cache import CacheStatistics, ChunkCache
+from tierd.remote.cache.sized_lru import SizedLru
 from tierd.remote.deadlines import Deadlines
 from tierd.remote.factory import open_object_store
+from tierd.remote.key_rewrapping import KeyRewrapping, RewrapOutcome, RewrapResult
 from tierd.remote.keys import ObjectKeyFactory, SegmentKey
 from tierd.remote.limited import ByteRate, LimitedObjectStore
 from tierd.remote.manager import RemoteStorageManager
 from tierd.remote.manifest import SegmentManifest
-from tierd.remote.object_store import FileBody, ObjectInfo, ObjectStore, UnfinishedUpload
+from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, ObjectStore, UnfinishedUpload
 from tierd.remote.observed import ObjectStoreCall, ObservedObjectStore
 from tierd.remote.retrying import Backoff, Retry, RetryingObjectStore
 from tierd.remote.segment_storage import SegmentStorage, UnfinishedSegmentUpload
-from tierd.remote.tier_identity import claim_tier
+from tierd.remote.tier_identity import claim_tier, read_tier_identity
+from tierd.remote.tombstone import Tombstone
+from tierd.remote.transform.compression import compress
+from tierd.remote.transform.factory import open_key_ring, open_transform
+from tierd.remote.transform.key_ring import KeyRing
+from tierd.remote.transform.transform import PLAIN, Transform
 
 __all__ = [
+    "PLAIN",
+    "TEMPORARY_SUFFIX",
     "Backoff",
+    "Body",
     "ByteRate",
+    "CacheStatistics",
+    "ChunkCache",
+    "ChunkedBody",
+    "DamagedFileError",
     "Deadlines",
     "FileBody",
+    "KeyRewrapping",
+    "KeyRing",
     "LimitedObjectStore",
     "ObjectInfo",
     "ObjectKeyFactory",
@@ -30,11 +55,24 @@ __all__ = [
     "RemoteStorageManager",
     "Retry",
     "RetryingObjectStore",
+    "RewrapOutcome",
+    "RewrapResult",
     "SegmentKey",
     "SegmentManifest",
     "SegmentStorage",
+    "SizedLru",
+    "Tombstone",
+    "Transform",
     "UnfinishedSegmentUpload",
     "UnfinishedUpload",
     "claim_tier",
+    "compress",
+    "file_size_of",
+    "is_complete",
+    "open_key_ring",
     "open_object_store",
+    "open_transform",
+    "read_checked",
+    "read_tier_identity",
+    "write_checked",
 ]

@@ -1,12 +1,13 @@
 """Settings to a wrapped backend; a backend's libraries are loaded only when it is configured."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from pydantic import SecretStr
 
 from tierd.clock import Clock, SystemClock
-from tierd.config import RemoteSettings, S3Settings
-from tierd.errors import TierError
+from tierd.config import AzureSettings, GcsSettings, RemoteSettings, S3Settings
+from tierd.errors import RemoteStorageError, TierError
 from tierd.remote.deadlines import Deadlines
 from tierd.remote.limited import ByteRate, LimitedObjectStore
 from tierd.remote.object_store import ObjectStore
@@ -22,6 +23,7 @@ def open_object_store(
     clock: Clock | None = None,
     max_bytes_per_second: int | None = None,
     on_call: Callable[[ObjectStoreCall], None] | None = None,
+    on_attempt: Callable[[ObjectStoreCall], None] | None = None,
     on_retry: Callable[[str, TierError], None] | None = None,
 ) -> ObjectStore:
     """Return observed(retrying(limited(backend))). Nothing is connected before the first call.
@@ -31,7 +33,11 @@ def open_object_store(
         clock: for waits and durations; the system's by default.
         max_bytes_per_second: of all uploads together; None is unlimited.
         on_call: told of every call when it has ended, repetitions included in it.
+        on_attempt: told of every attempt at a call, each repetition by itself.
         on_retry: told of every failure that is about to be repeated: the operation, and why.
+
+    Raises:
+        RemoteStorageError: the library of the backend is not installed, or a setting cannot be used.
     """
     clock = clock or SystemClock()
     backoff = Backoff(
@@ -40,8 +46,10 @@ def open_object_store(
     retry = Retry(clock=clock, backoff=backoff, on_retry=on_retry)
     rate = ByteRate(max_bytes_per_second, clock=clock) if max_bytes_per_second else None
     backend = _open_backend(settings, retry)
-    limited = LimitedObjectStore(backend, deadlines=Deadlines(), max_calls=_MAX_CALLS, upload_rate=rate)
-    store: ObjectStore = RetryingObjectStore(limited, retry)
+    store: ObjectStore = LimitedObjectStore(backend, deadlines=Deadlines(), max_calls=_MAX_CALLS, upload_rate=rate)
+    if on_attempt:
+        store = ObservedObjectStore(store, on_call=on_attempt, clock=clock)
+    store = RetryingObjectStore(store, retry)
     return ObservedObjectStore(store, on_call=on_call, clock=clock) if on_call else store
 
 
@@ -51,28 +59,89 @@ def _open_backend(settings: RemoteSettings, retry: Retry) -> ObjectStore:
 
         assert settings.filesystem is not None, "the schema asks for the section of the backend"
         return FilesystemObjectStore(settings.filesystem.path)
-    assert settings.s3 is not None, "the schema asks for the section of the backend"
-    return _open_s3(settings.s3, retry)
+    if settings.backend == "s3":
+        assert settings.s3 is not None, "the schema asks for the section of the backend"
+        return _open_s3(settings.s3, retry, key_prefix=settings.key_prefix)
+    with _extra_installed(settings.backend):
+        if settings.backend == "gcs":
+            assert settings.gcs is not None, "the schema asks for the section of the backend"
+            return _open_gcs(settings.gcs, retry)
+        assert settings.azure is not None, "the schema asks for the section of the backend"
+        return _open_azure(settings.azure, retry)
 
 
-def _open_s3(settings: S3Settings, retry: Retry) -> ObjectStore:
+def _open_s3(settings: S3Settings, retry: Retry, *, key_prefix: str) -> ObjectStore:
     from tierd.remote.backends.s3 import S3ObjectStore  # noqa: PLC0415 - aiobotocore costs 0.3 s and 30 MB to load
+    from tierd.remote.backends.s3_options import ObjectOptions, customer_key_of  # noqa: PLC0415 - part of it
 
+    sse = settings.sse
+    options = ObjectOptions(
+        storage_class=settings.storage_class,
+        encryption=sse.type,
+        kms_key_id=sse.kms_key_id,
+        customer_key=customer_key_of(sse.customer_key.get_secret_value()) if sse.customer_key else None,
+        tags=settings.tags,
+    )
     return S3ObjectStore(
         bucket=settings.bucket,
         endpoint_url=settings.endpoint_url,
         region=settings.region,
         access_key_id=_revealed(settings.access_key_id),
         secret_access_key=_revealed(settings.secret_access_key),
+        session_token=_revealed(settings.session_token),
         part_size=settings.part_size_bytes,
         max_concurrency=settings.max_concurrency,
         path_style=settings.path_style,
-        storage_class=settings.storage_class,
+        options=options,
+        check_prefix=f"{key_prefix}/" if key_prefix else "",
+        proxy_url=_revealed(settings.proxy_url),
         ca_file=settings.ca_file,
         connect_timeout_s=settings.connect_timeout_s,
         read_timeout_s=settings.read_timeout_s,
         retry=retry,
     )
+
+
+def _open_gcs(settings: GcsSettings, retry: Retry) -> ObjectStore:
+    from tierd.remote.backends.gcs import GcsObjectStore  # noqa: PLC0415 - of an extra
+
+    return GcsObjectStore(
+        bucket=settings.bucket,
+        endpoint_url=settings.endpoint_url,
+        credentials_file=settings.credentials_file,
+        connect_timeout_s=settings.connect_timeout_s,
+        read_timeout_s=settings.read_timeout_s,
+        retry=retry,
+    )
+
+
+def _open_azure(settings: AzureSettings, retry: Retry) -> ObjectStore:
+    from tierd.remote.backends.azure import AzureObjectStore  # noqa: PLC0415 - of an extra
+
+    return AzureObjectStore(
+        container=settings.container,
+        account=settings.account,
+        account_key=_revealed(settings.account_key),
+        sas_token=_revealed(settings.sas_token),
+        endpoint_url=settings.endpoint_url,
+        connect_timeout_s=settings.connect_timeout_s,
+        read_timeout_s=settings.read_timeout_s,
+        retry=retry,
+    )
+
+
+@contextmanager
+def _extra_installed(extra: str) -> Iterator[None]:
+    """Turn the absence of a backend's library into the command that installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "tierd":
+            raise
+        raise RemoteStorageError(
+            f"remote.backend {extra} needs the Python package {error.name}, which is not installed",
+            remedy=f"pip install 'tierd[{extra}]'",
+        ) from error
 
 
 def _revealed(secret: SecretStr | None) -> str | None:

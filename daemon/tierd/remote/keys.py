@@ -2,7 +2,8 @@
 
 ::
 
-    <prefix>/<cluster id>/<topic>-<topic id>/<partition>/<20-digit start offset>-<segment id>.{log,indexes,manifest}
+    <prefix>/<cluster id>/<topic>-<topic id>/<partition>/<20-digit start offset>-<segment id>
+        .{log,indexes,manifest,tombstone}
     <prefix>/<cluster id>/tierd.json
 
 Ids are in Kafka's 22-character form. Both a topic name and an id may contain dashes, so names are cut by length.
@@ -19,10 +20,12 @@ from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, uuid_from_te
 LOG_SUFFIX = ".log"
 INDEXES_SUFFIX = ".indexes"
 MANIFEST_SUFFIX = ".manifest"
+TOMBSTONE_SUFFIX = ".tombstone"
 
-_CUSTOM_METADATA_VERSION = b"\x01"
+_PLAIN = b"\x01"
+_ENCRYPTED = b"\x02"
 _MAX_PREFIX_BYTES = 127  # Kafka's default limit for custom metadata is 128 bytes
-_SEGMENT_NAME = re.compile(r"(?P<start>\d{20})-(?P<id>[A-Za-z0-9_-]{22})\.(?:log|indexes|manifest)")
+_SEGMENT_NAME = re.compile(r"(?P<start>\d{20})-(?P<id>[A-Za-z0-9_-]{22})\.(?:log|indexes|manifest|tombstone)")
 _TOPIC_FOLDER = re.compile(r"(?P<topic>.+)-(?P<id>[A-Za-z0-9_-]{22})")
 
 
@@ -69,13 +72,17 @@ class ObjectKeyFactory:
         return f"{self.root}{partition.topic}-{uuid_to_text(partition.topic_id)}/{partition.partition}/"
 
     def segment(self, metadata: RemoteLogSegmentMetadata, suffix: str) -> str:
-        """Key of one of the three objects of a segment."""
+        """Key of one of a segment's objects."""
         partition = self.partition_prefix(metadata.segment.topic_id_partition)
         return f"{partition}{metadata.start_offset:020d}-{uuid_to_text(metadata.segment.id)}{suffix}"
 
-    def custom_metadata(self) -> bytes:
-        """The prefix in the form that is recorded with every segment."""
-        return _CUSTOM_METADATA_VERSION + self.prefix.encode()
+    def custom_metadata(self, *, is_encrypted: bool = False) -> bytes:
+        """The prefix in the form that is recorded with every segment, and whether the segment must be encrypted.
+
+        The metadata store is trusted more than the bucket: who can write to the bucket alone cannot put a plain segment
+        in the place of an encrypted one.
+        """
+        return (_ENCRYPTED if is_encrypted else _PLAIN) + self.prefix.encode()
 
     def for_custom_metadata(self, custom_metadata: bytes | None) -> Self:
         """The factory under which a segment was stored; this one when nothing was recorded.
@@ -85,7 +92,7 @@ class ObjectKeyFactory:
         """
         if custom_metadata is None:
             return self
-        if not custom_metadata.startswith(_CUSTOM_METADATA_VERSION):
+        if custom_metadata[:1] not in {_PLAIN, _ENCRYPTED}:
             raise RemoteStorageError(
                 f"custom metadata {custom_metadata[:16]!r} is not of a version that this tierd knows",
                 remedy="use the tierd version that copied the segment, or a newer one",
@@ -107,3 +114,8 @@ class ObjectKeyFactory:
         except ValueError:
             return None
         return SegmentKey(topic["topic"], topic["id"], int(parts[1]), int(segment["start"]), segment_id)
+
+
+def must_be_encrypted(custom_metadata: bytes | None) -> bool:
+    """Whether a segment was recorded as encrypted."""
+    return custom_metadata is not None and custom_metadata.startswith(_ENCRYPTED)

@@ -9,7 +9,7 @@ from typing import TypeVar
 from tierd.clock import Clock
 from tierd.model import ByteRange
 from tierd.remote.deadlines import Deadline, Deadlines, deadline
-from tierd.remote.object_store import FileBody, ObjectInfo, ObjectStore, UnfinishedUpload
+from tierd.remote.object_store import Body, ObjectInfo, ObjectStore, UnfinishedUpload, max_size_of
 
 T = TypeVar("T")
 
@@ -57,9 +57,9 @@ class LimitedObjectStore:
         self._places = asyncio.Semaphore(max_calls)
         self._upload_rate = upload_rate
 
-    async def put(self, key: str, body: bytes | FileBody) -> None:
+    async def put(self, key: str, body: Body) -> None:
         """Create the object before the deadline for its size."""
-        size = len(body) if isinstance(body, bytes) else body.size
+        size = max_size_of(body)
         async with self._places, deadline(f"put {key}", self._deadlines.for_size(size)) as running:
             if self._upload_rate is not None:
                 if isinstance(body, bytes):
@@ -67,6 +67,11 @@ class LimitedObjectStore:
                 else:
                     body = replace(body, pace=_paced(self._upload_rate, running, body.pace))
             await self._inner.put(key, body)
+
+    async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
+        """Give a small object other content, outside the byte rate: nothing large is replaced."""
+        call = partial(self._inner.replace, key, content, previous=previous)
+        await self._call(f"replace {key}", call, len(content) + len(previous))
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes before the deadline for the range."""
@@ -81,9 +86,10 @@ class LimitedObjectStore:
         """Remove the object."""
         await self._call(f"delete {key}", partial(self._inner.delete, key))
 
-    async def list_objects(self, prefix: str) -> list[ObjectInfo]:
-        """Return every object below ``prefix``; a listing has as long as an object of unknown size."""
-        return await self._call(f"list {prefix}", partial(self._inner.list_objects, prefix), _UNKNOWN_SIZE_BYTES)
+    async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
+        """Return the objects below ``prefix``; a listing has as long as an object of unknown size."""
+        listing = partial(self._inner.list_objects, prefix, start_after=start_after, limit=limit)
+        return await self._call(f"list {prefix}", listing, _UNKNOWN_SIZE_BYTES)
 
     async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
         """Return unfinished uploads below ``prefix``."""

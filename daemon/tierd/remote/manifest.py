@@ -1,16 +1,21 @@
 """SegmentManifest: the commit mark of a segment in the bucket, enough by itself to rebuild metadata (DESIGN 4).
 
 JSON of ``format_version`` 1. Fields that this version does not know are kept when a manifest is written again; another
-``format_version`` is refused. Checksums are CRC-32C in eight hexadecimal digits.
+``format_version``, compression or algorithm is refused. Checksums are CRC-32C in eight hexadecimal digits.
+
+The manifest of an encrypted segment carries a tag under the segment's data key over everything in it but the wrapping
+of that key: no field can be changed unseen, and yet the key can be wrapped anew.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
+from pydantic import Field, ValidationError
 
 from tierd.errors import RemoteIntegrityError, RemoteStorageError
 from tierd.kernels import crc32c, crc32c_of_file, crc32c_of_range
@@ -20,77 +25,47 @@ from tierd.model import (
     IndexType,
     LogSegmentData,
     RemoteLogSegmentMetadata,
+    uuid_from_text,
     uuid_to_text,
 )
+from tierd.remote.manifest_parts import Compression, Encryption, IndexArtefact, LogArtefact, LogChunk, Part, Size
+from tierd.remote.transform.binding import SegmentBinding
+from tierd.remote.transform.cipher import ALGORITHM, TAG_BYTES, SegmentCipher
+from tierd.remote.transform.key_ring import WrappedKey
+from tierd.remote.transform.layout import ChunkLayout, StoredChunk, original_sizes
 
 FORMAT_VERSION = 1
 
-
-def _parse_crc(value: object) -> object:
-    return int(value, 16) if isinstance(value, str) else value
-
-
-Crc32c = Annotated[
-    int,
-    BeforeValidator(_parse_crc),
-    PlainSerializer(lambda crc: f"{crc:08x}", return_type=str),
-    Field(ge=0, lt=2**32),
-]
-Size = Annotated[int, Field(ge=0)]
+_UNSIGNED = ("key_id", "wrapped_key", "manifest_tag")
+_DAMAGED = "run tierd verify --deep; the segment may have to be copied again"
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
-
-
-class LogChunk(_Part):
-    """One chunk of the ``.log`` object as it is stored, and the checksum of what it stores."""
-
-    size_bytes: Size
-    crc32c: Crc32c
-
-
-class LogArtefact(_Part):
-    """The ``.log`` object.
+@dataclass(frozen=True, slots=True)
+class Transformation:
+    """What became of a segment's bytes.
 
     Attributes:
-        size_bytes: of the object.
-        crc32c: of the segment's bytes, before any transformation.
-        chunk_size_bytes: original bytes per chunk; the last one may be shorter.
-        chunks: in order; sizes are after the transformation, checksums of the original bytes.
+        layout: of the stored log.
+        level: of zstd; None without compression.
+        wrapped_key: None without encryption.
     """
 
-    size_bytes: Size
-    crc32c: Crc32c
-    chunk_size_bytes: Annotated[int, Field(gt=0)]
-    chunks: tuple[LogChunk, ...]
+    layout: ChunkLayout
+    level: int | None
+    wrapped_key: WrappedKey | None
 
 
-class IndexArtefact(_Part):
-    """Where one artefact lies in the ``.indexes`` object."""
-
-    position: Size
-    size_bytes: Size
-    crc32c: Crc32c
-
-
-class Compression(_Part):
-    """How chunks are compressed."""
-
-    type: Literal["none"] = "none"
-
-
-class SegmentManifest(_Part):
+class SegmentManifest(Part):
     """One segment: identity, content and where every artefact lies. Offsets are inclusive at both ends."""
 
     format_version: Literal[1] = 1
     cluster_id: str
     topic: str
     topic_id: str
-    partition: Annotated[int, Field(ge=0)]
+    partition: Annotated[int, Field(ge=0, lt=2**31)]
     segment_id: str
-    start_offset: Annotated[int, Field(ge=0)]
-    end_offset: Annotated[int, Field(ge=0)]
+    start_offset: Annotated[int, Field(ge=0, lt=2**63)]
+    end_offset: Annotated[int, Field(ge=0, lt=2**63)]
     segment_leader_epochs: tuple[tuple[int, int], ...]
     leader_epoch: int
     broker_id: int
@@ -103,8 +78,8 @@ class SegmentManifest(_Part):
     txn_index_empty: bool
     log: LogArtefact
     indexes: dict[str, IndexArtefact]
-    compression: Compression = Compression()
-    encryption: None = None
+    compression: Compression
+    encryption: Encryption | None
     replaces: tuple[str, ...] = ()
     tierd_version: str
 
@@ -118,9 +93,14 @@ class SegmentManifest(_Part):
         broker_id: int,
         chunk_size: int,
         tierd_version: str,
+        transformation: Transformation | None = None,
     ) -> Self:
-        """Describe a segment about to be stored. The same arguments give the same manifest, byte for byte."""
+        """Describe a segment about to be committed. The same arguments give the same manifest, byte for byte.
+
+        One of an encrypted segment has still to be ``sealed``.
+        """
         partition = metadata.segment.topic_id_partition
+        done = transformation or Transformation(_plain_layout(data.log_checksums, chunk_size), None, None)
         return cls(
             cluster_id=cluster_id,
             topic=partition.topic,
@@ -139,10 +119,18 @@ class SegmentManifest(_Part):
             batch_count=data.batch_count,
             size_bytes=data.log_checksums.size_bytes,
             txn_index_empty=metadata.txn_index_empty,
-            log=_describe_log(data.log_checksums, chunk_size),
-            indexes=_describe_indexes(index_contents(data)),
+            log=_describe_log(done.layout, crc32c_of_file(data.log_checksums)),
+            indexes=_describe_indexes(index_contents(data), TAG_BYTES if done.wrapped_key else 0),
+            compression=Compression.at(done.level),
+            encryption=Encryption.under(done.wrapped_key) if done.wrapped_key else None,
             tierd_version=tierd_version,
         )
+
+    def sealed(self, cipher: SegmentCipher) -> Self:
+        """This manifest with its tag."""
+        assert self.encryption is not None, "only an encrypted segment has a key to seal with"
+        tag = cipher.tag_of(_signed(json.loads(self.encode())))
+        return self.model_copy(update={"encryption": self.encryption.model_copy(update={"manifest_tag": tag})})
 
     def encode(self) -> bytes:
         """The JSON form, unknown fields included."""
@@ -150,25 +138,33 @@ class SegmentManifest(_Part):
 
     @classmethod
     def decode(cls, content: bytes, *, key: str) -> Self:
-        """Parse the JSON form.
+        """Parse the JSON form. That of an encrypted segment is believed only after ``require_authentic``.
 
         Raises:
-            RemoteStorageError: its ``format_version`` is one that this tierd does not know.
-            RemoteIntegrityError: it is no manifest.
+            RemoteStorageError: a ``format_version``, compression or algorithm that this tierd does not know.
+            RemoteIntegrityError: it is no manifest, or one whose numbers do not fit together.
         """
         fields = _parse_object(content, key)
-        found = fields.get("format_version")
-        if found != FORMAT_VERSION:
-            raise RemoteStorageError(
-                f"{key}: manifest has format_version {found!r}, this tierd reads {FORMAT_VERSION}",
-                remedy="use the tierd version that wrote it, or a newer one",
-            )
+        _require_known(fields, key)
         try:
-            return cls.model_validate_json(content)
+            manifest = cls.model_validate_json(content)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
             raise RemoteIntegrityError(f"{key}: manifest field {place}: {first['msg']}", remedy=_DAMAGED) from error
+        if (problem := _inconsistency(manifest)) is not None:
+            raise RemoteIntegrityError(f"{key}: manifest does not fit together: {problem}", remedy=_DAMAGED)
+        return manifest
+
+    def require_authentic(self, cipher: SegmentCipher, content: bytes, *, key: str) -> None:
+        """Raise unless ``content``, which this was decoded from, carries the right tag.
+
+        Raises:
+            RemoteIntegrityError: a field was changed.
+        """
+        tag = self.encryption.manifest_tag if self.encryption else ""
+        if not cipher.is_tag_of(_signed(_parse_object(content, key)), tag):
+            raise RemoteIntegrityError(f"{key}: the manifest was changed: its tag does not fit", remedy=_DAMAGED)
 
     def require_describes(self, metadata: RemoteLogSegmentMetadata, *, key: str) -> None:
         """Raise unless this manifest is that of the segment.
@@ -189,17 +185,87 @@ class SegmentManifest(_Part):
         """Where ``index_type`` lies; None when the segment has none."""
         return self.indexes.get(index_type.value)
 
+    @property
+    def indexes_size_bytes(self) -> int:
+        """Bytes of the ``.indexes`` object."""
+        return max((part.position + part.size_bytes for part in self.indexes.values()), default=0)
 
-_DAMAGED = "run tierd verify --deep; the segment may have to be copied again"
+    @property
+    def is_transformed(self) -> bool:
+        """Whether the ``.log`` object is anything else than the log's bytes."""
+        return self.compression.type != "none" or self.encryption is not None
+
+    def layout(self) -> ChunkLayout:
+        """Which stored bytes hold which bytes of the log."""
+        chunks = tuple(chunk.stored for chunk in self.log.chunks)
+        return ChunkLayout(self.size_bytes, self.log.chunk_size_bytes, chunks)
+
+    def binding(self) -> SegmentBinding:
+        """The identity that an encrypted segment is bound to.
+
+        Raises:
+            ValueError: the ids are none.
+        """
+        topic_id, segment_id = uuid_from_text(self.topic_id), uuid_from_text(self.segment_id)
+        return SegmentBinding(self.cluster_id, topic_id, self.partition, segment_id, self.start_offset, self.end_offset)
+
+
+def _require_known(fields: Mapping[str, Any], key: str) -> None:
+    compression, encryption = fields.get("compression"), fields.get("encryption")
+    kind = compression.get("type") if isinstance(compression, dict) else "none"
+    algorithm = encryption.get("algorithm") if isinstance(encryption, dict) else ALGORITHM
+    for name, found, known in (
+        ("format_version", fields.get("format_version"), (FORMAT_VERSION,)),
+        ("compression type", kind, ("none", "zstd")),
+        ("encryption algorithm", algorithm, (ALGORITHM,)),
+    ):
+        if found not in known or isinstance(found, bool):
+            raise RemoteStorageError(
+                f"{key}: manifest has {name} {found!r}, this tierd reads {' and '.join(map(str, known))}",
+                remedy="use the tierd version that wrote it, or a newer one",
+            )
+
+
+def _inconsistency(manifest: SegmentManifest) -> str | None:
+    """What in the manifest contradicts itself, so that nothing could be read by it; None when nothing does."""
+    log, growth = manifest.log, TAG_BYTES if manifest.encryption else 0
+    for number, (size, chunk) in enumerate(
+        zip_longest(original_sizes(manifest.size_bytes, log.chunk_size_bytes), log.chunks)
+    ):
+        if size is None or chunk is None:
+            return f"{len(log.chunks)} chunks of {log.chunk_size_bytes} bytes for {manifest.size_bytes} bytes"
+        if chunk.compressed and manifest.compression.type == "none":
+            return f"chunk {number} is compressed, and the segment is not"
+        if not (chunk.size_bytes < size + growth if chunk.compressed else chunk.size_bytes == size + growth):
+            return f"chunk {number} stores {size} bytes in {chunk.size_bytes}"
+    if log.size_bytes != sum(chunk.size_bytes for chunk in log.chunks):
+        return f"the log has {log.size_bytes} bytes, and its chunks have not"
+    return None
+
+
+def _signed(fields: Mapping[str, Any]) -> bytes:
+    """What the tag of a manifest is over: its JSON with sorted names and no spaces, without the key's wrapping."""
+    encryption = fields.get("encryption")
+    kept = {k: v for k, v in encryption.items() if k not in _UNSIGNED} if isinstance(encryption, dict) else encryption
+    return json.dumps({**fields, "encryption": kept}, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _parse_object(content: bytes, key: str) -> Mapping[str, Any]:
     try:
-        fields = json.loads(content)
-    except ValueError as error:
+        fields = json.loads(content, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
         raise RemoteIntegrityError(f"{key}: manifest is not JSON: {error}", remedy=_DAMAGED) from error
     if not isinstance(fields, dict):
         raise RemoteIntegrityError(f"{key}: manifest is not a JSON object", remedy=_DAMAGED)
+    return fields
+
+
+def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object in which no name stands twice: two parsers might choose differently."""
+    listed = list(pairs)
+    fields = dict(listed)
+    if len(fields) != len(listed):
+        raise ValueError("a name stands twice in one object")
     return fields
 
 
@@ -215,22 +281,28 @@ def index_contents(data: LogSegmentData) -> Mapping[IndexType, bytes]:
     return MappingProxyType({kind: content for kind, content in contents.items() if content is not None})
 
 
-def _describe_log(checksums: BlockChecksums, chunk_size: int) -> LogArtefact:
+def _plain_layout(checksums: BlockChecksums, chunk_size: int) -> ChunkLayout:
     starts = range(0, checksums.size_bytes, chunk_size)
     ranges = [ByteRange(start, min(start + chunk_size, checksums.size_bytes) - 1) for start in starts]
+    chunks = tuple(StoredChunk(r.size, crc32c_of_range(checksums, r)) for r in ranges)
+    return ChunkLayout(checksums.size_bytes, chunk_size, chunks)
+
+
+def _describe_log(layout: ChunkLayout, crc: int) -> LogArtefact:
     return LogArtefact(
-        size_bytes=checksums.size_bytes,
-        crc32c=crc32c_of_file(checksums),
-        chunk_size_bytes=chunk_size,
-        chunks=tuple(LogChunk(size_bytes=r.size, crc32c=crc32c_of_range(checksums, r)) for r in ranges),
+        size_bytes=sum(chunk.size_bytes for chunk in layout.chunks),
+        crc32c=crc,
+        chunk_size_bytes=layout.chunk_size,
+        chunks=tuple(map(LogChunk.of, layout.chunks)),
     )
 
 
-def _describe_indexes(contents: Mapping[IndexType, bytes]) -> dict[str, IndexArtefact]:
+def _describe_indexes(contents: Mapping[IndexType, bytes], growth: int) -> dict[str, IndexArtefact]:
     described, position = {}, 0
     for kind, content in contents.items():
-        described[kind.value] = IndexArtefact(position=position, size_bytes=len(content), crc32c=crc32c(content))
-        position += len(content)
+        size_bytes = len(content) + growth
+        described[kind.value] = IndexArtefact(position=position, size_bytes=size_bytes, crc32c=crc32c(content))
+        position += size_bytes
     return described
 
 

@@ -1,9 +1,9 @@
 """ObjectStore: the narrow promise that every backend keeps; segments, retries and metrics are built on top of it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from tierd.model import BlockChecksums, ByteRange
 
@@ -31,12 +31,44 @@ class FileBody:
 
 
 @dataclass(frozen=True, slots=True)
+class ChunkedBody:
+    """Bytes that are made while they are sent, so that nobody knows before how many there will be.
+
+    Attributes:
+        chunks: gives an iterator over the very same bytes each time it is called, for a repetition or a comparison.
+            An iterator that has ``aclose`` is closed when it is left early.
+        max_size_bytes: an upper bound of their number, for deadlines and for choosing parts.
+        pace: awaited with the size of each step before it leaves, by whoever sends; None sends as fast as it goes.
+    """
+
+    chunks: Callable[[], AsyncIterator[bytes]]
+    max_size_bytes: int
+    pace: Callable[[int], Awaitable[None]] | None = None
+
+
+Body: TypeAlias = bytes | FileBody | ChunkedBody
+
+
+def max_size_of(body: Body) -> int:
+    """How many bytes ``body`` has, at most."""
+    if isinstance(body, bytes):
+        return len(body)
+    return body.size if isinstance(body, FileBody) else body.max_size_bytes
+
+
+@dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One stored object. ``crc32c`` is None where the store does not tell."""
+    """One stored object.
+
+    Attributes:
+        crc32c: of the whole; None where the store does not tell.
+        modified_ms: when it was stored, by the store's clock and as exactly as it tells; None where it does not.
+    """
 
     key: str
     size_bytes: int
     crc32c: int | None = None
+    modified_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +87,26 @@ class ObjectStore(Protocol):
     Writes are durable when the call returns, and an object is visible whole or not at all.
     """
 
-    async def put(self, key: str, body: bytes | FileBody) -> None:
+    async def put(self, key: str, body: Body) -> None:
         """Create the object unless the key exists (``If-None-Match: *``).
 
-        An object that exists with the same size and CRC-32C is success. Large files go up in parallel parts where
-        the store has them; failed or cancelled, the upload is aborted.
+        An object that exists with the same size and CRC-32C is success. Large bodies go up in parts where the store
+        has them, of which only a few are in memory at a time; failed or cancelled, the upload is aborted.
 
         Raises:
             RemoteConflictError: the key exists with other content.
             RemoteIntegrityError: the bytes read are not those of ``body.checksums``; nothing is visible.
+            TierError: whatever ``body.chunks`` raises; nothing is visible.
+        """
+
+    async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
+        """Give a small object other content if it is exactly ``previous`` now; nobody sees anything in between.
+
+        Content that is there already is success: the reply to an earlier attempt may have been lost.
+
+        Raises:
+            RemoteResourceNotFoundError: no such object.
+            RemoteConflictError: the object has other content than ``previous``.
         """
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
@@ -81,10 +124,20 @@ class ObjectStore(Protocol):
         """
 
     async def delete(self, key: str) -> None:
-        """Remove the object; one that is not there is no error."""
+        """Remove the object; one that is not there is no error.
 
-    async def list_objects(self, prefix: str) -> list[ObjectInfo]:
-        """Return every object whose key begins with ``prefix``, in order of key."""
+        Raises:
+            RemoteObjectRetainedError: the store keeps it, by Object Lock, a retention policy or a legal hold.
+        """
+
+    async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
+        """Return the objects whose key begins with ``prefix``, in order of their keys' UTF-8 bytes.
+
+        Args:
+            prefix: whole keys, not folders.
+            start_after: leave out this key and all before it; the last key of one page gives the next.
+            limit: return at most so many, 1 or more; None returns all.
+        """
 
     async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
         """Return uploads begun under ``prefix`` that are neither completed nor aborted, temporary files included."""

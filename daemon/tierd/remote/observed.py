@@ -1,7 +1,8 @@
 """ObservedObjectStore: tells of every call, once, when it has ended."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import dataclasses
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -10,11 +11,13 @@ from tierd.errors import (
     RemoteAccessError,
     RemoteConflictError,
     RemoteIntegrityError,
+    RemoteObjectRetainedError,
     RemoteResourceNotFoundError,
     TierError,
 )
 from tierd.model import ByteRange
-from tierd.remote.object_store import FileBody, ObjectInfo, ObjectStore, UnfinishedUpload
+from tierd.remote.chunks import iterated
+from tierd.remote.object_store import Body, ChunkedBody, ObjectInfo, ObjectStore, UnfinishedUpload, max_size_of
 
 T = TypeVar("T")
 
@@ -24,8 +27,8 @@ class ObjectStoreCall:
     """One call that ended.
 
     Attributes:
-        operation: put, get, head, delete, list, list_uploads, abort or check.
-        outcome: ok, not_found, conflict, damaged, refused, retriable, failed or cancelled.
+        operation: put, replace, get, head, delete, list, list_uploads, abort or check.
+        outcome: ok, not_found, conflict, damaged, refused, retained, retriable, failed or cancelled.
         size_bytes: sent or received; 0 unless it succeeded.
     """
 
@@ -44,10 +47,20 @@ class ObservedObjectStore:
         self._on_call = on_call
         self._clock = clock
 
-    async def put(self, key: str, body: bytes | FileBody) -> None:
+    async def put(self, key: str, body: Body) -> None:
         """Create the object."""
-        size = len(body) if isinstance(body, bytes) else body.size
-        await self._observe("put", key, self._inner.put(key, body), lambda _: size)
+        if isinstance(body, ChunkedBody):
+            counted = _Counted(body.chunks)
+            call = self._inner.put(key, dataclasses.replace(body, chunks=counted.chunks))
+            await self._observe("put", key, call, lambda _: counted.size_bytes)
+        else:
+            size = max_size_of(body)
+            await self._observe("put", key, self._inner.put(key, body), lambda _: size)
+
+    async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
+        """Give a small object other content."""
+        call = self._inner.replace(key, content, previous=previous)
+        await self._observe("replace", key, call, lambda _: len(content))
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes."""
@@ -61,9 +74,10 @@ class ObservedObjectStore:
         """Remove the object."""
         await self._observe("delete", key, self._inner.delete(key))
 
-    async def list_objects(self, prefix: str) -> list[ObjectInfo]:
-        """Return every object below ``prefix``."""
-        return await self._observe("list", prefix, self._inner.list_objects(prefix))
+    async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
+        """Return the objects below ``prefix``."""
+        call = self._inner.list_objects(prefix, start_after=start_after, limit=limit)
+        return await self._observe("list", prefix, call)
 
     async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
         """Return unfinished uploads below ``prefix``."""
@@ -100,6 +114,21 @@ class ObservedObjectStore:
         return answer
 
 
+class _Counted:
+    """How many bytes the chunks had when they were last asked for."""
+
+    def __init__(self, chunks: Callable[[], AsyncIterator[bytes]]) -> None:
+        self.size_bytes = 0
+        self._chunks = chunks
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        self.size_bytes = 0
+        async with iterated(self._chunks) as chunks:
+            async for chunk in chunks:
+                self.size_bytes += len(chunk)
+                yield chunk
+
+
 def _outcome(error: TierError) -> str:
     match error:
         case RemoteResourceNotFoundError():
@@ -108,6 +137,8 @@ def _outcome(error: TierError) -> str:
             return "conflict"
         case RemoteIntegrityError():
             return "damaged"
+        case RemoteObjectRetainedError():
+            return "retained"
         case RemoteAccessError():
             return "refused"
         case _:

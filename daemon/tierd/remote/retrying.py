@@ -11,7 +11,7 @@ import structlog
 from tierd.clock import Clock
 from tierd.errors import TierError
 from tierd.model import ByteRange
-from tierd.remote.object_store import FileBody, ObjectInfo, ObjectStore, UnfinishedUpload
+from tierd.remote.object_store import Body, ObjectInfo, ObjectStore, UnfinishedUpload
 
 log = structlog.get_logger()
 
@@ -80,9 +80,13 @@ class RetryingObjectStore:
         self._inner = inner
         self._retry = retry
 
-    async def put(self, key: str, body: bytes | FileBody) -> None:
+    async def put(self, key: str, body: Body) -> None:
         """Create the object. A lost reply is no harm: the next attempt finds the same content there."""
         await self._retry("put", partial(self._inner.put, key, body))
+
+    async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
+        """Give a small object other content. A lost reply is no harm: the next attempt finds that content there."""
+        await self._retry("replace", partial(self._inner.replace, key, content, previous=previous))
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes."""
@@ -96,9 +100,10 @@ class RetryingObjectStore:
         """Remove the object."""
         await self._retry("delete", partial(self._inner.delete, key))
 
-    async def list_objects(self, prefix: str) -> list[ObjectInfo]:
-        """Return every object below ``prefix``."""
-        return await self._retry("list", partial(self._inner.list_objects, prefix))
+    async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
+        """Return the objects below ``prefix``."""
+        call = partial(self._inner.list_objects, prefix, start_after=start_after, limit=limit)
+        return await self._retry("list", call)
 
     async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
         """Return unfinished uploads below ``prefix``."""

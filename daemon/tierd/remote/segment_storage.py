@@ -1,13 +1,12 @@
 """SegmentStorage: a segment as three objects in an ObjectStore, the manifest last (DESIGN 4, remote-tiering 4)."""
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 from uuid import UUID
 
-from tierd.errors import RemoteIntegrityError, RemoteResourceNotFoundError, RemoteStorageError
-from tierd.kernels import crc32c
+from tierd.errors import RemoteConflictError, RemoteResourceNotFoundError, RemoteStorageError
+from tierd.kernels import crc32c, crc32c_of_file
 from tierd.model import (
     CHECKSUM_BLOCK_BYTES,
     ByteRange,
@@ -16,11 +15,22 @@ from tierd.model import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory, SegmentKey
-from tierd.remote.manifest import SegmentManifest, index_contents, tierd_version
-from tierd.remote.object_store import FileBody, ObjectInfo, ObjectStore, UnfinishedUpload
+from tierd.remote.keys import (
+    INDEXES_SUFFIX,
+    LOG_SUFFIX,
+    MANIFEST_SUFFIX,
+    TOMBSTONE_SUFFIX,
+    ObjectKeyFactory,
+    SegmentKey,
+)
+from tierd.remote.manifest import SegmentManifest, index_contents
+from tierd.remote.object_store import ObjectInfo, ObjectStore, UnfinishedUpload
+from tierd.remote.segment_reader import ReadRange, SegmentReader
+from tierd.remote.segment_writer import SegmentWriter
+from tierd.remote.tombstone import Tombstone
+from tierd.remote.transform.transform import PLAIN, Transform
 
-_MANIFESTS_KEPT = 64
+_OBJECTS = (LOG_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX)
 
 
 class UnfinishedSegmentUpload(NamedTuple):
@@ -29,6 +39,7 @@ class UnfinishedSegmentUpload(NamedTuple):
     upload: UnfinishedUpload
     topic_id: str | None
     segment_id: UUID | None
+    partition: int | None = None
 
 
 class SegmentStorage:
@@ -39,64 +50,73 @@ class SegmentStorage:
         cluster_id: part of every key.
         broker_id: recorded in manifests.
         key_prefix: of new segments; older ones are found by their custom metadata.
-        chunk_size: bytes per checksum in a manifest, a multiple of 1 MiB.
+        chunk_size: original bytes per chunk, a multiple of 1 MiB.
+        transform: compression and encryption; it belongs to the caller, who closes it.
+        read_range: reads logs instead of ``store.get``; a cache of chunks, which is asked for one chunk at a time.
+        align_plain_reads: read whole chunks of plain logs too, for a cache's sake.
     """
 
     def __init__(
-        self, store: ObjectStore, *, cluster_id: str, broker_id: int, key_prefix: str = "", chunk_size: int = 4 << 20
+        self,
+        store: ObjectStore,
+        *,
+        cluster_id: str,
+        broker_id: int,
+        key_prefix: str = "",
+        chunk_size: int = 4 << 20,
+        transform: Transform = PLAIN,
+        read_range: ReadRange | None = None,
+        align_plain_reads: bool = False,
     ) -> None:
         if chunk_size <= 0 or chunk_size % CHECKSUM_BLOCK_BYTES:
             raise ValueError(f"chunk_size {chunk_size} is not a multiple of {CHECKSUM_BLOCK_BYTES} bytes")
         self._store = store
         self._keys = ObjectKeyFactory(key_prefix, cluster_id)
-        self._broker_id = broker_id
-        self._chunk_size = chunk_size
-        self._tierd_version = tierd_version()
-        self._manifests: OrderedDict[str, SegmentManifest] = OrderedDict()
+        self._is_encrypting = transform.encrypts
+        self._writer = SegmentWriter(
+            store, cluster_id=cluster_id, broker_id=broker_id, chunk_size=chunk_size, transform=transform
+        )
+        self._reader = SegmentReader(
+            store,
+            cluster_id=cluster_id,
+            transform=transform,
+            read_range=read_range,
+            align_plain_reads=align_plain_reads,
+        )
 
     def custom_metadata(self, metadata: RemoteLogSegmentMetadata) -> bytes:
-        """Return the key prefix: everything else in a segment's keys follows from its metadata."""
-        del metadata  # the same for every segment, until the configured prefix changes
-        return self._keys.custom_metadata()
+        """Return key prefix and whether it must be encrypted: all else in keys follows from the metadata."""
+        del metadata  # the same for every segment, until the configuration changes
+        return self._keys.custom_metadata(is_encrypted=self._is_encrypting)
+
+    def has_configured_prefix(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Whether the segment lies under the prefix that is configured now, so that a listing shows it."""
+        return self._keys_of(metadata).prefix == self._keys.prefix
 
     async def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes:
         """Store log, indexes and manifest, in this order; a reader that sees the manifest finds the others."""
-        size = data.log_checksums.size_bytes
-        body = FileBody(data.log, ByteRange.of_size(0, size) if size else None, data.log_checksums)
         with _storage_errors("copy", metadata):
             keys = self._keys_of(metadata)
-            manifest = SegmentManifest.describe(
-                metadata,
-                data,
-                cluster_id=self._keys.cluster_id,
-                broker_id=self._broker_id,
-                chunk_size=self._chunk_size,
-                tierd_version=self._tierd_version,
-            )
-            await self._store.put(keys.segment(metadata, LOG_SUFFIX), body)
-            await self._store.put(keys.segment(metadata, INDEXES_SUFFIX), b"".join(index_contents(data).values()))
-            await self._store.put(keys.segment(metadata, MANIFEST_SUFFIX), manifest.encode())
-        return keys.custom_metadata()
+            try:
+                await self._writer.write(keys, metadata, data)
+            except RemoteConflictError:
+                if not await self._is_stored(keys, metadata, data):
+                    raise
+        return keys.custom_metadata(is_encrypted=self._is_encrypting)
 
     async def fetch_log_segment(self, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
         """Return the log's bytes in ``byte_range``, clipped at its end; empty when past it.
 
         Raises:
-            RemoteResourceNotFoundError: the object is not there.
-            RemoteIntegrityError: the object is shorter than the segment was.
+            RemoteResourceNotFoundError: an object is not there.
+            RemoteIntegrityError: stored bytes are not what was stored; object and chunk are named.
+            RemoteKeyMissingError: the segment is encrypted, and the key ring has not its key.
         """
         with _storage_errors("fetch", metadata):
             clipped = byte_range.clipped(metadata.size_bytes)
             if clipped is None:
                 return b""
-            key = self._keys_of(metadata).segment(metadata, LOG_SUFFIX)
-            content = await self._store.get(key, clipped)
-            if len(content) != clipped.size:
-                raise RemoteIntegrityError(
-                    f"{key}: bytes {clipped.start}-{clipped.end} are {len(content)} bytes",
-                    remedy="run tierd verify; the object was cut short or replaced",
-                )
-            return content
+            return await self._reader.read_log(self._keys_of(metadata), metadata, clipped)
 
     async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         """Return one artefact, checked against the checksum in the manifest.
@@ -104,28 +124,20 @@ class SegmentStorage:
         Raises:
             RemoteResourceNotFoundError: it is not there; normal for ``TRANSACTION``.
             RemoteIntegrityError: its bytes are not those that were stored.
+            RemoteKeyMissingError: the segment is encrypted, and the key ring has not its key.
         """
         with _storage_errors("fetch", metadata):
-            artefact = (await self.read_manifest(metadata)).index(index_type)
-            key = self._keys_of(metadata).segment(metadata, INDEXES_SUFFIX)
-            if artefact is None:
-                raise RemoteResourceNotFoundError(f"{key}: the segment has no {index_type.value} index")
-            if not artefact.size_bytes:
-                return b""
-            content = await self._store.get(key, ByteRange.of_size(artefact.position, artefact.size_bytes))
-            if len(content) != artefact.size_bytes or crc32c(content) != artefact.crc32c:
-                raise RemoteIntegrityError(
-                    f"{key}: the {index_type.value} index does not match its checksum in the manifest",
-                    remedy="run tierd verify --deep; the index can be rebuilt from the log",
-                )
-            return content
+            return await self._reader.read_index(self._keys_of(metadata), metadata, index_type)
 
     async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Remove manifest, indexes and log, in this order; what is gone already is no error."""
+        """Remove log, indexes, manifest and tombstone, in this order; what is gone already is no error.
+
+        Until the last of its objects is gone the tombstone keeps a rebuild from taking the segment for a good one.
+        """
         with _storage_errors("delete", metadata):
             keys = self._keys_of(metadata)
-            self._manifests.pop(keys.segment(metadata, MANIFEST_SUFFIX), None)
-            for suffix in (MANIFEST_SUFFIX, INDEXES_SUFFIX, LOG_SUFFIX):
+            self._reader.forget(keys, metadata)
+            for suffix in (*_OBJECTS, TOMBSTONE_SUFFIX):
                 await self._store.delete(keys.segment(metadata, suffix))
 
     async def read_manifest(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
@@ -133,22 +145,61 @@ class SegmentStorage:
 
         Raises:
             RemoteResourceNotFoundError: there is none, so the segment was never completely stored, or is deleted.
-            RemoteIntegrityError: it is damaged, or describes another segment.
+            RemoteIntegrityError: it is damaged, was changed, or describes another segment.
+            RemoteKeyMissingError: the segment is encrypted, and the key ring has not its key.
         """
         with _storage_errors("read the manifest of", metadata):
-            key = self._keys_of(metadata).segment(metadata, MANIFEST_SUFFIX)
-            if key in self._manifests:
-                self._manifests.move_to_end(key)
-                return self._manifests[key]
-            manifest = SegmentManifest.decode(await self._store.get(key), key=key)
-            manifest.require_describes(metadata, key=key)
-            self._manifests[key] = manifest
-            if len(self._manifests) > _MANIFESTS_KEPT:
-                self._manifests.popitem(last=False)
-            return manifest
+            return (await self._reader.open(self._keys_of(metadata), metadata)).manifest
+
+    async def objects_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Whether log, indexes and manifest are all there."""
+        with _storage_errors("look for", metadata):
+            keys = self._keys_of(metadata)
+            try:
+                for suffix in _OBJECTS:
+                    await self._store.head(keys.segment(metadata, suffix))
+            except RemoteResourceNotFoundError:
+                return False
+            return True
+
+    # ------------------------------------------------------------ tombstones
+
+    async def write_tombstone(self, metadata: RemoteLogSegmentMetadata, tombstone: Tombstone) -> None:
+        """Say durably that the segment is to be deleted; one that is there already stays as it is.
+
+        Raises:
+            RemoteIntegrityError: what is there is no tombstone.
+        """
+        with _storage_errors("write the tombstone of", metadata):
+            key = self._keys_of(metadata).segment(metadata, TOMBSTONE_SUFFIX)
+            try:
+                await self._store.put(key, tombstone.encode())
+            except RemoteConflictError:
+                Tombstone.decode(await self._store.get(key), key=key)
+
+    async def read_tombstone(self, metadata: RemoteLogSegmentMetadata) -> Tombstone | None:
+        """Return the segment's tombstone, None when it has none.
+
+        Raises:
+            RemoteIntegrityError: what is there is no tombstone.
+        """
+        with _storage_errors("read the tombstone of", metadata):
+            key = self._keys_of(metadata).segment(metadata, TOMBSTONE_SUFFIX)
+            try:
+                content = await self._store.get(key)
+            except RemoteResourceNotFoundError:
+                return None
+            return Tombstone.decode(content, key=key)
+
+    async def remove_tombstone(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Remove the segment's tombstone; none is no error."""
+        with _storage_errors("remove the tombstone of", metadata):
+            await self._store.delete(self._keys_of(metadata).segment(metadata, TOMBSTONE_SUFFIX))
+
+    # ------------------------------------------------------------ listings
 
     async def list_segment_objects(self, partition: TopicIdPartition) -> dict[UUID, list[ObjectInfo]]:
-        """Return every object of the partition below the configured prefix, by segment id."""
+        """Return every object of the partition below the configured prefix, tombstones included, by segment id."""
         found: dict[UUID, list[ObjectInfo]] = {}
         for item in await self._store.list_objects(self._keys.partition_prefix(partition)):
             if parsed := self._keys.parse(item.key):
@@ -167,11 +218,29 @@ class SegmentStorage:
     def _keys_of(self, metadata: RemoteLogSegmentMetadata) -> ObjectKeyFactory:
         return self._keys.for_custom_metadata(metadata.custom_metadata)
 
+    async def _is_stored(
+        self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
+    ) -> bool:
+        """Whether a finished copy of the same content is there; encrypted it has other bytes than ours would have."""
+        try:
+            manifest = (await self._reader.open(keys, metadata)).manifest
+            log = await self._store.head(keys.segment(metadata, LOG_SUFFIX))
+            indexes = await self._store.head(keys.segment(metadata, INDEXES_SUFFIX))
+        except RemoteStorageError:  # whatever it is, it is not there for us
+            return False
+        checksums = {kind.value: crc32c(content) for kind, content in index_contents(data).items()}
+        return (
+            manifest.log.crc32c == crc32c_of_file(data.log_checksums)
+            and {name: index.crc32c for name, index in manifest.indexes.items()} == checksums
+            and (manifest.encryption is not None) == self._is_encrypting
+            and (log.size_bytes, indexes.size_bytes) == (manifest.log.size_bytes, manifest.indexes_size_bytes)
+        )
+
 
 def _identified(upload: UnfinishedUpload, key: SegmentKey | None) -> UnfinishedSegmentUpload:
     if key is None:
         return UnfinishedSegmentUpload(upload, None, None)
-    return UnfinishedSegmentUpload(upload, key.topic_id, key.segment_id)
+    return UnfinishedSegmentUpload(upload, key.topic_id, key.segment_id, key.partition)
 
 
 @contextmanager

@@ -58,6 +58,20 @@ async def claim_tier(
         )
 
 
+async def read_tier_identity(store: ObjectStore, *, key_prefix: str, cluster_id: str) -> UUID | None:
+    """Return the id of the metadata store that owns the prefix; None when nobody has claimed it.
+
+    Raises:
+        RemoteIntegrityError: what is there cannot be understood.
+        RemoteStorageError: the object store failed.
+    """
+    key = ObjectKeyFactory(key_prefix, cluster_id).tier_identity
+    try:
+        return _decode(await store.get(key), key)
+    except RemoteResourceNotFoundError:
+        return None
+
+
 def _encode(cluster_id: str, store_id: UUID) -> bytes:
     fields = {"format_version": FORMAT_VERSION, "cluster_id": cluster_id, "store_id": str(store_id)}
     return (json.dumps(fields) + "\n").encode()

@@ -38,6 +38,7 @@ class ScriptedS3:
     def __init__(self) -> None:
         self.endpoint_url = ""
         self.requests: list[str] = []
+        self.paths: list[str] = []
         self.headers: dict[str, list[Mapping[str, str]]] = defaultdict(list)
         self._answers: dict[str, list[Answer]] = {}
 
@@ -59,6 +60,7 @@ class ScriptedS3:
         await request.read()
         operation = _operation(request)
         self.requests.append(operation)
+        self.paths.append(str(request.rel_url))
         self.headers[operation].append(request.headers)
         answers = self._answers.get(operation) or [refusal(501, "NotScripted")]
         answer = answers.pop(0) if len(answers) > 1 else answers[0]

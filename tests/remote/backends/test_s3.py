@@ -8,7 +8,8 @@ import pytest
 from tests.contracts.bodies import content_of, file_body
 from tests.contracts.object_store import LARGE_BYTES, ObjectStoreContract
 from tests.fakes.clock import FakeClock
-from tests.services.s3 import FaultyPath, S3Admin, S3Service
+from tests.services.faulty_path import FaultyPath
+from tests.services.s3 import S3Admin, S3Service
 from tierd.errors import RemoteAccessError, RetriableRemoteStorageError, TierError
 from tierd.model import ByteRange
 from tierd.remote import Backoff, Deadlines, FileBody, Retry, RetryingObjectStore

@@ -18,6 +18,7 @@ from tierd.errors import (
 from tierd.kernels import crc32c
 from tierd.remote import Backoff, FileBody, Retry
 from tierd.remote.backends.s3 import S3ObjectStore
+from tierd.remote.backends.s3_options import ObjectOptions
 
 PART_SIZE = 5 << 20
 SIZE = 2 * PART_SIZE + 3
@@ -53,7 +54,7 @@ async def store(script: ScriptedS3) -> AsyncIterator[S3ObjectStore]:
         secret_access_key="secret",
         path_style=True,
         part_size=PART_SIZE,
-        storage_class="STANDARD_IA",
+        options=ObjectOptions(storage_class="STANDARD_IA"),
         retry=Retry(clock=FakeClock(), backoff=Backoff(attempts=3)),
     )
     yield store

@@ -11,7 +11,8 @@ from tierd.errors import (
     RemoteStorageError,
     RetriableRemoteStorageError,
 )
-from tierd.remote.backends.s3_errors import S3Refusal, UploadGoneError, error_for
+from tierd.remote.backends.answers import UploadGoneError
+from tierd.remote.backends.s3_errors import S3Refusal, error_for
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 REFUSAL = S3Refusal(

@@ -10,14 +10,17 @@ from pathlib import Path, PurePath
 from tierd.errors import RemoteIntegrityError, RemoteStorageError
 from tierd.kernels import crc32c
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
-from tierd.remote.object_store import FileBody
+from tierd.remote.chunks import Measured
+from tierd.remote.object_store import Body, ChunkedBody, FileBody, max_size_of
 from tierd.remote.source import unreadable
 
 _WRITE_BYTES = 1 << 18  # measured: a call of 1 MiB costs ext4 four to seven times the processor time
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _SYNC_FILE_RANGE_WRITE = 2
 _RENAME_NOREPLACE = 1
+_RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
+_NO_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS})
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
@@ -28,7 +31,7 @@ class FileUpload:
     call that outlives the cancellation of its awaiter holds off the next one.
     """
 
-    def __init__(self, folder: Path, name: PurePath, final: Path, body: bytes | FileBody) -> None:
+    def __init__(self, folder: Path, name: PurePath, final: Path, body: Body) -> None:
         self.final = final
         self._folder = folder
         self._temporary = folder / name
@@ -37,6 +40,7 @@ class FileUpload:
         if isinstance(body, FileBody) and self._range:
             _require_aligned(self._range, body.checksums.size_bytes)
         self._position = self._range.start if self._range else 0
+        self._appended = Measured(0, 0)
         self._target = -1
         self._source = -1
         self._busy = threading.Lock()
@@ -65,6 +69,20 @@ class FileUpload:
                     _write(self._target, block)
                     self._position += len(block)
                 _begin_write_back(self._target)
+
+    def append(self, chunk: bytes) -> None:
+        """Write one chunk of a ``ChunkedBody``.
+
+        Raises:
+            OSError: the temporary file cannot be written.
+        """
+        with self._busy:
+            if self._target < 0:
+                self._begin()
+            _write(self._target, memoryview(chunk))
+            size, crc = self._appended
+            self._appended = Measured(size + len(chunk), crc32c(chunk, crc))
+            _begin_write_back(self._target)
 
     def _begin(self) -> None:
         if isinstance(self._body, FileBody) and self._range:
@@ -107,6 +125,21 @@ class FileUpload:
             sync_directory(self.final.parent)
             return published
 
+    def replace(self) -> None:
+        """Put this object in the place of the one that is there, durably.
+
+        Raises:
+            RemoteStorageError: the upload was abandoned meanwhile.
+            FileNotFoundError: there is none any more.
+            OSError: the file or its directory cannot be synced.
+        """
+        with self._busy:
+            os.fsync(self._target)
+            if self._abandoned:
+                raise RemoteStorageError(f"{self.final}: given up before it was there")
+            _exchange_or_rename(self._temporary, self.final)
+            sync_directory(self.final.parent)
+
     def same_content_as_final(self, buffer: memoryview) -> bool:
         """Whether the file under the final name holds what this upload does.
 
@@ -114,12 +147,12 @@ class FileUpload:
             OSError: it cannot be read.
         """
         with self._busy, self.final.open("rb", buffering=0) as file:
-            if os.fstat(file.fileno()).st_size != (
-                len(self._body) if isinstance(self._body, bytes) else self._body.size
-            ):
+            if os.fstat(file.fileno()).st_size != self._size_bytes:
                 return False
             if isinstance(self._body, bytes):
                 return file.read() == self._body
+            if isinstance(self._body, ChunkedBody):
+                return _crc_of(file.fileno(), buffer) == self._appended.crc32c
             start = self._range.start if self._range else 0
             for position in range(0, self._body.size, CHECKSUM_BLOCK_BYTES):
                 index = (start + position) // CHECKSUM_BLOCK_BYTES
@@ -129,6 +162,10 @@ class FileUpload:
                 if crc32c(block) != self._body.checksums.crc32c[index]:
                     return False
             return True
+
+    @property
+    def _size_bytes(self) -> int:
+        return self._appended.size_bytes if isinstance(self._body, ChunkedBody) else max_size_of(self._body)
 
     def abandon(self) -> None:
         """Let no step that is still running make the object appear; what it was part of may be deleted by then."""
@@ -196,6 +233,13 @@ def _read(file: int, block: memoryview, position: int) -> int:
     return filled
 
 
+def _crc_of(file: int, buffer: memoryview) -> int:
+    position, crc = 0, 0
+    while filled := _read(file, buffer, position):
+        position, crc = position + filled, crc32c(buffer[:filled], crc)
+    return crc
+
+
 def _write(file: int, content: memoryview) -> None:
     while content:
         content = content[os.write(file, content[:_WRITE_BYTES]) :]
@@ -222,9 +266,22 @@ def _link_or_rename(temporary: Path, final: Path) -> bool:
 
 
 def _rename_without_replacing(temporary: Path, final: Path) -> bool:
-    if _LIBC.renameat2(_AT_FDCWD, os.fsencode(temporary), _AT_FDCWD, os.fsencode(final), _RENAME_NOREPLACE) == 0:
-        return True
-    code = ctypes.get_errno()
-    if code == errno.EEXIST:
-        return False
+    code = _renameat2(temporary, final, _RENAME_NOREPLACE)
+    if code in {0, errno.EEXIST}:
+        return code == 0
     raise OSError(code, os.strerror(code), str(final))
+
+
+def _exchange_or_rename(temporary: Path, final: Path) -> None:
+    """Give ``temporary`` the name of what is there. Exchanged, an object deleted in this moment does not come back."""
+    code = _renameat2(temporary, final, _RENAME_EXCHANGE)
+    if code in _NO_EXCHANGE:
+        temporary.replace(final)  # some network file systems cannot exchange
+    elif code:
+        raise OSError(code, os.strerror(code), str(final))
+
+
+def _renameat2(source: Path, target: Path, flags: int) -> int:
+    """0, or why it failed."""
+    done = _LIBC.renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), flags) == 0
+    return 0 if done else ctypes.get_errno()

@@ -3,11 +3,15 @@
 import asyncio
 import contextlib
 import errno
+import fcntl
 import os
+import stat
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 from uuid import UUID, uuid4
@@ -22,9 +26,11 @@ from tierd.errors import (
     RetriableRemoteStorageError,
 )
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
-from tierd.remote.backends.file_keys import UPLOADS_FOLDER, key_of_path, key_of_upload, path_of_key, path_of_upload
+from tierd.remote.backends.file_keys import UPLOADS_FOLDER, path_of_key, path_of_upload
+from tierd.remote.backends.file_listing import objects_below, uploads_below
 from tierd.remote.backends.file_upload import FileUpload, make_directories, remove_upload, sync_directory
-from tierd.remote.object_store import FileBody, ObjectInfo, UnfinishedUpload
+from tierd.remote.chunks import iterated
+from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, UnfinishedUpload
 
 log = structlog.get_logger()
 
@@ -34,6 +40,7 @@ T = TypeVar("T")
 _STEP_BYTES = 16 * CHECKSUM_BLOCK_BYTES  # between two steps a cancellation takes effect
 _THREADS = 8
 _PUBLISH_ATTEMPTS = 5
+_LOCK_NAME = "replace.lock"
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _REFUSED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -54,10 +61,11 @@ class FilesystemObjectStore:
         self._new_id = new_id
         self._root_seen: tuple[int, int] | None = None  # device and inode: another one is another file system
         self._made: set[Path] = set()  # directories known to be there, unless somebody removed one
+        self._one_replaces = threading.Lock()
         self._buffers: list[memoryview] = []
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tierd-store")
 
-    async def put(self, key: str, body: bytes | FileBody) -> None:
+    async def put(self, key: str, body: Body) -> None:
         """Create the object unless the key exists; cancelled, it leaves neither object nor temporary file."""
         final = self._root / path_of_key(key)
         upload = FileUpload(self._uploads, path_of_upload(self._new_id(), key), final, body)
@@ -65,10 +73,29 @@ class FilesystemObjectStore:
         step = CHECKSUM_BLOCK_BYTES if pace else _STEP_BYTES
         stored = False
         try:
+            if isinstance(body, ChunkedBody):
+                await self._append_all(upload, body)
             while not stored:
                 if pace:
                     await pace(min(step, upload.remaining_bytes))
                 stored = await self._run(self._advance, upload, step)
+        finally:
+            upload.abandon()
+            await self._settled(self._submit(upload.close))
+
+    async def _append_all(self, upload: FileUpload, body: ChunkedBody) -> None:
+        async with iterated(body.chunks) as chunks:
+            async for chunk in chunks:
+                if body.pace is not None:
+                    await body.pace(len(chunk))
+                await self._run(self._append, upload, chunk)
+
+    async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
+        """Give the object other content if it is exactly ``previous``; a lock file keeps other processes waiting."""
+        final = self._root / path_of_key(key)
+        upload = FileUpload(self._uploads, path_of_upload(self._new_id(), key), final, content)
+        try:
+            await self._run(self._replace, upload, content, previous)
         finally:
             upload.abandon()
             await self._settled(self._submit(upload.close))
@@ -79,15 +106,15 @@ class FilesystemObjectStore:
 
     async def head(self, key: str) -> ObjectInfo:
         """Describe the object, without a checksum: that would read all of it."""
-        return ObjectInfo(key, await self._run(_size, self._root / path_of_key(key)))
+        return await self._run(_described, key, self._root / path_of_key(key))
 
     async def delete(self, key: str) -> None:
         """Remove the object, and directories that are empty then."""
         await self._run(self._delete, self._root / path_of_key(key))
 
-    async def list_objects(self, prefix: str) -> list[ObjectInfo]:
-        """Return every object whose key begins with ``prefix``, in order of key."""
-        return await self._run(self._list_objects, prefix)
+    async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
+        """Return the objects whose key begins with ``prefix``, in order of key."""
+        return await self._run(self._list_objects, prefix, start_after, limit)
 
     async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
         """Return temporary files of keys that begin with ``prefix``; ``initiated_ms`` is their last write."""
@@ -118,6 +145,33 @@ class FilesystemObjectStore:
                 return False
             self._publish(upload, buffer)
         return True
+
+    def _append(self, upload: FileUpload, chunk: bytes) -> None:
+        self._require_same_root()
+        upload.append(chunk)
+
+    def _replace(self, upload: FileUpload, content: bytes, previous: bytes) -> None:
+        self._require_same_root()
+        upload.final.stat()  # raises when there is nothing to replace, and then nothing is made
+        self._ensure_directory(self._uploads)
+        with self._replacing(), self._buffer() as buffer:
+            present = _read(upload.final, None)
+            if present not in {previous, content}:
+                raise RemoteConflictError(
+                    f"{upload.final} has other content than was expected", remedy="read it again, then decide anew"
+                )
+            if present == content:
+                sync_directory(upload.final.parent)  # whoever stored it may have died before this
+                return
+            upload.write(0, buffer)
+            upload.replace()
+
+    @contextmanager
+    def _replacing(self) -> Iterator[None]:
+        """Exclude every other replacement: of this process, and of others that have the same directory."""
+        with self._one_replaces, (self._uploads / _LOCK_NAME).open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # closing the file gives it back
+            yield
 
     def _publish(self, upload: FileUpload, buffer: memoryview) -> None:
         for attempt in range(1, _PUBLISH_ATTEMPTS + 1):
@@ -180,26 +234,11 @@ class FilesystemObjectStore:
                 return  # not empty
             directory = directory.parent
 
-    def _list_objects(self, prefix: str) -> list[ObjectInfo]:
-        folder, _, _ = prefix.rpartition("/")
-        top = self._root / path_of_key(folder) if folder else self._root
-        found = (
-            ObjectInfo(key, size)
-            for path, size, _ in _walk(top)
-            if path.relative_to(self._root).parts[0] != UPLOADS_FOLDER
-            and (key := key_of_path(path.relative_to(self._root))).startswith(prefix)
-        )
-        return sorted(found, key=lambda info: info.key)
+    def _list_objects(self, prefix: str, start_after: str, limit: int | None) -> list[ObjectInfo]:
+        return list(islice(objects_below(self._root, prefix, start_after=start_after), limit))
 
     def _list_uploads(self, prefix: str) -> list[UnfinishedUpload]:
-        found = []
-        for path, _, mtime_ns in _walk(self._uploads):
-            relative = path.relative_to(self._uploads)
-            key = key_of_upload(relative)
-            if key is not None and key.startswith(prefix):
-                upload_id = relative.parts[0].partition(".")[0]
-                found.append(UnfinishedUpload(key, upload_id, mtime_ns // 1_000_000))
-        return sorted(found, key=lambda upload: (upload.key, upload.upload_id))
+        return sorted(uploads_below(self._uploads, prefix), key=lambda upload: (upload.key, upload.upload_id))
 
     def _check(self) -> None:
         make_directories(self._uploads)
@@ -275,25 +314,8 @@ def _read(path: Path, byte_range: ByteRange | None) -> bytes:
         return os.pread(file.fileno(), wanted.size, wanted.start) if wanted else b""
 
 
-def _size(path: Path) -> int:
+def _described(key: str, path: Path) -> ObjectInfo:
     status = path.stat()
-    if not path.is_file():
+    if not stat.S_ISREG(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    return status.st_size
-
-
-def _walk(top: Path) -> Iterator[tuple[Path, int, int]]:
-    """Every regular file below ``top``: path, size, and time of the last write in nanoseconds."""
-    pending = [top]
-    while pending:
-        try:
-            entries = list(os.scandir(pending.pop()))
-        except (FileNotFoundError, NotADirectoryError):
-            continue  # removed meanwhile, or never there
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                pending.append(Path(entry.path))
-            elif entry.is_file(follow_symlinks=False):
-                with contextlib.suppress(FileNotFoundError):
-                    status = entry.stat(follow_symlinks=False)
-                    yield Path(entry.path), status.st_size, status.st_mtime_ns
+    return ObjectInfo(key, status.st_size, None, status.st_mtime_ns // 1_000_000)

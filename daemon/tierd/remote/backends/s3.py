@@ -6,9 +6,7 @@ Payloads go unsigned and are streamed from disk; the client library's own retrie
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from botocore.exceptions import ClientError
+from typing import TYPE_CHECKING
 
 from tierd.errors import (
     RemoteConflictError,
@@ -18,29 +16,25 @@ from tierd.errors import (
 )
 from tierd.kernels import crc32c, crc32c_of_range
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
-from tierd.remote.backends.s3_connection import S3Connection, status_of
-from tierd.remote.backends.s3_errors import NoAnswerError, UploadGoneError
+from tierd.remote.backends.answers import NoAnswerError, UploadGoneError
+from tierd.remote.backends.chunked_uploads import ChunkedUploads
+from tierd.remote.backends.parts import Part
+from tierd.remote.backends.s3_connection import S3Connection
 from tierd.remote.backends.s3_multipart import CLEAN_UP_TIMEOUT_S, MultipartUploads
-from tierd.remote.backends.s3_parts import (
-    Part,
-    composite_checksum,
-    crc32c_of,
-    decoded,
-    encoded,
-    part_of_bytes,
-    parts_of,
-    size_of,
-)
+from tierd.remote.backends.s3_options import ObjectOptions
+from tierd.remote.backends.s3_ranged import S3RangedReads, StaticKeys, can_read_ranges
+from tierd.remote.backends.s3_reading import ObjectReader
 from tierd.remote.backends.s3_sender import BodySender
 from tierd.remote.deadlines import Deadlines, deadline
-from tierd.remote.object_store import FileBody, ObjectInfo, UnfinishedUpload
+from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, UnfinishedUpload
 from tierd.remote.retrying import Retry
 
 if TYPE_CHECKING:
-    from types_aiobotocore_s3.type_defs import GetObjectRequestTypeDef
+    from types_aiobotocore_s3.type_defs import ListObjectsV2RequestPaginateTypeDef
 
 _MIN_PART_BYTES = 5 << 20  # S3's own limit
-_READ_BACK_BYTES = 8 << 20
+_PAGE_KEYS = 1000  # S3's own limit
+_UNLESS_IT_EXISTS = {"IfNoneMatch": "*"}
 _SPARE_CONNECTIONS = 16  # for calls without a body, which must not queue behind uploads that hang
 
 
@@ -54,7 +48,10 @@ class S3ObjectStore:
             files, instance role).
         part_size: bytes per part of a multipart upload; smaller objects go up in one request. A multiple of 1 MiB.
         max_concurrency: requests with a body at a time, over all uploads; more than 4 gained nothing when measured.
-        storage_class: of what is streamed from files, so of logs; what lies beside them is small and read more often.
+        session_token: of temporary keys; those that the client library finds by itself are renewed by it.
+        options: how the bucket keeps our objects: encryption, storage class, tags.
+        check_prefix: what ``check`` lists, for credentials that may list nothing else.
+        proxy_url: of the proxy to go through.
         path_style: put the bucket into the path, not into the host name.
         ca_file: certificates to trust instead of the system's.
         deadlines: for each request that sends bytes.
@@ -72,7 +69,10 @@ class S3ObjectStore:
         part_size: int = 25 << 20,
         max_concurrency: int = 4,
         path_style: bool = False,
-        storage_class: str | None = None,
+        session_token: str | None = None,
+        options: ObjectOptions | None = None,
+        check_prefix: str = "",
+        proxy_url: str | None = None,
         ca_file: Path | None = None,
         connect_timeout_s: float = 10.0,
         read_timeout_s: float = 60.0,
@@ -83,7 +83,9 @@ class S3ObjectStore:
             raise ValueError(f"part_size {part_size} is not a multiple of 1 MiB of at least 5 MiB")
         self._bucket = bucket
         self._part_size = part_size
-        self._log_arguments: dict[str, Any] = {"StorageClass": storage_class} if storage_class else {}
+        self._options = options or ObjectOptions()
+        self._options.require_private_way(endpoint_url)
+        self._check_prefix = check_prefix
         self._deadlines = deadlines or Deadlines()
         self._clean_up_s = min(CLEAN_UP_TIMEOUT_S, self._deadlines.base_s)
         self._connection = S3Connection(
@@ -92,6 +94,8 @@ class S3ObjectStore:
             region=region,
             access_key_id=access_key_id,
             secret_access_key=secret_access_key,
+            session_token=session_token,
+            proxy_url=proxy_url,
             max_connections=max_concurrency + _SPARE_CONNECTIONS,
             path_style=path_style,
             ca_file=ca_file,
@@ -103,43 +107,74 @@ class S3ObjectStore:
             self._connection,
             self._sender,
             part_size=part_size,
-            arguments=self._log_arguments,
+            options=self._options,
             deadlines=self._deadlines,
             retry=retry,
         )
+        self._chunks = ChunkedUploads(self._uploads, self._put_log, part_size=part_size, max_parts=max_concurrency)
+        self._ranged: S3RangedReads | None = None
+        if can_read_ranges(has_ca_file=ca_file is not None, has_customer_key=self._options.encryption == "c"):
+            is_static = access_key_id is not None and secret_access_key is not None
+            self._ranged = S3RangedReads(
+                bucket=bucket,
+                path_style=path_style,
+                keys=StaticKeys(access_key_id or "", secret_access_key or "", session_token) if is_static else None,
+                proxy_url=proxy_url,
+                connect_timeout_s=connect_timeout_s,
+                read_timeout_s=read_timeout_s,
+            )
+        self._reader = ObjectReader(
+            self._connection, options=self._options, part_size=part_size, deadlines=self._deadlines
+        )
 
-    async def put(self, key: str, body: bytes | FileBody) -> None:
+    async def put(self, key: str, body: Body) -> None:
         """Create the object unless the key exists; cancelled or failed, it aborts its multipart upload first."""
         try:
-            if isinstance(body, FileBody) and body.size > self._part_size:
+            if isinstance(body, bytes):
+                await self._put_bytes(key, body, is_log=False, condition=_UNLESS_IT_EXISTS)
+            elif isinstance(body, ChunkedBody):
+                await self._chunks.put(key, body)
+            elif body.size > self._part_size:
                 await self._uploads.put(key, body)
             else:
-                await self._put_whole(key, body)
+                await self._put_file(key, body)
         except (RemoteConflictError, UploadGoneError, NoAnswerError) as error:
             # The key exists, or the reply to what created it was lost. A server may also refuse a key that exists and
             # hang up while the body is still on its way, and then only the broken connection is seen.
             await self._stored_after_all(key, body, error)
 
+    async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
+        """Give the object other content, with ``If-Match`` on the version that was found to be ``previous``."""
+        present = await self._reader.read(key)
+        if present.content == content:
+            return
+        if present.content != previous:
+            raise self._conflict(key, "has other content than was expected")
+        try:
+            await self._put_bytes(key, content, is_log=False, condition={"IfMatch": present.tag})
+        except (RemoteConflictError, NoAnswerError) as error:
+            async with deadline(f"get {key}", self._clean_up_s):
+                found = await self._reader.read(key)
+            if found.content == content:
+                return
+            if found.content == previous:
+                raise RetriableRemoteStorageError(str(error), remedy=error.remedy) from error
+            raise self._conflict(key, "has other content than was expected") from error
+
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes, or those of ``byte_range`` clipped at its end."""
-        arguments: GetObjectRequestTypeDef = {"Bucket": self._bucket, "Key": key}
-        if byte_range is not None:
-            arguments["Range"] = f"bytes={byte_range.start}-{byte_range.end}"
-        client = await self._connection.client()
-        with self._connection.translated("get", key):
-            try:
-                reply = await client.get_object(**arguments)
-            except ClientError as error:
-                if byte_range is not None and status_of(error) == 416:
-                    return b""
-                raise
-            async with reply["Body"] as stream:
-                return await stream.read()
+        if byte_range is not None and self._ranged is not None:
+            where = (await self._connection.client()).meta
+            found = await self._ranged.get(
+                key, byte_range, endpoint_url=where.endpoint_url, region=where.region_name or "us-east-1"
+            )
+            if found is not None:
+                return found
+        return (await self._reader.read(key, byte_range)).content
 
     async def head(self, key: str) -> ObjectInfo:
         """Describe the object; with its checksum where the store knows that of the whole."""
-        size, checksum = await self._describe(key)
-        return ObjectInfo(key, size, decoded(checksum) if checksum and "-" not in checksum else None)
+        return await self._reader.head(key)
 
     async def delete(self, key: str) -> None:
         """Remove the object."""
@@ -150,15 +185,23 @@ class S3ObjectStore:
         except RemoteResourceNotFoundError:
             pass  # AWS never says so, others do
 
-    async def list_objects(self, prefix: str) -> list[ObjectInfo]:
-        """Return every object whose key begins with ``prefix``, in order of key."""
+    async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
+        """Return the objects whose key begins with ``prefix``, in order of key."""
         client = await self._connection.client()
+        arguments: ListObjectsV2RequestPaginateTypeDef = {"Bucket": self._bucket, "Prefix": prefix}
+        if start_after:
+            arguments["StartAfter"] = start_after
+        if limit is not None and limit < _PAGE_KEYS:
+            arguments["PaginationConfig"] = {"PageSize": limit}
         found: list[ObjectInfo] = []
         with self._connection.translated("list", prefix):
-            pages = client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
-            async for page in pages:
-                found.extend(ObjectInfo(item["Key"], item["Size"]) for item in page.get("Contents", []))
-        return sorted(found, key=lambda info: info.key)
+            async for page in client.get_paginator("list_objects_v2").paginate(**arguments):
+                for item in page.get("Contents", []):
+                    modified_ms = round(item["LastModified"].timestamp() * 1000)
+                    found.append(ObjectInfo(item["Key"], item["Size"], None, modified_ms))
+                if limit is not None and len(found) >= limit:
+                    break
+        return sorted(found, key=lambda info: info.key)[:limit]
 
     async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
         """Return multipart uploads begun under ``prefix`` that are neither completed nor aborted."""
@@ -180,7 +223,7 @@ class S3ObjectStore:
         """Raise unless the bucket is there and may be listed. A listing, because its refusals say why."""
         client = await self._connection.client()
         with self._connection.translated("list", ""):
-            await client.list_objects_v2(Bucket=self._bucket, MaxKeys=1)
+            await client.list_objects_v2(Bucket=self._bucket, Prefix=self._check_prefix, MaxKeys=1)
 
     async def close(self) -> None:
         """Finish aborting what was cancelled, then release the connections."""
@@ -190,24 +233,30 @@ class S3ObjectStore:
 
     # ------------------------------------------------------------ one request
 
-    async def _put_whole(self, key: str, body: bytes | FileBody) -> None:
-        client = await self._connection.client()
-        arguments: dict[str, Any] = {"Bucket": self._bucket, "Key": key, "IfNoneMatch": "*"}
-        if isinstance(body, FileBody):
-            arguments |= self._log_arguments
-        if isinstance(body, bytes) or body.byte_range is None:
-            content = body if isinstance(body, bytes) else b""
-            async with self._sender.slots, deadline(f"put {key}", self._deadlines.for_size(len(content))):
-                with self._connection.translated("put", key):
-                    await client.put_object(Body=content, ChecksumCRC32C=encoded(crc32c(content)), **arguments)
+    async def _put_file(self, key: str, body: FileBody) -> None:
+        if body.byte_range is None:
+            await self._put_log(key, b"")
             return
+        client = await self._connection.client()
         part = Part(1, body.byte_range, crc32c_of_range(body.checksums, body.byte_range))
+        request = partial(
+            client.put_object, Bucket=self._bucket, Key=key, IfNoneMatch="*", **self._options.creation(is_log=True)
+        )
         async with self._sender.open(body) as source:
-            await self._sender.send("put", key, part, source, partial(client.put_object, **arguments))
+            await self._sender.send("put", key, part, source, request)
+
+    async def _put_log(self, key: str, content: bytes) -> None:
+        await self._put_bytes(key, content, is_log=True, condition=_UNLESS_IT_EXISTS)
+
+    async def _put_bytes(self, key: str, content: bytes, *, is_log: bool, condition: dict[str, str]) -> None:
+        client = await self._connection.client()
+        arguments = condition | self._options.creation(is_log=is_log)
+        request = partial(client.put_object, Bucket=self._bucket, Key=key, **arguments)
+        await self._sender.send_bytes("put", key, content, crc32c(content), request)
 
     # ------------------------------------------------------------ is it ours?
 
-    async def _stored_after_all(self, key: str, body: bytes | FileBody, error: RemoteStorageError) -> None:
+    async def _stored_after_all(self, key: str, body: Body, error: RemoteStorageError) -> None:
         """Return when the object is there with the content of ``body``, in spite of ``error``.
 
         Raises:
@@ -215,40 +264,14 @@ class S3ObjectStore:
             RetriableRemoteStorageError: it is not there, or the store cannot be asked.
         """
         try:
-            async with deadline(f"head {key}", self._clean_up_s):
-                size, checksum = await self._describe(key)
+            same = await self._reader.holds(key, body, patience_s=self._clean_up_s)
         except (RemoteResourceNotFoundError, RetriableRemoteStorageError):
             raise RetriableRemoteStorageError(str(error), remedy=error.remedy) from error
-        if not await self._is_same(key, body, size, checksum):
-            raise RemoteConflictError(
-                f"s3://{self._bucket}/{key} exists already, with other content",
-                remedy="find out who wrote it; tierd never replaces an object",
-            ) from error
+        if not same:
+            raise self._conflict(key, "exists already, with other content") from error
 
-    async def _is_same(self, key: str, body: bytes | FileBody, size: int, checksum: str | None) -> bool:
-        if isinstance(body, bytes) or body.byte_range is None:
-            content = body if isinstance(body, bytes) else b""
-            parts = part_of_bytes(content)
-        else:
-            parts = parts_of(body, self._part_size)
-        if size != size_of(parts):
-            return False
-        if checksum is not None and "-" not in checksum:
-            return checksum == encoded(crc32c_of(parts))
-        if checksum is not None and checksum == composite_checksum(parts):
-            return True
-        # No checksum, or one over parts of another size: only the bytes themselves can tell.
-        return await self._crc_of_object(key, size) == crc32c_of(parts)
-
-    async def _describe(self, key: str) -> tuple[int, str | None]:
-        client = await self._connection.client()
-        async with deadline(f"head {key}", self._deadlines.for_size(0)):
-            with self._connection.translated("head", key):
-                reply = await client.head_object(Bucket=self._bucket, Key=key, ChecksumMode="ENABLED")
-        return reply["ContentLength"], reply.get("ChecksumCRC32C")
-
-    async def _crc_of_object(self, key: str, size: int) -> int:
-        total = 0
-        for position in range(0, size, _READ_BACK_BYTES):
-            total = crc32c(await self.get(key, ByteRange.of_size(position, _READ_BACK_BYTES)), total)
-        return total
+    def _conflict(self, key: str, what: str) -> RemoteConflictError:
+        return RemoteConflictError(
+            f"s3://{self._bucket}/{key} {what}",
+            remedy="find out who wrote it; tierd never replaces what it did not read",
+        )

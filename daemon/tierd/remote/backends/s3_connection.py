@@ -14,7 +14,9 @@ from aiobotocore.session import get_session
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    CredentialRetrievalError,
     HTTPClientError,
+    MetadataRetrievalError,
     NoCredentialsError,
     PartialCredentialsError,
     SSLError,
@@ -22,8 +24,9 @@ from botocore.exceptions import (
 from botocore.exceptions import ConnectionError as BotoConnectionError
 from botocore.parsers import ResponseParserError
 
-from tierd.errors import RemoteAccessError, RemoteStorageError
-from tierd.remote.backends.s3_errors import NoAnswerError, S3Refusal, error_for
+from tierd.errors import RemoteAccessError, RemoteStorageError, RetriableRemoteStorageError
+from tierd.remote.backends.answers import NoAnswerError
+from tierd.remote.backends.s3_errors import S3Refusal, error_for
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3 import S3Client
@@ -49,6 +52,8 @@ class S3Connection:
         region: str | None,
         access_key_id: str | None,
         secret_access_key: str | None,
+        session_token: str | None,
+        proxy_url: str | None,
         max_connections: int,
         path_style: bool,
         ca_file: Path | None,
@@ -65,11 +70,13 @@ class S3Connection:
             "region_name": region,
             "aws_access_key_id": access_key_id,
             "aws_secret_access_key": secret_access_key,
+            "aws_session_token": session_token,
             "verify": str(ca_file) if ca_file else None,
             "config": AioConfig(
                 connect_timeout=connect_timeout_s,
                 read_timeout=read_timeout_s,
                 max_pool_connections=max_connections,
+                proxies={"http": proxy_url, "https": proxy_url} if proxy_url else None,
                 retries={"total_max_attempts": 1},
                 request_checksum_calculation="when_required",
                 response_checksum_validation="when_required",
@@ -124,6 +131,11 @@ class S3Connection:
             raise RemoteAccessError(
                 f"{subject}: no credentials: {error}",
                 remedy="set remote.s3.access_key_id and secret_access_key, or give this host a role",
+            ) from error
+        except (CredentialRetrievalError, MetadataRetrievalError) as error:
+            raise RetriableRemoteStorageError(
+                f"{subject}: whoever gives this host its credentials does not: {error}",
+                remedy="it is tried again; look at the role of this host, or set remote.s3.access_key_id",
             ) from error
         except SSLError as error:
             raise RemoteAccessError(

@@ -1,5 +1,6 @@
 """What an S3 server's refusal means for us: one pure decision for every backend operation."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,10 +10,12 @@ from tierd.errors import (
     RemoteAccessError,
     RemoteConflictError,
     RemoteIntegrityError,
+    RemoteObjectRetainedError,
     RemoteResourceNotFoundError,
     RemoteStorageError,
     RetriableRemoteStorageError,
 )
+from tierd.remote.backends.answers import UploadGoneError
 
 _BUSY = frozenset(
     {
@@ -34,6 +37,7 @@ _DAMAGED = frozenset(
 _WRONG_REGION = frozenset(
     {"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect", "IncorrectEndpoint"}
 )
+_RETAINED = re.compile(r"object.?lock|WORM|retention|legal.?hold|immutable", re.IGNORECASE)
 _SKEWED = "RequestTimeTooSkewed"
 _EXPIRED = "renew the session token in the place that tierd takes its credentials from"
 _CREDENTIALS = {
@@ -43,14 +47,6 @@ _CREDENTIALS = {
     "InvalidToken": _EXPIRED,
     "TokenRefreshRequired": _EXPIRED,
 }
-
-
-class UploadGoneError(RemoteStorageError):
-    """The multipart upload is gone: aborted by somebody, or completed by a call whose reply was lost."""
-
-
-class NoAnswerError(RetriableRemoteStorageError):
-    """The connection failed: what was asked for may or may not have happened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +96,11 @@ def error_for(refusal: S3Refusal, *, now: datetime) -> RemoteStorageError:
         )
     if status == 412:
         return RemoteConflictError(str(refusal), remedy="find out who wrote it; tierd never replaces an object")
+    if status in {400, 403, 405, 409} and _RETAINED.search(f"{code} {refusal.message}"):
+        return RemoteObjectRetainedError(
+            str(refusal),
+            remedy="the bucket keeps it until its retention or legal hold ends; tierd deletes it at a later attempt",
+        )
     if status in {401, 403} or code in _CREDENTIALS:
         return _forbidden(refusal)
     if status == 404:
@@ -139,6 +140,7 @@ def _wrong_region(refusal: S3Refusal) -> RemoteStorageError:
 def _forbidden(refusal: S3Refusal) -> RemoteStorageError:
     rights = (
         "allow s3:GetObject, s3:PutObject, s3:DeleteObject, s3:AbortMultipartUpload, s3:ListBucket and "
-        f"s3:ListBucketMultipartUploads on bucket {refusal.bucket} to these credentials"
+        f"s3:ListBucketMultipartUploads on bucket {refusal.bucket} to these credentials; "
+        "tierd check-config --policy prints a policy that does"
     )
     return RemoteAccessError(str(refusal), remedy=_CREDENTIALS.get(refusal.code, rights))

@@ -1,33 +1,49 @@
 """MultipartUploads: large objects in parallel parts, whole or not at all."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import structlog
 
 from tierd.clock import SystemClock
 from tierd.errors import RemoteResourceNotFoundError, RemoteStorageError, RetriableRemoteStorageError
+from tierd.remote.backends.answers import UploadGoneError
+from tierd.remote.backends.clean_ups import CleanUps
+from tierd.remote.backends.parts import Part, crc32c_of, encoded, parts_of, size_of
 from tierd.remote.backends.s3_connection import S3Connection
-from tierd.remote.backends.s3_errors import UploadGoneError
-from tierd.remote.backends.s3_parts import Part, crc32c_of, encoded, parts_of, size_of
-from tierd.remote.backends.s3_sender import BodySender, Source
+from tierd.remote.backends.s3_options import ObjectOptions
+from tierd.remote.backends.s3_sender import BodySender, Request, Source
 from tierd.remote.deadlines import Deadlines, deadline
 from tierd.remote.object_store import FileBody, UnfinishedUpload
 from tierd.remote.retrying import Backoff, Retry
 
 if TYPE_CHECKING:
-    from types_aiobotocore_s3.type_defs import CompletedPartTypeDef, CompleteMultipartUploadRequestTypeDef
+    from types_aiobotocore_s3.type_defs import (
+        CompletedPartTypeDef,
+        UploadPartOutputTypeDef,
+    )
 
 log = structlog.get_logger()
+
+_SendPart: TypeAlias = 'Callable[[Request["UploadPartOutputTypeDef"]], Awaitable["UploadPartOutputTypeDef"]]'
 
 CLEAN_UP_TIMEOUT_S = 10.0
 _AGAIN = Retry(clock=SystemClock(), backoff=Backoff(base_s=0.1, cap_s=2.0))
 
 
+class Upload(NamedTuple):
+    """An upload that runs; ``whole`` tells whether the store will know the checksum of the whole."""
+
+    key: str
+    upload_id: str
+    whole: bool
+
+
 class MultipartUploads:
-    """Uploads in parts of ``part_size`` bytes. ``arguments`` go into every request that begins one.
+    """Uploads in parts of ``part_size`` bytes.
 
     ``retry`` repeats single parts, so that a hiccup does not cost the whole segment.
     """
@@ -38,7 +54,7 @@ class MultipartUploads:
         sender: BodySender,
         *,
         part_size: int,
-        arguments: dict[str, Any],
+        options: ObjectOptions,
         deadlines: Deadlines,
         retry: Retry | None,
     ) -> None:
@@ -46,11 +62,11 @@ class MultipartUploads:
         self._bucket = connection.bucket
         self._sender = sender
         self._part_size = part_size
-        self._arguments = arguments
+        self._options = options
         self._deadlines = deadlines
         self._clean_up_s = min(CLEAN_UP_TIMEOUT_S, deadlines.base_s)
         self._retry = retry
-        self._cleaning_up: set[asyncio.Task[None]] = set()
+        self._clean_ups = CleanUps()
 
     async def put(self, key: str, body: FileBody) -> None:
         """Create the object in parts; failed or cancelled, the upload is aborted.
@@ -61,14 +77,24 @@ class MultipartUploads:
             NoAnswerError: it may or may not have been completed.
         """
         parts = parts_of(body, self._part_size)
-        async with self._sender.open(body) as source:
-            upload_id, whole = await self._begin_upload(key)
-            try:
-                tags = await self._send_parts(key, upload_id, source, parts)
-                await self._complete(key, upload_id, parts, tags, whole=whole)
-            except BaseException:
-                await self._clean_up(self._abort(key, upload_id))
-                raise
+        async with self._sender.open(body) as source, self.begun(key) as upload:
+            tags = await self._send_parts(upload, source, parts)
+            await self.complete(upload, parts, tags)
+
+    @asynccontextmanager
+    async def begun(self, key: str) -> AsyncIterator[Upload]:
+        """Begin an upload, to be completed inside; failed or cancelled, it is aborted."""
+        upload = await self._begin_upload(key)
+        try:
+            yield upload
+        except BaseException:
+            await self._clean_ups.run(self._abort(key, upload.upload_id))
+            raise
+
+    async def send_bytes(self, upload: Upload, part: Part, content: bytes) -> str:
+        """Send one part that is in memory; return its entity tag."""
+        call = partial(self._sender.send_bytes, "upload part", upload.key, content, part.crc32c)
+        return await self._send_part(upload, part, call)
 
     async def abort_upload(self, upload: UnfinishedUpload) -> None:
         """Discard an unfinished upload; one that is gone is no error."""
@@ -81,11 +107,10 @@ class MultipartUploads:
 
     async def close(self) -> None:
         """Finish aborting what was cancelled; each abort has a deadline."""
-        if self._cleaning_up:
-            await asyncio.wait(self._cleaning_up)
+        await self._clean_ups.close()
 
-    async def _begin_upload(self, key: str) -> tuple[str, bool]:
-        """Begin a multipart upload; return its id, and whether the store will know the checksum of the whole.
+    async def _begin_upload(self, key: str) -> Upload:
+        """Begin a multipart upload.
 
         Cancelled while the reply is on its way, it waits for the id, to abort what would be nobody's.
         """
@@ -93,10 +118,10 @@ class MultipartUploads:
         try:
             return await asyncio.shield(creating)
         except asyncio.CancelledError:
-            await self._clean_up(self._abort_when_created(key, creating))
+            await self._clean_ups.run(self._abort_when_created(key, creating))
             raise
 
-    async def _create_upload(self, key: str) -> tuple[str, bool]:
+    async def _create_upload(self, key: str) -> Upload:
         client = await self._connection.client()
         async with deadline(f"begin upload {key}", self._deadlines.for_size(0)):
             with self._connection.translated("begin upload", key):
@@ -105,42 +130,62 @@ class MultipartUploads:
                     Key=key,
                     ChecksumAlgorithm="CRC32C",
                     ChecksumType="FULL_OBJECT",
-                    **self._arguments,
+                    **self._options.creation(is_log=True),
                 )
-        return reply["UploadId"], reply.get("ChecksumType") == "FULL_OBJECT"  # older stores know only composite
+        whole = reply.get("ChecksumType") == "FULL_OBJECT"  # older stores know only composite
+        return Upload(key, reply["UploadId"], whole)
 
-    async def _send_parts(self, key: str, upload_id: str, source: Source, parts: list[Part]) -> list[str]:
+    async def _send_parts(self, upload: Upload, source: Source, parts: list[Part]) -> list[str]:
         """Send every part, a few at a time; return their entity tags. The first failure ends the others."""
-        client = await self._connection.client()
-        request = partial(client.upload_part, Bucket=self._bucket, Key=key, UploadId=upload_id)
 
-        async def send(part: Part) -> str:
-            numbered = partial(request, PartNumber=part.number)
-            call = partial(self._sender.send, "upload part", key, part, source, numbered)
-            reply = await (call() if self._retry is None else self._retry("upload_part", call))
-            return str(reply["ETag"])
+        def send(part: Part) -> Coroutine[object, object, str]:
+            call = partial(self._sender.send, "upload part", upload.key, part, source)
+            return self._send_part(upload, part, call)
 
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(send(part), name=f"upload {key} {part.number}") for part in parts]
+                tasks = [group.create_task(send(part), name=f"upload {upload.key} {part.number}") for part in parts]
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
         return [task.result() for task in tasks]
 
-    async def _complete(self, key: str, upload_id: str, parts: list[Part], tags: list[str], *, whole: bool) -> None:
+    async def _send_part(self, upload: Upload, part: Part, send: "_SendPart") -> str:
+        client = await self._connection.client()
+        request = partial(
+            client.upload_part,
+            Bucket=self._bucket,
+            Key=upload.key,
+            UploadId=upload.upload_id,
+            PartNumber=part.number,
+            **self._options.access(),
+        )
+        call = partial(send, request)
+        reply = await (call() if self._retry is None else self._retry("upload_part", call))
+        return str(reply["ETag"])
+
+    async def complete(self, upload: Upload, parts: Sequence[Part], tags: Sequence[str]) -> None:
+        """Make the object appear, unless its key exists.
+
+        Raises:
+            RemoteConflictError: the key exists.
+            UploadGoneError: somebody aborted the upload, or it was completed and the reply was lost.
+            NoAnswerError: it may or may not have been completed.
+        """
+        key = upload.key
         client = await self._connection.client()
         listed: list[CompletedPartTypeDef] = [
             {"PartNumber": part.number, "ETag": tag, "ChecksumCRC32C": encoded(part.crc32c)}
             for part, tag in zip(parts, tags, strict=True)
         ]
-        arguments: CompleteMultipartUploadRequestTypeDef = {
+        arguments: dict[str, Any] = {
             "Bucket": self._bucket,
             "Key": key,
-            "UploadId": upload_id,
+            "UploadId": upload.upload_id,
             "MultipartUpload": {"Parts": listed},
             "IfNoneMatch": "*",
+            **self._options.access(),
         }
-        if whole:
+        if upload.whole:
             arguments |= {"ChecksumType": "FULL_OBJECT", "ChecksumCRC32C": encoded(crc32c_of(parts))}
 
         async def complete() -> None:
@@ -171,18 +216,11 @@ class MultipartUploads:
         if any(item["UploadId"] == upload.upload_id for item in listed.get("Uploads", [])):
             raise RetriableRemoteStorageError(f"{upload.key}: upload {upload.upload_id} outlived its abort")
 
-    async def _abort_when_created(self, key: str, creating: "asyncio.Task[tuple[str, bool]]") -> None:
+    async def _abort_when_created(self, key: str, creating: "asyncio.Task[Upload]") -> None:
         try:
             async with deadline(f"begin upload {key}", self._clean_up_s):
-                upload_id, _ = await creating
+                upload = await creating
         except RemoteStorageError as error:
             log.warning("upload_perhaps_left", key=key, error=str(error))
         else:
-            await self._abort(key, upload_id)
-
-    async def _clean_up(self, work: Coroutine[object, object, None]) -> None:
-        """Await ``work``; a second cancellation stops the waiting, not the work, and ``close`` waits for that."""
-        task = asyncio.create_task(work, name="clean up an upload")
-        self._cleaning_up.add(task)
-        task.add_done_callback(self._cleaning_up.discard)
-        await asyncio.shield(task)
+            await self._abort(key, upload.upload_id)

@@ -4,18 +4,19 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tierd.errors import RemoteStorageError
-from tierd.remote.backends.s3_body import SourceFile, StreamedBody
+from tierd.remote.backends.parts import Part, encoded
 from tierd.remote.backends.s3_connection import S3Connection
-from tierd.remote.backends.s3_parts import Part, encoded
+from tierd.remote.backends.streamed_file import STEP_BYTES, BytesBody, SourceFile, StreamedBody, opened
 from tierd.remote.deadlines import Deadlines, deadline
 from tierd.remote.object_store import FileBody
-from tierd.remote.source import unreadable
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+_Body: TypeAlias = StreamedBody | BytesBody | bytes
 
 
 class Source(NamedTuple):
@@ -37,20 +38,10 @@ class BodySender:
     @asynccontextmanager
     async def open(self, body: FileBody) -> AsyncIterator[Source]:
         """Open the file of ``body``; it is closed at the end, or when the last running read has returned."""
-        opening = asyncio.get_running_loop().run_in_executor(self._threads, SourceFile, body.path)
-        try:
-            source = await asyncio.shield(opening)
-        except OSError as error:
-            raise unreadable(body.path, error) from error
-        except asyncio.CancelledError:
-            opening.add_done_callback(_close_unwanted)
-            raise
-        try:
+        async with opened(body.path, self._threads) as source:
             yield Source(source, body.pace)
-        finally:
-            source.close()
 
-    async def send(self, operation: str, key: str, part: Part, source: Source, request: "_Request[T]") -> T:
+    async def send(self, operation: str, key: str, part: Part, source: Source, request: "Request[T]") -> T:
         """Make one request with the bytes of ``part`` as its body, before the deadline for its size."""
         size = part.byte_range.size
         what = f"{operation} {key}"
@@ -68,15 +59,19 @@ class BodySender:
             finally:
                 stream.discard()
 
+    async def send_bytes(self, operation: str, key: str, content: bytes, crc: int, request: "Request[T]") -> T:
+        """Make one request with ``content`` as its body, before the deadline for its size."""
+        async with self.slots, deadline(f"{operation} {key}", self._deadlines.for_size(len(content))):
+            with self._connection.translated(operation, key):
+                body: _Body = BytesBody(content) if len(content) > STEP_BYTES else content
+                return await request(Body=body, ContentLength=len(content), ChecksumCRC32C=encoded(crc))
+
     def close(self) -> None:
         """Let running reads end in the background."""
         self._threads.shutdown(wait=False)
 
 
-class _Request(Protocol[T_co]):
-    def __call__(self, *, Body: StreamedBody, ContentLength: int, ChecksumCRC32C: str) -> Awaitable[T_co]: ...  # noqa: N803 - S3's words
+class Request(Protocol[T_co]):
+    """A request that still lacks its body."""
 
-
-def _close_unwanted(opening: "asyncio.Future[SourceFile]") -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
+    def __call__(self, *, Body: "_Body", ContentLength: int, ChecksumCRC32C: str) -> Awaitable[T_co]: ...  # noqa: D102, N803 - S3's words

@@ -1,12 +1,14 @@
-"""How a file is cut into the parts of a multipart upload, and the checksums that S3 knows them by."""
+"""How a body is cut into the parts of an upload, and the checksums that S3 and GCS know them by."""
 
 import base64
 from collections.abc import Sequence
+from contextlib import aclosing
 from typing import NamedTuple
 
 from tierd.kernels import combine_crc32c, crc32c, crc32c_of_range
 from tierd.model import ByteRange
-from tierd.remote.object_store import FileBody
+from tierd.remote.chunks import gathered
+from tierd.remote.object_store import ChunkedBody, FileBody
 
 
 class Part(NamedTuple):
@@ -29,6 +31,17 @@ def parts_of(body: FileBody, part_size: int) -> list[Part]:
 def part_of_bytes(content: bytes) -> list[Part]:
     """The one part that ``content`` is; none when it is empty."""
     return [Part(1, ByteRange.of_size(0, len(content)), crc32c(content))] if content else []
+
+
+async def parts_of_chunks(body: ChunkedBody, part_size: int) -> list[Part]:
+    """Make all chunks once more, to know the parts that they are sent in; none when there are no bytes."""
+    parts: list[Part] = []
+    async with aclosing(gathered(body, part_size, paced=False)) as pieces:
+        async for content, _ in pieces:
+            if content:
+                position = parts[-1].byte_range.end + 1 if parts else 0
+                parts.append(Part(len(parts) + 1, ByteRange.of_size(position, len(content)), crc32c(content)))
+    return parts
 
 
 def size_of(parts: Sequence[Part]) -> int:

@@ -4,13 +4,15 @@ import asyncio
 import io
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Self
 
 from tierd.errors import RemoteIntegrityError, RemoteStorageError
 from tierd.model import ByteRange
+from tierd.remote.chunks import sliced
 from tierd.remote.deadlines import Deadline
 from tierd.remote.source import unreadable
 
@@ -55,6 +57,47 @@ class SourceFile:
     def _close_if_idle(self) -> None:
         if self._closing and not self._reads:
             os.close(self._file)
+
+
+class BytesBody:
+    """Bytes at hand as a body that is iterated over: given whole, the client library would hash all of them first."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def read(self, size: int = -1) -> bytes:
+        """Not to be called: botocore takes for a body only what has a method of this name."""
+        raise io.UnsupportedOperation(f"read({size}): iterate asynchronously")
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return sliced(self._content)
+
+
+@asynccontextmanager
+async def opened(path: Path, threads: Executor) -> AsyncIterator[SourceFile]:
+    """Open a file in ``threads``; it is closed at the end, or when the last running read has returned.
+
+    Raises:
+        RemoteIntegrityError: it is gone.
+        RemoteStorageError: it cannot be opened.
+    """
+    opening = asyncio.get_running_loop().run_in_executor(threads, SourceFile, path)
+    try:
+        source = await asyncio.shield(opening)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close_unwanted)
+        raise
+    try:
+        yield source
+    finally:
+        source.close()
+
+
+def _close_unwanted(opening: "asyncio.Future[SourceFile]") -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 class StreamedBody:

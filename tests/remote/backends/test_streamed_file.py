@@ -9,7 +9,7 @@ import pytest
 from tests.contracts.bodies import content_of
 from tierd.errors import RemoteIntegrityError, RemoteStorageError
 from tierd.model import ByteRange
-from tierd.remote.backends.s3_body import STEP_BYTES, SourceFile, StreamedBody
+from tierd.remote.backends.streamed_file import STEP_BYTES, SourceFile, StreamedBody
 from tierd.remote.deadlines import deadline
 
 

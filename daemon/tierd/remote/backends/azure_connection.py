@@ -1,0 +1,185 @@
+"""AzureConnection: one container, through obstore and, for the requests it lacks, plain HTTP; errors in our words."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+from urllib.parse import quote
+
+import aiohttp
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import AzureStore
+from yarl import URL
+
+from tierd.errors import RemoteAccessError, RemoteConflictError, RemoteStorageError
+from tierd.remote.backends.answers import NoAnswerError
+from tierd.remote.backends.azure_errors import AzureRefusal, error_for, first_line
+from tierd.remote.backends.azure_sas import container_sas
+from tierd.remote.chunks import sliced
+
+_VERSION = "2021-12-02"
+_SIGNED_FOR = timedelta(hours=1)
+_RENEWED_BEFORE = timedelta(minutes=20)  # no request takes longer
+_LONGEST_REQUEST = timedelta(days=1)  # the caller's deadline ends it; the library's own would be 30 s
+_UNREACHABLE = (aiohttp.ClientError, ConnectionError, TimeoutError)
+
+
+class AzureConnection:
+    """A client without retries of its own. Arguments: see ``AzureObjectStore``."""
+
+    def __init__(
+        self,
+        *,
+        container: str,
+        account: str,
+        account_key: str | None,
+        sas_token: str | None,
+        endpoint_url: str | None,
+        connect_timeout_s: float,
+        read_timeout_s: float,
+    ) -> None:
+        self.container = container
+        self._account = account
+        self._account_key = account_key
+        self._sas_token = sas_token.removeprefix("?") if sas_token else None
+        self._endpoint = (endpoint_url or f"https://{account}.blob.core.windows.net").rstrip("/")
+        self._timeouts = (connect_timeout_s, read_timeout_s)
+        self._store: AzureStore | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self._signature = ""
+        self._signed_until = datetime.fromtimestamp(0, UTC)
+
+    @property
+    def store(self) -> AzureStore:
+        """The client library's store.
+
+        Raises:
+            RemoteAccessError: the credentials cannot be used.
+        """
+        if self._store is None:
+            connect_s, read_s = self._timeouts
+            credentials: dict[str, Any] = {}
+            if self._account_key:
+                credentials["account_key"] = self._account_key
+            if self._sas_token:
+                credentials["sas_key"] = self._sas_token
+            try:
+                self._store = AzureStore(
+                    self.container,
+                    account_name=self._account,
+                    endpoint=self._endpoint,
+                    client_options={
+                        "allow_http": self._endpoint.startswith("http://"),
+                        "connect_timeout": timedelta(seconds=connect_s),
+                        "read_timeout": timedelta(seconds=read_s),
+                        "timeout": _LONGEST_REQUEST,
+                    },
+                    retry_config={"max_retries": 0, "retry_timeout": timedelta(0)},
+                    **credentials,
+                )
+            except (BaseError, ValueError) as error:
+                raise RemoteAccessError(
+                    f"azure://{self.container} cannot be opened: {first_line(str(error))}",
+                    remedy="correct the settings below remote.azure",
+                ) from error
+        return self._store
+
+    async def put(self, operation: str, key: str, query: str, content: bytes, headers: Mapping[str, str]) -> None:
+        """Send a PUT that the library has no method for.
+
+        Raises:
+            RemoteStorageError: it was refused, as ``error_for`` classifies it.
+        """
+        sent = {"Content-Length": str(len(content)), **headers}
+        await self._request(operation, key, "PUT", query=query, headers=sent, content=content)
+
+    async def delete(self, key: str) -> None:
+        """Remove a blob: one plain request, where the library sends a batch, which needs further rights.
+
+        Raises:
+            RemoteStorageError: it was refused, as ``error_for`` classifies it.
+        """
+        await self._request("delete", key, "DELETE")
+
+    async def _request(
+        self,
+        operation: str,
+        key: str,
+        method: Literal["PUT", "DELETE"],
+        *,
+        query: str = "",
+        headers: Mapping[str, str] | None = None,
+        content: bytes = b"",
+    ) -> None:
+        url = URL(await self._signed(method, key, query), encoded=True)
+        if self._session is None:
+            connect_s, read_s = self._timeouts
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(connect=connect_s, sock_read=read_s))
+        sent = {"x-ms-version": _VERSION, **(headers or {})}
+        body = sliced(content) if content else None
+        with self.translated(operation, key):
+            async with self._session.request(method, url, data=body, headers=sent, allow_redirects=False) as response:
+                answer = await response.text(errors="replace")
+        if response.status >= 300:
+            raise error_for(AzureRefusal.from_answer(operation, self.container, key, response.status, answer))
+
+    async def close(self) -> None:
+        """Release the connections; the next call would connect again."""
+        session, self._session, self._store = self._session, None, None
+        if session is not None:
+            await session.close()
+
+    @contextmanager
+    def translated(self, operation: str, key: str) -> Iterator[None]:
+        """Turn the errors of both libraries into ours."""
+        subject = f"{operation} azure://{self.container}/{key}"
+        try:
+            yield
+        except (BaseError, FileNotFoundError) as error:
+            refusal = AzureRefusal.from_text(operation, self.container, key, str(error))
+            if refusal is not None:
+                raise error_for(refusal) from error
+            raise NoAnswerError(
+                f"{subject}: {self._endpoint} does not answer: {first_line(str(error))}",
+                remedy="it is tried again; look at the store and at the network to it",
+            ) from error
+        except _UNREACHABLE as error:
+            raise NoAnswerError(
+                f"{subject}: {self._endpoint} does not answer: {type(error).__name__}: {error}",
+                remedy="it is tried again; look at the store and at the network to it",
+            ) from error
+        except ValueError as error:
+            raise RemoteStorageError(f"{subject}: {error}", remedy="correct the settings below remote.azure") from error
+
+    def conflict(self, key: str, what: str) -> RemoteConflictError:
+        """The error for an object that is not what we thought."""
+        return RemoteConflictError(
+            f"azure://{self.container}/{key} {what}",
+            remedy="find out who wrote it; tierd never replaces what it did not read",
+        )
+
+    async def _signed(self, method: Literal["PUT", "DELETE"], key: str, query: str) -> str:
+        """The address of a blob, with the right to write or delete it."""
+        if self._account_key is None and self._sas_token is None:
+            with self.translated("sign", key):
+                signed = await obstore.sign_async(self.store, method, key, _SIGNED_FOR)
+            return f"{signed}&{query}" if query else signed
+        url = f"{self._endpoint}/{self.container}/{quote(key, safe='/')}"
+        return f"{url}?{query}&{self._own_signature()}" if query else f"{url}?{self._own_signature()}"
+
+    def _own_signature(self) -> str:
+        if self._account_key is None:
+            return self._sas_token or ""
+        now = datetime.now(UTC)
+        if now > self._signed_until - _RENEWED_BEFORE:
+            with self.translated("sign", ""):
+                self._signature = container_sas(
+                    account=self._account,
+                    account_key=self._account_key,
+                    container=self.container,
+                    now=now,
+                    lifetime=_SIGNED_FOR,
+                )
+            self._signed_until = now + _SIGNED_FOR
+        return self._signature

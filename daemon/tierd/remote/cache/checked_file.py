@@ -1,0 +1,125 @@
+"""Files that prove their content: what is torn, damaged or of somebody else is told apart from what was written.
+
+::
+
+    content | magic 4 bytes | crc32c u32 | content size u64
+                              of the identity and the content
+
+Nothing is flushed: what a loss of power tears or empties fails its checksum and is fetched anew, and the store has it.
+"""
+
+import os
+import struct
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_hex
+
+from tierd.kernels import crc32c
+
+TEMPORARY_SUFFIX = ".tmp"
+
+_FOOTER = struct.Struct(">4sIQ")
+_MAGIC = b"tcf1"
+
+
+class DamagedFileError(Exception):
+    """The file is not what was written under this name."""
+
+
+def file_size_of(content_bytes: int) -> int:
+    """What a file with so much content takes."""
+    return content_bytes + _FOOTER.size
+
+
+def write_checked(path: Path, content: bytes, *, identity: str) -> None:
+    """Write the file under a temporary name, then rename it; whoever opens ``path`` finds all of it. Blocking.
+
+    Args:
+        path: replaced if it is there.
+        content: may be empty.
+        identity: what the content is; only who knows it can read the file.
+
+    Raises:
+        OSError: the disk is full or not writable; nothing is left.
+    """
+    temporary = path.with_name(f"{path.name}.{os.getpid()}-{token_hex(4)}{TEMPORARY_SUFFIX}")
+    footer = _FOOTER.pack(_MAGIC, _checksum(content, identity), len(content))
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            _write_all(fd, content)
+            _write_all(fd, footer)
+        finally:
+            os.close(fd)
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def read_checked(path: Path, *, identity: str, touch: bool = False) -> bytes:
+    """Return the content that was written as ``identity``. Blocking.
+
+    Args:
+        path: of the file.
+        identity: as it was written.
+        touch: set the file's time to now, for whoever asks which files were used last.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        DamagedFileError: it is torn, damaged or something else.
+        OSError: it cannot be read.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size - _FOOTER.size
+        if size < 0:
+            raise DamagedFileError(f"{path}: too short")
+        content = _read_exactly(fd, size, 0, path)
+        magic, checksum, stored_size = _FOOTER.unpack(_read_exactly(fd, _FOOTER.size, size, path))
+        if magic != _MAGIC or stored_size != size or checksum != _checksum(content, identity):
+            raise DamagedFileError(f"{path}: does not match its checksum")
+        if touch:
+            with suppress(OSError):  # of another user, perhaps
+                os.utime(fd)
+        return content
+    finally:
+        os.close(fd)
+
+
+def is_complete(path: Path) -> bool:
+    """Whether the file ends as it should; its content may still be damaged. Blocking.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size - _FOOTER.size
+        if size < 0:
+            return False
+        footer = os.pread(fd, _FOOTER.size, size)
+        return len(footer) == _FOOTER.size and _FOOTER.unpack(footer)[::2] == (_MAGIC, size)
+    finally:
+        os.close(fd)
+
+
+def _checksum(content: bytes, identity: str) -> int:
+    return crc32c(content, crc32c(identity.encode() + b"\0"))
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _read_exactly(fd: int, size: int, position: int, path: Path) -> bytes:
+    data = os.pread(fd, size, position)
+    while len(data) < size:  # above 2 GiB, or a file that became shorter
+        more = os.pread(fd, size - len(data), position + len(data))
+        if not more:
+            raise DamagedFileError(f"{path}: became shorter")
+        data += more
+    return data

@@ -1,0 +1,85 @@
+"""ChunkFiles: the directory of the chunk cache. Every call blocks.
+
+A chunk is one file, ``<hash of the key>-<first byte>-<last byte>.chunk``; when it was read last is its modification
+time, so that the order survives a restart and is shared by every process that uses the directory.
+"""
+
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+from tierd.model import ByteRange
+from tierd.remote.cache.checked_file import TEMPORARY_SUFFIX, read_checked, write_checked
+
+_SUFFIX = ".chunk"
+_STALE_S = 3600.0  # a temporary file of a process that died; no write takes that long
+
+
+class ChunkFiles:
+    """Chunks in one directory. Any thread, and any number of processes at once."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def prepare(self) -> list[tuple[str, int]]:
+        """Make the directory, remove what a dead process left, and list the chunks, those used longest ago first.
+
+        Raises:
+            OSError: it cannot be made or listed.
+        """
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self.list()
+
+    def list(self) -> list[tuple[str, int]]:
+        """Name and file size of every chunk, those used longest ago first.
+
+        Raises:
+            OSError: the directory cannot be listed.
+        """
+        found: list[tuple[int, str, int]] = []
+        with os.scandir(self.directory) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # another process removed it
+                    status = entry.stat(follow_symlinks=False)
+                    if entry.name.endswith(_SUFFIX):
+                        found.append((status.st_mtime_ns, entry.name, status.st_size))
+                    elif entry.name.endswith(TEMPORARY_SUFFIX) and status.st_mtime < time.time() - _STALE_S:
+                        Path(entry.path).unlink()
+        return [(name, size) for _, name, size in sorted(found)]
+
+    def read(self, name: str, *, identity: str) -> bytes:
+        """Return a chunk's bytes, and note that it was used.
+
+        Raises:
+            FileNotFoundError: there is no such chunk.
+            DamagedFileError: it is not what was written.
+            OSError: it cannot be read.
+        """
+        return read_checked(self.directory / name, identity=identity, touch=True)
+
+    def write(self, name: str, content: bytes, *, identity: str) -> None:
+        """Keep a chunk.
+
+        Raises:
+            OSError: the disk is full or not writable.
+        """
+        write_checked(self.directory / name, content, identity=identity)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove chunks; those that are gone or cannot be removed are left to the next listing."""
+        for name in names:
+            with suppress(OSError):
+                (self.directory / name).unlink()
+
+
+def chunk_name(key: str, byte_range: ByteRange) -> str:
+    """The file name for a range of an object."""
+    return f"{sha256(key.encode()).hexdigest()[:32]}-{byte_range.start}-{byte_range.end}{_SUFFIX}"
+
+
+def chunk_identity(key: str, byte_range: ByteRange) -> str:
+    """What the file's checksum covers besides its content, so that no other chunk can be taken for it."""
+    return f"{key} {byte_range.start}-{byte_range.end}"

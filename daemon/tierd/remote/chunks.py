@@ -1,0 +1,75 @@
+"""Walking over the chunks of a ``ChunkedBody``: closed in time, measured, or gathered into parts of one size."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from tierd.kernels import crc32c, crc32c_of_range
+from tierd.remote.object_store import Body, ChunkedBody, FileBody
+
+_SLICE_BYTES = 1 << 20
+
+
+class Measured(NamedTuple):
+    """How many bytes there are, and their CRC-32C."""
+
+    size_bytes: int
+    crc32c: int
+
+
+@asynccontextmanager
+async def iterated(chunks: Callable[[], AsyncIterator[bytes]]) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Iterate over fresh chunks; what makes them is closed at the end, also when it is left early."""
+    iterator = chunks()
+    try:
+        yield iterator
+    finally:
+        if isinstance(iterator, AsyncGenerator):
+            await iterator.aclose()
+
+
+async def measured(body: Body) -> Measured:
+    """Size and checksum of the whole body; chunks are made once more, only for this."""
+    if isinstance(body, bytes):
+        return Measured(len(body), crc32c(body))
+    if isinstance(body, FileBody):
+        return Measured(body.size, crc32c_of_range(body.checksums, body.byte_range) if body.byte_range else 0)
+    size, crc = 0, 0
+    async with iterated(body.chunks) as chunks:
+        async for chunk in chunks:
+            size, crc = size + len(chunk), crc32c(chunk, crc)
+    return Measured(size, crc)
+
+
+class Gathered(NamedTuple):
+    """Some bytes of a body, and whether they are the last."""
+
+    content: bytes
+    is_last: bool
+
+
+async def gathered(body: ChunkedBody, part_size: int, *, paced: bool = True) -> AsyncGenerator[Gathered, None]:
+    """Gather chunks of any size into parts of ``part_size`` bytes; only the last may be shorter, and empty if alone.
+
+    At most one part and one chunk are in memory. Close the generator when it is left early.
+    """
+    part = bytearray()
+    async with iterated(body.chunks) as chunks:
+        async for chunk in chunks:
+            if paced and chunk and body.pace is not None:
+                await body.pace(len(chunk))
+            rest = memoryview(chunk)
+            while len(rest) > part_size - len(part):  # more than fits: so this part is not the last
+                cut = part_size - len(part)
+                part += rest[:cut]
+                rest = rest[cut:]
+                yield Gathered(bytes(part), is_last=False)
+                part.clear()
+            part += rest
+    yield Gathered(bytes(part), is_last=True)
+
+
+async def sliced(content: bytes) -> AsyncGenerator[bytes, None]:
+    """Yield bytes at hand in steps that do not hold up the event loop while they are sent."""
+    for position in range(0, len(content), _SLICE_BYTES):
+        yield content[position : position + _SLICE_BYTES]

@@ -1,0 +1,139 @@
+"""The parts of a manifest: artefacts, compression, encryption. Fields that this version does not know are kept."""
+
+import base64
+import binascii
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
+
+from tierd.remote.transform.key_ring import WrappedKey
+from tierd.remote.transform.layout import StoredChunk
+
+_CRC = re.compile(r"[0-9a-f]{8}")
+
+
+def _parse_crc(value: object) -> object:
+    return int(value, 16) if isinstance(value, str) and _CRC.fullmatch(value) else value
+
+
+Crc32c = Annotated[
+    int,
+    BeforeValidator(_parse_crc),
+    PlainSerializer(lambda crc: f"{crc:08x}", return_type=str),
+    Field(ge=0, lt=2**32),
+]
+Size = Annotated[int, Field(ge=0)]
+
+
+class Part(BaseModel):
+    """A frozen object of the JSON form."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
+
+
+class LogChunk(Part):
+    """One chunk of the ``.log`` object as it is stored, and the checksum of what it stores."""
+
+    size_bytes: Size
+    crc32c: Crc32c
+    compressed: bool = False
+
+    @model_serializer(mode="wrap")
+    def _without_false(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        fields: dict[str, object] = handler(self)
+        if not self.compressed and "compressed" not in self.model_fields_set:
+            del fields["compressed"]  # as manifests were written before there was compression
+        return fields
+
+    @classmethod
+    def of(cls, chunk: StoredChunk) -> Self:
+        """Describe what was stored."""
+        if chunk.is_compressed:
+            return cls(size_bytes=chunk.size_bytes, crc32c=chunk.crc32c, compressed=True)
+        return cls(size_bytes=chunk.size_bytes, crc32c=chunk.crc32c)
+
+    @property
+    def stored(self) -> StoredChunk:
+        """The same as a value for arithmetic."""
+        return StoredChunk(self.size_bytes, self.crc32c, self.compressed)
+
+
+class LogArtefact(Part):
+    """The ``.log`` object.
+
+    Attributes:
+        size_bytes: of the object.
+        crc32c: of the segment's bytes, before any transformation.
+        chunk_size_bytes: original bytes per chunk; the last one may be shorter.
+        chunks: in order; sizes are after the transformation, checksums of the original bytes.
+    """
+
+    size_bytes: Size
+    crc32c: Crc32c
+    chunk_size_bytes: Annotated[int, Field(gt=0)]
+    chunks: tuple[LogChunk, ...]
+
+
+class IndexArtefact(Part):
+    """Where one artefact lies in the ``.indexes`` object; the checksum is that of the original bytes."""
+
+    position: Size
+    size_bytes: Size
+    crc32c: Crc32c
+
+
+class Compression(Part):
+    """How chunks are compressed; which of them are is said at each. ``level`` only tells what was asked for."""
+
+    type: Literal["none", "zstd"] = "none"
+
+    @classmethod
+    def at(cls, level: int | None) -> Self:
+        """What ``level`` means; None is no compression."""
+        return cls() if level is None else cls.model_validate({"type": "zstd", "level": level})
+
+
+class Encryption(Part):
+    """The segment's data key, wrapped, and the tag of the manifest under it.
+
+    Attributes:
+        key_id: of the ring's key that wraps the data key.
+        wrapped_key: base64.
+        manifest_tag: over everything in the manifest but these three fields.
+    """
+
+    algorithm: Literal["AES-256-GCM"] = "AES-256-GCM"
+    key_id: str
+    wrapped_key: str
+    manifest_tag: str
+
+    @classmethod
+    def under(cls, wrapped: WrappedKey) -> Self:
+        """The part of a manifest that is not sealed yet."""
+        return cls(key_id=wrapped.key_id, wrapped_key=base64.b64encode(wrapped.wrapped).decode(), manifest_tag="")
+
+    @property
+    def wrapped(self) -> WrappedKey:
+        """The wrapped data key.
+
+        Raises:
+            ValueError: it is not base64.
+        """
+        try:
+            return WrappedKey(self.key_id, base64.b64decode(self.wrapped_key, validate=True))
+        except binascii.Error as error:
+            raise ValueError(f"wrapped_key is not base64: {error}") from error
+
+    def rewrapped(self, wrapped: WrappedKey) -> Self:
+        """The same data key under another key of the ring; the tag stays as it is."""
+        fresh = type(self).under(wrapped)
+        return self.model_copy(update={"key_id": fresh.key_id, "wrapped_key": fresh.wrapped_key})

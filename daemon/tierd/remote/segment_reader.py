@@ -1,0 +1,256 @@
+"""SegmentReader: a segment's objects back to its bytes. Whatever it returns was checked, or is less than one chunk."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tierd.errors import RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
+from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory, must_be_encrypted
+from tierd.remote.manifest import SegmentManifest
+from tierd.remote.object_store import ObjectStore
+from tierd.remote.transform.binding import ArtefactKind, SegmentBinding
+from tierd.remote.transform.cipher import SegmentCipher
+from tierd.remote.transform.codec import ChunkCodec, ChunkDamagedError
+from tierd.remote.transform.key_ring import KeyRing
+from tierd.remote.transform.layout import ChunkLayout
+from tierd.remote.transform.transform import Transform
+
+ReadRange = Callable[[str, ByteRange], Awaitable[bytes]]
+
+_SEGMENTS_KEPT = 64
+_RUN_BYTES = 16 << 20
+"""Neighbouring chunks are fetched with one request of at most this size, or one by one at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSegment:
+    """A manifest that was believed, and what it takes to read by it."""
+
+    manifest: SegmentManifest
+    layout: ChunkLayout
+    codec: ChunkCodec
+
+
+class SegmentReader:
+    """Reads segments of one cluster.
+
+    Args:
+        store: where manifests and indexes are.
+        cluster_id: what encrypted segments must be bound to.
+        transform: gives the key ring, and the threads.
+        read_range: reads logs; the store's ``get`` by default. One that is given may be a cache of chunks, so it is
+            asked for single chunks; the store is asked for neighbours at once.
+        align_plain_reads: read whole chunks of plain logs as well.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        cluster_id: str,
+        transform: Transform,
+        read_range: ReadRange | None = None,
+        align_plain_reads: bool = False,
+    ) -> None:
+        self._store = store
+        self._cluster_id = cluster_id
+        self._transform = transform
+        self._read_range = read_range or store.get
+        self._is_coalescing = read_range is None
+        self._align_plain_reads = align_plain_reads
+        self._open: OrderedDict[str, OpenSegment] = OrderedDict()
+
+    async def open(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata) -> OpenSegment:
+        """Return the segment's manifest and how to read by it; the last few are kept, for they never change.
+
+        Raises:
+            RemoteResourceNotFoundError: there is none, so the segment was never completely stored, or is deleted.
+            RemoteIntegrityError: it is damaged, was changed, or describes another segment.
+            RemoteKeyMissingError: it is encrypted, and the ring has not the key.
+        """
+        key = keys.segment(metadata, MANIFEST_SUFFIX)
+        found = self._open.get(key)
+        if found is None:
+            found = _opened(await self._store.get(key), metadata, self._cluster_id, self._transform.ring, key=key)
+            self._open[key] = found
+            if len(self._open) > _SEGMENTS_KEPT:
+                self._open.popitem(last=False)
+        else:
+            found.manifest.require_describes(metadata, key=key)
+            self._open.move_to_end(key)
+        return found
+
+    def forget(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata) -> None:
+        """Forget the manifest: the segment is deleted."""
+        self._open.pop(keys.segment(metadata, MANIFEST_SUFFIX), None)
+
+    async def read_log(
+        self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange
+    ) -> bytes:
+        """Return the log's bytes in ``byte_range``, which lies within it. Every whole chunk that is read is checked.
+
+        Raises:
+            RemoteResourceNotFoundError: an object is not there.
+            RemoteIntegrityError: stored bytes are not what was stored; key and chunk are named.
+        """
+        segment = await self.open(keys, metadata)
+        key = keys.segment(metadata, LOG_SUFFIX)
+        if not segment.manifest.is_transformed and not self._align_plain_reads:
+            return await self._read_plain(key, segment, byte_range)
+        layout = segment.layout
+        pieces: list[bytes | memoryview] = []
+        for run in layout.runs(layout.chunks_of(byte_range), _RUN_BYTES):
+            for number, content in zip(run, await self._read_chunks(key, segment, run), strict=True):
+                start = layout.original_range(number).start
+                first, last = max(byte_range.start - start, 0), min(byte_range.end - start, len(content) - 1)
+                is_whole = first == 0 and last == len(content) - 1
+                pieces.append(content if is_whole else memoryview(content)[first : last + 1])
+        return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
+
+    async def read_index(
+        self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, index_type: IndexType
+    ) -> bytes:
+        """Return one artefact, checked.
+
+        Raises:
+            RemoteResourceNotFoundError: it is not there; normal for ``TRANSACTION``.
+            RemoteIntegrityError: its bytes are not those that were stored.
+        """
+        segment = await self.open(keys, metadata)
+        artefact = segment.manifest.index(index_type)
+        key = keys.segment(metadata, INDEXES_SUFFIX)
+        if artefact is None:
+            raise RemoteResourceNotFoundError(f"{key}: the segment has no {index_type.value} index")
+        stored = b""
+        if artefact.size_bytes:
+            stored = await self._store.get(key, ByteRange.of_size(artefact.position, artefact.size_bytes))
+        kind = ArtefactKind.of_index(index_type)
+        try:
+            return segment.codec.decode_index(kind, stored, artefact.size_bytes, expected_crc=artefact.crc32c)
+        except ChunkDamagedError as error:
+            raise RemoteIntegrityError(
+                f"{key}: the {index_type.value} index is damaged: {error}",
+                remedy="run tierd verify --deep; the index can be rebuilt from the log",
+            ) from error
+
+    async def _read_plain(self, key: str, segment: OpenSegment, byte_range: ByteRange) -> bytes:
+        content = await self._read_range(key, byte_range)
+        if len(content) != byte_range.size:
+            raise RemoteIntegrityError(
+                f"{key}: bytes {byte_range.start}-{byte_range.end} are {len(content)} bytes",
+                remedy="run tierd verify; the object was cut short or replaced",
+            )
+        within = [
+            number
+            for number in segment.layout.chunks_of(byte_range)
+            if (original := segment.layout.original_range(number)).start >= byte_range.start
+            and original.end <= byte_range.end
+        ]
+        if within:
+            run = range(within[0], within[-1] + 1)
+            held = memoryview(content)[segment.layout.stored_range(run).start - byte_range.start :]
+            await self._decoded(key, segment, run, _cut(held, segment.layout, run))
+        return content
+
+    async def _read_chunks(self, key: str, segment: OpenSegment, run: range) -> list[bytes]:
+        """Fetch and decode neighbouring chunks."""
+        if self._is_coalescing:
+            stored = await self._read_stored(key, segment.layout.stored_range(run), _named(run))
+            pieces = _cut(memoryview(stored), segment.layout, run)
+        else:
+            pieces = await self._read_one_by_one(key, segment.layout, run)
+        return await self._decoded(key, segment, run, pieces)
+
+    async def _read_one_by_one(self, key: str, layout: ChunkLayout, run: range) -> list[bytes | memoryview]:
+        try:
+            async with asyncio.TaskGroup() as group:
+                reads = []
+                for number in run:
+                    alone = range(number, number + 1)
+                    reads.append(group.create_task(self._read_stored(key, layout.stored_range(alone), _named(alone))))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return [read.result() for read in reads]
+
+    async def _read_stored(self, key: str, stored_range: ByteRange, what: str) -> bytes:
+        stored = await self._read_range(key, stored_range)
+        if len(stored) != stored_range.size:
+            raise RemoteIntegrityError(
+                f"{key}: bytes {stored_range.start}-{stored_range.end}, {what}, are {len(stored)} bytes",
+                remedy="run tierd verify; the object was cut short or replaced",
+            )
+        return stored
+
+    async def _decoded(
+        self, key: str, segment: OpenSegment, run: range, pieces: Sequence[bytes | memoryview]
+    ) -> list[bytes]:
+        """Decode chunks in threads, all at once; what they give up together is at most a run."""
+        decodes = [partial(_decode, key, segment, number, piece) for number, piece in zip(run, pieces, strict=True)]
+        return list(await asyncio.gather(*map(self._transform.threads.submit, decodes)))
+
+
+def _opened(
+    content: bytes, metadata: RemoteLogSegmentMetadata, cluster_id: str, ring: KeyRing, *, key: str
+) -> OpenSegment:
+    manifest = SegmentManifest.decode(content, key=key)
+    manifest.require_describes(metadata, key=key)
+    cipher = None
+    if manifest.encryption is not None:
+        cipher = authenticated(manifest, content, SegmentBinding.of(metadata, cluster_id=cluster_id), ring, key=key)
+    elif must_be_encrypted(metadata.custom_metadata):
+        raise RemoteIntegrityError(
+            f"{key}: the manifest says that the segment is not encrypted, the metadata says that it is",
+            remedy="somebody replaced it: restore the objects from versions or a replica of the bucket",
+        )
+    return OpenSegment(manifest, manifest.layout(), ChunkCodec(None, cipher))
+
+
+def authenticated(
+    manifest: SegmentManifest, content: bytes, binding: SegmentBinding, ring: KeyRing, *, key: str
+) -> SegmentCipher:
+    """Return the cipher of an encrypted segment, whose manifest ``content`` was checked with it.
+
+    Raises:
+        RemoteKeyMissingError: the ring has not the key.
+        RemoteIntegrityError: the manifest was changed, or is another segment's.
+    """
+    assert manifest.encryption is not None, "only what is encrypted has a cipher"
+    try:
+        wrapped = manifest.encryption.wrapped
+    except ValueError as error:
+        raise RemoteIntegrityError(f"{key}: {error}", remedy="restore the manifest from a version of it") from error
+    cipher = SegmentCipher(ring.unwrap(wrapped, binding, key=key), binding)
+    manifest.require_authentic(cipher, content, key=key)
+    return cipher
+
+
+def _decode(key: str, segment: OpenSegment, number: int, stored: bytes | memoryview) -> bytes:
+    """Blocking."""
+    layout = segment.layout
+    try:
+        return segment.codec.decode(
+            stored,
+            layout.chunks[number],
+            number=number,
+            count=len(layout.chunks),
+            size_bytes=layout.original_range(number).size,
+        )
+    except ChunkDamagedError as error:
+        raise RemoteIntegrityError(
+            f"{key}: chunk {number} is damaged: {error}",
+            remedy="run tierd verify --deep; restore the object from a version or a replica of the bucket",
+        ) from error
+
+
+def _cut(stored: memoryview, layout: ChunkLayout, run: range) -> list[bytes | memoryview]:
+    """The chunks in ``stored``, which begins with the first of them."""
+    first = layout.stored_range(run).start
+    ranges = [layout.stored_range(range(number, number + 1)) for number in run]
+    return [stored[r.start - first : r.end + 1 - first] for r in ranges]
+
+
+def _named(run: range) -> str:
+    return f"chunk {run.start}" if len(run) == 1 else f"chunks {run.start} to {run.stop - 1}"

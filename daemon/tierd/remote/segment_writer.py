@@ -1,0 +1,123 @@
+"""SegmentWriter: one segment to objects, in their order: log, indexes, manifest (DESIGN 4).
+
+A data key belongs to one attempt. It is kept until the attempt has ended, so that a copy that is called again, after a
+cancellation for one, makes the very same objects.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+from uuid import UUID
+
+from tierd.kernels import crc32c
+from tierd.model import BlockChecksums, ByteRange, LogSegmentData, RemoteLogSegmentMetadata
+from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory
+from tierd.remote.manifest import SegmentManifest, Transformation, index_contents, tierd_version
+from tierd.remote.object_store import FileBody, ObjectStore
+from tierd.remote.transform.binding import ArtefactKind, SegmentBinding
+from tierd.remote.transform.cipher import SegmentCipher
+from tierd.remote.transform.codec import ChunkCodec
+from tierd.remote.transform.key_ring import WrappedKey
+from tierd.remote.transform.sampling import is_compressed_already
+from tierd.remote.transform.transform import Transform
+from tierd.remote.transform.transformed_log import TransformedLog
+
+_ATTEMPTS_KEPT = 64
+"""Encrypted attempts that were broken off; one that is finished is forgotten."""
+
+
+class _Content(NamedTuple):
+    """What makes one attempt another one than the last under the same id."""
+
+    segment_id: UUID
+    checksums: BlockChecksums
+    indexes: tuple[int, ...]  # their CRC-32C
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """How one attempt transforms its segment."""
+
+    codec: ChunkCodec
+    wrapped_key: WrappedKey | None
+
+
+class SegmentWriter:
+    """Writes segments of one cluster as the transform says.
+
+    Args:
+        store: where the objects go.
+        cluster_id: recorded in manifests, and bound to what is encrypted.
+        broker_id: recorded in manifests.
+        chunk_size: original bytes per chunk.
+        transform: for new segments.
+    """
+
+    def __init__(
+        self, store: ObjectStore, *, cluster_id: str, broker_id: int, chunk_size: int, transform: Transform
+    ) -> None:
+        self._store = store
+        self._cluster_id = cluster_id
+        self._broker_id = broker_id
+        self._chunk_size = chunk_size
+        self._transform = transform
+        self._tierd_version = tierd_version()
+        self._attempts: OrderedDict[_Content, _Attempt] = OrderedDict()
+
+    async def write(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
+        """Store log, indexes and manifest, in this order.
+
+        Raises:
+            RemoteConflictError: an object is there already with other bytes; so are those that an earlier process left
+                of the same segment, if they are encrypted.
+            RemoteIntegrityError: the log is not what was checked.
+        """
+        indexes = index_contents(data)
+        content = _Content(metadata.segment.id, data.log_checksums, tuple(map(crc32c, indexes.values())))
+        attempt = await self._attempt(content, metadata, data)
+        transformation = await self._put_log(keys.segment(metadata, LOG_SUFFIX), data, attempt)
+        encode = attempt.codec.encode_index
+        stored = b"".join(encode(ArtefactKind.of_index(kind), index) for kind, index in indexes.items())
+        await self._store.put(keys.segment(metadata, INDEXES_SUFFIX), stored)
+        manifest = SegmentManifest.describe(
+            metadata,
+            data,
+            cluster_id=self._cluster_id,
+            broker_id=self._broker_id,
+            chunk_size=self._chunk_size,
+            tierd_version=self._tierd_version,
+            transformation=transformation,
+        )
+        if attempt.codec.cipher is not None:
+            manifest = manifest.sealed(attempt.codec.cipher)
+        await self._store.put(keys.segment(metadata, MANIFEST_SUFFIX), manifest.encode())
+        self._attempts.pop(content, None)
+
+    async def _put_log(self, key: str, data: LogSegmentData, attempt: _Attempt) -> Transformation | None:
+        checksums = data.log_checksums
+        if attempt.codec.is_plain:
+            whole = ByteRange.of_size(0, checksums.size_bytes) if checksums.size_bytes else None
+            await self._store.put(key, FileBody(data.log, whole, checksums))
+            return None
+        log = TransformedLog(
+            data.log, checksums, chunk_size=self._chunk_size, codec=attempt.codec, threads=self._transform.threads
+        )
+        await self._store.put(key, log.body())
+        return Transformation(await log.layout(), attempt.codec.level, attempt.wrapped_key)
+
+    async def _attempt(self, content: _Content, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> _Attempt:
+        if content in self._attempts:
+            return self._attempts[content]
+        level = self._transform.level
+        if level is not None and await self._transform.threads.submit(partial(is_compressed_already, data, level)):
+            level = None
+        if not self._transform.encrypts:
+            return _Attempt(ChunkCodec(level, None), None)
+        binding = SegmentBinding.of(metadata, cluster_id=self._cluster_id)
+        data_key, cipher = SegmentCipher.of_new_key(binding)
+        attempt = _Attempt(ChunkCodec(level, cipher), self._transform.ring.wrap(data_key, binding))
+        self._attempts[content] = attempt
+        if len(self._attempts) > _ATTEMPTS_KEPT:
+            self._attempts.popitem(last=False)
+        return attempt

@@ -1,0 +1,64 @@
+"""Tombstone: the object that says that a segment is to be deleted, and why (DESIGN 4). A rebuild ignores it then.
+
+JSON of ``format_version`` 1, created once and never changed.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Self
+
+from tierd.errors import RemoteIntegrityError, RemoteStorageError
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """When, why and by whom a segment was given up.
+
+    Attributes:
+        reason: a fixed word, such as ``retention-time``.
+        delete_after_ms: not before this the objects go; until then it can be undone.
+        detail: in one sentence, for people.
+    """
+
+    reason: str
+    deleted_at_ms: int
+    delete_after_ms: int
+    broker_id: int
+    detail: str = ""
+
+    def encode(self) -> bytes:
+        """The JSON form."""
+        return (json.dumps({"format_version": FORMAT_VERSION} | asdict(self)) + "\n").encode()
+
+    @classmethod
+    def decode(cls, content: bytes, *, key: str) -> Self:
+        """Parse the JSON form.
+
+        Raises:
+            RemoteStorageError: its ``format_version`` is one that this tierd does not know.
+            RemoteIntegrityError: it is no tombstone.
+        """
+        try:
+            fields = json.loads(content)
+            found = fields.pop("format_version")
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise _damaged(key, content) from error
+        if found != FORMAT_VERSION:
+            raise RemoteStorageError(
+                f"{key}: tombstone has format_version {found!r}, this tierd reads {FORMAT_VERSION}",
+                remedy="use the tierd version that wrote it, or a newer one",
+            )
+        texts = {name: fields.get(name, "") for name in ("reason", "detail")}
+        numbers = {name: fields.get(name) for name in ("deleted_at_ms", "delete_after_ms", "broker_id")}
+        if any(type(text) is not str for text in texts.values()) or any(type(n) is not int for n in numbers.values()):
+            raise _damaged(key, content)
+        return cls(**texts, **numbers)
+
+
+def _damaged(key: str, content: bytes) -> RemoteIntegrityError:
+    return RemoteIntegrityError(
+        f"{key} is no tombstone: {content[:80]!r}",
+        remedy="find out who wrote it; while it is there a rebuild ignores the segment",
+    )

@@ -1,0 +1,99 @@
+"""What every encrypted piece is bound to, so that nothing can be swapped, cut, moved or replayed unseen.
+
+The additional authenticated data of AES-GCM, byte by byte in docs/formats.md. Numbers are big-endian, texts are UTF-8
+behind two bytes that tell their length, so that no two bindings have the same bytes.
+"""
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Self
+from uuid import UUID
+
+from tierd.model import IndexType, RemoteLogSegmentMetadata
+
+_CHUNK_DOMAIN = b"tierd chunk 1\x00"
+_DATA_KEY_DOMAIN = b"tierd data key 1\x00"
+_SEGMENT = struct.Struct(">16sI16sqq")  # topic id, partition, segment id, start offset, end offset
+_PIECE = struct.Struct(">BIIQB")  # artefact, chunk number, chunk count, original size, compressed
+_NONCE = struct.Struct(">IQ")  # artefact, chunk number
+
+
+class ArtefactKind(IntEnum):
+    """What a piece is of; the numbers are part of the format."""
+
+    LOG = 1
+    OFFSET = 2
+    TIMESTAMP = 3
+    TRANSACTION = 4
+    PRODUCER_SNAPSHOT = 5
+    LEADER_EPOCH = 6
+
+    @classmethod
+    def of_index(cls, index_type: IndexType) -> Self:
+        """The kind of an index."""
+        return cls[index_type.name]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentBinding:
+    """The identity of a segment, as encryption sees it. Offsets are inclusive."""
+
+    cluster_id: str
+    topic_id: UUID
+    partition: int
+    segment_id: UUID
+    start_offset: int
+    end_offset: int
+
+    @classmethod
+    def of(cls, metadata: RemoteLogSegmentMetadata, *, cluster_id: str) -> Self:
+        """The identity that the metadata gives."""
+        partition = metadata.segment.topic_id_partition
+        return cls(
+            cluster_id,
+            partition.topic_id,
+            partition.partition,
+            metadata.segment.id,
+            metadata.start_offset,
+            metadata.end_offset,
+        )
+
+    def for_data_key(self, key_id: str) -> bytes:
+        """What a data key is bound to when the ring's key ``key_id`` wraps it."""
+        return _DATA_KEY_DOMAIN + _text(key_id) + self._identity()
+
+    def for_piece(self, piece: "Piece") -> bytes:
+        """What one encrypted piece is bound to."""
+        described = _PIECE.pack(piece.kind, piece.number, piece.count, piece.original_size, piece.is_compressed)
+        return _CHUNK_DOMAIN + self._identity() + described
+
+    def _identity(self) -> bytes:
+        fields = (self.topic_id.bytes, self.partition, self.segment_id.bytes, self.start_offset, self.end_offset)
+        return _text(self.cluster_id) + _SEGMENT.pack(*fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One chunk of the log, or one index, which is a single chunk.
+
+    Attributes:
+        number: from 0 on; with ``count`` it tells the last one, so that none can be cut off.
+        original_size: bytes before compression and encryption.
+    """
+
+    kind: ArtefactKind
+    number: int
+    count: int
+    original_size: int
+    is_compressed: bool = False
+
+    @property
+    def nonce(self) -> bytes:
+        """12 bytes that no other piece of the segment has."""
+        return _NONCE.pack(self.kind, self.number)
+
+
+def _text(value: str) -> bytes:
+    encoded = value.encode()
+    return len(encoded).to_bytes(2, "big") + encoded

@@ -1,0 +1,87 @@
+"""SegmentCipher: AES-256-GCM under one segment's data key, and the tag that authenticates its manifest.
+
+Nonces are not stored: each follows from the artefact and the number of the chunk. That is safe because a data key is
+random and belongs to one attempt to copy one segment, and because a cipher **refuses to give out two different
+ciphertexts for one nonce**: it remembers the tag of every piece it made, and a repetition must come to the same one.
+So a file that changed between two attempts, or a compressor that does not repeat itself, ends in an error and never in
+a nonce that was used twice.
+"""
+
+import hmac
+import os
+from typing import Self
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
+from tierd.errors import RemoteIntegrityError
+from tierd.remote.transform.binding import Piece, SegmentBinding
+from tierd.remote.transform.key_ring import KEY_BYTES
+
+ALGORITHM = "AES-256-GCM"
+TAG_BYTES = 16
+"""What encryption adds to a piece."""
+
+Bytes = bytes | memoryview
+
+
+class SegmentCipher:
+    """Encrypts and decrypts the pieces of one segment. Threads may share it."""
+
+    def __init__(self, data_key: bytes, binding: SegmentBinding) -> None:
+        """``data_key`` has 32 bytes; two keys are derived from it, so that it is used for nothing by itself."""
+        self._aead = AESGCM(_derived(data_key, b"tierd chunks 1"))
+        self._manifest_key = _derived(data_key, b"tierd manifest 1")
+        self._binding = binding
+        self._tags: dict[bytes, bytes] = {}  # nonce to tag of what was encrypted, 28 bytes a chunk
+
+    @classmethod
+    def new_data_key(cls) -> bytes:
+        """A random data key."""
+        return os.urandom(KEY_BYTES)
+
+    @classmethod
+    def of_new_key(cls, binding: SegmentBinding) -> tuple[bytes, Self]:
+        """A random data key and its cipher."""
+        data_key = cls.new_data_key()
+        return data_key, cls(data_key, binding)
+
+    def __repr__(self) -> str:
+        return f"SegmentCipher({self._binding})"
+
+    def encrypt(self, piece: Piece, content: Bytes) -> bytes:
+        """Return ciphertext and tag. Blocking, and without the GIL.
+
+        Raises:
+            RemoteIntegrityError: the piece was encrypted before, with other content.
+        """
+        sealed = self._aead.encrypt(piece.nonce, content, self._binding.for_piece(piece))
+        tag = sealed[-TAG_BYTES:]
+        if self._tags.setdefault(piece.nonce, tag) != tag:
+            raise RemoteIntegrityError(
+                f"{piece.kind.name.lower()} chunk {piece.number} of segment {self._binding.segment_id} is not what it "
+                "was in the attempt before",
+                remedy="the source changed while it was copied; the segment is copied again under another id",
+            )
+        return sealed
+
+    def decrypt(self, piece: Piece, sealed: Bytes) -> bytes | None:
+        """Return the content, None when it is not exactly this piece of this segment. Blocking, and without the GIL."""
+        try:
+            return self._aead.decrypt(piece.nonce, sealed, self._binding.for_piece(piece))
+        except (InvalidTag, ValueError):
+            return None
+
+    def tag_of(self, manifest: bytes) -> str:
+        """The tag of a manifest's signed content: HMAC-SHA256, in hexadecimal digits."""
+        return hmac.digest(self._manifest_key, manifest, "sha256").hex()
+
+    def is_tag_of(self, manifest: bytes, tag: str) -> bool:
+        """Whether ``tag`` is the tag of a manifest's signed content."""
+        return hmac.compare_digest(self.tag_of(manifest).encode(), tag.encode())
+
+
+def _derived(data_key: bytes, purpose: bytes) -> bytes:
+    return HKDFExpand(hashes.SHA256(), KEY_BYTES, purpose).derive(data_key)

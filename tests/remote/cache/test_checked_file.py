@@ -1,0 +1,65 @@
+"""Files that prove their content."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tierd.remote.cache.checked_file import (
+    DamagedFileError,
+    file_size_of,
+    is_complete,
+    read_checked,
+    write_checked,
+)
+
+
+@given(content=st.binary(max_size=200), identity=st.text(max_size=20))
+def test_what_was_written_comes_back(tmp_path_factory: pytest.TempPathFactory, content: bytes, identity: str) -> None:
+    file = tmp_path_factory.mktemp("checked") / "file"
+    write_checked(file, content, identity=identity)
+    assert read_checked(file, identity=identity) == content
+    assert file.stat().st_size == file_size_of(len(content))
+    assert is_complete(file)
+    assert [path.name for path in file.parent.iterdir()] == ["file"]
+
+
+@given(content=st.binary(min_size=1, max_size=60), data=st.data())
+def test_no_changed_byte_and_no_lost_one_goes_unseen(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, data: st.DataObject
+) -> None:
+    file = tmp_path_factory.mktemp("checked") / "file"
+    write_checked(file, content, identity="mine")
+    written = bytearray(file.read_bytes())
+    position = data.draw(st.integers(0, len(written) - 1))
+    if data.draw(st.booleans()):
+        written[position] ^= data.draw(st.integers(1, 255))
+    else:
+        del written[position:]
+    file.write_bytes(written)
+    with pytest.raises(DamagedFileError):
+        read_checked(file, identity="mine")
+
+
+def test_what_somebody_else_wrote_is_not_taken(tmp_path: Path) -> None:
+    write_checked(tmp_path / "file", b"content", identity="theirs")
+    with pytest.raises(DamagedFileError):
+        read_checked(tmp_path / "file", identity="mine")
+
+
+@pytest.mark.parametrize("change", [lambda data: b"", lambda data: data[:10], lambda data: data + b"x"])
+def test_a_torn_file_is_told_without_reading_it(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
+    file = tmp_path / "file"
+    write_checked(file, b"content" * 10, identity="mine")
+    file.write_bytes(change(file.read_bytes()))
+    assert not is_complete(file)
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").mkdir()
+    (tmp_path / "file" / "inside").touch()
+    with pytest.raises(OSError, match="irectory"):
+        write_checked(tmp_path / "file", b"content", identity="mine")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

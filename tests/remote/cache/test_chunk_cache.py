@@ -1,0 +1,387 @@
+"""ChunkCache over a memory store and a real directory."""
+
+import asyncio
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.clock import FakeClock
+from tests.fakes.eventually import eventually
+from tierd.errors import RemoteReaderClosedError, RemoteResourceNotFoundError, RetriableRemoteStorageError
+from tierd.model import ByteRange
+from tierd.remote.cache.checked_file import file_size_of
+from tierd.remote.cache.chunk_cache import ChunkCache
+
+CHUNK = 1000
+OBJECT = bytes(range(250)) * 40
+
+
+class Store:
+    """One object under every key; it can be held up and made to fail."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ByteRange | None]] = []
+        self.open = asyncio.Event()
+        self.open.set()
+        self.error: Exception | None = None
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+        self.asked.append((key, byte_range))
+        await self.open.wait()
+        if self.error is not None:
+            raise self.error
+        return OBJECT if byte_range is None else OBJECT[byte_range.start : byte_range.end + 1]
+
+
+OpenCache = Callable[..., Awaitable[ChunkCache]]
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "chunks"
+
+
+@pytest.fixture
+async def open_cache(store: Store, directory: Path) -> AsyncIterator[OpenCache]:
+    opened: list[ChunkCache] = []
+
+    async def open_one(
+        *, capacity_bytes: int = 1 << 20, concurrency: int = 4, clock: FakeClock | None = None
+    ) -> ChunkCache:
+        opened.append(
+            await ChunkCache.open(
+                store,
+                directory=directory,
+                capacity_bytes=capacity_bytes,
+                concurrency=concurrency,
+                clock=clock or FakeClock(),
+            )
+        )
+        return opened[-1]
+
+    yield open_one
+    for cache in opened:
+        await cache.close()
+
+
+def chunk(number: int) -> ByteRange:
+    return ByteRange.of_size(number * CHUNK, CHUNK)
+
+
+def content(number: int) -> bytes:
+    return OBJECT[number * CHUNK : (number + 1) * CHUNK]
+
+
+def files(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.chunk"))
+
+
+async def settled(cache: ChunkCache) -> None:
+    """Wait until everything that was downloaded is on disk."""
+    await eventually(lambda: not cache._unwritten.tasks, what="the writes")
+
+
+async def test_a_range_is_asked_for_once_and_kept_for_the_next_process(open_cache: OpenCache, store: Store) -> None:
+    cache = await open_cache()
+    assert [await cache.get("key", chunk(n)) for n in (0, 1, 0, 1)] == [content(n) for n in (0, 1, 0, 1)]
+    await cache.close()
+    again = await open_cache()
+    assert again.statistics().entries == 2
+    assert await again.get("key", chunk(1)) == content(1)
+    assert store.asked == [("key", chunk(0)), ("key", chunk(1))]
+    assert (again.statistics().hits, again.statistics().misses) == (1, 0)
+
+
+async def test_whole_objects_and_ranges_past_the_end_are_not_kept(
+    open_cache: OpenCache, store: Store, directory: Path
+) -> None:
+    cache = await open_cache()
+    assert await cache.get("key") == OBJECT
+    assert await cache.get("key", ByteRange(9_500, 10_499)) == OBJECT[9_500:]
+    assert await cache.get("key", ByteRange(20_000, 20_001)) == b""
+    await settled(cache)
+    assert files(directory) == []
+
+
+async def test_what_was_used_longest_ago_makes_room(open_cache: OpenCache, store: Store, directory: Path) -> None:
+    cache = await open_cache(capacity_bytes=3 * file_size_of(CHUNK))
+    for number in (0, 1, 2, 0, 3):
+        assert await cache.get("key", chunk(number)) == content(number)
+        await settled(cache)
+    assert len(files(directory)) == 3
+    assert cache.statistics().evictions == 1
+    store.asked.clear()
+    for number in (0, 2, 3, 1):
+        await cache.get("key", chunk(number))
+    assert store.asked == [("key", chunk(1))]
+
+
+async def test_the_order_of_use_survives_a_restart_and_a_smaller_capacity(
+    open_cache: OpenCache, store: Store, directory: Path
+) -> None:
+    first = await open_cache()
+    for number in (0, 1, 2):
+        await first.get("key", chunk(number))
+        await settled(first)
+    for age_s, number in enumerate((1, 0, 2)):  # as seconds would pass
+        file = next(f for f in files(directory) if f.name.endswith(f"-{number * CHUNK}-{number * CHUNK + 999}.chunk"))
+        os.utime(file, (1_000 - age_s, 1_000 - age_s))
+    await first.get("key", chunk(2))
+    await first.close()
+    second = await open_cache(capacity_bytes=2 * file_size_of(CHUNK))
+    assert second.statistics().entries == 2
+    store.asked.clear()
+    for number in (1, 2):
+        await second.get("key", chunk(number))
+    assert store.asked == []
+
+
+async def test_a_chunk_above_the_capacity_is_given_and_not_kept(open_cache: OpenCache, directory: Path) -> None:
+    cache = await open_cache(capacity_bytes=CHUNK)
+    assert await cache.get("key", chunk(0)) == content(0)
+    await settled(cache)
+    assert files(directory) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[: len(data) // 2],
+        lambda data: b"",
+        lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:],
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+        lambda data: data + b"more",
+    ],
+    ids=["torn", "empty", "flipped", "footer", "longer"],
+)
+async def test_a_damaged_file_is_dropped_and_fetched_anew(
+    open_cache: OpenCache, store: Store, directory: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    cache = await open_cache()
+    await cache.get("key", chunk(0))
+    await settled(cache)
+    (file,) = files(directory)
+    file.write_bytes(damage(file.read_bytes()))
+    assert await cache.get("key", chunk(0)) == content(0)
+    await settled(cache)
+    assert await cache.get("key", chunk(0)) == content(0)
+    assert len(store.asked) == 2
+    assert cache.statistics().damaged == 1
+
+
+async def test_the_file_of_another_range_or_object_is_not_taken(
+    open_cache: OpenCache, store: Store, directory: Path
+) -> None:
+    cache = await open_cache()
+    await cache.get("key", chunk(0))
+    await cache.get("key", chunk(1))
+    await settled(cache)
+    first, second = files(directory)
+    kept = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(kept)
+    assert [await cache.get("key", chunk(n)) for n in (0, 1)] == [content(0), content(1)]
+    assert len(store.asked) == 4
+
+
+async def test_readers_of_one_chunk_share_one_download(open_cache: OpenCache, store: Store) -> None:
+    cache = await open_cache()
+    store.open.clear()
+    readers = [asyncio.create_task(cache.get("key", chunk(0))) for _ in range(5)]
+    await eventually(lambda: bool(store.asked), what="the download")
+    store.open.set()
+    assert await asyncio.gather(*readers) == [content(0)] * 5
+    assert len(store.asked) == 1
+
+
+@pytest.mark.spec("remote-tiering 209")
+async def test_a_waiter_that_gives_up_takes_the_download_from_nobody(
+    open_cache: OpenCache, store: Store, directory: Path
+) -> None:
+    cache = await open_cache()
+    store.open.clear()
+    first = asyncio.create_task(cache.get("key", chunk(0)))
+    second = asyncio.create_task(cache.get("key", chunk(0)))
+    await eventually(lambda: bool(store.asked), what="the download")
+    first.cancel()
+    await asyncio.wait({first})
+    store.open.set()
+    assert await second == content(0)
+    await settled(cache)
+    assert len(files(directory)) == 1
+    assert len(store.asked) == 1
+
+
+async def test_a_download_goes_on_when_everybody_has_left(open_cache: OpenCache, store: Store, directory: Path) -> None:
+    cache = await open_cache()
+    store.open.clear()
+    reader = asyncio.create_task(cache.get("key", chunk(0)))
+    await eventually(lambda: bool(store.asked), what="the download")
+    reader.cancel()
+    await asyncio.wait({reader})
+    store.open.set()
+    await eventually(lambda: len(files(directory)) == 1, what="the chunk")
+
+
+async def test_a_download_that_nobody_wants_any_more_does_not_begin(open_cache: OpenCache, store: Store) -> None:
+    cache = await open_cache(concurrency=1)
+    store.open.clear()
+    running = asyncio.create_task(cache.get("key", chunk(0)))
+    await eventually(lambda: bool(store.asked), what="the download")
+    queued = asyncio.create_task(cache.get("key", chunk(1)))
+    await eventually(lambda: len(cache._downloads) == 2, what="the queue")
+    queued.cancel()
+    await asyncio.wait({queued})
+    again = asyncio.create_task(cache.get("key", chunk(1)))
+    store.open.set()
+    assert await again == content(1), "who comes after the one that left gets a download of its own"
+    assert await running == content(0)
+    assert len(store.asked) == 2
+
+
+async def test_a_failure_of_the_store_reaches_every_waiter_and_is_not_kept(open_cache: OpenCache, store: Store) -> None:
+    cache = await open_cache()
+    store.error = RetriableRemoteStorageError("slow")
+    results = await asyncio.gather(*(cache.get("key", chunk(0)) for _ in range(3)), return_exceptions=True)
+    assert results == [store.error] * 3
+    store.error = RemoteResourceNotFoundError("gone")
+    with pytest.raises(RemoteResourceNotFoundError):
+        await cache.get("key", chunk(0))
+    store.error = None
+    assert await cache.get("key", chunk(0)) == content(0)
+
+
+async def test_closing_ends_downloads_and_refuses_what_comes_after(open_cache: OpenCache, store: Store) -> None:
+    cache = await open_cache()
+    store.open.clear()
+    reader = asyncio.create_task(cache.get("key", chunk(0)))
+    await eventually(lambda: bool(store.asked), what="the download")
+    await cache.close()
+    await cache.close()
+    with pytest.raises(RemoteReaderClosedError):
+        await reader
+    with pytest.raises(RemoteReaderClosedError):
+        await cache.get("key", chunk(0))
+
+
+async def test_two_processes_share_a_directory(open_cache: OpenCache, store: Store, directory: Path) -> None:
+    one, other = await open_cache(), await open_cache()
+    await one.get("key", chunk(0))
+    await settled(one)
+    assert await other.get("key", chunk(0)) == content(0)
+    assert len(store.asked) == 1
+    for file in files(directory):
+        file.unlink()  # evicted by the one
+    assert await other.get("key", chunk(0)) == content(0)
+    assert len(store.asked) == 2
+
+
+async def test_two_processes_keep_one_bound(open_cache: OpenCache, directory: Path) -> None:
+    capacity = 16 * file_size_of(CHUNK)
+    caches = [await open_cache(capacity_bytes=capacity) for _ in range(2)]
+    for number in range(60):
+        cache = caches[number % 2]
+        await cache.get(f"key-{number}", chunk(0))
+        await settled(cache)
+    assert sum(file.stat().st_size for file in files(directory)) <= capacity * (1 + 2 / 8)
+
+
+async def test_what_a_dead_process_left_is_removed_and_what_a_living_one_writes_is_not(
+    open_cache: OpenCache, directory: Path
+) -> None:
+    directory.mkdir(parents=True)
+    old, fresh = directory / "a.chunk.1-2.tmp", directory / "b.chunk.1-2.tmp"
+    for file in (old, fresh):
+        file.write_bytes(b"half")
+    os.utime(old, (1_000, 1_000))
+    cache = await open_cache()
+    assert not old.exists()
+    assert fresh.exists()
+    assert cache.statistics().entries == 0
+
+
+class TestDisksThatFail:
+    async def test_a_directory_that_cannot_be_made_costs_the_cache_and_nothing_else(
+        self, open_cache: OpenCache, store: Store, directory: Path
+    ) -> None:
+        directory.parent.parent.mkdir(exist_ok=True)
+        directory.parent.write_bytes(b"a file in the way")
+        cache = await open_cache()
+        for _ in range(2):
+            assert await cache.get("key", chunk(0)) == content(0)
+        assert len(store.asked) == 2
+        assert cache.statistics().write_failures == 1, "said once, and not tried at every read"
+
+    async def test_a_disk_that_took_nothing_is_tried_again_after_a_while(
+        self, open_cache: OpenCache, directory: Path
+    ) -> None:
+        clock = FakeClock()
+        cache = await open_cache(clock=clock)
+        directory.rmdir()
+        await cache.get("key", chunk(0))
+        await settled(cache)
+        assert cache.statistics().write_failures == 1
+        directory.mkdir()
+        await cache.get("key", chunk(0))
+        await settled(cache)
+        assert files(directory) == []
+        clock.advance(61)
+        await cache.get("key", chunk(0))
+        await settled(cache)
+        assert len(files(directory)) == 1
+
+    def test_a_full_disk_costs_the_cache_and_nothing_else(self, tmp_path: Path) -> None:
+        script = tmp_path / "story.py"
+        script.write_text(_FULL_DISK)
+        disk = tmp_path / "disk"
+        disk.mkdir()
+        mount = f"mount -t tmpfs -o size=64k none {shlex.quote(str(disk))} || exit 99"
+        story = f"{mount}; exec {shlex.join([sys.executable, str(script), str(disk)])}"
+        told = subprocess.run(
+            ["unshare", "--map-root-user", "--mount", "sh", "-c", story],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=Path(__file__).parents[3],
+        )
+        if told.returncode == 99 or "unshare failed" in told.stderr:
+            pytest.skip("mounting a small file system is not permitted here")
+        assert told.returncode == 0, told.stderr
+        assert told.stdout.splitlines()[-1] == "ok 1 0", told.stdout + told.stderr
+
+
+_FULL_DISK = """
+import asyncio, sys
+from pathlib import Path
+from tierd.clock import SystemClock
+from tierd.model import ByteRange
+from tierd.remote.cache.chunk_cache import ChunkCache
+
+class Store:
+    async def get(self, key, byte_range=None):
+        return bytes(byte_range.size)
+
+async def main():
+    cache = await ChunkCache.open(
+        Store(), directory=Path(sys.argv[1]) / "chunks", capacity_bytes=1 << 20, clock=SystemClock()
+    )
+    for number in range(8):
+        assert await cache.get(f"key-{number}", ByteRange(0, 19_999)) == bytes(20_000)
+        while cache._unwritten.tasks:
+            await asyncio.wait(cache._unwritten.tasks)
+    await cache.close()
+    left = [f for f in (Path(sys.argv[1]) / "chunks").iterdir() if f.suffix == ".tmp"]
+    print("ok", cache.statistics().write_failures, len(left))
+
+asyncio.run(main())
+"""

@@ -1,0 +1,233 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tests.contracts.bodies import content_of
+from tests.contracts.remote_storage import Rolled, rolled
+from tests.fakes.remote_segments import segment
+from tests.fakes.transforms import ring, transform_named
+from tierd.errors import RemoteAccessError, RetriableRemoteStorageError, TierError
+from tierd.model import ByteRange, TopicIdPartition, TopicPartition
+from tierd.remote import (
+    KeyRewrapping,
+    KeyRing,
+    ObjectInfo,
+    ObjectKeyFactory,
+    RewrapOutcome,
+    RewrapResult,
+    SegmentStorage,
+    Transform,
+)
+from tierd.remote.backends.memory import MemoryObjectStore
+
+KEYS = ObjectKeyFactory("pre", "cluster")
+REWRAPPED, CURRENT, PLAIN_ONE = RewrapResult.REWRAPPED, RewrapResult.CURRENT, RewrapResult.PLAIN
+
+
+class Watched(MemoryObjectStore):
+    """Remembers what was read and replaced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.touched: list[str] = []
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+        self.touched.append(key)
+        return await super().get(key, byte_range)
+
+    async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
+        self.touched.append(key)
+        await super().replace(key, content, previous=previous)
+
+    async def manifests(self) -> dict[str, dict[str, object]]:
+        keys = [info.key for info in await self.list_objects("") if info.key.endswith(".manifest")]
+        return {key: json.loads(await MemoryObjectStore.get(self, key)) for key in keys}
+
+    async def key_ids(self) -> list[str | None]:
+        found = [manifest["encryption"] for manifest in (await self.manifests()).values()]
+        return [each["key_id"] if isinstance(each, dict) else None for each in found]
+
+
+@pytest.fixture
+def store() -> Watched:
+    return Watched()
+
+
+def storage(store: MemoryObjectStore, transform: Transform) -> SegmentStorage:
+    return SegmentStorage(store, cluster_id="cluster", broker_id=1, key_prefix="pre", transform=transform)
+
+
+async def copied(store: MemoryObjectStore, folder: Path, *names: str, topic: str = "orders") -> list[Rolled]:
+    """Segments of one partition, each stored as its name says."""
+    found = []
+    for number, name in enumerate(names):
+        one = rolled(folder, content_of(1000, seed=number), start_offset=number * 10)
+        partition = TopicIdPartition(UUID(int=7), topic, 0)
+        metadata = segment(number * 10, number * 10 + 9, partition=partition, size_bytes=1000)
+        await storage(store, transform_named(name)).copy_log_segment_data(metadata, one.data)
+        found.append(replace(one, metadata=metadata))
+    return found
+
+
+async def run(
+    store: MemoryObjectStore, *, names: list[str] | None = None, keys: KeyRing | None = None, dry_run: bool = False
+) -> list[RewrapOutcome]:
+    rewrapping = KeyRewrapping(store, keys or ring("new"), dry_run=dry_run, concurrency=3)
+    partitions = None if names is None else [TopicPartition.parse(name) for name in names]
+    return [outcome async for outcome in rewrapping.run(KEYS, partitions)]
+
+
+def results(outcomes: list[RewrapOutcome]) -> list[RewrapResult]:
+    return [outcome.result for outcome in outcomes]
+
+
+async def test_data_keys_come_under_the_active_key_and_data_stays_as_it_is(store: Watched, tmp_path: Path) -> None:
+    segments = await copied(store, tmp_path, "aes", "plain", "zstd+aes", "aes", "aes")
+    data = {i.key: await store.get(i.key) for i in await store.list_objects("") if not i.key.endswith(".manifest")}
+    store.touched.clear()
+    assert results(await run(store)) == [REWRAPPED, PLAIN_ONE, REWRAPPED, REWRAPPED, REWRAPPED]
+    assert all(key.endswith(".manifest") for key in store.touched)
+    assert {key: await store.get(key) for key in data} == data
+    assert await store.key_ids() == ["new", None, "new", "new", "new"]
+    only_new = storage(store, Transform(ring=ring("new", "new")))
+    for each in segments:
+        assert await only_new.fetch_log_segment(each.metadata, ByteRange(0, 999)) == each.content
+
+
+async def test_what_is_done_is_left_alone(store: Watched, tmp_path: Path) -> None:
+    await copied(store, tmp_path, "aes", "aes")
+    await run(store)
+    before = await store.manifests()
+    assert results(await run(store)) == [CURRENT, CURRENT]
+    assert await store.manifests() == before
+
+
+async def test_broken_off_anywhere_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    class BreaksOff(Watched):
+        left = 0
+
+        async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
+            if not self.left:
+                raise RetriableRemoteStorageError("the store is away")
+            self.left -= 1
+            await super().replace(key, content, previous=previous)
+
+    store = BreaksOff()
+    segments = await copied(store, tmp_path, *["aes"] * 5)
+    for done in range(1, 6):
+        store.left = 1
+        if done < 5:
+            with pytest.raises(RetriableRemoteStorageError):
+                await run(store)
+        else:
+            await run(store)
+        assert (await store.key_ids()).count("new") == done
+        reader = storage(store, Transform(ring=ring("new")))
+        for each in segments:
+            assert await reader.fetch_log_segment(each.metadata, ByteRange(0, 999)) == each.content
+
+
+async def test_a_dry_run_says_what_it_would_do_and_does_nothing(store: Watched, tmp_path: Path) -> None:
+    await copied(store, tmp_path, "aes", "plain")
+    before = await store.manifests()
+    assert results(await run(store, dry_run=True)) == [REWRAPPED, PLAIN_ONE]
+    assert await store.manifests() == before
+
+
+async def test_only_the_partitions_that_were_named(store: Watched, tmp_path: Path) -> None:
+    for topic in ("orders", "orders-x", "audit"):
+        await copied(store, tmp_path, "aes", topic=topic)
+    assert results(await run(store, names=["orders-0", "orders-1"])) == [REWRAPPED]
+    assert results(await run(store, names=["orders-0", "orders-x-0"])) == [CURRENT, REWRAPPED]
+    assert await run(store, names=["nobody-0"]) == []
+    assert results(await run(store)) == [REWRAPPED, CURRENT, CURRENT]
+
+
+async def test_a_missing_key_is_told_and_the_rest_goes_on(store: Watched, tmp_path: Path) -> None:
+    await copied(store, tmp_path, "aes", "plain")
+    missing, plain = await run(store, keys=ring("new", "new"))
+    assert (missing.result, plain.result) == (RewrapResult.MISSING_KEY, PLAIN_ONE)
+    assert missing.result.is_problem
+    assert "'old'" in missing.problem
+    assert "remote.encryption.keys" in missing.remedy
+
+
+async def test_damage_is_told_and_left_as_it_is(store: Watched, tmp_path: Path) -> None:
+    await copied(store, tmp_path, "aes", "aes", "aes", "aes", "aes")
+    changes: list[dict[str, object]] = [{"leader_epoch": 9}, {"segment_id": "x"}, {"format_version": 2}, {}, {}]
+    for (key, fields), change in zip((await store.manifests()).items(), changes, strict=True):
+        await store.replace(key, json.dumps(fields | change).encode(), previous=await store.get(key))
+    keys = list(await store.manifests())
+    foreign = await store.get(keys[4])
+    await store.replace(keys[3], foreign, previous=await store.get(keys[3]))
+    before = await store.manifests()
+    damaged, unknown = RewrapResult.DAMAGED, RewrapResult.UNKNOWN
+    assert results(await run(store)) == [damaged, damaged, unknown, damaged, REWRAPPED]
+    after = await store.manifests()
+    assert {key: after[key] for key in keys[:4]} == {key: before[key] for key in keys[:4]}
+
+
+async def test_unknown_fields_are_kept(store: Watched, tmp_path: Path) -> None:
+    await copied(store, tmp_path, "aes")
+    ((key, fields),) = (await store.manifests()).items()
+    before = fields.pop("encryption")
+    await run(store)
+    rewrapped = (await store.manifests())[key]
+    after = rewrapped.pop("encryption")
+    assert rewrapped == fields
+    assert isinstance(before, dict)
+    assert isinstance(after, dict)
+    assert {name for name in before if after[name] != before[name]} == {"key_id", "wrapped_key"}
+
+
+async def test_what_goes_or_changes_in_between_is_no_harm(tmp_path: Path) -> None:
+    class Busy(Watched):
+        async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
+            if "/00000000000000000000-" in key:
+                await self.delete(key)  # the daemon expires it at this moment
+            else:
+                await super().replace(key, previous + b" ", previous=previous)
+            await super().replace(key, content, previous=previous)
+
+    store = Busy()
+    await copied(store, tmp_path, "aes", "aes")
+    gone, changed = await run(store)
+    assert (gone.result, changed.result) == (RewrapResult.GONE, RewrapResult.CHANGED)
+    assert not gone.result.is_problem
+    assert changed.result.is_problem
+    assert len(await store.manifests()) == 1
+
+
+@pytest.mark.parametrize("error", [RetriableRemoteStorageError("away"), RemoteAccessError("refused")])
+async def test_a_store_that_does_not_answer_ends_it(store: Watched, tmp_path: Path, error: TierError) -> None:
+    await copied(store, tmp_path, "aes", "aes")
+
+    class Failing(Watched):
+        async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+            raise error
+
+    failing = Failing()
+    failing._objects = store._objects
+    failing._modified_ms = store._modified_ms
+    with pytest.raises(type(error)):
+        await run(failing)
+
+
+async def test_a_tier_larger_than_a_page_is_walked_to_its_end(tmp_path: Path) -> None:
+    class SmallPages(Watched):
+        async def list_objects(
+            self, prefix: str, *, start_after: str = "", limit: int | None = None
+        ) -> list[ObjectInfo]:
+            return await super().list_objects(prefix, start_after=start_after, limit=2 if limit else None)
+
+    store = SmallPages()
+    await copied(store, tmp_path, *["aes"] * 4)
+    assert results(await run(store)) == [REWRAPPED] * 4
+
+
+def test_without_an_active_key_there_is_nothing_to_wrap_with(store: Watched) -> None:
+    with pytest.raises(ValueError, match="active"):
+        KeyRewrapping(store, ring(None))
