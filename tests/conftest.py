@@ -8,7 +8,7 @@ import structlog
 
 from tests.golden.unpack import golden_root
 
-pytest_plugins = ["tests.services.fixtures"]
+pytest_plugins = ["tests.services.fixtures", "tests.services.kafka_fixtures"]
 
 
 @pytest.fixture(scope="session")

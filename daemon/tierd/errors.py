@@ -12,6 +12,7 @@
     ├── UnknownPartitionError              neither a log dir nor the metadata knows it
     ├── RecordLineError                    a line that should be a record, and is none (also ValueError)
     ├── NotConfirmedError                  what would take something away was not confirmed; nothing was done
+    ├── RefusedError                       it would do harm, or be undone at once; nothing was done
     ├── LogError                           what is on local disk
     │   ├── PartitionNameError             a directory name that is no partition's (also ValueError)
     │   ├── CheckpointError                a text file in a log dir that cannot be understood
@@ -51,9 +52,13 @@
     │   ├── RemoteResourceNotFoundError    the object, or the metadata, is not there (also LookupError)
     │   ├── RemoteConflictError            an object is there already, with other bytes
     │   ├── RemoteIntegrityError           stored bytes disagree with their checksum or manifest
+    │   ├── RemoteObjectRetainedError      the store keeps it: Object Lock, retention or legal hold
+    │   ├── RemoteKeyMissingError          encrypted under a key that is not in the key ring
     │   ├── RemoteAccessError              refused: credentials, bucket, region; a person must act
     │   ├── RetriableRemoteStorageError    retriable; slow, busy, reset, gone for a moment
     │   ├── RemoteStorageNotReadyError     retriable; the partition's metadata is not loaded
+    │   ├── RemoteReaderBusyError          retriable; too many remote reads wait already; nothing was read
+    │   ├── RemoteReaderClosedError        a cache or the fetch service was closed, and takes no more calls
     │   └── ForeignTierError               the prefix belongs to another metadata store
     ├── MetadataError                      the metadata store
     │   ├── InvalidSegmentTransitionError  the lifecycle has no such step
@@ -61,8 +66,16 @@
     │   ├── MetadataDecodeError            a stored value that cannot be decoded; names the key
     │   ├── PreconditionFailedError        a batch refused by the store; names the key
     │   ├── FencedError                    a newer leader, or a newer session of ours, owns the partition
+    │   ├── MetadataFillingRefusedError    an import or rebuild would mix two tiers, or another program writes
+    │   ├── MetadataExportError            what should be an export is none, or is damaged; names the line
     │   ├── BackendUnavailableError        retriable; definitely not written
     │   └── OutcomeUnknownError            retriable after reload; may or may not have been written
+    ├── KafkaError                         the cluster that leadership comes from
+    │   ├── KafkaUnreachableError          retriable; no broker answered in time
+    │   ├── KafkaTlsError                  certificates, or TLS on one side only
+    │   ├── KafkaAuthenticationError       login refused: mechanism, user or password
+    │   ├── KafkaProtocolError             what answered is no broker that we can talk to
+    │   └── ForeignClusterError            the brokers belong to another cluster
     └── OffsetOutOfRangeError              the offset is in neither tier
 
 A message says what, which, and what next.
@@ -136,6 +149,10 @@ class RecordLineError(TierError, ValueError):
 
 class NotConfirmedError(TierError):
     """What would take something away was not confirmed; nothing was done."""
+
+
+class RefusedError(TierError):
+    """What was asked for would do harm, or would be undone at once; nothing was done."""
 
 
 class LogError(TierError):
@@ -345,6 +362,14 @@ class RemoteIntegrityError(RemoteStorageError):
     """Stored bytes do not agree with their checksum, size or manifest."""
 
 
+class RemoteObjectRetainedError(RemoteStorageError):
+    """The store refuses to delete the object: Object Lock, a retention policy or a legal hold keeps it."""
+
+
+class RemoteKeyMissingError(RemoteStorageError):
+    """The segment is encrypted, and the key that wraps its data key is not in ``remote.encryption.keys``."""
+
+
 class RemoteAccessError(RemoteStorageError):
     """The store refused us: wrong credentials, bucket, region or clock."""
 
@@ -357,6 +382,14 @@ class RetriableRemoteStorageError(RemoteStorageError):
 
 class RemoteStorageNotReadyError(RetriableRemoteStorageError):
     """The metadata of the partition is not loaded, or has to be loaded again."""
+
+
+class RemoteReaderBusyError(RetriableRemoteStorageError):
+    """More remote reads wait for their turn than may; nothing was read."""
+
+
+class RemoteReaderClosedError(RemoteStorageError):
+    """A cache of remote data or the fetch service was closed, and takes no more calls."""
 
 
 class ForeignTierError(RemoteStorageError):
@@ -397,6 +430,14 @@ class FencedError(MetadataError):
     """Another leader epoch or session owns the partition; this writer must stop until leadership changes."""
 
 
+class MetadataFillingRefusedError(MetadataError):
+    """An import or a rebuild would overwrite metadata or mix two tiers; what was there is as it was."""
+
+
+class MetadataExportError(MetadataError):
+    """An exported file that is none, is cut short, or was changed; nothing was taken from it."""
+
+
 class BackendUnavailableError(MetadataError):
     """The metadata store did not take the call; nothing was written."""
 
@@ -407,6 +448,32 @@ class OutcomeUnknownError(MetadataError):
     """The metadata store may or may not have applied the batch; the partition reloads before its next use."""
 
     retriable: ClassVar[bool] = True
+
+
+class KafkaError(TierError):
+    """Asking the cluster for leaders or topic settings failed; roles stay as they are until it answers."""
+
+
+class KafkaUnreachableError(KafkaError):
+    """No broker answered in time, or the connection broke."""
+
+    retriable: ClassVar[bool] = True
+
+
+class KafkaTlsError(KafkaError):
+    """A certificate was refused or cannot be read, or only one side speaks TLS."""
+
+
+class KafkaAuthenticationError(KafkaError):
+    """The login was refused: the mechanism is not enabled, or user or password are wrong."""
+
+
+class KafkaProtocolError(KafkaError):
+    """What answered is no broker, is too old, or its message is damaged."""
+
+
+class ForeignClusterError(KafkaError):
+    """The bootstrap servers belong to another cluster than the log dirs."""
 
 
 class OffsetOutOfRangeError(TierError):

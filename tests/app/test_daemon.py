@@ -60,7 +60,7 @@ def test_a_signal_lets_the_running_copy_end_and_begins_no_other(slow: Installati
 
 
 def test_what_does_not_end_before_the_deadline_is_cancelled_and_copied_by_the_next_run(slow: Installation) -> None:
-    slow.configure({"shutdown_timeout": "100ms"})
+    slow.configure({"shutdown_timeout": "100ms", "copy": {"max_bytes_per_second": "40kB"}})
     daemon = slow.daemon()
     daemon.start()
     daemon.wait_until(lambda: "COPY_SEGMENT_STARTED" in states(slow), what="a copy under way")

@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 from tests.bench.append import bench_append
+from tests.bench.cold_reading import bench_cold_reading
 from tests.bench.copying import MIB, bench_filesystem, bench_s3
 from tests.bench.decode import bench_decode
 from tests.bench.loading import bench_loading
@@ -12,8 +13,9 @@ from tests.bench.many_partitions import bench_many_partitions
 from tests.bench.reading import bench_reading
 from tests.bench.recovery import bench_recovery
 from tests.bench.report import Figure, print_table, write_json
+from tests.bench.transforming import bench_transforming
 
-NAMES = ("filesystem", "s3", "many", "decode", "append", "recovery", "loading", "reading")
+NAMES = ("filesystem", "s3", "many", "decode", "append", "recovery", "loading", "reading", "cold", "transform")
 
 
 def main() -> None:
@@ -54,6 +56,10 @@ def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:
             return bench_append(root, data_bytes=(64 if quick else 512) * MIB, rounds=rounds)
         case "reading":
             return bench_reading(root, size_bytes=(16 if quick else 512) * MIB, rounds=rounds)
+        case "cold":
+            return bench_cold_reading(root, size_bytes=(32 if quick else 256) * MIB, rounds=rounds)
+        case "transform":
+            return bench_transforming(root, size_bytes=(32 if quick else 1024) * MIB, rounds=1 if quick else 3)
         case "recovery":
             return bench_recovery(root, data_bytes=(64 if quick else 1024) * MIB, rounds=rounds)
         case "loading":

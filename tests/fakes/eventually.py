@@ -1,7 +1,7 @@
 """Waiting inside a test's event loop for something that other tasks or processes bring about."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 POLL_INTERVAL_S = 0.005
 
@@ -13,3 +13,23 @@ async def eventually(condition: Callable[[], bool], *, what: str, deadline_s: fl
     while not condition():
         assert loop.time() < end_s, f"waited {deadline_s:g} s for {what}"
         await asyncio.sleep(POLL_INTERVAL_S)
+
+
+async def succeeds_in_the_end(
+    call: Callable[[], Awaitable[object]],
+    *,
+    despite: type[Exception] | tuple[type[Exception], ...],
+    deadline_s: float = 20,
+) -> None:
+    """Repeat ``call`` while it fails with ``despite``; the last such error goes on when the deadline has passed."""
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + deadline_s
+    while True:
+        try:
+            await call()
+        except despite:
+            if loop.time() > end_s:
+                raise
+            await asyncio.sleep(POLL_INTERVAL_S)
+        else:
+            return

@@ -10,8 +10,9 @@ import pytest
 from tests.scenarios.installation import Installation, Settings
 from tests.scenarios.stores import SpoilableS3, s3_section
 from tests.scenarios.warm_tierd import WarmTierd
+from tests.services.faulty_path import FaultyPath
 from tests.services.kafka_cluster import KafkaBroker, KafkaUnavailableError, require_kafka
-from tests.services.s3 import FaultyPath, S3Admin, S3Service
+from tests.services.s3 import S3Admin, S3Service
 
 MakeBroker = Callable[..., KafkaBroker]
 MakeInstallation = Callable[..., Installation]

@@ -124,6 +124,11 @@ class Daemon:
         assert self._process is not None, "the daemon is not running"
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not ended by us; a frozen one runs."""
+        return self._process is not None
+
     def start(self) -> None:
         """Start the process and return at once. Its log is appended to ``log_file``."""
         self._log = self.log_file.open("ab")

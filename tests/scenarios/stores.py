@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.scenarios.installation import Settings
-from tests.services.s3 import FaultyPath, S3Admin, S3Service
+from tests.services.faulty_path import FaultyPath
+from tests.services.s3 import S3Admin, S3Service
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@ import asyncio
 import json
 import socket
 import stat
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import pytest
 from pydantic import JsonValue
 from structlog.testing import capture_logs
 
-from tierd.errors import ControlError, DaemonUnreachableError, UnknownPartitionError
+from tierd.errors import ControlError, DaemonUnreachableError, RefusedError, UnknownPartitionError
 from tierd.serve.control_socket import MAX_REQUEST_BYTES, SOCKET_NAME, ControlServer, request
 
 
@@ -29,14 +29,32 @@ async def fail(_partitions: Sequence[str]) -> JsonValue:
     raise ZeroDivisionError("a bug")
 
 
+async def options(partitions: Sequence[str], chosen: Mapping[str, JsonValue]) -> JsonValue:
+    await asyncio.sleep(0)
+    return {"partitions": list(partitions), "options": dict(chosen)}
+
+
+async def destroy(_partitions: Sequence[str], _options: Mapping[str, JsonValue]) -> JsonValue:
+    await asyncio.sleep(0)
+    raise RefusedError("it would do harm", remedy="think again")
+
+
 async def hang(_partitions: Sequence[str]) -> JsonValue:
     return await asyncio.Event().wait()
 
 
 @asynccontextmanager
-async def serving(state_dir: Path, **timeouts: float) -> AsyncIterator[None]:
-    handlers = {"echo": echo, "refuse": refuse, "fail": fail, "hang": hang}
-    async with asyncio.TaskGroup() as group, ControlServer(state_dir, handlers, **timeouts).listening(group):
+async def serving(
+    state_dir: Path, *, idle_timeout_s: float = 30.0, answer_timeout_s: float = 30.0
+) -> AsyncIterator[None]:
+    server = ControlServer(
+        state_dir,
+        {"echo": echo, "refuse": refuse, "fail": fail, "hang": hang},
+        with_options={"options": options, "destroy": destroy},
+        idle_timeout_s=idle_timeout_s,
+        answer_timeout_s=answer_timeout_s,
+    )
+    async with asyncio.TaskGroup() as group, server.listening(group):
         yield
 
 
@@ -53,6 +71,21 @@ async def raw(state_dir: Path, data: bytes) -> list[dict[str, object]]:
 async def test_a_request_is_answered(tmp_path: Path) -> None:
     async with serving(tmp_path):
         assert await request(tmp_path, "echo", ["orders-0", "orders-1"]) == ["orders-0", "orders-1"]
+
+
+async def test_options_go_to_a_command_that_takes_them(tmp_path: Path) -> None:
+    async with serving(tmp_path):
+        answer = await request(tmp_path, "options", ["orders-0"], options={"force": True})
+        assert answer == {"partitions": ["orders-0"], "options": {"force": True}}
+        with pytest.raises(ControlError, match="no such option: force"):
+            await request(tmp_path, "echo", options={"force": True})
+
+
+async def test_a_refusal_arrives_as_one(tmp_path: Path) -> None:
+    async with serving(tmp_path):
+        with pytest.raises(RefusedError, match="it would do harm") as refused:
+            await request(tmp_path, "destroy")
+        assert refused.value.remedy == "think again"
 
 
 async def test_the_socket_is_for_its_owner_alone_and_goes_with_the_server(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ class KafkaCluster:
             for number in range(1, nodes + 1)
         }
         self.bootstrap = ",".join(node.address for node in self._nodes.values())
+        self._frozen: set[int] = set()
 
     @staticmethod
     def _data_dir(lab_dir: Path, number: int, nodes: int, n: int) -> Path:
@@ -165,13 +166,16 @@ class KafkaCluster:
     def freeze(self, node: int) -> None:
         """Stop a node in its tracks: connections stay open and nothing answers."""
         self._nodes[node].signal(signal.SIGSTOP)
+        self._frozen.add(node)
 
     def thaw(self, node: int) -> None:
         """Let a frozen node go on."""
         self._nodes[node].signal(signal.SIGCONT)
+        self._frozen.discard(node)
 
     def _end(self, number: signal.Signals, nodes: Sequence[int]) -> None:
         chosen = [self._nodes[node] for node in nodes or self.running]
+        self._frozen -= {node.number for node in chosen}
         for node in chosen:
             node.signal(number)
         for node in chosen:
@@ -245,6 +249,11 @@ class KafkaCluster:
         admin = self._admin()
         return set(admin.list_topics(topic, timeout=CLIENT_DEADLINE_S).topics[topic].partitions[partition].isrs)
 
+    def replicas(self, topic: str, partition: int) -> set[int]:
+        """The nodes that a partition is on, those included that it is moving to or from."""
+        admin = self._admin()
+        return set(admin.list_topics(topic, timeout=CLIENT_DEADLINE_S).topics[topic].partitions[partition].replicas)
+
     def elect_preferred(self, topic: str, partition: int) -> None:
         """Let the first replica lead again."""
         admin = self._admin()
@@ -260,7 +269,7 @@ class KafkaCluster:
         moves = {"version": 1, "partitions": [{"topic": topic, "partition": partition, "replicas": [*replicas]}]}
         plan = self._lab_dir / f"reassign-{topic}-{partition}.json"
         plan.write_text(json.dumps(moves))
-        node = self._nodes[self.running[0]]
+        node = self._nodes[next(number for number in self.running if number not in self._frozen)]
         node.run_tool(_REASSIGN, "--reassignment-json-file", str(plan), "--execute")
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
@@ -311,10 +320,25 @@ class KafkaCluster:
         directory = self.partition_dir(topic, partition)
         return sorted(int(log.stem) for log in directory.glob("*.log")) if directory else []
 
+    def leader_base_offsets(self, topic: str, partition: int) -> list[int]:
+        """Base offsets of the leader's segments, ascending, as soon as there is a leader."""
+        found: list[int] = []
+
+        def look() -> bool:
+            leader = self.leader(topic, partition)
+            directory = self.partition_dir(topic, partition, node=leader) if leader in self._nodes else None
+            found[:] = sorted(int(log.stem) for log in directory.glob("*.log")) if directory else []
+            return bool(found)
+
+        wait_until(look, what=f"a leader of {topic}-{partition}", deadline_s=CLIENT_DEADLINE_S)
+        return found
+
     def _admin(self) -> AdminClient:
         # A new one each time: one kept over a restart of the broker asks with an old leader epoch. Callers keep it in
         # a variable until the answer is there: a dropped client cancels its calls.
-        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+        answering = [number for number in self._nodes if number in self.running and number not in self._frozen]
+        servers = ",".join(self._nodes[number].address for number in answering) or self.bootstrap
+        return AdminClient({"bootstrap.servers": servers, "socket.timeout.ms": 10_000, "log_level": 2})
 
     # ---------------------------------------------------------------- records
 

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.fakes.clock import FakeClock
-from tierd.telemetry import HoldUsage, Latency, MetadataCounts, Metrics, PartitionLag
+from tierd.telemetry import CacheUse, EngineUse, HoldUsage, Latency, MetadataCounts, Metrics, PartitionLag, ReadingUse
 from tierd.telemetry.declaration import Kind
 from tierd.telemetry.metrics import DECLARATIONS
 
@@ -231,6 +231,42 @@ def test_names_end_in_their_unit_and_counters_in_total() -> None:
 
 
 def test_labels_come_from_a_small_set() -> None:
-    allowed = {"topic", "partition", "operation", "outcome", "task", "state", "version", "python"}
+    allowed = {"topic", "partition", "operation", "outcome", "task", "state", "version", "python", "pool", "quota"}
+    allowed |= {"cache"}
 
     assert {label for declaration in DECLARATIONS for label in declaration.labels} <= allowed
+
+
+def test_throttles_have_series_only_after_the_first_of_their_quota() -> None:
+    metrics = Metrics(version="1", clock=FakeClock())
+    assert "tierd_remote_throttle_seconds_" not in metrics.render()[0].decode()
+    metrics.copy_throttled(3000)
+    metrics.copy_throttled(1000)
+    body = metrics.render()[0].decode()
+    assert 'tierd_remote_throttle_seconds_sum{quota="copy"} 4.0' in body
+    assert 'tierd_remote_throttle_seconds_count{quota="copy"} 2.0' in body
+    assert 'tierd_remote_throttle_max_seconds{quota="copy"} 3.0' in body
+    assert 'quota="fetch"' not in body
+
+
+def test_how_busy_the_engine_is_is_asked_at_each_scrape() -> None:
+    metrics = Metrics(version="1", clock=FakeClock())
+    metrics.watch_engine(lambda: EngineUse(idle_ratio={"copy": 0.25}, bytes_per_second={"copy": 7.0}))
+    body = metrics.render()[0].decode()
+    assert 'tierd_remote_log_manager_tasks_idle_ratio{pool="copy"} 0.25' in body
+    assert 'tierd_remote_quota_bytes_per_second{quota="copy"} 7.0' in body
+
+
+def test_reads_and_their_caches_are_asked_for_at_each_scrape() -> None:
+    it = metrics()
+    chunks = CacheUse(hits=3, misses=2, hit_bytes=30, miss_bytes=20, evictions=1, damaged=4, entries=5, size_bytes=50)
+    it.watch_reading(lambda: ReadingUse(running=6, pending=7, rejected=8, caches={"chunks": chunks}))
+
+    samples = scrape(it)
+    assert samples["tierd_remote_log_reader_task_queue_size", ()] == 7
+    assert samples["tierd_remote_log_readers_running", ()] == 6
+    assert samples["tierd_remote_log_reads_rejected_total", ()] == 8
+    assert samples["tierd_cache_requests_total", (("cache", "chunks"), ("outcome", "hit"))] == 3
+    assert samples["tierd_cache_bytes_total", (("cache", "chunks"), ("outcome", "miss"))] == 20
+    assert samples["tierd_cache_damaged_total", (("cache", "chunks"),)] == 4
+    assert samples["tierd_cache_size_bytes", (("cache", "chunks"),)] == 50

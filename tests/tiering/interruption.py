@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TypeVar
 
 from tierd.metadata import Batch, KeyValueStore
 from tierd.model import ByteRange
-from tierd.remote import FileBody, ObjectInfo, ObjectStore, UnfinishedUpload
+from tierd.remote import Body, ObjectInfo, ObjectStore, UnfinishedUpload
 
 Answer = TypeVar("Answer")
 
@@ -78,8 +79,11 @@ class InterruptedObjectStore:
         self._inner = inner
         self._interruption = interruption
 
-    async def put(self, key: str, body: bytes | FileBody) -> None:
+    async def put(self, key: str, body: Body) -> None:
         await self._interruption.during(lambda: self._inner.put(key, body))
+
+    async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
+        await self._interruption.during(lambda: self._inner.replace(key, content, previous=previous))
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         return await self._interruption.during(lambda: self._inner.get(key, byte_range))
@@ -90,8 +94,9 @@ class InterruptedObjectStore:
     async def delete(self, key: str) -> None:
         await self._interruption.during(lambda: self._inner.delete(key))
 
-    async def list_objects(self, prefix: str) -> list[ObjectInfo]:
-        return await self._interruption.during(lambda: self._inner.list_objects(prefix))
+    async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
+        listing = partial(self._inner.list_objects, prefix, start_after=start_after, limit=limit)
+        return await self._interruption.during(listing)
 
     async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
         return await self._interruption.during(lambda: self._inner.list_unfinished_uploads(prefix))

@@ -7,7 +7,7 @@ from typing import Literal
 from uuid import UUID, uuid4
 
 from tests.fakes.clock import FakeClock
-from tierd.config import CopySettings
+from tierd.config import CopySettings, ExpireSettings
 from tierd.control import LeadershipSource, StaticLeadership
 from tierd.log import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -25,12 +25,15 @@ from tierd.tiering import (
     CopyOutcome,
     FetchTask,
     Isolation,
+    LogOffsets,
     PassiveSupervisor,
     RemoteLogManager,
     SegmentHold,
     Supervisor,
     TieredLog,
+    TopicPolicy,
 )
+from tierd.tiering.policy import TopicPolicies
 
 CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"
 BROKER_ID = 1
@@ -46,13 +49,16 @@ class Recorded:
     copied: list[int] = field(default_factory=list)
     failures: int = 0
     gaps: list[int] = field(default_factory=list)
+    copy_throttles_ms: list[int] = field(default_factory=list)
     fetches: int = 0
     fetched_bytes: int = 0
     fetch_failures: int = 0
+    throttles_ms: list[int] = field(default_factory=list)
     deletes: int = 0
     delete_failures: int = 0
     swept: int = 0
     aborted: int = 0
+    computed: int = 0
     succeeded: list[str] = field(default_factory=list)
 
     def copy_requested(self, topic: str) -> None:
@@ -63,6 +69,9 @@ class Recorded:
 
     def copy_failed(self, topic: str) -> None:
         self.failures += 1
+
+    def copy_throttled(self, throttle_ms: int) -> None:
+        self.copy_throttles_ms.append(throttle_ms)
 
     def gap_found(self, topic: str, *, offsets: int) -> None:
         self.gaps.append(offsets)
@@ -76,6 +85,9 @@ class Recorded:
     def fetch_failed(self, topic: str) -> None:
         self.fetch_failures += 1
 
+    def fetch_throttled(self, throttle_ms: int) -> None:
+        self.throttles_ms.append(throttle_ms)
+
     def delete_requested(self, topic: str) -> None:
         self.deletes += 1
 
@@ -87,6 +99,9 @@ class Recorded:
 
     def uploads_aborted(self, count: int) -> None:
         self.aborted += count
+
+    def remote_size_computed(self, seconds: float) -> None:
+        self.computed += 1
 
     def task_succeeded(self, task: str) -> None:
         self.succeeded.append(task)
@@ -119,6 +134,10 @@ class Tier:
         leadership: LeadershipSource | None = None,
         storage: Callable[[SegmentStorage], SegmentStorage] | None = None,
         wants: Callable[[str], bool] = lambda topic: not topic.startswith("__"),
+        policies: TopicPolicies = lambda _: TopicPolicy(),
+        expire: ExpireSettings | None = None,
+        broker_id: int = BROKER_ID,
+        log_offsets: LogOffsets | None = None,
     ) -> "Session":
         """A process of tierd: a session id, caches and holds of its own."""
         return Session(
@@ -129,6 +148,10 @@ class Tier:
             leadership=leadership or StaticLeadership(),
             storage=storage or (lambda plain: plain),
             wants=wants,
+            policies=policies,
+            expire=expire,
+            broker_id=broker_id,
+            log_offsets=log_offsets,
         )
 
 
@@ -145,14 +168,18 @@ class Session:
         leadership: LeadershipSource,
         storage: Callable[[SegmentStorage], SegmentStorage],
         wants: Callable[[str], bool],
+        policies: TopicPolicies,
+        expire: ExpireSettings | None,
+        broker_id: int,
+        log_offsets: LogOffsets | None,
     ) -> None:
         self.tier = tier
         self.hold = hold
         self.recorder = Recorded()
         self.session_id = uuid4()
-        self.storage = storage(SegmentStorage(tier.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID))
+        self.storage = storage(SegmentStorage(tier.store, cluster_id=CLUSTER_ID, broker_id=broker_id))
         self.metadata = RemoteLogMetadataManager(
-            tier.rows, cluster_id=CLUSTER_ID, broker_id=BROKER_ID, session_id=self.session_id, clock=tier.clock
+            tier.rows, cluster_id=CLUSTER_ID, broker_id=broker_id, session_id=self.session_id, clock=tier.clock
         )
         self.manager = RemoteLogManager(
             tier.log_dirs,
@@ -164,7 +191,11 @@ class Session:
             recorder=self.recorder,
             clock=tier.clock,
             settings=settings,
-            broker_id=BROKER_ID,
+            expire=expire,
+            policies=policies,
+            log_offsets=log_offsets,
+            store=tier.rows,
+            broker_id=broker_id,
             session_id=self.session_id,
             wants=wants,
             random=lambda: 0.5,

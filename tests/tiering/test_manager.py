@@ -20,7 +20,7 @@ from tierd.errors import BackendUnavailableError, UnknownPartitionError
 from tierd.log import LogDirListing, list_log_dir
 from tierd.metadata import Batch, MemoryKeyValueStore
 from tierd.model import TopicPartition
-from tierd.remote import FileBody
+from tierd.remote import Body
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.tiering import PartitionStatus
 
@@ -121,7 +121,7 @@ class TestFollowing:
             writer.path.rename(writer.path.with_name(f"orders-0.{uuid4().hex}-delete"))
             await eventually(lambda: world.status() is None, what="the partition to be forgotten")
             await eventually(lambda: not world.session.hold.statistics().segments, what="the holds to be dropped")
-            assert world.supervisor.statistics() == {}
+            assert not [name for name in world.supervisor.statistics() if "orders" in name]
 
     @pytest.mark.parametrize("suffix", ["future", "stray", "delete"])
     async def test_renamed_directories_are_never_copied(self, world: World, suffix: str) -> None:
@@ -258,7 +258,7 @@ class TestWaiting:
 
     async def test_the_lag_grows_while_an_upload_never_returns(self, world: World) -> None:
         class StuckStore(MemoryObjectStore):
-            async def put(self, key: str, body: bytes | FileBody) -> None:
+            async def put(self, key: str, body: Body) -> None:
                 await asyncio.Event().wait()
 
         world.tier.store = StuckStore()

@@ -19,12 +19,15 @@ from tierd.model import (
     TopicIdPartition,
 )
 from tierd.tiering.plan import (
+    Age,
+    CopyDelay,
     copy_candidates,
     dangling_segments,
     deleted_records_before,
     gaps,
     highest_copied,
     initial_log_start_offset,
+    ripe_segments,
 )
 
 PARTITION = TopicIdPartition(UUID(int=7), "orders", 0)
@@ -240,3 +243,57 @@ class TestDangling:
     def test_oldest_first_and_no_more_than_the_limit(self) -> None:
         rows = [_metadata(n, 0, 9, state=STARTED, event_ms=ms) for n, ms in ((1, 300), (2, 100), (3, 200))]
         assert self._swept(rows, limit=2) == [2, 3]
+
+
+HOUR_MS = 3_600_000
+NOW_MS = 1_700_000_000_000
+
+
+def _aged(*ages_h: float, bytes_after: int = 0) -> list[Age]:
+    return [Age(NOW_MS - round(age_h * HOUR_MS), bytes_after) for age_h in ages_h]
+
+
+class TestCopyDelay:
+    @pytest.mark.spec("remote-tiering 153")
+    def test_the_first_segment_that_is_too_young_ends_the_scan(self) -> None:
+        delay = CopyDelay(lag_ms=HOUR_MS, lag_bytes=-1)
+        ripe = ripe_segments(_aged(2, 0.5, 3), delay, now_ms=NOW_MS)
+        assert (ripe.segments, ripe.next_due_ms) == (1, NOW_MS + HOUR_MS // 2)
+
+    @pytest.mark.spec("remote-tiering 154")
+    def test_what_is_behind_a_segment_alone_is_enough(self) -> None:
+        delay = CopyDelay(lag_ms=HOUR_MS, lag_bytes=100)
+        assert ripe_segments(_aged(0, bytes_after=100), delay, now_ms=NOW_MS).segments == 1
+        assert ripe_segments(_aged(0, bytes_after=99), delay, now_ms=NOW_MS).segments == 0
+
+    @pytest.mark.spec("remote-tiering 154")
+    def test_a_timestamp_in_the_future_or_none_is_no_reason_to_wait(self) -> None:
+        delay = CopyDelay(lag_ms=HOUR_MS, lag_bytes=1 << 40)
+        ages = [Age(NOW_MS + 1, 0), Age(None, 0)]
+        assert ripe_segments(ages, delay, now_ms=NOW_MS).segments == 2
+
+    @pytest.mark.parametrize("delay", [CopyDelay(0, 100), CopyDelay(HOUR_MS, 0), CopyDelay(0, 0), CopyDelay(0, -1)])
+    def test_a_lag_of_zero_delays_nothing(self, delay: CopyDelay) -> None:
+        assert ripe_segments(_aged(0, 0), delay, now_ms=NOW_MS).segments == 2
+
+    def test_without_any_limit_nothing_is_ever_copied(self) -> None:
+        delay = CopyDelay.resolve(lag_ms=-1, lag_bytes=-1, local_retention_ms=-1, local_retention_bytes=-1)
+        assert ripe_segments(_aged(9, bytes_after=1 << 60), delay, now_ms=NOW_MS) == (0, None)
+
+    def test_minus_one_stands_for_the_local_retention(self) -> None:
+        resolved = CopyDelay.resolve(lag_ms=-1, lag_bytes=5, local_retention_ms=7, local_retention_bytes=8)
+        assert resolved == CopyDelay(lag_ms=7, lag_bytes=5)
+
+    @given(
+        ages=st.lists(st.builds(Age, st.none() | st.integers(0, 100), st.integers(0, 100)), max_size=8),
+        delay=st.builds(CopyDelay, st.integers(-1, 50), st.integers(-1, 50)),
+        now_ms=st.integers(0, 100),
+    )
+    def test_what_waits_for_its_age_is_ripe_when_that_has_come(
+        self, ages: list[Age], delay: CopyDelay, now_ms: int
+    ) -> None:
+        count, due_ms = ripe_segments(ages, delay, now_ms=now_ms)
+        assert 0 <= count <= len(ages)
+        if due_ms is not None:
+            assert due_ms > now_ms
+            assert ripe_segments(ages[count:], delay, now_ms=due_ms).segments > 0, "those before it are copied by then"

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
-from tierd.control import Role
+from tierd.control import Leadership, Role
 from tierd.log import identify_directory, scan_partition
 from tierd.tiering import CopyLag, SegmentHold, TaskHealth
 from tierd.tiering.local.partition_log import PartitionLog
+from tierd.tiering.role_tasks import RoleTasks
 from tierd.tiering.status import PartitionStatus, partition_status
 
 
@@ -25,7 +26,14 @@ async def local(tmp_path: Path) -> PartitionLog:
 
 
 def _status(local: PartitionLog, role: Role | None, *, problem: str = "") -> PartitionStatus:
-    return partition_status(local, role=role, task=None, health=TaskHealth(), paused=False, problem=problem)
+    return partition_status(
+        local,
+        leadership=Leadership(local.partition, 3, role) if role else None,
+        tasks=RoleTasks(),
+        health=TaskHealth(),
+        paused=False,
+        problem=problem,
+    )
 
 
 @pytest.mark.spec("remote-tiering 143")
@@ -33,6 +41,18 @@ async def test_a_follower_publishes_no_lag(local: PartitionLog) -> None:
     assert local.lag().segments == 2
     status = _status(local, Role.FOLLOWER)
     assert (status.lag, status.state) == (CopyLag(), "following")
+
+
+@pytest.mark.spec("remote-tiering 143")
+async def test_a_deleted_topic_publishes_no_lag_either(local: PartitionLog) -> None:
+    status = _status(local, Role.DELETED)
+    assert (status.lag, status.role, status.leader_epoch) == (CopyLag(), "deleted", None)
+
+
+async def test_a_leader_whose_topic_is_not_copied_says_so(local: PartitionLog) -> None:
+    status = _status(local, Role.LEADER)
+    assert (status.state, status.leader_epoch) == ("idle", 3)
+    assert "switched off" in status.reason
 
 
 async def test_a_log_that_nobody_ever_led_waits(local: PartitionLog) -> None:

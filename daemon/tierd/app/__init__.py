@@ -1,8 +1,35 @@
 """What exists and what runs: builds every object from the configuration, supervises it, and stops it in order."""
 
 from tierd.app.loop import run_in_loop
+from tierd.app.metadata_commands import export_metadata, follow_segments, import_metadata, rebuild_metadata
 from tierd.app.once import copy_once
-from tierd.app.reading import Located, TierReader, explain_offset, tier_reader
+from tierd.app.online_check import check_online, known_cluster_id
+from tierd.app.reading import Located, TierReader, explain_offset, found_offset, list_offsets, tier_reader
+from tierd.app.removing import delete_partition, expire, require_confirmed, undelete
+from tierd.app.rewrapping import rewrap_keys
 from tierd.app.run import run_daemon
+from tierd.app.usage import broker_cost
 
-__all__ = ["Located", "TierReader", "copy_once", "explain_offset", "run_daemon", "run_in_loop", "tier_reader"]
+__all__ = [
+    "Located",
+    "TierReader",
+    "broker_cost",
+    "check_online",
+    "copy_once",
+    "delete_partition",
+    "expire",
+    "explain_offset",
+    "export_metadata",
+    "follow_segments",
+    "found_offset",
+    "import_metadata",
+    "known_cluster_id",
+    "list_offsets",
+    "rebuild_metadata",
+    "require_confirmed",
+    "rewrap_keys",
+    "run_daemon",
+    "run_in_loop",
+    "tier_reader",
+    "undelete",
+]

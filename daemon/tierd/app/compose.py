@@ -9,12 +9,15 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from tierd import __version__
+from tierd.app.control_plane import ControlPlane, control_plane
 from tierd.app.identity import BrokerIdentity, broker_identity
+from tierd.app.own_logs import LocalLogs, local_logs
 from tierd.app.ownership import OwnedObjectStore
 from tierd.app.stores import log_dir_identities, metadata_store, object_store
+from tierd.app.topic_policies import TopicPolicies
+from tierd.app.usage import UsageKeeper
 from tierd.clock import Clock, SystemClock
 from tierd.config import TierdConfig
-from tierd.control import StaticLeadership
 from tierd.metadata import (
     KeyValueStore,
     MetadataKeyFactory,
@@ -25,9 +28,9 @@ from tierd.metadata import (
     store_identity,
 )
 from tierd.model import TopicIdPartition, uuid_from_text
-from tierd.remote import ObjectStore, ObjectStoreCall, SegmentStorage, claim_tier
-from tierd.telemetry import HoldUsage, Latency, MetadataCounts, Metrics, PartitionLag
-from tierd.tiering import PartitionStatus, RemoteLogManager, SegmentHold, Supervisor
+from tierd.remote import ObjectKeyFactory, ObjectStore, ObjectStoreCall, SegmentStorage, claim_tier, open_transform
+from tierd.telemetry import EngineUse, HoldUsage, Latency, MetadataCounts, Metrics, PartitionLag
+from tierd.tiering import DeletionLedger, ManagerStatistics, PartitionStatus, RemoteLogManager, SegmentHold, Supervisor
 
 
 @dataclass(slots=True)
@@ -55,13 +58,19 @@ class Engine:
     storage: SegmentStorage
     hold: SegmentHold
     session_id: UUID
+    control: ControlPlane
+    policies: TopicPolicies
+    logs: LocalLogs
+    ledger: DeletionLedger
+    rows: KeyValueStore
+    usage: UsageKeeper
 
     def new_manager(self, supervisor: Supervisor) -> RemoteLogManager:
         """Return what finds partitions and hands their tasks to ``supervisor``."""
         config = self.settings.config
         manager = RemoteLogManager(
             [log_dir.path for log_dir in config.log_dirs],
-            leadership=StaticLeadership(config.leadership.partitions),
+            leadership=self.control.leadership,
             metadata=self.metadata,
             remote=self.storage,
             supervisor=supervisor,
@@ -69,18 +78,34 @@ class Engine:
             recorder=self.metrics,
             clock=self.clock,
             settings=config.copying,
+            expire=config.expire,
+            strict_kafka_compat=config.metadata.strict_kafka_compat,
+            policies=self.policies,
+            log_offsets=self.logs.offsets,
+            ledger=self.ledger,
+            store=self.rows,
             broker_id=self.identity.node_id,
             session_id=self.session_id,
             wants=self.settings.wants,
             random=self.random,
         )
         self.metrics.watch_partitions(lambda: [self._lag(status) for status in manager.status()])
+        self.metrics.watch_leadership(self.control.use)
+        self.metrics.watch_engine(lambda: _engine_use(manager.statistics()))
         return manager
+
+    def stored_bytes(self, manager: RemoteLogManager) -> dict[str, int]:
+        """What the tier holds of each topic, of the partitions that this broker leads."""
+        stored: dict[str, int] = {}
+        for lag in map(self._lag, manager.status()):
+            stored[lag.topic] = stored.get(lag.topic, 0) + lag.remote_size_bytes
+        return stored
 
     def _lag(self, status: PartitionStatus) -> PartitionLag:
         name = status.partition
         partition = TopicIdPartition(uuid_from_text(status.topic_id), name.topic, name.partition)
-        rows = self.metadata.view(partition).list() if self.metadata.is_ready(partition) else ()
+        is_led = status.role == "leader" and self.metadata.is_ready(partition)
+        rows = self.metadata.view(partition).list() if is_led else ()
         return PartitionLag(
             topic=name.topic,
             partition=name.partition,
@@ -90,6 +115,10 @@ class Engine:
             state=status.state,
             metadata_count=len(rows),
             remote_size_bytes=sum(row.size_bytes for row in rows),
+            delete_lag_segments=status.expiration.lag_segments,
+            delete_lag_bytes=status.expiration.lag_bytes,
+            in_grace_segments=status.expiration.in_grace,
+            retained_segments=status.expiration.retained,
         )
 
 
@@ -111,9 +140,21 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
         found=await log_dir_identities(config),
     )
     session_id = uuid4()
+    settings = LiveSettings(config)
+    control = control_plane(config, identity, clock=clock, random=random.random)
+    policies = TopicPolicies(lambda: settings.config.topics, control.topic_settings())
+    usage = UsageKeeper(
+        config,
+        ObjectKeyFactory(config.remote.key_prefix, identity.cluster_id),
+        clock=clock,
+        record=metrics.requests_billed,
+    )
     async with (
         metadata_store(config, read_only=False) as rows,
-        object_store(config, clock=clock, on_call=partial(_record_call, metrics)) as objects,
+        object_store(
+            config, clock=clock, on_call=partial(_record_call, metrics), on_attempt=usage.attempted
+        ) as objects,
+        local_logs(config, policies=policies, wants=settings.wants, clock=clock) as logs,
     ):
         owned = await _owned(config, identity, rows, objects)
         metadata = RemoteLogMetadataManager(
@@ -123,13 +164,17 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
             session_id=session_id,
             clock=clock,
             backend_timeout_s=config.metadata.timeout_s,
+            tombstone_retention_s=config.metadata.tombstone_retention_s,
+            load_concurrency=config.metadata.load_concurrency,
+            strict_kafka_compat=config.metadata.strict_kafka_compat,
         )
+        transform = open_transform(config.remote)
         hold = SegmentHold(mode=config.hold.mode, hold_dir=config.hold_dir, max_bytes=config.hold.max_bytes)
         metrics.watch_holds(lambda: _hold_usage(hold))
         metrics.watch_metadata(lambda: _metadata_counts(metadata.statistics()))
         try:
             yield Engine(
-                settings=LiveSettings(config),
+                settings=settings,
                 identity=identity,
                 clock=clock,
                 random=random.random,
@@ -142,12 +187,22 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
                     broker_id=identity.node_id,
                     key_prefix=config.remote.key_prefix,
                     chunk_size=config.remote.chunk_size_bytes,
+                    transform=transform,
                 ),
                 hold=hold,
                 session_id=session_id,
+                control=control,
+                policies=policies,
+                logs=logs,
+                ledger=DeletionLedger(config.state_dir),
+                rows=rows,
+                usage=usage,
             )
         finally:
+            await metadata.close()  # before the stores below it; running writes may end
+            control.close()
             hold.close()
+            transform.close()
 
 
 async def _owned(
@@ -184,5 +239,15 @@ def _metadata_counts(statistics: MetadataStatistics) -> MetadataCounts:
         invalid_transitions=statistics.invalid_transitions,
         tombstones=statistics.tombstones,
         dirty_partitions=statistics.dirty_partitions,
+        follower_reads=statistics.follower_reads,
+        follower_loads=statistics.follower_loads,
         backend={name: Latency(call.count, call.total_s) for name, call in statistics.backend.items()},
+        backend_errors={name: call.errors for name, call in statistics.backend.items()},
+    )
+
+
+def _engine_use(statistics: ManagerStatistics) -> EngineUse:
+    return EngineUse(
+        idle_ratio={"copy": statistics.copy_idle_ratio, "delete": statistics.delete_idle_ratio},
+        bytes_per_second={"copy": statistics.copy_bytes_per_second},
     )

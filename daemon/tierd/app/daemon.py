@@ -12,7 +12,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from pathlib import Path
 
 import structlog
@@ -23,7 +23,9 @@ from tierd.app.commands import control_handlers
 from tierd.app.compose import Engine, compose
 from tierd.app.instance_lock import instance_lock, make_state_dir
 from tierd.app.ownership import own_until_done
+from tierd.app.policy_changes import PolicyChanges
 from tierd.app.reloading import Reloader
+from tierd.app.removing import removal_handlers
 from tierd.app.snapshot import status_snapshot
 from tierd.app.stopping import StopRequest, handled_signals
 from tierd.app.supervise import TaskSupervisor
@@ -31,13 +33,14 @@ from tierd.app.systemd import SystemdNotifier, feed_watchdog
 from tierd.config import TierdConfig
 from tierd.errors import ForeignTierError, TierError
 from tierd.serve import ControlServer, HttpServer, StatusSnapshot
-from tierd.tiering import CopyTask, PartitionTask, RemoteLogManager
+from tierd.tiering import CopyTask, ExpirationTask, PartitionRemover, PartitionTask, RemoteLogManager
 
 log = structlog.get_logger()
 
 STATUS_INTERVAL_S = 30.0
 _STALL_FACTOR = 3  # a segment above 1 GiB has its deadline twice, and is checked before the deadline begins
 _STALL_MARGIN_S = 300.0
+_NAMED = 5  # partitions, where a cause names some
 
 
 async def run_until_stopped(config: TierdConfig, config_file: Path, env: Mapping[str, str]) -> int:
@@ -61,7 +64,8 @@ class Daemon:
         self._config = engine.settings.config
         self._notifier = notifier
         self._stop = StopRequest()
-        self._reloader = Reloader(engine, config_file, env, notifier)
+        self._policy_changes = PolicyChanges(engine.logs)
+        self._reloader = Reloader(engine, config_file, env, notifier, on_topics=self._policy_changes.tell)
         self._started_ms = engine.clock.now_ms()
         self._failure: TierError | None = None
         self._loaded = False
@@ -102,7 +106,11 @@ class Daemon:
             not_ready=self.not_ready,
             status=self.status,
         )
-        control = ControlServer(self._config.state_dir, control_handlers(self._manager, self.status))
+        control = ControlServer(
+            self._config.state_dir,
+            control_handlers(self._manager, self.status),
+            with_options=removal_handlers(self._engine, self._manager),
+        )
         async with http.listening() as url, control.listening(group):
             log.info("started", version=__version__, pid=os.getpid(), status=url, state_dir=str(self._config.state_dir))
             yield
@@ -112,6 +120,8 @@ class Daemon:
             self._vital(group, "manager", self._manager.run()),
             self._vital(group, "ownership", self._own_tier()),
             self._vital(group, "reload", self._reloader.run()),
+            self._vital(group, "policies", self._follow_policies()),
+            self._vital(group, "usage", self._keep_usage()),
             self._vital(group, "readiness", self._tell_readiness()),
             self._vital(
                 group,
@@ -163,6 +173,17 @@ class Daemon:
         engine = self._engine
         await own_until_done(engine.store, clock=engine.clock, random=engine.random, backoff=Backoff(cap_s=30))
 
+    async def _follow_policies(self) -> None:
+        """Apply what changes of the topics, in the file or on the brokers."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._policy_changes.run(self._manager), name="apply policies")
+            if (configs := self._engine.control.topic_configs) is not None:
+                configs.on_change(self._policy_changes.tell)
+                group.create_task(configs.run(), name="topic settings")
+
+    async def _keep_usage(self) -> None:
+        await self._engine.usage.run(lambda: self._engine.stored_bytes(self._manager))
+
     async def _tell_readiness(self) -> None:
         """Tell systemd once everything was looked at, and from then on what is going on."""
         await self._manager.first_reconcile_done.wait()
@@ -185,13 +206,15 @@ class Daemon:
         if not self._manager.first_reconcile_done.is_set():
             causes.append("the log dirs have not been looked at completely yet")
         elif not self._loaded and (loading := self._loading()):
-            causes.append(f"the metadata of {loading} partitions is still being loaded")
+            causes.append(f"the metadata of {len(loading)} partitions is still being loaded: {_some(loading)}")
+        if unknown := self._engine.control.not_ready():
+            causes.append(unknown)
         if self._engine.store.problem:
             causes.append(f"the tier cannot be written: {self._engine.store.problem}")
         return causes
 
-    def _loading(self) -> int:
-        return sum(partition.state == "loading" for partition in self._manager.status())
+    def _loading(self) -> list[str]:
+        return [str(status.partition) for status in self._manager.status() if status.state == "loading"]
 
     def status(self) -> StatusSnapshot:
         """Everything at this moment."""
@@ -200,8 +223,14 @@ class Daemon:
         )
 
 
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+
+
 def _progress(task: PartitionTask) -> object:
     """What changes while a task gets on; one that waits for a slot is waiting for others and never stalled itself."""
+    if isinstance(task, ExpirationTask | PartitionRemover):
+        return task.progress
     if not isinstance(task, CopyTask):
         return None
     return object() if task.state.reason.startswith("queued") else task.state

@@ -26,6 +26,7 @@ async def copy_once(
             await engine.store.own()
             manager = engine.new_manager(PassiveSupervisor())
             outcomes = await manager.copy_once(partitions)
+            engine.control.require_heard()
             tried = {outcome.partition for outcome in outcomes}
             left_out = [
                 _never_tried(status)

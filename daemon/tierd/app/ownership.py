@@ -9,7 +9,7 @@ from tierd.app.backoff import Backoff
 from tierd.clock import Clock
 from tierd.errors import ForeignTierError, RemoteStorageError, TierError
 from tierd.model import ByteRange
-from tierd.remote import FileBody, ObjectInfo, ObjectStore, UnfinishedUpload
+from tierd.remote import Body, ObjectInfo, ObjectStore, UnfinishedUpload
 
 log = structlog.get_logger()
 
@@ -47,10 +47,15 @@ class OwnedObjectStore:
                 raise
             self.problem = ""
 
-    async def put(self, key: str, body: bytes | FileBody) -> None:
+    async def put(self, key: str, body: Body) -> None:
         """Create the object, once the prefix is ours."""
         await self.own()
         await self._inner.put(key, body)
+
+    async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
+        """Give the object other content, once the prefix is ours."""
+        await self.own()
+        await self._inner.replace(key, content, previous=previous)
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes."""
@@ -65,9 +70,9 @@ class OwnedObjectStore:
         await self.own()
         await self._inner.delete(key)
 
-    async def list_objects(self, prefix: str) -> list[ObjectInfo]:
-        """Return every object below ``prefix``."""
-        return await self._inner.list_objects(prefix)
+    async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
+        """Return the objects below ``prefix``."""
+        return await self._inner.list_objects(prefix, start_after=start_after, limit=limit)
 
     async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
         """Return unfinished uploads below ``prefix``."""

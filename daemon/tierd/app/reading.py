@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
 
+from tierd.app.caches import chunk_cache
 from tierd.app.identity import BrokerIdentity, broker_identity
 from tierd.app.stores import log_dir_identities, metadata_store, object_store
 from tierd.clock import Clock, SystemClock
@@ -26,8 +28,20 @@ from tierd.log import (
 )
 from tierd.metadata import KeyValueStore, MetadataKeyFactory, PartitionView, list_partitions, read_partition
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, uuid_to_text
-from tierd.remote import ObjectKeyFactory, SegmentStorage
-from tierd.tiering import Explanation, FetchTask, Finding, SilentRecorder, TieredLog, Verification, explain
+from tierd.remote import ObjectKeyFactory, SegmentStorage, open_transform
+from tierd.tiering import (
+    Explanation,
+    FetchService,
+    FetchTask,
+    Finding,
+    ListedOffset,
+    OffsetSpec,
+    SilentRecorder,
+    TieredLog,
+    Verification,
+    explain,
+    open_fetch_service,
+)
 
 log = structlog.get_logger()
 
@@ -50,10 +64,12 @@ class TierReader:
         metadata: KeyValueStore,
         storage: SegmentStorage,
         *,
+        fetches: FetchService,
         clock: Clock,
     ) -> None:
         self.identity = identity
         self.storage = storage
+        self.fetches = fetches
         self.clock = clock
         self._config = config
         self._metadata = metadata
@@ -114,12 +130,7 @@ class TierReader:
 
     def fetch_task(self, located: Located) -> FetchTask:
         """A reader of the partition's records."""
-        return FetchTask(
-            lambda: self.tiered_log(located),
-            remote=self.storage,
-            recorder=SilentRecorder(),
-            prefetch_bytes=self._config.fetch.prefetch_bytes,
-        )
+        return self.fetches.task(lambda: self.tiered_log(located))
 
     async def verify(
         self, name: TopicPartition | None, *, deep: bool, tell: Callable[[str], None]
@@ -166,6 +177,41 @@ class TierReader:
         return found
 
 
+async def list_offsets(
+    config: TierdConfig, config_file: Path, name: TopicPartition, *, timestamp_ms: int | None
+) -> dict[str, ListedOffset]:
+    """The offsets of a partition that have names; with ``timestamp_ms`` also the first record no older: ``time``.
+
+    Raises:
+        UnknownPartitionError: neither a log dir nor the metadata knows the name.
+        TierError: a log or a store cannot be read.
+    """
+    asked: dict[str, int] = {
+        "earliest": OffsetSpec.EARLIEST,
+        "local": OffsetSpec.EARLIEST_LOCAL,
+        "tiered": OffsetSpec.LATEST_TIERED,
+        "pending": OffsetSpec.EARLIEST_PENDING_UPLOAD,
+        "latest": OffsetSpec.LATEST,
+    }
+    if timestamp_ms is not None:
+        asked["time"] = timestamp_ms
+    async with tier_reader(config, config_file) as reader:
+        task = reader.fetch_task(await reader.locate(name))
+        return {which: await found_offset(reader, task, spec) for which, spec in asked.items()}
+
+
+async def found_offset(reader: TierReader, task: FetchTask, timestamp_ms: int) -> ListedOffset:
+    """The answer of ``task`` within the deadline of searches.
+
+    Raises:
+        TierError: a log or a store cannot be read, or the search took too long.
+    """
+    found = await reader.fetches.list_offset(task, timestamp_ms)
+    if found.error is not None:
+        raise found.error
+    return found
+
+
 async def explain_offset(reader: TierReader, located: Located, offset: int) -> Explanation:
     """Say where ``offset`` is and why.
 
@@ -206,11 +252,27 @@ async def tier_reader(config: TierdConfig, config_file: Path) -> AsyncIterator[T
         metadata_store(config, read_only=True) as metadata,
         object_store(config, clock=clock) as store,
     ):
-        storage = SegmentStorage(
-            store,
-            cluster_id=identity.cluster_id,
-            broker_id=identity.node_id,
-            key_prefix=config.remote.key_prefix,
-            chunk_size=config.remote.chunk_size_bytes,
-        )
-        yield TierReader(config, identity, metadata, storage, clock=clock)
+        with contextlib.closing(open_transform(config.remote)) as transform:
+            storage = partial(
+                SegmentStorage,
+                store,
+                cluster_id=identity.cluster_id,
+                broker_id=identity.node_id,
+                key_prefix=config.remote.key_prefix,
+                chunk_size=config.remote.chunk_size_bytes,
+                transform=transform,
+            )
+            async with (
+                chunk_cache(config, store, clock=clock, is_daemon=False) as chunks,
+                open_fetch_service(
+                    storage(read_range=chunks.get, align_plain_reads=True) if chunks else storage(),
+                    settings=config.fetch,
+                    piece_bytes=config.remote.chunk_size_bytes,
+                    index_directory=None,  # it is the daemon's
+                    chunks=chunks,
+                    recorder=SilentRecorder(),
+                    clock=clock,
+                ) as fetches,
+            ):
+                # What is verified comes from the store itself.
+                yield TierReader(config, identity, metadata, storage(), fetches=fetches, clock=clock)

@@ -7,8 +7,19 @@ from pydantic import BaseModel
 
 from tierd.config import TierdConfig
 
-LIVE_KEYS = frozenset({"logging.format", "logging.level", "topics.exclude", "topics.include"})
-"""Keys that take effect at once; every other key waits for a restart."""
+LIVE_KEYS = frozenset(
+    {
+        "copy.concurrency",
+        "expire.concurrency",
+        "logging.format",
+        "logging.level",
+        "topics.defaults",
+        "topics.exclude",
+        "topics.include",
+        "topics.overrides",
+    }
+)
+"""Keys, and sections below a section, that take effect at once; every other key waits for a restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +35,8 @@ def changed_keys(old: TierdConfig, new: TierdConfig) -> ConfigChange:
     before, after = dict(_leaves(old)), dict(_leaves(new))
     changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
     return ConfigChange(
-        live=tuple(key for key in changed if key in LIVE_KEYS),
-        after_restart=tuple(key for key in changed if key not in LIVE_KEYS),
+        live=tuple(key for key in changed if _is_live(key)),
+        after_restart=tuple(key for key in changed if not _is_live(key)),
     )
 
 
@@ -38,6 +49,10 @@ def merged(old: TierdConfig, new: TierdConfig) -> TierdConfig:
             live = _live_fields(field.alias or name, section)
             sections[name] = section.model_copy(update={each: getattr(wanted, each) for each in live})
     return old.model_copy(update=sections)
+
+
+def _is_live(key: str) -> bool:
+    return key in LIVE_KEYS or key.rpartition(".")[0] in LIVE_KEYS
 
 
 def _live_fields(section_name: str, section: BaseModel) -> list[str]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import structlog
@@ -21,11 +21,21 @@ log = structlog.get_logger()
 class Reloader:
     """Applies one reload at a time; several requests that arrive meanwhile are one."""
 
-    def __init__(self, engine: Engine, config_file: Path, env: Mapping[str, str], notifier: SystemdNotifier) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        config_file: Path,
+        env: Mapping[str, str],
+        notifier: SystemdNotifier,
+        *,
+        on_topics: Callable[[], None],
+    ) -> None:
+        """``on_topics`` is told when what is tiered, or what is kept of it, has changed."""
         self._engine = engine
         self._config_file = config_file
         self._env = env
         self._notifier = notifier
+        self._on_topics = on_topics
         self._asked = asyncio.Event()
         self.manager: RemoteLogManager | None = None
         """What new settings are handed to, once it exists."""
@@ -66,5 +76,9 @@ class Reloader:
 
     async def _apply(self, config: TierdConfig, keys: tuple[str, ...]) -> None:
         configure_logging(format=config.logging.format, level=config.logging.level, stream=sys.stderr)
-        if self.manager is not None and any(key.startswith("topics.") for key in keys):
+        if self.manager is None:
+            return
+        self.manager.resize(copies=config.copying.concurrency, deletions=config.expire.concurrency)
+        if any(key.startswith("topics.") for key in keys):
+            self._on_topics()
             await self.manager.sync([])  # looks at the log dirs with the new patterns, and waits for no copy

@@ -36,4 +36,5 @@ def status_snapshot(
         },
         metadata={name: value for name, value in asdict(metadata).items() if isinstance(value, int)},
         log_dirs=tuple(manager.log_dirs()),
+        leadership=engine.control.facts(),
     )

@@ -11,7 +11,13 @@ from tierd.clock import Clock
 from tierd.config import TierdConfig
 from tierd.errors import LogDirOfflineError
 from tierd.log import MetaProperties, read_meta_properties
-from tierd.metadata import KeyValueStore, MemoryKeyValueStore, SqliteKeyValueStore
+from tierd.metadata import (
+    KeyValueStore,
+    MemoryKeyValueStore,
+    PostgresKeyValueStore,
+    RedisKeyValueStore,
+    SqliteKeyValueStore,
+)
 from tierd.remote import ObjectStore, ObjectStoreCall, open_object_store
 
 log = structlog.get_logger()
@@ -19,11 +25,19 @@ log = structlog.get_logger()
 
 @contextlib.asynccontextmanager
 async def object_store(
-    config: TierdConfig, *, clock: Clock, on_call: Callable[[ObjectStoreCall], None] | None = None
+    config: TierdConfig,
+    *,
+    clock: Clock,
+    on_call: Callable[[ObjectStoreCall], None] | None = None,
+    on_attempt: Callable[[ObjectStoreCall], None] | None = None,
 ) -> AsyncIterator[ObjectStore]:
     """Give the configured object store, with deadlines, retries and observation around it; close it afterwards."""
     store = open_object_store(
-        config.remote, clock=clock, max_bytes_per_second=config.copying.max_bytes_per_second, on_call=on_call
+        config.remote,
+        clock=clock,
+        max_bytes_per_second=config.copying.max_bytes_per_second,
+        on_call=on_call,
+        on_attempt=on_attempt,
     )
     try:
         yield store
@@ -38,19 +52,42 @@ async def metadata_store(config: TierdConfig, *, read_only: bool) -> AsyncIterat
     Read only, a store that was never made is an empty one: then nothing was ever copied.
 
     Raises:
-        MetadataError: it is damaged.
+        MetadataError: it is damaged, or refuses us, or the package that it needs is not installed.
         BackendUnavailableError: it cannot be opened.
     """
-    path = config.sqlite_path
-    store: KeyValueStore
-    if read_only and not await asyncio.to_thread(path.exists):
-        store = MemoryKeyValueStore()
-    else:
-        store = await SqliteKeyValueStore.open(path, read_only=read_only, timeout_s=config.metadata.timeout_s)
+    store = await _open_metadata_store(config, read_only=read_only)
     try:
         yield store
     finally:
         await store.close()
+
+
+async def _open_metadata_store(config: TierdConfig, *, read_only: bool) -> KeyValueStore:
+    settings = config.metadata
+    if settings.backend == "postgres":
+        assert settings.postgres is not None, "the schema asks for the section of the backend"
+        assert settings.postgres.dsn is not None, "the schema asks for the address"
+        return await PostgresKeyValueStore.open(
+            settings.postgres.dsn.get_secret_value(),
+            schema_name=settings.postgres.schema_name,
+            pool_size=settings.postgres.pool_size,
+            timeout_s=settings.timeout_s,
+            read_only=read_only,
+        )
+    if settings.backend == "redis":
+        assert settings.redis is not None, "the schema asks for the section of the backend"
+        assert settings.redis.url is not None, "the schema asks for the address"
+        return await RedisKeyValueStore.open(
+            settings.redis.url.get_secret_value(),
+            replicas=settings.redis.replicas,
+            pool_size=settings.redis.pool_size,
+            timeout_s=settings.timeout_s,
+            read_only=read_only,
+        )
+    path = config.sqlite_path
+    if read_only and not await asyncio.to_thread(path.exists):
+        return MemoryKeyValueStore()
+    return await SqliteKeyValueStore.open(path, read_only=read_only, timeout_s=settings.timeout_s)
 
 
 async def log_dir_identities(config: TierdConfig) -> dict[Path, MetaProperties | None]:

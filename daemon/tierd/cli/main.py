@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from keyword import iskeyword
 from typing import Annotated, cast
 
 import typer
@@ -29,8 +30,8 @@ class Verb:
 
     @property
     def function(self) -> str:
-        """The function that carries it out."""
-        return self.name.replace("-", "_")
+        """The function that carries it out; one that would be a word of Python's has an underscore behind it."""
+        return self.name.replace("-", "_") + "_" * iskeyword(self.name)
 
     @property
     def module(self) -> str:
@@ -60,24 +61,40 @@ VERBS = (
     Verb("segments", "List the remote segments of a partition."),
     Verb("explain", "Say where a record is, and why."),
     Verb("cat", "Print records, local and remote together."),
+    Verb("offsets", "List the first and last offsets of both tiers, and the one of a time."),
     Verb("inspect", "Decode and check segments, indexes, checkpoints and log dirs."),
     Verb("verify", "Check the tier against its metadata."),
+    Verb("rewrap-keys", "Wrap data keys of encrypted segments under the active key."),
+    Verb("cost", "Say what the tier has cost, and what a month will."),
+    Verb("estimate", "Say what tiering a log dir would cost."),
+    Verb("expire", "Remove from the tier what retention does not keep."),
+    Verb("undelete", "Take expired segments back while they are in their grace."),
+    Verb("deletions", "List what went from the tier, and why."),
+    Verb("delete-partition", "Delete the whole tier of a partition."),
     Verb("pause", "Stop copying partitions until resumed."),
     Verb("resume", "Copy paused partitions again."),
     Verb("sync", "Look at partitions now, quarantined ones included."),
     Verb("demo", "Run the daemon beside a small log dir that keeps growing.", hidden=True),
     Verb("repair", "Mend a damaged partition directory; what is cut off is kept."),
+    Verb("rebuild-metadata", "Rebuild the metadata from the bucket alone."),
     Verb("append", "Append records from standard input.", group="log"),
     Verb("read", "Print records.", group="log"),
     Verb("roll", "Begin a new segment.", group="log"),
     Verb("truncate", "Cut off everything from an offset on.", group="log"),
     Verb("recover", "Do to a log dir what a broker does at its start and clean stop.", group="log"),
+    Verb("export", "Write everything that the metadata store knows to a file.", group="metadata"),
+    Verb("import", "Fill an empty metadata store from an export.", group="metadata"),
 )
 GROUPS = (
     Group(
         "log",
         "Write to log dirs that no broker uses: append, read, roll, truncate, recover.",
         "Work on partition directories that no broker uses: tierd's own, or those of a stopped broker.",
+    ),
+    Group(
+        "metadata",
+        "Move the metadata from one store to another: export, import.",
+        "Move the metadata of a cluster from one store to another, of whatever kind; --config names the store.",
     ),
 )
 

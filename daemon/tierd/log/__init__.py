@@ -6,6 +6,7 @@ Names, text files, batches, indexes and snapshots; what is stable; and where to 
 from tierd.log.broker.check import SegmentCheck, check_segment
 from tierd.log.broker.local_log import LocalLog, find_log_end_offset
 from tierd.log.broker.stable_offset import last_stable_offset
+from tierd.log.broker.timestamp_lookup import TimestampedOffset, first_since, max_timestamp
 from tierd.log.broker.watcher import (
     CheckpointChanged,
     LogDirChanged,
@@ -49,6 +50,7 @@ from tierd.log.indexes.time_index import TimeIndex, TimestampOffset
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex, read_transaction_index
 from tierd.log.inspection import Damage, Decoded, FileFound, Finding, Note, inspect_path, record_fields
 from tierd.log.loading.load_progress import Remaining
+from tierd.log.log_service import LogService, ServiceSettings
 from tierd.log.partition.log_view import Isolation
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.producers.producer_state import (
@@ -107,6 +109,7 @@ __all__ = [
     "LogDirLock",
     "LogDirWatcher",
     "LogManager",
+    "LogService",
     "LowerCheckpoint",
     "Mended",
     "MetaProperties",
@@ -130,9 +133,11 @@ __all__ = [
     "RepairPlan",
     "SegmentCheck",
     "SegmentFiles",
+    "ServiceSettings",
     "Step",
     "TimeIndex",
     "TimestampOffset",
+    "TimestampedOffset",
     "TransactionIndex",
     "UnifiedLog",
     "WatchLimitReached",
@@ -145,11 +150,13 @@ __all__ = [
     "encode_producer_snapshot",
     "file_name",
     "find_log_end_offset",
+    "first_since",
     "identify_directory",
     "inspect_path",
     "iter_batches",
     "last_stable_offset",
     "list_log_dir",
+    "max_timestamp",
     "opened_partition",
     "parse_directory_name",
     "parse_file_name",

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -25,7 +26,7 @@ from tierd.errors import LogError, LogTimeoutError, UnknownPartitionError
 from tierd.log.dirs.manager import LogManager
 from tierd.log.log_writer import LogWriter, WriterLimits
 from tierd.log.partition.unified_log import UnifiedLog
-from tierd.log.records.log_config import MAX_LONG
+from tierd.log.records.log_config import MAX_LONG, LogConfig
 from tierd.model import TopicPartition
 
 _LOG = structlog.get_logger(__name__)
@@ -177,6 +178,13 @@ class LogService:
         """Drop every record of a log and begin again at ``offset``. Raises as ``LogWriter.run``."""
         await self.writer(partition).run(lambda _: self._manager.truncate_fully_and_start_at(partition, offset))
 
+    async def reconfigure(self, config_for: Callable[[str], LogConfig]) -> None:
+        """Give every log the settings that its topic has now; a log that is not answered for keeps those it has."""
+        for partition, writer in list(self._writers.items()):
+            config = config_for(partition.topic)
+            if config != writer.log.config:
+                await self._do(writer, partial(UnifiedLog.update_config, config=config))
+
     # Duties
 
     async def _tend(self, log_dir: Path) -> None:
@@ -190,6 +198,8 @@ class LogService:
             applies_retention = now_s >= retention_due_s
             if applies_retention:
                 retention_due_s = now_s + settings.retention_interval_s
+            for partition in flushed_s.keys() - self._writers.keys():
+                del flushed_s[partition]  # deleted since
             for partition, writer in list(self._writers.items()):
                 log = writer.log
                 if log.directory.parent != log_dir:

@@ -3,8 +3,8 @@
 Nothing here decides anything: servers are handed functions that give them snapshots, or carry out a command.
 """
 
-from tierd.serve.control_socket import ControlHandler, ControlServer, request
+from tierd.serve.control_socket import ControlHandler, ControlServer, OptionsHandler, request
 from tierd.serve.http_server import HttpServer
 from tierd.serve.status import StatusSnapshot
 
-__all__ = ["ControlHandler", "ControlServer", "HttpServer", "StatusSnapshot", "request"]
+__all__ = ["ControlHandler", "ControlServer", "HttpServer", "OptionsHandler", "StatusSnapshot", "request"]

@@ -17,7 +17,14 @@ from pathlib import Path
 import structlog
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from tierd.errors import ControlError, DaemonUnreachableError, ListenError, TierError
+from tierd.errors import (
+    ControlError,
+    DaemonUnreachableError,
+    ListenError,
+    NotConfirmedError,
+    RefusedError,
+    TierError,
+)
 
 SOCKET_NAME = "control.sock"
 MAX_REQUEST_BYTES = 1 << 20
@@ -29,6 +36,9 @@ log = structlog.get_logger()
 ControlHandler = Callable[[Sequence[str]], Awaitable[JsonValue]]
 """Carries out one command for the named partitions (none: all of them) and returns the answer."""
 
+OptionsHandler = Callable[[Sequence[str], Mapping[str, JsonValue]], Awaitable[JsonValue]]
+"""The same, for a command that takes options."""
+
 
 class ControlRequest(BaseModel):
     """One line from a client."""
@@ -37,6 +47,7 @@ class ControlRequest(BaseModel):
 
     command: str
     partitions: tuple[str, ...] = ()
+    options: dict[str, JsonValue] = {}
 
 
 class ControlAnswer(BaseModel):
@@ -48,6 +59,7 @@ class ControlAnswer(BaseModel):
     answer: JsonValue = None
     error: str = ""
     remedy: str = ""
+    refused: bool = False
 
 
 class ControlServer:
@@ -58,12 +70,16 @@ class ControlServer:
         state_dir: Path,
         handlers: Mapping[str, ControlHandler],
         *,
+        with_options: Mapping[str, OptionsHandler] | None = None,
         idle_timeout_s: float = 30.0,
         answer_timeout_s: float = 30.0,
     ) -> None:
-        """``handlers`` maps a command's name to what carries it out."""
+        """``handlers`` maps a command's name to what carries it out, ``with_options`` those that take options."""
         self._state_dir = state_dir
-        self._handlers = handlers
+        self._handlers: Mapping[str, OptionsHandler] = {
+            **{name: _without_options(handler) for name, handler in handlers.items()},
+            **(with_options or {}),
+        }
         self._idle_timeout_s = idle_timeout_s
         self._answer_timeout_s = answer_timeout_s
         self._clients = 0
@@ -124,9 +140,10 @@ class ControlServer:
             return ControlAnswer(ok=False, error=f"no command {request.command!r}", remedy=_known(self._handlers))
         try:
             async with asyncio.timeout(self._answer_timeout_s):
-                return ControlAnswer(ok=True, answer=await handler(request.partitions))
+                return ControlAnswer(ok=True, answer=await handler(request.partitions, request.options))
         except TierError as error:
-            return ControlAnswer(ok=False, error=str(error), remedy=error.remedy)
+            refused = isinstance(error, RefusedError | NotConfirmedError)
+            return ControlAnswer(ok=False, error=str(error), remedy=error.remedy, refused=refused)
         except TimeoutError:
             return ControlAnswer(ok=False, error=f"{request.command} took above {self._answer_timeout_s:g} s")
         except Exception as error:
@@ -139,29 +156,46 @@ class ControlServer:
             await writer.drain()
 
 
-def _known(handlers: Mapping[str, ControlHandler]) -> str:
+def _without_options(handler: ControlHandler) -> OptionsHandler:
+    async def handle(names: Sequence[str], options: Mapping[str, JsonValue]) -> JsonValue:
+        if options:
+            raise ControlError(f"no such option: {', '.join(sorted(options))}")
+        return await handler(names)
+
+    return handle
+
+
+def _known(handlers: Mapping[str, OptionsHandler]) -> str:
     return "known commands: " + ", ".join(sorted(handlers))
 
 
 async def request(
-    state_dir: Path, command: str, partitions: Sequence[str] = (), *, timeout_s: float = 40.0
+    state_dir: Path,
+    command: str,
+    partitions: Sequence[str] = (),
+    *,
+    options: Mapping[str, JsonValue] | None = None,
+    timeout_s: float = 40.0,
 ) -> JsonValue:
     """Ask the daemon that holds ``state_dir`` and return its answer.
 
     Raises:
         DaemonUnreachableError: no daemon listens there, or it does not answer in time.
-        ControlError: it refused; the message and remedy are its own.
+        RefusedError: it would do harm; the message and remedy are the daemon's own.
+        ControlError: it could not; the same.
     """
-    wanted = ControlRequest(command=command, partitions=tuple(partitions))
+    wanted = ControlRequest(command=command, partitions=tuple(partitions), options=dict(options or {}))
     try:
         async with asyncio.timeout(timeout_s):
-            line = await _exchange(state_dir, wanted.model_dump_json().encode() + b"\n")
+            line = await _exchange(state_dir, wanted.model_dump_json(exclude_defaults=True).encode() + b"\n")
         answer = ControlAnswer.model_validate_json(line)
     except (OSError, EOFError, ValueError) as error:  # TimeoutError and ConnectionError are OSErrors
         raise DaemonUnreachableError(
             f"no answer from tierd on {state_dir / SOCKET_NAME}: {_why(error)}",
             remedy="start it with systemctl start tierd, or check --config: its state_dir names the socket",
         ) from error
+    if not answer.ok and answer.refused:
+        raise RefusedError(answer.error, remedy=answer.remedy)
     if not answer.ok:
         raise ControlError(answer.error, remedy=answer.remedy)
     return answer.answer

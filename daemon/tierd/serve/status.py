@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
@@ -17,7 +17,7 @@ class StatusSnapshot:
 
     Attributes:
         not_ready: why ``/readyz`` says no; empty when ready.
-        hold, metadata: statistics of those rooms, as they name them.
+        hold, metadata, leadership: statistics of those rooms, as they name them.
     """
 
     version: str
@@ -31,6 +31,7 @@ class StatusSnapshot:
     log_dirs: tuple[LogDirState, ...]
     hold: Facts
     metadata: Facts
+    leadership: Facts = field(default_factory=dict)
 
     def states(self) -> Counter[str]:
         """How many partitions are in each state."""
@@ -69,6 +70,7 @@ class StatusSnapshot:
             ],
             "hold": dict(self.hold),
             "metadata": dict(self.metadata),
+            "leadership": dict(self.leadership),
             "partitions": [_partition_json(partition, self.now_ms) for partition in self.partitions],
         }
 
@@ -97,4 +99,8 @@ def _partition_json(partition: PartitionStatus, now_ms: int) -> dict[str, JsonVa
         "lag_segments": partition.lag.segments,
         "lag_bytes": partition.lag.bytes,
         "lag_seconds": lag_seconds(partition, now_ms),
+        "delete_lag_segments": partition.expiration.lag_segments,
+        "delete_lag_bytes": partition.expiration.lag_bytes,
+        "in_grace_segments": partition.expiration.in_grace,
+        "retained_segments": partition.expiration.retained,
     }

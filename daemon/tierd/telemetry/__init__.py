@@ -3,14 +3,19 @@
 from tierd.telemetry.declaration import Declaration
 from tierd.telemetry.logs import configure_logging
 from tierd.telemetry.metrics import Metrics
-from tierd.telemetry.scraped import HoldUsage, Latency, MetadataCounts, PartitionLag
+from tierd.telemetry.reading import CacheUse, ReadingUse
+from tierd.telemetry.scraped import EngineUse, HoldUsage, Latency, LeadershipUse, MetadataCounts, PartitionLag
 
 __all__ = [
+    "CacheUse",
     "Declaration",
+    "EngineUse",
     "HoldUsage",
     "Latency",
+    "LeadershipUse",
     "MetadataCounts",
     "Metrics",
     "PartitionLag",
+    "ReadingUse",
     "configure_logging",
 ]

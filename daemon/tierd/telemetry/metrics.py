@@ -13,7 +13,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from tierd.clock import Clock
 from tierd.telemetry.declaration import Declaration, Kind
-from tierd.telemetry.scraped import SCRAPED, HoldUsage, MetadataCounts, PartitionLag, scrape
+from tierd.telemetry.reading import ReadingUse
+from tierd.telemetry.scraped import SCRAPED, EngineUse, HoldUsage, LeadershipUse, MetadataCounts, PartitionLag, scrape
 
 _BUCKETS_S = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
 
@@ -57,6 +58,11 @@ DANGLING_SWEPT = Declaration(
 UPLOADS_ABORTED = Declaration(
     "tierd_uploads_aborted_total", Kind.COUNTER, "Unfinished multipart uploads of dead processes that were discarded."
 )
+SIZE_COMPUTATION_SECONDS = Declaration(
+    "tierd_remote_log_size_computation_seconds",
+    Kind.HISTOGRAM,
+    "Time of one look at a partition for what of it expires, its size included.",
+)
 STORE_SECONDS = Declaration(
     "tierd_object_store_seconds", Kind.HISTOGRAM, "Time of one call to the object store.", ("operation",)
 )
@@ -69,8 +75,29 @@ STORE_REQUESTS = Declaration(
 STORE_BYTES = Declaration(
     "tierd_object_store_bytes_total", Kind.COUNTER, "Bytes sent to or received from the object store.", ("operation",)
 )
+BILLED_REQUESTS = Declaration(
+    "tierd_billed_requests_total",
+    Kind.COUNTER,
+    "Requests that the store bills, attempts that failed too; computed from the calls. tierd cost prices them.",
+    ("topic", "request_class"),
+)
+BILLED_BYTES = Declaration(
+    "tierd_billed_bytes_total", Kind.COUNTER, "Bytes that those requests moved.", ("topic", "request_class")
+)
 LAST_SUCCESS = Declaration(
     "tierd_last_success_timestamp_seconds", Kind.GAUGE, "When a task of this kind last succeeded, Unix time.", ("task",)
+)
+THROTTLE_SECONDS = Declaration(
+    "tierd_remote_throttle_seconds",
+    Kind.HISTOGRAM,
+    "Waits that a quota asked for, copy or fetch, each time that it did; there is no series before the first.",
+    ("quota",),
+)
+THROTTLE_MAX_SECONDS = Declaration(
+    "tierd_remote_throttle_max_seconds",
+    Kind.GAUGE,
+    "The longest of them since the start; there is no series before the first.",
+    ("quota",),
 )
 RELOAD_SUCCESS = Declaration(
     "tierd_config_reload_success", Kind.GAUGE, "1 after the file was read, 0 after a reload kept the old settings."
@@ -90,10 +117,15 @@ RECORDED = (
     DELETE_ERRORS,
     DANGLING_SWEPT,
     UPLOADS_ABORTED,
+    SIZE_COMPUTATION_SECONDS,
     STORE_SECONDS,
     STORE_REQUESTS,
     STORE_BYTES,
+    BILLED_REQUESTS,
+    BILLED_BYTES,
     LAST_SUCCESS,
+    THROTTLE_SECONDS,
+    THROTTLE_MAX_SECONDS,
     RELOAD_SUCCESS,
     BUILD_INFO,
 )
@@ -114,6 +146,10 @@ class Metrics:
         self._partitions: Callable[[], Iterable[PartitionLag]] = tuple
         self._holds: Callable[[], HoldUsage] = HoldUsage
         self._metadata: Callable[[], MetadataCounts] = MetadataCounts
+        self._engine: Callable[[], EngineUse] = EngineUse
+        self._leadership: Callable[[], LeadershipUse | None] = lambda: None
+        self._reading: Callable[[], ReadingUse] = ReadingUse
+        self._longest_throttles_ms: dict[str, int] = {}
         self._gauges[BUILD_INFO].labels(version, platform.python_version()).set(1)
         self._gauges[RELOAD_SUCCESS].set(1)
         ProcessCollector(registry=self.registry)
@@ -131,6 +167,10 @@ class Metrics:
     def copy_failed(self, topic: str) -> None:
         """Count a copy that ended in an error; a cancelled one is none."""
         self._counters[COPY_ERRORS].labels(topic).inc()
+
+    def copy_throttled(self, throttle_ms: int) -> None:
+        """Record how long a segment has to wait for the copy quota."""
+        self._throttled("copy", throttle_ms)
 
     def gap_found(self, topic: str, *, offsets: int) -> None:
         """Count offsets that the broker deleted before they were ever seen."""
@@ -164,12 +204,25 @@ class Metrics:
         """Count unfinished multipart uploads that were discarded."""
         self._counters[UPLOADS_ABORTED].inc(count)
 
+    def fetch_throttled(self, throttle_ms: int) -> None:
+        """Record that a read was not begun, for the fetch quota is exceeded for so long."""
+        self._throttled("fetch", throttle_ms)
+
+    def remote_size_computed(self, seconds: float) -> None:
+        """Record how long it took to find out what of a partition expires."""
+        self._histograms[SIZE_COMPUTATION_SECONDS].observe(seconds)
+
     def object_store_called(self, operation: str, *, outcome: str, duration_s: float, size_bytes: int = 0) -> None:
         """Record one call: ``operation`` and ``outcome`` come from small fixed sets, never from data."""
         self._histograms[STORE_SECONDS].labels(operation).observe(duration_s)
         self._counters[STORE_REQUESTS].labels(operation, outcome).inc()
         if size_bytes:
             self._counters[STORE_BYTES].labels(operation).inc(size_bytes)
+
+    def requests_billed(self, topic: str, request_class: str, requests: int, size_bytes: int) -> None:
+        """Count what one attempt at a call is billed as; an empty topic is none."""
+        self._counters[BILLED_REQUESTS].labels(topic, request_class).inc(requests)
+        self._counters[BILLED_BYTES].labels(topic, request_class).inc(size_bytes)
 
     def task_succeeded(self, task: str) -> None:
         """Remember that a task of this kind (copy, reconcile, sweep ...) has just succeeded."""
@@ -182,7 +235,7 @@ class Metrics:
     def forget_topic(self, topic: str) -> None:
         """Drop the counters of a topic that this broker has no more; unknown topics are none of them."""
         for declaration, counter in self._counters.items():
-            if declaration.labels == ("topic",):
+            if "topic" in declaration.labels:
                 counter.remove_by_labels({"topic": topic})
 
     def watch_partitions(self, source: Callable[[], Iterable[PartitionLag]]) -> None:
@@ -197,6 +250,18 @@ class Metrics:
         """Ask ``source`` at every scrape what the metadata manager counted."""
         self._metadata = source
 
+    def watch_engine(self, source: Callable[[], EngineUse]) -> None:
+        """Ask ``source`` at every scrape how busy the tasks are, and how fast they move bytes."""
+        self._engine = source
+
+    def watch_reading(self, source: Callable[[], ReadingUse]) -> None:
+        """Ask ``source`` at every scrape what reads and caches do."""
+        self._reading = source
+
+    def watch_leadership(self, source: Callable[[], LeadershipUse | None]) -> None:
+        """Ask ``source`` at every scrape how well the cluster is heard; None where nobody is asked."""
+        self._leadership = source
+
     def render(self) -> tuple[bytes, str]:
         """Return the body of ``/metrics`` and its content type."""
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
@@ -206,12 +271,23 @@ class Metrics:
         metadata = self._metadata()
         simple = {d.name: _family(d) for d in SCRAPED if d.kind is not Kind.SUMMARY}
         samples = scrape(
-            now_ms=self._clock.now_ms(), partitions=self._partitions(), holds=self._holds(), metadata=metadata
+            now_ms=self._clock.now_ms(),
+            partitions=self._partitions(),
+            holds=self._holds(),
+            metadata=metadata,
+            engine=self._engine(),
+            leadership=self._leadership(),
+            reading=self._reading(),
         )
         for name, labels, value in samples:
             simple[name].add_metric(labels, value)
         yield from simple.values()
         yield from (_backend_summary(d, metadata) for d in SCRAPED if d.kind is Kind.SUMMARY)
+
+    def _throttled(self, quota: str, throttle_ms: int) -> None:
+        self._histograms[THROTTLE_SECONDS].labels(quota).observe(throttle_ms / 1000)
+        self._longest_throttles_ms[quota] = max(throttle_ms, self._longest_throttles_ms.get(quota, 0))
+        self._gauges[THROTTLE_MAX_SECONDS].labels(quota).set(self._longest_throttles_ms[quota] / 1000)
 
     def _counter(self, declaration: Declaration) -> Counter:
         return Counter(declaration.name, declaration.help, declaration.labels, registry=self.registry)

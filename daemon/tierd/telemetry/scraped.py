@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tierd.telemetry.declaration import Declaration, Kind
+from tierd.telemetry.reading import READING, ReadingUse, Sample, reading_samples
 
 PARTITION_STATES = ("copying", "following", "idle", "loading", "paused", "quarantined", "waiting")
 
@@ -19,6 +20,10 @@ class PartitionLag:
         state: one of ``PARTITION_STATES``.
         metadata_count: metadata rows of the partition.
         remote_size_bytes: log bytes of those rows together.
+        delete_lag_segments: remote segments that are to go and have not gone yet.
+        delete_lag_bytes: their log bytes together.
+        in_grace_segments: remote segments that expired and can still be taken back.
+        retained_segments: remote segments that were to go and that the store keeps by a lock of its own.
     """
 
     topic: str
@@ -29,6 +34,10 @@ class PartitionLag:
     state: str = "idle"
     metadata_count: int = 0
     remote_size_bytes: int = 0
+    delete_lag_segments: int = 0
+    delete_lag_bytes: int = 0
+    in_grace_segments: int = 0
+    retained_segments: int = 0
 
     def age_s(self, now_ms: int) -> float:
         """Seconds since the oldest byte that is not in the tier yet; 0 when nothing waits or the clock stepped back."""
@@ -41,6 +50,31 @@ class HoldUsage:
 
     segments: int = 0
     size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadershipUse:
+    """How well the cluster is heard.
+
+    Attributes:
+        last_refresh_s: Unix time of the last complete answer about every partition; None before the first.
+        errors: rounds of questions that failed since start.
+        stale_answers: answers since start that were older than what was known.
+        leaderless: partitions that have no leader at present.
+    """
+
+    last_refresh_s: float | None
+    errors: int
+    stale_answers: int
+    leaderless: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineUse:
+    """How busy the tasks are: by pool (copy, delete) the idle part of it, by quota (copy, fetch) the rate it sees."""
+
+    idle_ratio: Mapping[str, float] = field(default_factory=dict)
+    bytes_per_second: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +95,11 @@ class MetadataCounts:
     invalid_transitions: int = 0
     tombstones: int = 0
     dirty_partitions: int = 0
+    follower_reads: int = 0
+    follower_loads: int = 0
     backend: Mapping[str, Latency] = field(default_factory=dict)
     backend_errors: Mapping[str, int] = field(default_factory=dict)
 
-
-Sample = tuple[str, tuple[str, ...], float]
-"""Metric name, label values, value."""
 
 _PARTITION = ("topic", "partition")
 
@@ -84,6 +117,40 @@ SCRAPED = (
     Declaration("tierd_remote_copy_lag_max_seconds", Kind.GAUGE, "The largest tierd_remote_copy_lag_seconds."),
     Declaration("tierd_remote_log_metadata_count", Kind.GAUGE, "Metadata rows of the partition.", _PARTITION),
     Declaration("tierd_remote_log_size_bytes", Kind.GAUGE, "Log bytes of the partition in the tier.", _PARTITION),
+    Declaration(
+        "tierd_remote_delete_lag_bytes", Kind.GAUGE, "Bytes of remote segments chosen to go and not gone.", _PARTITION
+    ),
+    Declaration(
+        "tierd_remote_delete_lag_segments", Kind.GAUGE, "Remote segments chosen to go and not gone.", _PARTITION
+    ),
+    Declaration(
+        "tierd_remote_grace_segments", Kind.GAUGE, "Expired remote segments that can still be taken back.", _PARTITION
+    ),
+    Declaration(
+        "tierd_remote_retained_segments",
+        Kind.GAUGE,
+        "Remote segments that were to go and that the store keeps by Object Lock, retention or legal hold.",
+        _PARTITION,
+    ),
+    Declaration(
+        "tierd_remote_log_manager_tasks_idle_ratio",
+        Kind.GAUGE,
+        "Part of the copy or delete slots that nobody uses, from 0 to 1.",
+        ("pool",),
+    ),
+    Declaration(
+        "tierd_leadership_last_refresh_timestamp_seconds",
+        Kind.GAUGE,
+        "When the cluster last said who leads every partition, Unix time; only with leadership.source kafka.",
+    ),
+    Declaration("tierd_leadership_errors_total", Kind.COUNTER, "Times that the cluster could not be asked who leads."),
+    Declaration(
+        "tierd_leadership_stale_answers_total", Kind.COUNTER, "Answers about leaders older than what was known."
+    ),
+    Declaration("tierd_leadership_leaderless_partitions", Kind.GAUGE, "Partitions without a leader at present."),
+    Declaration(
+        "tierd_remote_quota_bytes_per_second", Kind.GAUGE, "Rate that a quota sees over its windows.", ("quota",)
+    ),
     Declaration("tierd_partitions", Kind.GAUGE, "Partitions of this broker by what they are doing.", ("state",)),
     Declaration(
         "tierd_quarantined_partitions", Kind.GAUGE, "Partitions set aside after a failure; tierd status says why."
@@ -104,15 +171,31 @@ SCRAPED = (
     Declaration(
         "tierd_metadata_dirty_partitions", Kind.GAUGE, "Partitions that must be loaded again before their next use."
     ),
+    Declaration(
+        "tierd_metadata_follower_reads_total", Kind.COUNTER, "Views of followed partitions that were asked for."
+    ),
+    Declaration(
+        "tierd_metadata_follower_loads_total",
+        Kind.COUNTER,
+        "Of those, partitions that had to be read because something had changed.",
+    ),
     Declaration("tierd_metadata_tombstones", Kind.GAUGE, "Rows of deleted segments that are kept for a while."),
     Declaration(
         "tierd_invalid_transitions_total", Kind.COUNTER, "Steps that the segment lifecycle does not have; a bug."
     ),
+    *READING,
 )
 
 
 def scrape(
-    *, now_ms: int, partitions: Iterable[PartitionLag], holds: HoldUsage, metadata: MetadataCounts
+    *,
+    now_ms: int,
+    partitions: Iterable[PartitionLag],
+    holds: HoldUsage,
+    metadata: MetadataCounts,
+    engine: EngineUse,
+    leadership: LeadershipUse | None,
+    reading: ReadingUse,
 ) -> Iterator[Sample]:
     """Turn the present state into samples of ``SCRAPED``, the summary of backend calls apart."""
     yield from _partition_samples(now_ms, tuple(partitions))
@@ -122,10 +205,27 @@ def scrape(
     yield "tierd_metadata_fenced_writes_total", (), metadata.fenced_writes
     yield "tierd_metadata_unknown_outcomes_total", (), metadata.unknown_outcomes
     yield "tierd_metadata_dirty_partitions", (), metadata.dirty_partitions
+    yield "tierd_metadata_follower_reads_total", (), metadata.follower_reads
+    yield "tierd_metadata_follower_loads_total", (), metadata.follower_loads
     yield "tierd_metadata_tombstones", (), metadata.tombstones
     yield "tierd_invalid_transitions_total", (), metadata.invalid_transitions
     for operation, count in sorted(metadata.backend_errors.items()):
         yield "tierd_metadata_backend_errors_total", (operation,), count
+    if leadership is not None:
+        yield from _leadership_samples(leadership)
+    for pool, ratio in sorted(engine.idle_ratio.items()):
+        yield "tierd_remote_log_manager_tasks_idle_ratio", (pool,), ratio
+    for quota, rate in sorted(engine.bytes_per_second.items()):
+        yield "tierd_remote_quota_bytes_per_second", (quota,), rate
+    yield from reading_samples(reading)
+
+
+def _leadership_samples(leadership: LeadershipUse) -> Iterator[Sample]:
+    if leadership.last_refresh_s is not None:
+        yield "tierd_leadership_last_refresh_timestamp_seconds", (), leadership.last_refresh_s
+    yield "tierd_leadership_errors_total", (), leadership.errors
+    yield "tierd_leadership_stale_answers_total", (), leadership.stale_answers
+    yield "tierd_leadership_leaderless_partitions", (), leadership.leaderless
 
 
 def _partition_samples(now_ms: int, partitions: tuple[PartitionLag, ...]) -> Iterator[Sample]:
@@ -137,6 +237,10 @@ def _partition_samples(now_ms: int, partitions: tuple[PartitionLag, ...]) -> Ite
         yield "tierd_remote_copy_lag_seconds", labels, lag.age_s(now_ms)
         yield "tierd_remote_log_metadata_count", labels, lag.metadata_count
         yield "tierd_remote_log_size_bytes", labels, lag.remote_size_bytes
+        yield "tierd_remote_delete_lag_bytes", labels, lag.delete_lag_bytes
+        yield "tierd_remote_delete_lag_segments", labels, lag.delete_lag_segments
+        yield "tierd_remote_grace_segments", labels, lag.in_grace_segments
+        yield "tierd_remote_retained_segments", labels, lag.retained_segments
         states[lag.state] = states.get(lag.state, 0) + 1
     yield "tierd_remote_copy_lag_max_bytes", (), max((lag.lag_bytes for lag in partitions), default=0)
     yield "tierd_remote_copy_lag_max_segments", (), max((lag.lag_segments for lag in partitions), default=0)

@@ -12,18 +12,36 @@ from tierd.tiering.local.broker_state import BrokerCheckpoints, BrokerOffsets
 from tierd.tiering.local.held_segment import HeldSegment, HoldKind
 from tierd.tiering.local.hold import HoldStatistics, LogDirHold, SegmentHold
 from tierd.tiering.local.lag import CopyLag
-from tierd.tiering.manager import CopyOutcome, RemoteLogManager
+from tierd.tiering.local.log_offsets import BrokerLogOffsets, LogOffsets, OwnLogOffsets
+from tierd.tiering.manager import CopyOutcome, ManagerStatistics, RemoteLogManager
 from tierd.tiering.plan import CopyCandidate, copy_candidates, highest_copied
+from tierd.tiering.policy import TopicPolicy
 from tierd.tiering.reading.committed import committed_batches, data_batches
-from tierd.tiering.reading.fetch_task import FetchResult, FetchTask
+from tierd.tiering.reading.fetch_service import FetchService, FetchStatistics, open_fetch_service
+from tierd.tiering.reading.fetch_task import BatchGroup, FetchResult, FetchTask
+from tierd.tiering.reading.index_cache import RemoteIndexCache
+from tierd.tiering.reading.index_files import INDEX_CACHE_DIRECTORY
 from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
+from tierd.tiering.reading.timestamps import ListedOffset, OffsetSpec
+from tierd.tiering.rebuilding.rebuild import MetadataRebuild, RebuildReport
 from tierd.tiering.recorder import SilentRecorder, TieringRecorder
+from tierd.tiering.removing.expiration_plan import ExpirationPlan, PlannedDeletion
+from tierd.tiering.removing.expiration_task import ExpirationState, ExpirationTask
+from tierd.tiering.removing.ledger import DeletionLedger, LedgerEntry, read_ledger
+from tierd.tiering.removing.local_view import facts_of
+from tierd.tiering.removing.partition_plan import LocalFacts, partition_plan
+from tierd.tiering.removing.partition_removal import PartitionRemover
+from tierd.tiering.removing.removals import ExpireOutcome, Removals
+from tierd.tiering.removing.undelete import TakenBack
 from tierd.tiering.replicas import LogDirState
 from tierd.tiering.status import PartitionState, PartitionStatus
 from tierd.tiering.supervision import PartitionTask, PassiveSupervisor, Supervisor, TaskHealth
 
 __all__ = [
+    "INDEX_CACHE_DIRECTORY",
+    "BatchGroup",
     "BrokerCheckpoints",
+    "BrokerLogOffsets",
     "BrokerOffsets",
     "CopyCandidate",
     "CopyLag",
@@ -31,34 +49,60 @@ __all__ = [
     "CopyPhase",
     "CopyState",
     "CopyTask",
+    "DeletionLedger",
+    "ExpirationPlan",
+    "ExpirationState",
+    "ExpirationTask",
+    "ExpireOutcome",
     "Explanation",
     "FetchResult",
+    "FetchService",
+    "FetchStatistics",
     "FetchTask",
     "Finding",
     "HeldSegment",
     "HoldKind",
     "HoldStatistics",
     "Isolation",
+    "LedgerEntry",
+    "ListedOffset",
+    "LocalFacts",
     "LogDirHold",
     "LogDirState",
+    "LogOffsets",
+    "ManagerStatistics",
+    "MetadataRebuild",
+    "OffsetSpec",
+    "OwnLogOffsets",
+    "PartitionRemover",
     "PartitionState",
     "PartitionStatus",
     "PartitionTask",
     "PassiveSupervisor",
     "Place",
+    "PlannedDeletion",
+    "RebuildReport",
+    "RemoteIndexCache",
     "RemoteLogManager",
+    "Removals",
     "SegmentHold",
     "Severity",
     "SilentRecorder",
     "Supervisor",
+    "TakenBack",
     "TaskHealth",
     "Tier",
     "TieredLog",
     "TieringRecorder",
+    "TopicPolicy",
     "Verification",
     "committed_batches",
     "copy_candidates",
     "data_batches",
     "explain",
+    "facts_of",
     "highest_copied",
+    "open_fetch_service",
+    "partition_plan",
+    "read_ledger",
 ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 from uuid import UUID
 
 from tierd.model import Lineage, OffsetRange, RemoteLogSegmentMetadata, RemoteLogSegmentState
@@ -96,6 +96,67 @@ def copy_candidates(
     return candidates
 
 
+@dataclass(frozen=True, slots=True)
+class CopyDelay:
+    """How long a rolled segment stays local only, to be copied late (KIP-1241; remote-tiering 10.5).
+
+    Attributes:
+        lag_ms: age at which a segment is copied; 0 delays nothing, and below 0 age alone never lets it go.
+        lag_bytes: bytes of log behind a segment at which it is copied; in the same way.
+    """
+
+    lag_ms: int = 0
+    lag_bytes: int = 0
+
+    @classmethod
+    def resolve(cls, *, lag_ms: int, lag_bytes: int, local_retention_ms: int, local_retention_bytes: int) -> Self:
+        """From the settings of a topic, where a lag of -1 stands for the local retention, whose -1 is no limit."""
+        return cls(
+            lag_ms=local_retention_ms if lag_ms == -1 else lag_ms,
+            lag_bytes=local_retention_bytes if lag_bytes == -1 else lag_bytes,
+        )
+
+    @property
+    def is_none(self) -> bool:
+        """Whether everything is copied at once."""
+        return self.lag_ms == 0 or self.lag_bytes == 0
+
+
+class Age(NamedTuple):
+    """What decides about the delay of a segment: its largest timestamp, None if it has none, and what is behind it."""
+
+    largest_timestamp_ms: int | None
+    bytes_after: int
+
+
+class Ripe(NamedTuple):
+    """How many segments, the oldest first, may be copied, and the wall clock at which age lets the next one go."""
+
+    segments: int
+    next_due_ms: int | None
+
+
+def ripe_segments(ages: Iterable[Age], delay: CopyDelay, *, now_ms: int) -> Ripe:
+    """Choose those whose delay is over, oldest first; the first that has to wait ends it (remote-tiering 10.5).
+
+    A timestamp in the future, or none at all, is no reason to wait: nobody could say for how long.
+    """
+    count = 0
+    for age in ages:
+        if not (delay.is_none or _is_old(age, delay, now_ms) or 0 < delay.lag_bytes <= age.bytes_after):
+            due_ms = None if age.largest_timestamp_ms is None or delay.lag_ms < 0 else age.largest_timestamp_ms
+            return Ripe(count, None if due_ms is None else due_ms + delay.lag_ms)
+        count += 1
+    return Ripe(count, None)
+
+
+def _is_old(age: Age, delay: CopyDelay, now_ms: int) -> bool:
+    if delay.lag_ms < 0:
+        return False
+    timestamp_ms = age.largest_timestamp_ms
+    return timestamp_ms is None or timestamp_ms > now_ms or now_ms - timestamp_ms >= delay.lag_ms
+
+
 def gaps(segments: Iterable[OffsetSpan], *, due_from: int) -> list[OffsetRange]:
     """Offsets from ``due_from`` on that lie before or between ``segments``: deleted before anybody copied them."""
     found = []
@@ -172,15 +233,16 @@ def dangling_segments(
 ) -> Dangling:
     """Choose the rows that no living writer will bring to an end (remote-tiering 12.8).
 
-    A deletion that was begun is due at once. A copy that was begun is due after the grace, unless this process is at
-    it: ``being_copied`` speaks for our own session, and fencing keeps every other writer from finishing it.
+    A deletion that was begun is due at once, unless the segment was readable: it may still be taken back, and
+    expiration goes on with it. A copy that was begun is due after the grace, unless this process is at it:
+    ``being_copied`` speaks for our own session, and fencing keeps every other writer from finishing it.
     """
     due, waiting = [], []
     for metadata in sorted(segments, key=lambda m: (m.event_timestamp_ms, m.start_offset)):
         if metadata.segment.id in being_copied:
             continue
         match metadata.state:
-            case RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+            case RemoteLogSegmentState.DELETE_SEGMENT_STARTED if metadata.soft_delete is None:
                 due.append(metadata)
             case RemoteLogSegmentState.COPY_SEGMENT_STARTED:
                 due_ms = metadata.event_timestamp_ms + grace_ms

@@ -15,6 +15,9 @@ class TieringRecorder(Protocol):
     def copy_failed(self, topic: str) -> None:
         """A pass ended with an error that is not retriable (Kafka: RemoteCopyErrorsPerSec)."""
 
+    def copy_throttled(self, throttle_ms: int) -> None:
+        """A segment waits, for the broker copied faster than it may (Kafka: remote-copy-throttle-time)."""
+
     def gap_found(self, topic: str, *, offsets: int) -> None:
         """Offsets were deleted locally before they were ever seen; they are in no tier."""
 
@@ -26,6 +29,9 @@ class TieringRecorder(Protocol):
 
     def fetch_failed(self, topic: str) -> None:
         """A remote read failed otherwise than by an offset out of range."""
+
+    def fetch_throttled(self, throttle_ms: int) -> None:
+        """A remote read was not begun, for the fetch quota is exceeded (KIP-956: remote-fetch-throttle-time)."""
 
     def delete_requested(self, topic: str) -> None:
         """The objects of a segment are about to be deleted."""
@@ -39,8 +45,11 @@ class TieringRecorder(Protocol):
     def uploads_aborted(self, count: int) -> None:
         """Unfinished uploads of dead sessions were discarded."""
 
+    def remote_size_computed(self, seconds: float) -> None:
+        """It took that long to find out what of a partition expires (Kafka: RemoteLogSizeComputationTime)."""
+
     def task_succeeded(self, task: str) -> None:
-        """A run of this kind (``copy``, ``reconcile``, ``sweep``) ended well just now."""
+        """A run of this kind (``copy``, ``reconcile``, ``sweep``, ``expire``) ended well just now."""
 
 
 class SilentRecorder:
@@ -55,6 +64,9 @@ class SilentRecorder:
     def copy_failed(self, topic: str) -> None:
         """Do nothing."""
 
+    def copy_throttled(self, throttle_ms: int) -> None:
+        """Do nothing."""
+
     def gap_found(self, topic: str, *, offsets: int) -> None:
         """Do nothing."""
 
@@ -67,6 +79,9 @@ class SilentRecorder:
     def fetch_failed(self, topic: str) -> None:
         """Do nothing."""
 
+    def fetch_throttled(self, throttle_ms: int) -> None:
+        """Do nothing."""
+
     def delete_requested(self, topic: str) -> None:
         """Do nothing."""
 
@@ -77,6 +92,9 @@ class SilentRecorder:
         """Do nothing."""
 
     def uploads_aborted(self, count: int) -> None:
+        """Do nothing."""
+
+    def remote_size_computed(self, seconds: float) -> None:
         """Do nothing."""
 
     def task_succeeded(self, task: str) -> None:

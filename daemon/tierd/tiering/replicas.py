@@ -20,10 +20,10 @@ from tierd.log import (
     scan_partition,
 )
 from tierd.model import TopicIdPartition
-from tierd.tiering.copying.copy_task import CopyTask
 from tierd.tiering.local.catalog import CatalogChange, catalog_change
 from tierd.tiering.local.hold import SegmentHold
 from tierd.tiering.local.partition_log import PartitionLog
+from tierd.tiering.role_tasks import RoleTasks
 
 log = structlog.get_logger()
 
@@ -38,14 +38,14 @@ class Replica:
     Attributes:
         local: its directory as it was last seen.
         leadership: the source's last word about it.
-        task: the copy task while it is led.
+        tasks: what runs for it.
         problem: why it could not be looked at or led the last time, empty when it could.
         scanned_ns: wall clock of the last scan.
     """
 
     local: PartitionLog
     leadership: Leadership | None = None
-    task: CopyTask | None = None
+    tasks: RoleTasks = field(default_factory=RoleTasks)
     problem: str = ""
     scanned_ns: int = 0
 

@@ -1,14 +1,15 @@
 """PartitionStatus: what an operator is told of one partition."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from tierd.control import Role
+from tierd.control import Leadership, Role
 from tierd.model import TopicPartition, uuid_to_text
 from tierd.tiering.copying.copy_state import CopyPhase
-from tierd.tiering.copying.copy_task import CopyTask
 from tierd.tiering.local.lag import CopyLag
 from tierd.tiering.local.partition_log import PartitionLog
+from tierd.tiering.removing.expiration_task import ExpirationState
+from tierd.tiering.role_tasks import RoleTasks
 from tierd.tiering.supervision import TaskHealth
 
 PartitionState = Literal["copying", "idle", "waiting", "paused", "quarantined", "loading", "following"]
@@ -20,7 +21,7 @@ class PartitionStatus:
 
     Attributes:
         topic_id: in Kafka's 22-character form.
-        role: ``leader``, ``follower``, or ``unknown`` while the source of leadership has not said.
+        role: ``unknown`` while the source of leadership has not said; ``deleted`` once it says that the topic is gone.
         leader_epoch: the one it is copied under, None unless led.
         copied_through: the frontier, last offset in the tier; -1 when nothing is, None while that is not known.
         log_start_offset: first offset of both tiers, None while it is not known.
@@ -30,12 +31,13 @@ class PartitionStatus:
         last_error: of the latest failed pass, None after a pass that ended well.
         retry_at_ms: wall clock of the next attempt while quarantined.
         lag: rolled segments that the tier does not hold.
+        expiration: what is to go from the tier and has not gone.
     """
 
     partition: TopicPartition
     topic_id: str
     directory: str
-    role: Literal["leader", "follower", "unknown"]
+    role: Literal["leader", "follower", "deleted", "unknown"]
     leader_epoch: int | None
     copied_through: int | None
     high_watermark: int | None
@@ -46,62 +48,79 @@ class PartitionStatus:
     last_error: str | None
     retry_at_ms: int | None
     lag: CopyLag
+    expiration: ExpirationState = field(default_factory=ExpirationState)
 
 
 def partition_status(
-    local: PartitionLog, *, role: Role | None, task: CopyTask | None, health: TaskHealth, paused: bool, problem: str
+    local: PartitionLog,
+    *,
+    leadership: Leadership | None,
+    tasks: RoleTasks,
+    health: TaskHealth,
+    paused: bool,
+    problem: str,
 ) -> PartitionStatus:
-    """Put together what the log, the task and its supervisor say.
+    """Put together what the log, the tasks and their supervisor say.
 
     Args:
         local: the local side.
-        role: as the source of leadership said last.
-        task: None unless led.
-        health: of the task.
+        leadership: as its source said last.
+        tasks: those of the role.
+        health: of the task that fares worst.
         paused: whether an operator stopped the intake.
         problem: why the directory could not be looked at, or cannot be led; empty when all is well.
     """
-    copy = task.state if task else None
+    knowing = tasks.copy or tasks.follow
+    known = knowing.state if knowing else None
+    role = leadership.role if leadership else None
     segments = local.scan.segments
-    state, reason = _state(task, health, paused=paused, problem=problem, role=role)
+    state, reason = _state(role, tasks, health, paused=paused, problem=problem)
     return PartitionStatus(
         partition=local.partition.topic_partition,
         topic_id=uuid_to_text(local.partition.topic_id),
         directory=str(local.path),
         role="unknown" if role is None else role.value,
-        leader_epoch=task.leader_epoch if task else None,
-        copied_through=copy.copied_through.offset if copy and copy.copied_through else None,
-        high_watermark=copy.high_watermark if copy else None,
-        log_start_offset=copy.log_start_offset if copy else None,
+        leader_epoch=leadership.leader_epoch if leadership and role is Role.LEADER else None,
+        copied_through=known.copied_through.offset if known and known.copied_through else None,
+        high_watermark=known.high_watermark if known else None,
+        log_start_offset=known.log_start_offset if known else None,
         local_log_start_offset=segments[0].base_offset if segments else None,
         state=state,
         reason=reason,
         last_error=health.last_error or (problem or None),
         retry_at_ms=health.retry_at_ms,
-        # Whoever lost the leadership must not go on publishing its lag (remote-tiering 9.2).
-        lag=CopyLag() if role is Role.FOLLOWER else local.lag(),
+        # Whoever lost the leadership must not go on publishing its lag (remote-tiering 9.2), nor who stopped copying.
+        lag=local.lag() if role in (None, Role.LEADER) else CopyLag(),
+        expiration=tasks.expire.state if tasks.expire else ExpirationState(),
     )
 
 
 def _state(
-    task: CopyTask | None, health: TaskHealth, *, paused: bool, problem: str, role: Role | None
+    role: Role | None, tasks: RoleTasks, health: TaskHealth, *, paused: bool, problem: str
 ) -> tuple[PartitionState, str]:
     if problem:
         return "quarantined", problem
-    if task is None:
-        if role is Role.FOLLOWER:
-            return "following", "another broker leads it, or leadership.partitions does not name it"
-        return "waiting", "no leader epoch in leader-epoch-checkpoint yet: nothing was ever written"
     if health.failures:
         return "quarantined", health.last_error or ""
-    if task.state.phase is CopyPhase.STOPPED:
-        return "quarantined", task.state.reason
+    match role:
+        case None:
+            return "waiting", "no leader epoch in leader-epoch-checkpoint yet: nothing was ever written"
+        case Role.FOLLOWER:
+            return "following", "another broker leads it, or leadership.partitions does not name it"
+        case Role.DELETED:
+            return "idle", "its topic was deleted"
+    if tasks.copy is None:
+        return "idle", "copies of the topic are switched off; what is in the tier stays until it expires"
+    if tasks.copy.state.phase is CopyPhase.STOPPED:
+        return "quarantined", tasks.copy.state.reason
     if paused:
         return "paused", "an operator paused it: tierd resume"
-    words: dict[CopyPhase, PartitionState] = {
-        CopyPhase.LOADING: "loading",
-        CopyPhase.COPYING: "copying",
-        CopyPhase.WAITING: "waiting",
-        CopyPhase.IDLE: "idle",
-    }
-    return words[task.state.phase], task.state.reason
+    return _WORDS[tasks.copy.state.phase], tasks.copy.state.reason
+
+
+_WORDS: dict[CopyPhase, PartitionState] = {
+    CopyPhase.LOADING: "loading",
+    CopyPhase.COPYING: "copying",
+    CopyPhase.WAITING: "waiting",
+    CopyPhase.IDLE: "idle",
+}

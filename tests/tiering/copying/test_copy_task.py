@@ -513,7 +513,7 @@ class TestLogStart:
     async def test_a_roll_that_the_listing_lacks_is_no_deletion_request(self, setup: Setup) -> None:
         await setup.run()
         (replica,) = setup.session.manager._replicas.all()
-        task = replica.task
+        task = replica.tasks.copy
         assert task is not None
         setup.writer.roll()
         setup.writer.append([b"next"])

@@ -174,3 +174,11 @@ class TestExplain:
         found = explain(log, 120, last_stable_offset=330, log_end_offset=350, remote_key="key")
         assert (found.leader_epoch, found.remote_key) == (0, "key")
         assert found.local_file == f"/kafka/orders-0/{100:020d}.log"
+
+
+def test_a_segment_that_left_our_branch_within_one_of_our_epochs_is_read_up_to_there() -> None:
+    # Its broker wrote epoch 6 from 10 on; ours kept 10 and 11 of epoch 5, and was elected again as 7.
+    view = _view((0, 19, [(5, 0), (6, 10)]))
+    log = _log(view, _scan(12, lineage=[(5, 0), (7, 12)]), 20)
+    (metadata,) = log.finished
+    assert log.readable_end(metadata, 0) == 10

@@ -1,18 +1,22 @@
 """The sweep: what interrupted copies leave in metadata and store."""
 
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
 
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Session, Tier
-from tierd.errors import RemoteStorageError
+from tierd.errors import FencedError, RemoteObjectRetainedError, RemoteStorageError
 from tierd.model import (
     EpochEntry,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
+    SoftDelete,
     TopicIdPartition,
+    uuid_to_text,
 )
 from tierd.remote import SegmentStorage, UnfinishedSegmentUpload, UnfinishedUpload
 from tierd.tiering.removing.deletion import SegmentDeletion
@@ -20,6 +24,9 @@ from tierd.tiering.removing.sweep import DanglingSweep, UploadSweep, is_abandone
 
 PARTITION = TopicIdPartition(UUID(int=7), "orders", 0)
 GRACE_S = 600.0
+SEGMENT_ID = UUID(int=1)
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 
 
 class RecordingStorage(SegmentStorage):
@@ -29,12 +36,15 @@ class RecordingStorage(SegmentStorage):
         super().__init__(tier.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
         self.deleted: list[UUID] = []
         self.refuses = False
+        self.keeps: set[UUID] = set()
         self.uploads: list[UnfinishedSegmentUpload] = []
         self.aborted: list[str] = []
 
     async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
         if self.refuses:
             raise RemoteStorageError("refused")
+        if metadata.segment.id in self.keeps:
+            raise RemoteObjectRetainedError("kept")
         self.deleted.append(metadata.segment.id)
         await super().delete_log_segment_data(metadata)
 
@@ -85,6 +95,20 @@ class Setup:
         )
         await self.session.metadata.add(metadata)
         return metadata
+
+    def upload(self, name: str, segment_id: UUID, partition: TopicIdPartition) -> UnfinishedSegmentUpload:
+        upload = UnfinishedUpload(name, name, self.tier.clock.now_ms())
+        return UnfinishedSegmentUpload(upload, uuid_to_text(partition.topic_id), segment_id, partition.partition)
+
+    def upload_sweep(self) -> UploadSweep:
+        return UploadSweep(
+            storage=self.storage,
+            metadata=self.session.metadata,
+            being_copied=self.being_copied,
+            recorder=self.session.recorder,
+            clock=self.tier.clock,
+            grace_s=GRACE_S,
+        )
 
     def states(self) -> list[RemoteLogSegmentState]:
         return [m.state for m in self.session.metadata.view(PARTITION).list()]
@@ -147,46 +171,87 @@ async def test_a_refused_delete_keeps_the_row_and_is_tried_again(setup: Setup) -
 
 class TestUploads:
     @staticmethod
-    def _judged(**known: object) -> bool:
-        facts: dict[str, object] = {
-            "topic_id": "T",
-            "segment_id": UUID(int=1),
-            "rows": {},
-            "being_copied": (),
-            "led_topic_ids": ("T",),
-            "age_ms": 1000,
-            "grace_ms": 100,
-        }
-        return is_abandoned(**{**facts, **known})  # type: ignore[arg-type]  # facts by name, of several types
+    def _judged(
+        *,
+        segment_id: UUID | None = SEGMENT_ID,
+        being_copied: Collection[UUID] = (),
+        is_ours: bool = True,
+        age_ms: int = 1000,
+    ) -> bool:
+        return is_abandoned(
+            segment_id=segment_id, rows={}, being_copied=being_copied, is_ours=is_ours, age_ms=age_ms, grace_ms=100
+        )
 
     def test_one_without_a_row_is_abandoned_once_it_is_old(self) -> None:
         assert self._judged()
         assert not self._judged(age_ms=99)
 
     def test_one_that_this_process_is_at_is_not(self) -> None:
-        assert not self._judged(being_copied={UUID(int=1)})
+        assert not self._judged(being_copied={SEGMENT_ID})
 
-    def test_one_of_a_topic_that_is_not_ours_is_not(self) -> None:
-        assert not self._judged(topic_id="U")
+    def test_one_of_a_partition_that_is_not_ours_is_not_however_old(self) -> None:
+        assert not self._judged(is_ours=False, age_ms=10**12)
 
     def test_one_that_is_no_segments_is_not(self) -> None:
         assert not self._judged(segment_id=None)
 
     async def test_a_dead_sessions_upload_is_discarded_at_once(self, setup: Setup) -> None:
         metadata = await setup.begun(1)
-        now_ms = setup.tier.clock.now_ms()
         setup.storage.uploads = [
-            UnfinishedSegmentUpload(UnfinishedUpload("mine", "1", now_ms), "T", metadata.segment.id),
-            UnfinishedSegmentUpload(UnfinishedUpload("somebody's", "2", now_ms), "U", uuid4()),
+            setup.upload("mine", metadata.segment.id, PARTITION),
+            setup.upload("somebody's", uuid4(), replace(PARTITION, topic_id=uuid4())),
         ]
-        sweep = UploadSweep(
-            storage=setup.storage,
-            metadata=setup.session.metadata,
-            being_copied=setup.being_copied,
-            recorder=setup.session.recorder,
-            clock=setup.tier.clock,
-            grace_s=GRACE_S,
-        )
-        assert await sweep.run_once([PARTITION]) == 0
-        assert setup.storage.aborted == ["1"]
+        assert await setup.upload_sweep().run_once([PARTITION]) == 0
+        assert setup.storage.aborted == ["mine"]
         assert setup.session.recorder.aborted == 1
+
+    async def test_a_living_brokers_upload_in_another_partition_of_the_topic_is_never_aborted(
+        self, setup: Setup
+    ) -> None:
+        theirs = replace(PARTITION, partition=1)
+        other = setup.tier.session()
+        await other.metadata.become_leader(theirs, 3)
+        setup.storage.uploads = [setup.upload("theirs", uuid4(), theirs)]
+        setup.tier.clock.advance(100 * GRACE_S)
+        assert await setup.upload_sweep().run_once([PARTITION]) == 0
+        assert setup.storage.aborted == []
+
+    async def test_whoever_lost_the_partition_judges_nothing_in_it(self, setup: Setup) -> None:
+        metadata = await setup.begun(1)
+        successor = setup.tier.session()
+        await successor.metadata.become_leader(PARTITION, 1)
+        with pytest.raises(FencedError):
+            await setup.session.metadata.advance_log_start_offset(PARTITION, 1)
+        setup.storage.uploads = [setup.upload("theirs", metadata.segment.id, PARTITION)]
+        assert await setup.upload_sweep().run_once([PARTITION]) == 0
+        assert setup.storage.aborted == []
+
+
+async def test_a_segment_that_can_still_be_taken_back_is_not_swept(setup: Setup) -> None:
+    metadata = await setup.begun(1)
+    for state, soft in ((FINISHED, None), (DELETING, SoftDelete("retention_time", 0))):
+        await setup.session.metadata.update(
+            metadata.advance(state, event_timestamp_ms=0, broker_id=BROKER_ID, soft_delete=soft)
+        )
+    setup.tier.clock.advance(10 * GRACE_S)
+    assert await setup.sweep.run_once() is None
+    assert setup.states() == [DELETING]
+
+
+async def test_what_the_store_keeps_does_not_use_up_the_limit(setup: Setup) -> None:
+    for number in (1, 2, 3):
+        await setup.begun(number)
+    setup.tier.clock.advance(GRACE_S)
+    setup.storage.keeps = {UUID(int=1), UUID(int=2)}
+    assert await setup.sweep.run_once() == 0
+    assert await setup.sweep.run_once() == GRACE_S
+    assert [m.segment.id for m in setup.session.metadata.view(PARTITION).list()] == [UUID(int=1), UUID(int=2)]
+    assert setup.session.recorder.delete_failures == 0
+
+
+async def test_a_segment_that_somebody_deletes_now_is_left_to_him(setup: Setup) -> None:
+    metadata = await setup.begun(1)
+    setup.tier.clock.advance(GRACE_S)
+    with setup.deletion.exclusively(metadata):
+        await setup.sweep.run_once()
+    assert setup.storage.deleted == []

@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from tierd.app import run_in_loop, tier_reader
+from tierd.app import found_offset, run_in_loop, tier_reader
+from tierd.cli.moments import timestamp_ms_of
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
 from tierd.cli.records import as_json_line, as_text_line
 from tierd.cli.session import begin
@@ -19,11 +20,21 @@ from tierd.tiering import Isolation
 _WRITTEN_AT_ONCE_BYTES = 256 * 1024
 
 
+class Since(NamedTuple):
+    """A time to begin at."""
+
+    timestamp_ms: int
+
+
 def cat(
     partition: PartitionArgument,
     *,
     from_offset: Annotated[
         int | None, typer.Option("--from", min=0, metavar="O", help="First offset; the log start otherwise.")
+    ] = None,
+    from_time: Annotated[
+        str | None,
+        typer.Option("--from-time", metavar="T", help="First record no older than T: ISO 8601, or milliseconds."),
     ] = None,
     to_offset: Annotated[
         int | None, typer.Option("--to", min=0, metavar="O", help="Last offset, inclusive; the end otherwise.")
@@ -39,14 +50,18 @@ def cat(
     One line a record: offset, timestamp, key and value between tabs, or one JSON object with --json, where
     key, value and header values are base64 or null.
 
-    Example: tierd cat orders-0 --from 1000 --to 1099 --committed
+    Examples:
+        tierd cat orders-0 --from 1000 --to 1099 --committed
+
+        tierd cat orders-0 --from-time 2024-05-01T12:00:00Z
     """
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
     end = None if to_offset is None else to_offset + 1
+    if from_time is not None and from_offset is not None:
+        raise typer.BadParameter("--from and --from-time are two places to begin; give one")
+    first = from_offset if from_time is None else Since(timestamp_ms_of(from_time))
     settings, name = begin(config), TopicPartition.parse(partition)
-    run_in_loop(
-        _print(settings, config, name, from_offset=from_offset, end_offset=end, isolation=isolation, as_json=as_json)
-    )
+    run_in_loop(_print(settings, config, name, first=first, end_offset=end, isolation=isolation, as_json=as_json))
 
 
 async def _print(
@@ -54,7 +69,7 @@ async def _print(
     config_file: Path,
     name: TopicPartition,
     *,
-    from_offset: int | None,
+    first: int | Since | None,
     end_offset: int | None,
     isolation: Isolation,
     as_json: bool,
@@ -62,9 +77,13 @@ async def _print(
     line_of = as_json_line if as_json else as_text_line
     async with tier_reader(config, config_file) as reader:
         task = reader.fetch_task(await reader.locate(name))
+        if isinstance(first, Since):
+            first = (await found_offset(reader, task, first.timestamp_ms)).offset
+            if first < 0:
+                return  # nothing so young
         pending = bytearray()
         try:
-            async with contextlib.aclosing(task.records(from_offset, end_offset, isolation)) as records:
+            async with contextlib.aclosing(task.records(first, end_offset, isolation)) as records:
                 async for record in records:
                     pending += line_of(record)
                     if len(pending) >= _WRITTEN_AT_ONCE_BYTES:

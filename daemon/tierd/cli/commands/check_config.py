@@ -1,31 +1,82 @@
-"""``tierd check-config``: every fault of the file at once."""
+"""``tierd check-config``: every fault of the file at once; and, when asked, of what the file names."""
 
 import json
 import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
 
+import typer
 from pydantic import JsonValue
 
-from tierd.cli.display import answer_console
+from tierd.cli.display import answer_console, plain_table
+from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
-from tierd.config import load_config
+from tierd.config import TierdConfig, load_config
 from tierd.errors import ConfigError, ConfigFault
 
 
-def check_config(config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
+def check_config(
+    config: ConfigOption = DEFAULT_CONFIG,
+    online: Annotated[
+        bool, typer.Option("--online", help="Also try what the file names: log dirs, metadata store, object store.")
+    ] = False,
+    policy: Annotated[
+        bool, typer.Option("--policy", help="Print the least that the object store must allow, and nothing else.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """List every fault of the configuration file, each with line and column; exits with 2 when there is one.
 
-    Example: tierd check-config --config /etc/tierd/tierd.yaml
+    With --online also log dirs, metadata store and object store are tried, step by step; nothing is left there. Exits
+    with 1 when a step failed, with 3 when something cannot be reached.
+
+    Example: tierd check-config --online
     """
     try:
-        load_config(config, os.environ)
+        settings = load_config(config, os.environ)
     except ConfigError as error:
         if as_json:
             print(json.dumps({"valid": False, "faults": [_fault_json(fault) for fault in error.faults]}))
         raise
-    if as_json:
+    if policy:
+        _print_policy(settings)
+    elif online:
+        _check_online(settings, config, as_json=as_json)
+    elif as_json:
         print(json.dumps({"valid": True, "faults": []}))
     else:
         answer_console().print(f"{config}: valid")
+
+
+def _check_online(settings: TierdConfig, config: Path, *, as_json: bool) -> None:
+    from tierd.app import check_online, run_in_loop  # noqa: PLC0415 - a look at the file alone loads no backend
+    from tierd.cli.session import log_to_stderr  # noqa: PLC0415 - the same
+
+    log_to_stderr()
+    steps = run_in_loop(check_online(settings, config))
+    outcomes = {step.outcome for step in steps}
+    if as_json:
+        listed = [asdict(step) for step in steps]
+        print(json.dumps({"valid": True, "faults": [], "ok": outcomes == {"ok"}, "steps": listed}))
+    else:
+        table = plain_table(("area", "step", "outcome"), (), "what was seen, and what to do next")
+        for step in steps:
+            seen = f"{step.detail}\nnext: {step.next_step}" if step.next_step else step.detail
+            table.add_row(step.area, step.name, step.outcome, seen)
+        answer_console().print(table)
+    if "unreachable" in outcomes:
+        raise typer.Exit(ExitCode.UNREACHABLE)
+    if "failed" in outcomes:
+        raise typer.Exit(ExitCode.NO)
+
+
+def _print_policy(settings: TierdConfig) -> None:
+    from tierd.app import known_cluster_id, run_in_loop  # noqa: PLC0415 - as above
+    from tierd.app.access_policy import access_policy  # noqa: PLC0415 - as above
+
+    cluster_id = run_in_loop(known_cluster_id(settings))
+    print(json.dumps(access_policy(settings.remote, cluster_id=cluster_id), indent=2))
 
 
 def _fault_json(fault: ConfigFault) -> dict[str, JsonValue]:

@@ -1,25 +1,48 @@
 """``tierd segments``: the remote segments of a partition."""
 
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from pydantic import JsonValue
 from rich.table import Table
 
-from tierd.app import run_in_loop, tier_reader
+from tierd.app import follow_segments, run_in_loop, tier_reader
 from tierd.cli.display import answer_console, human_size, plain_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
 from tierd.cli.session import begin
 from tierd.config import TierdConfig
+from tierd.metadata import SegmentChange
 from tierd.model import RemoteLogSegmentMetadata, TopicPartition, uuid_to_text
 
+FOLLOW_INTERVAL_S = 1.0
 
-def segments(partition: PartitionArgument, config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False) -> None:
+
+def segments(
+    partition: PartitionArgument,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with every change, until the partition is deleted or Ctrl-C.")
+    ] = False,
+) -> None:
     """List the remote segments of a partition with state, offsets, size and leader epochs, by start offset.
 
-    Example: tierd segments orders-0 --json
+    With --follow a line for every segment there is, then one for every change; nothing between is missed. As JSON a
+    line is an object with revision, before and after; before is null when a segment is new, after when it is forgotten.
+
+    Examples:
+        tierd segments orders-0 --json
+
+        tierd segments orders-0 --follow
     """
+    if follow:
+        with contextlib.suppress(KeyboardInterrupt):  # how it is meant to end
+            run_in_loop(_follow(begin(config), config, TopicPartition.parse(partition), as_json=as_json))
+        return
     found = run_in_loop(_read(begin(config), config, TopicPartition.parse(partition)))
     if as_json:
         print(json.dumps([_as_json(metadata) for metadata in found]))
@@ -32,6 +55,34 @@ async def _read(config: TierdConfig, config_file: Path, name: TopicPartition) ->
         located = await reader.locate(name)
         view = await reader.view(located.partition)
     return sorted(view.list(), key=lambda metadata: (metadata.start_offset, metadata.event_timestamp_ms))
+
+
+async def _follow(config: TierdConfig, config_file: Path, name: TopicPartition, *, as_json: bool) -> None:
+    async with tier_reader(config, config_file) as reader:
+        located = await reader.locate(name)
+    feed = follow_segments(config, config_file, located.partition, interval_s=FOLLOW_INTERVAL_S)
+    async with contextlib.aclosing(feed) as changes:
+        async for change in changes:
+            print(json.dumps(_change_as_json(change)) if as_json else _change_line(change), flush=True)
+
+
+def _change_as_json(change: SegmentChange) -> dict[str, JsonValue]:
+    before, after = change.before, change.after
+    return {
+        "revision": change.revision,
+        "before": None if before is None else _as_json(before),
+        "after": None if after is None else _as_json(after),
+    }
+
+
+def _change_line(change: SegmentChange) -> str:
+    metadata = change.after or change.before
+    assert metadata is not None
+    was = f"{change.before.state.name} -> " if change.before else ""
+    return (
+        f"{uuid_to_text(metadata.segment.id)}  {metadata.start_offset}-{metadata.end_offset}  "
+        f"{human_size(metadata.size_bytes)}  {was}{change.after.state.name if change.after else 'forgotten'}"
+    )
 
 
 def _as_json(metadata: RemoteLogSegmentMetadata) -> dict[str, JsonValue]:

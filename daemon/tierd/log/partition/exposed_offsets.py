@@ -122,6 +122,10 @@ class ExposedOffsets:
             if unstable != self._visible.first_unstable:
                 self._visible = replace(self._visible, first_unstable=unstable)
 
+    def cut_highest_remote(self, offset: int) -> None:
+        """The log is cut at ``offset``: what is written there again is not in the tier (remote-tiering 17.2)."""
+        self.highest_remote_offset = min(self.highest_remote_offset, offset - 1)
+
     def raise_log_start(self, offset: int) -> bool:
         """Move the log start up; return whether it moved (log-format 10, delete records).
 

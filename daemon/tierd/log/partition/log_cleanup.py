@@ -55,6 +55,7 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
     if first is not None and first.base_offset > offset:
         truncate_fully(state, offset, log_start_offset=offset, now_ms=now_ms)
         return True
+    state.offsets.cut_highest_remote(offset)  # first: retention must never take rewritten records for copied ones
     removed = state.segments.truncate_to(offset, now_ms=now_ms)
     state.forget_rolls_above(offset)
     state.delete_snapshots(removed, now_ms=now_ms)
@@ -79,6 +80,7 @@ def truncate_fully(state: LogState, offset: int, *, log_start_offset: int, now_m
         OSError: the disk failed.
     """
     _LOG.info("truncating_fully", partition=state.name, offset=offset, log_start_offset=log_start_offset)
+    state.offsets.cut_highest_remote(offset)
     state.segments.truncate_fully_and_start_at(offset, now_ms=now_ms)
     if state.leader_epochs is not None:
         state.leader_epochs.clear()

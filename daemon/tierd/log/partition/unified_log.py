@@ -274,6 +274,19 @@ class UnifiedLog(LogView):
             offsets = self._state.offsets
             offsets.highest_remote_offset = max(offsets.highest_remote_offset, offset)
 
+    def replace_highest_remote_offset(self, offset: int, *, epoch: int) -> bool:
+        """Take the leader's word that the tier holds the log through ``offset``, also where that is less than before.
+
+        Its word counts only while the log has ``offset`` from that epoch: whoever truncated it since knows better.
+
+        Returns:
+            Whether it counted. Without a tier it never does.
+        """
+        if not self.is_tiered or (offset >= 0 and self.leader_epochs.epoch_for(offset) != epoch):
+            return False
+        self._state.offsets.highest_remote_offset = min(offset, self.log_end_offset - 1)
+        return True
+
     def update_log_start_from_remote_tier(self, offset: int) -> None:
         """Take note that what is below ``offset`` was deleted in the tier. Without a tier nothing changes.
 

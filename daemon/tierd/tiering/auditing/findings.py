@@ -107,7 +107,7 @@ def row_findings(rows: Iterable[RemoteLogSegmentMetadata], *, now_ms: int, grace
 def object_findings(
     rows: Mapping[UUID, RemoteLogSegmentMetadata], objects: Mapping[UUID, Collection[ObjectInfo]]
 ) -> Iterator[Finding]:
-    """Objects of no segment, and finished segments without all their objects or with a log of another size."""
+    """Objects of no segment, and finished segments without all their objects."""
     for segment_id, found in objects.items():
         if segment_id not in rows:
             for info in found:
@@ -120,23 +120,25 @@ def object_findings(
                 )
     for segment_id, metadata in rows.items():
         if metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-            yield from _segment_object_findings(metadata, objects.get(segment_id, ()))
+            present = [info.key for info in objects.get(segment_id, ())]
+            for suffix in OBJECT_SUFFIXES:
+                if not any(key.endswith(suffix) for key in present):
+                    yield missing_object(metadata, suffix)
 
 
-def _segment_object_findings(metadata: RemoteLogSegmentMetadata, found: Collection[ObjectInfo]) -> Iterator[Finding]:
-    by_suffix = {suffix: info for info in found for suffix in OBJECT_SUFFIXES if info.key.endswith(suffix)}
-    for suffix in OBJECT_SUFFIXES:
-        if suffix not in by_suffix:
-            yield missing_object(metadata, suffix)
-    log = by_suffix.get(".log")
-    if log is not None and log.size_bytes != metadata.size_bytes:
-        yield Finding(
-            Severity.ERROR,
-            "wrong-size",
-            f"{log.size_bytes} bytes, the metadata says {metadata.size_bytes}",
-            log.key,
-            "restore the object from a version or a replica of the bucket",
-        )
+def size_findings(manifest: SegmentManifest, found: Collection[ObjectInfo]) -> Iterator[Finding]:
+    """Objects of another size than the manifest says, which of a transformed log is not the size of the segment."""
+    expected = {".log": manifest.log.size_bytes, ".indexes": manifest.indexes_size_bytes}
+    for info in found:
+        for suffix, size_bytes in expected.items():
+            if info.key.endswith(suffix) and info.size_bytes != size_bytes:
+                yield Finding(
+                    Severity.ERROR,
+                    "wrong-size",
+                    f"{info.size_bytes} bytes, the manifest says {size_bytes}",
+                    info.key,
+                    "restore the object from a version or a replica of the bucket",
+                )
 
 
 def missing_object(metadata: RemoteLogSegmentMetadata, suffix: str) -> Finding:

@@ -4,10 +4,16 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from tierd.clock import Clock
-from tierd.errors import CorruptIndexError, LogError, RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.errors import (
+    CorruptIndexError,
+    LogError,
+    RemoteIntegrityError,
+    RemoteKeyMissingError,
+    RemoteResourceNotFoundError,
+)
 from tierd.kernels import crc32c
 from tierd.log import OffsetIndex, TimeIndex, TransactionIndex, iter_batches, parse_lineage, parse_producer_snapshot
-from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
+from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.remote import ObjectInfo, SegmentManifest, SegmentStorage
 from tierd.tiering.auditing.findings import (
     Finding,
@@ -18,6 +24,7 @@ from tierd.tiering.auditing.findings import (
     object_findings,
     offset_findings,
     row_findings,
+    size_findings,
 )
 from tierd.tiering.reading.tiered_log import TieredLog
 
@@ -62,7 +69,7 @@ class Verification:
         now_ms = self._clock.now_ms()
         findings = []
         ids = {metadata.segment.id for metadata in self._log.view.list()}
-        for upload, _, segment_id in await self._storage.list_unfinished_uploads():
+        for upload, _, segment_id, _ in await self._storage.list_unfinished_uploads():
             age_ms = now_ms - upload.initiated_ms
             if segment_id in ids and age_ms >= self._grace_s * 1000:
                 findings.append(
@@ -86,7 +93,9 @@ class Verification:
             return [] if not _has_own_prefix(self._storage, metadata) else [missing_object(metadata, ".manifest")]
         except RemoteIntegrityError as error:
             return [damaged(metadata, "damaged-manifest", str(error))]
-        findings = list(manifest_findings(metadata, manifest))
+        except RemoteKeyMissingError as error:
+            return [Finding(Severity.ERROR, "missing-key", str(error), str(metadata.segment), error.remedy)]
+        findings = [*manifest_findings(metadata, manifest), *size_findings(manifest, objects)]
         findings += _checksum_findings(metadata, manifest, objects)
         if deep:
             findings += await self._deep(metadata, manifest)
@@ -115,13 +124,14 @@ class Verification:
         return findings
 
     async def _walk_log(self, metadata: RemoteLogSegmentMetadata, manifest: SegmentManifest) -> list[Finding]:
-        """Download chunk by chunk: the CRC of each chunk, then every whole batch that it completes."""
+        """Download and decode chunk by chunk: the CRC of each chunk, then every whole batch that it completes."""
         walk = _BatchWalk(metadata)
         findings: list[Finding] = []
-        for number, chunk in enumerate(manifest.log.chunks):
-            start = number * manifest.log.chunk_size_bytes
-            content = await self._storage.fetch_log_segment(metadata, ByteRange.of_size(start, chunk.size_bytes))
-            problem = await asyncio.to_thread(walk.take, content, chunk.crc32c, start)
+        layout = manifest.layout()
+        for number, chunk in enumerate(layout.chunks):
+            original = layout.original_range(number)
+            content = await self._storage.fetch_log_segment(metadata, original)
+            problem = await asyncio.to_thread(walk.take, content, chunk.crc32c, original.start)
             if problem is not None:
                 findings.append(damaged(metadata, "damaged-log", problem))
                 return findings  # what follows cannot be told from damage
@@ -178,7 +188,7 @@ def _checksum_findings(
         if info.key.endswith(".log")
         and info.crc32c is not None
         and (expected := manifest.log.crc32c) != info.crc32c
-        and manifest.log.size_bytes == manifest.size_bytes
+        and not manifest.is_transformed  # the store's checksum is that of the stored bytes
     ]
 
 
@@ -206,4 +216,4 @@ def _parse_index(metadata: RemoteLogSegmentMetadata, index_type: IndexType, cont
 
 def _has_own_prefix(storage: SegmentStorage, metadata: RemoteLogSegmentMetadata) -> bool:
     """Whether the segment lies under another prefix than the one that is configured now."""
-    return metadata.custom_metadata is not None and metadata.custom_metadata != storage.custom_metadata(metadata)
+    return not storage.has_configured_prefix(metadata)

@@ -2,8 +2,7 @@
 
 ::
 
-    <hold dir>/<topic id>/<partition>/<20-digit base>-<next base>/<base>.log, .index, ..., <next base>.snapshot
-                                                                  leader-epoch-checkpoint   (as at hold time)
+    <hold dir>/<topic id>/<partition>/<20-digit base>-<next base>/    (held_files.py)
 
 Nothing is written into a log dir: a hard link changes only the inode's link count. Where linking is impossible the
 files are kept open instead, which a restart of tierd does not survive.
@@ -11,12 +10,11 @@ files are kept open instead, which a restart of tierd does not survive.
 
 import contextlib
 import errno
-import os
 import resource
 import shutil
 import threading
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from uuid import UUID
@@ -24,25 +22,25 @@ from uuid import UUID
 import structlog
 
 from tierd.errors import SegmentChangedError, TierError
-from tierd.log import PartitionScan, SegmentFiles, encode_lineage, read_lineage
-from tierd.model import Lineage, uuid_from_text, uuid_to_text
-from tierd.tiering.local.held_segment import (
-    DELETED_SUFFIX,
-    LINEAGE_FILE,
-    FileState,
-    HeldSegment,
-    HoldKind,
-    SegmentFile,
+from tierd.log import PartitionScan, SegmentFiles
+from tierd.model import uuid_from_text, uuid_to_text
+from tierd.tiering.local.held_files import (
+    UNFINISHED_SUFFIX,
+    completed,
+    discard,
+    link_segment,
+    open_segment,
+    recovered,
+    segment_dir_name,
 )
-from tierd.tiering.local.rolled import files_present, is_superseded, rolled_segments, unprotected
+from tierd.tiering.local.held_segment import HeldSegment, HoldKind
+from tierd.tiering.local.rolled import is_superseded, rolled_segments, unprotected
 
 log = structlog.get_logger()
 
 HoldMode = Literal["auto", "link", "descriptor", "none"]
 PartitionKey = tuple[UUID, int]  # topic id and partition: what a hold dir is named after
 
-_UNFINISHED_SUFFIX = ".tmp"
-_EVERY_SEGMENT_HAS = frozenset({SegmentFile.OFFSET_INDEX, SegmentFile.TIME_INDEX, SegmentFile.PRODUCER_SNAPSHOT})
 # These say that links will never work for that log dir; a full disk says it only of this moment.
 _LINKS_IMPOSSIBLE = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOTSUP, errno.EMLINK, errno.ENOTDIR}
@@ -106,12 +104,13 @@ class SegmentHold:
                 count += sum(self._recover_segment(key, path) for path in _directories(partition_dir))
         return count
 
-    def protect(self, scan: PartitionScan, *, copied_through: int) -> tuple[HeldSegment, ...]:
+    def protect(self, scan: PartitionScan, *, copied_through: int, share: float = 1.0) -> tuple[HeldSegment, ...]:
         """Bring the holds of one partition in line with what is on disk.
 
         Drops what is in the tier already (ends at or below ``copied_through``) and what is no part of the log any
         more, takes what has rolled since, and returns every rolled segment above ``copied_through``, ascending:
-        held, held and deleted by the broker meanwhile, or without protection where nothing else was possible.
+        held, held and deleted by the broker meanwhile, or without protection where nothing else was possible. For this
+        partition no more than ``share`` of ``max_bytes`` is used, by all partitions together.
         """
         key = (scan.directory.partition.topic_id, scan.directory.partition.partition)
         sources: dict[int, HeldSegment] = {}
@@ -119,14 +118,14 @@ class SegmentHold:
             if held.end_offset <= copied_through or is_superseded(held, scan):
                 self.release(key, held.base_offset)
             else:
-                sources[held.base_offset] = self._completed(key, held, scan.directory.path)
+                sources[held.base_offset] = self._complete(key, held, scan.directory.path)
         unheld, reason = 0, ""
         for segment in rolled_segments(scan):
             assert segment.next_base_offset is not None, "rolled segments have an end"
             if segment.next_base_offset - 1 <= copied_through or segment.base_offset in sources:
                 continue
             try:
-                source, why_not = self._take(key, segment, scan)
+                source, why_not = self._take(key, segment, scan, share)
             except SegmentChangedError:
                 continue  # gone between the listing and now; the next listing tells what happened to it
             sources[segment.base_offset] = source
@@ -149,7 +148,7 @@ class SegmentHold:
                 return
             self._bytes -= held.size_bytes
             self._descriptors -= len(held.descriptors)
-        _discard(held)
+        discard(held)
 
     def release_if_live(self, scan: PartitionScan, base_offset: int) -> None:
         """Let go of a segment whose files are still in the log, so that the next ``protect`` takes them as they are.
@@ -201,15 +200,17 @@ class SegmentHold:
             self._bytes = self._descriptors = 0
         for segment in held:
             if segment.kind is HoldKind.DESCRIPTOR:
-                _discard(segment)
+                discard(segment)
 
-    def _take(self, key: PartitionKey, segment: SegmentFiles, scan: PartitionScan) -> tuple[HeldSegment, str]:
+    def _take(
+        self, key: PartitionKey, segment: SegmentFiles, scan: PartitionScan, share: float
+    ) -> tuple[HeldSegment, str]:
         """Hold ``segment`` as well as can be; with it, why it is not held if it is not."""
         plain = unprotected(segment, scan)
         if self._mode == "none":
             return plain, ""
         with self._lock:
-            over = self._max_bytes is not None and self._bytes + plain.size_bytes > self._max_bytes
+            over = self._max_bytes is not None and self._bytes + plain.size_bytes > share * self._max_bytes
         if over:
             return plain, f"hold.max_bytes ({self._max_bytes}) is reached"
         held, why_not = self._hold(key, plain, scan.directory.path.parent)
@@ -221,33 +222,13 @@ class SegmentHold:
             self._descriptors += len(held.descriptors)
         return held, ""
 
-    def _completed(self, key: PartitionKey, held: HeldSegment, directory: Path) -> HeldSegment:
-        """Add what a held segment lacks and its directory has by now, before the broker deletes that as well.
-
-        The broker creates the next segment first and writes the producer snapshot of the roll a moment later.
-        """
-        if held.present >= _EVERY_SEGMENT_HAS:
-            return held
-        there, renamed = files_present(directory, base_offset=held.base_offset, next_base_offset=held.next_base_offset)
-        missing = (there & _EVERY_SEGMENT_HAS) - held.present
-        descriptors: list[tuple[SegmentFile, int]] = []
-        try:
-            for file in missing:
-                name = file.name_for(base_offset=held.base_offset, next_base_offset=held.next_base_offset)
-                source = directory / (name + DELETED_SUFFIX if file in renamed else name)
-                if held.kind is HoldKind.LINK:
-                    os.link(source, Path(held.root, name), follow_symlinks=False)
-                else:
-                    descriptors.append((file, os.open(source, os.O_RDONLY | os.O_CLOEXEC)))
-        except OSError:
-            for _, descriptor in descriptors:
-                os.close(descriptor)
-            return held  # gone again, or no descriptor left: the copy says what is missing
-        completed = replace(held, present=held.present | missing, descriptors=(*held.descriptors, *descriptors))
-        with self._lock:
-            self._held[key][held.base_offset] = completed
-            self._descriptors += len(descriptors)
-        return completed
+    def _complete(self, key: PartitionKey, held: HeldSegment, directory: Path) -> HeldSegment:
+        whole = completed(held, directory)
+        if whole is not held:
+            with self._lock:
+                self._held[key][held.base_offset] = whole
+                self._descriptors += len(whole.descriptors) - len(held.descriptors)
+        return whole
 
     def _hold(self, key: PartitionKey, plain: HeldSegment, log_dir: Path) -> tuple[HeldSegment | None, str]:
         decided = self._log_dirs.get(log_dir)
@@ -277,86 +258,34 @@ class SegmentHold:
             log.warning("hold_by_link_impossible", log_dir=str(decided.log_dir), reason=decided.reason)
 
     def _link(self, key: PartitionKey, plain: HeldSegment) -> HeldSegment:
-        name = f"{plain.base_offset:020d}-{plain.next_base_offset}"
-        target = self._hold_dir / uuid_to_text(key[0]) / str(key[1]) / name
-        unfinished = target.with_name(name + _UNFINISHED_SUFFIX)
-        for leftover in (target, unfinished):
-            shutil.rmtree(leftover, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-        try:
-            for file in plain.present:
-                source = plain.path(file)
-                assert source is not None, "present files have a path"
-                plain_name = source.name.removesuffix(DELETED_SUFFIX)
-                os.link(source, unfinished / plain_name, follow_symlinks=False)
-            self._keep_lineage(key, plain.lineage, unfinished / LINEAGE_FILE)
-            unfinished.rename(target)
-        except FileNotFoundError as error:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise SegmentChangedError(f"{plain.log}: deleted before it could be held") from error
-        except OSError:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise
-        return replace(plain, kind=HoldKind.LINK, root=str(target), renamed=frozenset())
-
-    def _keep_lineage(self, key: PartitionKey, lineage: Lineage, file: Path) -> None:
-        """Write the lineage beside a segment, or link the one of the segment before: to make files is what costs."""
         with self._lock:
-            last = next(reversed(self._held.get(key, {}).values()), None)
-        if last is not None and last.kind is HoldKind.LINK and last.lineage == lineage:
-            with contextlib.suppress(OSError):
-                os.link(Path(last.root, LINEAGE_FILE), file)
-                return
-        file.write_bytes(encode_lineage(lineage))
+            newest = next(reversed(self._held.get(key, {}).values()), None)
+        target = self._hold_dir / uuid_to_text(key[0]) / str(key[1]) / segment_dir_name(plain)
+        return link_segment(plain, target, neighbour=newest)
 
     def _open(self, plain: HeldSegment, reason: str) -> tuple[HeldSegment | None, str]:
         with self._lock:
             full = self._descriptors + len(plain.present) > self._max_descriptors
         if full:
             return None, f"{reason or 'held by descriptor'}; {self._max_descriptors} descriptors are in use"
-        opened: list[tuple[SegmentFile, int]] = []
         try:
-            for file in plain.present:
-                source = plain.path(file)
-                assert source is not None, "present files have a path"
-                opened.append((file, os.open(source, os.O_RDONLY | os.O_CLOEXEC)))
+            return open_segment(plain), ""
         except OSError as error:
-            for _, descriptor in opened:
-                os.close(descriptor)
-            if isinstance(error, FileNotFoundError):
-                raise SegmentChangedError(f"{plain.log}: deleted before it could be held") from error
             return None, f"cannot open {error.filename}: {error.strerror}"
-        return replace(plain, kind=HoldKind.DESCRIPTOR, descriptors=tuple(opened)), ""
 
     def _recover_segment(self, key: PartitionKey, path: Path) -> bool:
-        if path.name.endswith(_UNFINISHED_SUFFIX):
+        if path.name.endswith(UNFINISHED_SUFFIX):
             shutil.rmtree(path, ignore_errors=True)
             return False
         try:
-            base, next_base = (int(part) for part in path.name.split("-"))
-            held = HeldSegment(
-                base_offset=base,
-                next_base_offset=next_base,
-                kind=HoldKind.LINK,
-                root=str(path),
-                log_file=FileState.of(path / SegmentFile.LOG.name_for(base_offset=base, next_base_offset=next_base)),
-                lineage=read_lineage(path / LINEAGE_FILE),
-                present=files_present(path, base_offset=base, next_base_offset=next_base)[0],
-            )
+            held = recovered(path)
         except (ValueError, OSError, TierError) as error:
             log.warning("hold_not_understood", path=str(path), error=str(error))
             return False
         with self._lock:
-            self._held.setdefault(key, {})[base] = held
+            self._held.setdefault(key, {})[held.base_offset] = held
             self._bytes += held.size_bytes
         return True
-
-
-def _discard(held: HeldSegment) -> None:
-    for _, descriptor in held.descriptors:
-        os.close(descriptor)
-    if held.kind is HoldKind.LINK:
-        shutil.rmtree(held.root, ignore_errors=True)
 
 
 def _directories(path: Path) -> list[Path]:

@@ -24,6 +24,7 @@ class PartitionLog:
         self._pending: tuple[HeldSegment, ...] = ()
         self._measured_through = -1  # frontier for which ``_pending`` was taken
         self._protects = False
+        self._share = 1.0
 
     @property
     def partition(self) -> TopicIdPartition:
@@ -81,16 +82,25 @@ class PartitionLog:
         async with self._looking:
             await self._adopt(scan)
 
-    async def protect(self, *, copied_through: int) -> tuple[HeldSegment, ...]:
+    async def protect(self, *, copied_through: int, share: float = 1.0) -> tuple[HeldSegment, ...]:
         """Hold every rolled segment above ``copied_through`` from now on, and return them.
 
         Called once the frontier is known: before that, holding would link every segment of a tier that has them all.
+        Nothing new is held while more than ``share`` of what may be held at all is held.
         """
         async with self._looking:
             self._measured_through = copied_through
             self._protects = True
+            self._share = share
             await self._adopt(self._scan)
         return self._pending
+
+    async def let_go(self) -> None:
+        """Hold nothing any more, and count nothing as due: nobody copies it."""
+        async with self._looking:
+            self._protects = False
+            self._pending = ()
+            await asyncio.to_thread(self._hold.drop_partition, self.key)
 
     async def copied(self, held: HeldSegment) -> None:
         """Note that ``held`` is in the tier and let go of it. Cancelled, a later look lets go of it."""
@@ -120,7 +130,7 @@ class PartitionLog:
         if self._protects:
             through = self._measured_through
             try:
-                pending = await asyncio.to_thread(self._hold.protect, scan, copied_through=through)
+                pending = await asyncio.to_thread(self._hold.protect, scan, copied_through=through, share=self._share)
             except OSError as error:
                 raise LogDirOfflineError(
                     f"{error.filename or self.path}: {error.strerror}", remedy="check the disk; it is looked at again"

@@ -2,18 +2,24 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from tierd.log import AbortedTransaction, Record, RecordBatch
 from tierd.remote import RemoteStorageManager
 from tierd.tiering.reading.committed import committed_batches, data_batches
+from tierd.tiering.reading.fetch_gate import FetchGate
+from tierd.tiering.reading.read_ahead import ReadAheadLimits
 from tierd.tiering.reading.read_session import ReadSession, ReadSources
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.remote_reader import SMALLEST_WINDOW_BYTES
 from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
+from tierd.tiering.reading.timestamps import ListedOffset, list_offset
 from tierd.tiering.recorder import TieringRecorder
 
-_PIECE_BYTES = 1 << 20  # decoded at once: bounds the records in memory
+_DECODED_BYTES = 1 << 20  # decoded at once: bounds the records in memory
+_FIRST_BYTES = 256 << 10  # what a sequential reader waits for before its first record
+_PIECE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,7 @@ class FetchResult:
         data: whole batches.
         next_offset: where to go on.
         aborted: what a reader of committed records must leave out, empty for others.
+        throttled_ms: nothing was read, for remote reads are held back so long by their quota.
     """
 
     tier: Tier
@@ -34,6 +41,29 @@ class FetchResult:
     data: bytes
     next_offset: int
     aborted: tuple[AbortedTransaction, ...] = ()
+    throttled_ms: int = 0
+
+    @classmethod
+    def nothing(cls, tier: Tier, offset: int, *, throttled_ms: int = 0) -> "FetchResult":
+        """No batches, and no error either; go on at the same offset."""
+        return cls(tier, None, None, b"", offset, throttled_ms=throttled_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchGroup:
+    """Some whole batches on a reader's way through the log.
+
+    Attributes:
+        batches: ascending.
+        aborted: the aborted transactions that overlap them, for a reader of committed records.
+        from_offset: the first one that is wanted of them, inclusive.
+        to_offset: where the reader stops, exclusive.
+    """
+
+    batches: Sequence[RecordBatch]
+    aborted: Sequence[AbortedTransaction]
+    from_offset: int
+    to_offset: int
 
 
 class FetchTask:
@@ -46,6 +76,9 @@ class FetchTask:
         remote: RemoteStorageManager,
         recorder: TieringRecorder,
         prefetch_bytes: int,
+        piece_bytes: int = _PIECE_BYTES,
+        indexes: RemoteIndexes | None = None,
+        gate: FetchGate | None = None,
     ) -> None:
         """Prepare to read.
 
@@ -53,10 +86,15 @@ class FetchTask:
             snapshot: looks at both tiers anew; called at the start of a read and when the ground has moved.
             remote: where remote bytes are.
             recorder: what is told of remote reads.
-            prefetch_bytes: how much a sequential reader asks for at once, and has under way ahead of itself.
+            prefetch_bytes: how much a sequential reader has under way ahead of itself, across segments.
+            piece_bytes: of one range of it; the size of stored chunks, or a multiple.
+            indexes: shared with other partitions; None for indexes of its own.
+            gate: bounds and counts what ``read`` and ``list_offset`` ask of the tier; None: unbounded.
         """
-        self._sources = ReadSources(snapshot, remote, RemoteIndexes(remote), recorder)
+        self._sources = ReadSources(snapshot, remote, indexes or RemoteIndexes(remote.fetch_index), recorder)
         self._prefetch_bytes = prefetch_bytes
+        self._piece_bytes = min(piece_bytes, max(prefetch_bytes, SMALLEST_WINDOW_BYTES))
+        self._gate = gate
 
     async def read(
         self, offset: int, *, max_bytes: int, isolation: Isolation, at_least_one: bool = True
@@ -71,30 +109,47 @@ class FetchTask:
 
         Raises:
             OffsetOutOfRangeError: below the log start, above the end, or in neither tier.
+            RemoteReaderBusyError: too many remote reads wait already.
+            RemoteStorageNotReadyError: the metadata of the partition is not loaded.
             RemoteResourceNotFoundError: metadata says the segment is there, the store says it is not.
             RemoteStorageError: the store did not answer.
         """
+        window_bytes = max_bytes + SMALLEST_WINDOW_BYTES
         session = ReadSession(
-            self._sources, isolation, window_bytes=max_bytes + SMALLEST_WINDOW_BYTES, read_ahead=False
+            self._sources, isolation, ReadAheadLimits(first_bytes=window_bytes, piece_bytes=window_bytes)
         )
         try:
             await session.begin(offset)
-            piece = await session.next_piece(offset, max_bytes=max_bytes)
-            kept = _within(piece.batches, max_bytes, at_least_one=at_least_one) if piece else []
-            if not kept or piece is None:
-                return FetchResult(Tier.REMOTE if piece is None else piece.tier, None, None, b"", offset)
-            upper = kept[-1].last_offset + 1
-            aborted = await session.aborted(kept[0].base_offset, upper)
+            if self._gate is None or session.tier_of(offset) is Tier.LOCAL or offset >= session.end_offset:
+                return await _read(session, offset, max_bytes, isolation, at_least_one=at_least_one)
+            if throttled_ms := self._gate.throttle_ms():
+                self._sources.recorder.fetch_throttled(throttled_ms)
+                return FetchResult.nothing(Tier.REMOTE, offset, throttled_ms=throttled_ms)
+            size = 0
+            async with self._gate.place(f"read from offset {offset}"):
+                try:
+                    result = await _read(session, offset, max_bytes, isolation, at_least_one=at_least_one)
+                    size = len(result.data)
+                finally:
+                    self._gate.record(size)
+            return result
         finally:
             await session.close()
-        return FetchResult(
-            tier=piece.tier,
-            base_offset=kept[0].base_offset,
-            position=kept[0].position if piece.tier is Tier.REMOTE else None,
-            data=b"".join(batch.data for batch in kept),
-            next_offset=upper,
-            aborted=aborted,
-        )
+
+    async def list_offset(
+        self, timestamp_ms: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> ListedOffset:
+        """Find the first record no older than a timestamp, or what a negative number stands for; see ``OffsetSpec``.
+
+        Raises:
+            ValueError: a negative number that stands for nothing.
+            RemoteReaderBusyError: too many remote reads wait already.
+            TierError: as ``list_offset`` of the module ``timestamps``.
+        """
+        if self._gate is None or timestamp_ms < 0:
+            return await list_offset(self._sources, timestamp_ms, isolation=isolation)
+        async with self._gate.place(f"search for timestamp {timestamp_ms}"):
+            return await list_offset(self._sources, timestamp_ms, isolation=isolation)
 
     async def records(
         self, from_offset: int | None, to_offset: int | None, isolation: Isolation
@@ -113,22 +168,53 @@ class FetchTask:
             CorruptRecordError: a local batch is damaged, or records cannot be decoded.
             RemoteIntegrityError: remote bytes are damaged.
         """
-        session = ReadSession(self._sources, isolation, window_bytes=self._prefetch_bytes, read_ahead=True)
+        async with aclosing(self.batches(from_offset, to_offset, isolation)) as groups:
+            async for group in groups:
+                for record in await asyncio.to_thread(_decode, group, isolation):
+                    yield record
+
+    async def batches(
+        self, from_offset: int | None, to_offset: int | None, isolation: Isolation
+    ) -> AsyncGenerator[BatchGroup, None]:
+        """Yield the batches that ``records`` decodes, markers and aborted ones included; arguments and errors alike."""
+        limits = ReadAheadLimits(
+            first_bytes=min(_FIRST_BYTES, self._piece_bytes),
+            piece_bytes=self._piece_bytes,
+            ahead_bytes=self._prefetch_bytes,
+            is_eager=to_offset is None,
+        )
+        session = ReadSession(self._sources, isolation, limits, to_offset=to_offset)
         try:
             offset = await session.begin(from_offset)
             end = session.end_offset if to_offset is None else min(to_offset, session.end_offset)
             while offset < end:
-                piece = await session.next_piece(offset, max_bytes=_PIECE_BYTES)
+                piece = await session.next_piece(offset, max_bytes=_DECODED_BYTES)
                 if piece is None:
                     return
-                for group in _groups(piece.batches):
-                    aborted = await session.aborted(group[0].base_offset, group[-1].last_offset + 1)
-                    for record in await asyncio.to_thread(_decode, group, aborted, isolation):
-                        if offset <= record.offset < end:
-                            yield record
+                for batches in _groups(piece.batches):
+                    aborted = await session.aborted(batches[0].base_offset, batches[-1].last_offset + 1)
+                    yield BatchGroup(batches, aborted, offset, end)
                 offset = piece.next_offset
         finally:
             await session.close()
+
+
+async def _read(
+    session: ReadSession, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool
+) -> FetchResult:
+    piece = await session.next_piece(offset, max_bytes=max_bytes)
+    kept = _within(piece.batches, max_bytes, at_least_one=at_least_one) if piece else []
+    if not kept or piece is None:
+        return FetchResult.nothing(Tier.REMOTE if piece is None else piece.tier, offset)
+    upper = kept[-1].last_offset + 1
+    return FetchResult(
+        tier=piece.tier,
+        base_offset=kept[0].base_offset,
+        position=kept[0].position if piece.tier is Tier.REMOTE else None,
+        data=b"".join(batch.data for batch in kept),
+        next_offset=upper,
+        aborted=await session.aborted(kept[0].base_offset, upper),
+    )
 
 
 def _within(batches: Sequence[RecordBatch], max_bytes: int, *, at_least_one: bool) -> list[RecordBatch]:
@@ -143,11 +229,11 @@ def _within(batches: Sequence[RecordBatch], max_bytes: int, *, at_least_one: boo
 
 
 def _groups(batches: Sequence[RecordBatch]) -> list[list[RecordBatch]]:
-    """Batches in runs of about ``_PIECE_BYTES``, so that few records are in memory at once."""
+    """Batches in runs of about ``_DECODED_BYTES``, so that few records are in memory at once."""
     groups: list[list[RecordBatch]] = [[]]
     size = 0
     for batch in batches:
-        if groups[-1] and size + batch.size_bytes > _PIECE_BYTES:
+        if groups[-1] and size + batch.size_bytes > _DECODED_BYTES:
             groups.append([])
             size = 0
         groups[-1].append(batch)
@@ -155,8 +241,9 @@ def _groups(batches: Sequence[RecordBatch]) -> list[list[RecordBatch]]:
     return groups if groups[-1] else []
 
 
-def _decode(
-    batches: Sequence[RecordBatch], aborted: Sequence[AbortedTransaction], isolation: Isolation
-) -> list[Record]:
-    wanted = committed_batches(batches, aborted) if isolation is Isolation.READ_COMMITTED else data_batches(batches)
-    return [record for batch in wanted for record in batch.records()]
+def _decode(group: BatchGroup, isolation: Isolation) -> list[Record]:
+    is_committed = isolation is Isolation.READ_COMMITTED
+    wanted = committed_batches(group.batches, group.aborted) if is_committed else data_batches(group.batches)
+    return [
+        record for batch in wanted for record in batch.records() if group.from_offset <= record.offset < group.to_offset
+    ]

@@ -14,6 +14,7 @@ from tierd.errors import (
 from tierd.log import AbortedTransaction, LocalLog, RecordBatch, iter_batches, last_stable_offset
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierd.remote import RemoteStorageManager
+from tierd.tiering.reading.read_ahead import ReadAhead, ReadAheadLimits, Stretch
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.remote_reader import RemoteSegmentReader
 from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
@@ -44,16 +45,23 @@ class ReadSources:
 class ReadSession:
     """Reads forward from where it was begun. ``close`` it; one caller at a time."""
 
-    def __init__(self, sources: ReadSources, isolation: Isolation, *, window_bytes: int, read_ahead: bool) -> None:
+    def __init__(
+        self, sources: ReadSources, isolation: Isolation, limits: ReadAheadLimits, *, to_offset: int | None = None
+    ) -> None:
+        """Read from ``sources``; nothing is read ahead from ``to_offset`` on."""
         self._sources = sources
         self._isolation = isolation
-        self._window_bytes = window_bytes
-        self._read_ahead = read_ahead
+        self._to_offset = to_offset
         self._log: TieredLog | None = None
         self._local: LocalLog | None = None
-        self._reader: RemoteSegmentReader | None = None
-        self._reader_end = 0  # exclusive: beyond it the open segment is not of our branch
         self._probe: tuple[int, RemoteLogSegmentMetadata | None] | None = None  # the last answer of _next_indexed
+        self._ahead = ReadAhead(
+            sources.remote,
+            limits,
+            on_open=lambda: sources.recorder.fetch_requested(self._topic),
+            on_close=lambda size: sources.recorder.bytes_fetched(self._topic, size),
+        )
+        self._pieces = 0
         self.end_offset = 0
 
     async def begin(self, offset: int | None) -> int:
@@ -69,13 +77,17 @@ class ReadSession:
 
     async def close(self) -> None:
         """End what is read ahead. The session may go on; it begins a new range then."""
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            self._sources.recorder.bytes_fetched(self._topic, reader.fetched_bytes)
-            await reader.close()
+        await self._ahead.close()
+
+    def tier_of(self, offset: int) -> Tier:
+        """Where ``offset`` is read."""
+        return self._require_log().tier_of(offset)
 
     async def next_piece(self, offset: int, *, max_bytes: int) -> Piece | None:
         """The batches from ``offset`` on; None at the end. Looks anew when a file or segment has gone meanwhile."""
+        if self._pieces:
+            self._ahead.went_on()
+        self._pieces += 1
         for _ in range(_REPLANS):
             log = self._require_log()
             try:
@@ -126,11 +138,9 @@ class ReadSession:
     async def _look(self) -> TieredLog:
         self._log = log = await self._sources.snapshot()
         self._probe = None
-        self._local, stable = None, log.end_offset
+        stable = await exclusive_end(log, self._isolation)
+        self._local = None
         if log.scan is not None and log.scan.segments and log.high_watermark is not None:
-            if self._isolation is Isolation.READ_COMMITTED:
-                decided = await asyncio.to_thread(last_stable_offset, log.scan, high_watermark=log.high_watermark)
-                stable = max(decided, log.remote_end_offset)  # only decided data is ever copied
             self._local = LocalLog(log.scan, high_watermark=log.high_watermark, last_stable_offset=stable)
         self.end_offset = stable
         return log
@@ -157,10 +167,9 @@ class ReadSession:
         return Piece(batches, batches[-1].last_offset + 1, Tier.LOCAL) if batches else None
 
     async def _remote_piece(self, log: TieredLog, offset: int) -> Piece:
-        reader = await self._reader_at(log, offset)
-        end = self._reader_end
+        reader, end = await self._reader_at(log, offset)
         try:
-            while found := await reader.next_batches():
+            while found := await self._next_batches(log, reader):
                 batches = [batch for batch in found if batch.last_offset >= offset and batch.base_offset < end]
                 if batches:
                     return Piece(batches, batches[-1].last_offset + 1, Tier.REMOTE)
@@ -174,29 +183,37 @@ class ReadSession:
             raise
         return Piece((), end, Tier.REMOTE)
 
-    async def _reader_at(self, log: TieredLog, offset: int) -> RemoteSegmentReader:
+    async def _next_batches(self, log: TieredLog, reader: RemoteSegmentReader) -> Sequence[RecordBatch]:
+        if not reader.ahead_bytes:
+            reader.begin()
+        self._ahead.fill(lambda offset: self._following(log, offset))
+        batches = await reader.next_batches()
+        self._ahead.fill(lambda offset: self._following(log, offset))
+        return batches
+
+    def _following(self, log: TieredLog, offset: int) -> Stretch | None:
+        """The segment that is read behind another one; None where none is certain, or it has to be looked up."""
+        wanted_end = self.end_offset if self._to_offset is None else min(self.end_offset, self._to_offset)
+        if offset >= wanted_end or log.tier_of(offset) is Tier.LOCAL:
+            return None
+        metadata = log.remote_segment(offset)
+        if metadata is None or metadata.start_offset != offset:
+            return None
+        return Stretch(metadata, log.readable_end(metadata, offset))
+
+    async def _reader_at(self, log: TieredLog, offset: int) -> tuple[RemoteSegmentReader, int]:
         """The open reader if it stands in the right segment, else a new one at the offset's floor position."""
         metadata = log.remote_segment(offset)
         if metadata is None:
             raise log.missing(offset)
-        reader = self._reader
-        if reader is not None and reader.metadata.segment == metadata.segment and offset < self._reader_end:
-            return reader
-        await self.close()
-        self._reader_end = log.readable_end(metadata, offset)
-        self._sources.recorder.fetch_requested(self._topic)
+        if (found := await self._ahead.current(offset, metadata)) is not None:
+            reader, stretch = found
+            return reader, stretch.end_offset
         position = 0
         if offset > metadata.start_offset:
-            index = await self._sources.indexes.offset_index(metadata)
-            position = index.lookup(offset).position
-        self._reader = RemoteSegmentReader(
-            self._sources.remote,
-            metadata,
-            position=position,
-            window_bytes=self._window_bytes,
-            read_ahead=self._read_ahead,
-        )
-        return self._reader
+            position = await self._sources.indexes.lookup_offset(metadata, offset)
+        stretch = Stretch(metadata, log.readable_end(metadata, offset))
+        return self._ahead.begin(stretch, position), stretch.end_offset
 
     def _require_log(self) -> TieredLog:
         assert self._log is not None, "a session is begun before it is read"
@@ -205,3 +222,17 @@ class ReadSession:
     @property
     def _topic(self) -> str:
         return self._require_log().partition.topic
+
+
+async def exclusive_end(log: TieredLog, isolation: Isolation) -> int:
+    """Where a reader has to stop: the high watermark, or for committed reads the last stable offset.
+
+    Raises:
+        LogError: the local log cannot be read.
+    """
+    if isolation is Isolation.READ_UNCOMMITTED or log.scan is None or not log.scan.segments:
+        return log.end_offset
+    if log.high_watermark is None:
+        return log.end_offset
+    decided = await asyncio.to_thread(last_stable_offset, log.scan, high_watermark=log.high_watermark)
+    return max(decided, log.remote_end_offset)  # only decided data is ever copied

@@ -1,73 +1,88 @@
-"""RemoteIndexes: offset and transaction indexes of remote segments, the ones used last kept in memory."""
+"""RemoteIndexes: the indexes of remote segments, decoded; those used last are kept in memory."""
 
-from collections import OrderedDict
-from typing import Generic, TypeVar
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 from uuid import UUID
 
 from tierd.errors import CorruptIndexError, RemoteIntegrityError, RemoteResourceNotFoundError
-from tierd.log import OffsetIndex, TransactionIndex
+from tierd.log import OffsetIndex, TimeIndex, TransactionIndex
 from tierd.model import IndexType, RemoteLogSegmentMetadata
-from tierd.remote import RemoteStorageManager
+from tierd.remote import SizedLru
 
-Value = TypeVar("Value")
+Index = TypeVar("Index")
 
-_INDEXES_KEPT = 64
+FetchIndex = Callable[[RemoteLogSegmentMetadata, IndexType], Awaitable[bytes]]
+"""``RemoteIndexCache.read``, or where there is no cache ``RemoteStorageManager.fetch_index``."""
 
-
-class _Recent(Generic[Value]):
-    """The values used last, by segment id."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._values: OrderedDict[UUID, Value] = OrderedDict()
-
-    def get(self, key: UUID) -> Value | None:
-        if key in self._values:
-            self._values.move_to_end(key)
-        return self._values.get(key)
-
-    def put(self, key: UUID, value: Value) -> Value:
-        self._values[key] = value
-        if len(self._values) > self._limit:
-            self._values.popitem(last=False)
-        return value
+_KEPT_BYTES = 32 << 20
+_SMALLEST_BYTES = 1 << 10  # what an entry takes besides its content
 
 
 class RemoteIndexes:
-    """What the readers of one partition share."""
+    """What all readers share. Time indexes are large, and one search needs one of them: they are not kept here."""
 
-    def __init__(self, remote: RemoteStorageManager) -> None:
-        self._remote = remote
-        self._offset_indexes: _Recent[OffsetIndex] = _Recent(_INDEXES_KEPT)
-        self._transaction_indexes: _Recent[TransactionIndex] = _Recent(_INDEXES_KEPT)
+    def __init__(self, fetch: FetchIndex, *, kept_bytes: int = _KEPT_BYTES) -> None:
+        self._fetch = fetch
+        self._order: SizedLru[tuple[UUID, IndexType]] = SizedLru(kept_bytes)
+        self._offset_indexes: dict[UUID, OffsetIndex] = {}
+        self._transaction_indexes: dict[UUID, TransactionIndex] = {}
 
     async def offset_index(self, metadata: RemoteLogSegmentMetadata) -> OffsetIndex:
         """The offset index of a remote segment."""
         segment_id = metadata.segment.id
-        known = self._offset_indexes.get(segment_id)
-        if known is not None:
-            return known
-        data = await self._remote.fetch_index(metadata, IndexType.OFFSET)
-        try:
-            index = OffsetIndex.from_bytes(data, metadata.start_offset, f"{metadata.segment} offset index")
-        except CorruptIndexError as error:
-            raise RemoteIntegrityError(str(error), remedy=error.remedy) from error
-        return self._offset_indexes.put(segment_id, index)
+        if self._order.use((segment_id, IndexType.OFFSET)):
+            return self._offset_indexes[segment_id]
+        data = await self._fetch(metadata, IndexType.OFFSET)
+        index = await _decoded(OffsetIndex.from_bytes, data, metadata, IndexType.OFFSET)
+        self._offset_indexes[segment_id] = index
+        self._keep(segment_id, IndexType.OFFSET, len(data))
+        return index
 
     async def transaction_index(self, metadata: RemoteLogSegmentMetadata) -> TransactionIndex:
         """The transaction index of a remote segment; one that is not there is empty."""
         if metadata.txn_index_empty:
             return TransactionIndex()
         segment_id = metadata.segment.id
-        known = self._transaction_indexes.get(segment_id)
-        if known is not None:
-            return known
+        if self._order.use((segment_id, IndexType.TRANSACTION)):
+            return self._transaction_indexes[segment_id]
         try:
-            data = await self._remote.fetch_index(metadata, IndexType.TRANSACTION)
+            data = await self._fetch(metadata, IndexType.TRANSACTION)
         except RemoteResourceNotFoundError:
             data = b""  # "not known to be empty" is all that the metadata said
-        try:
-            index = TransactionIndex.from_bytes(data, metadata.start_offset, f"{metadata.segment} transaction index")
-        except CorruptIndexError as error:
-            raise RemoteIntegrityError(str(error), remedy=error.remedy) from error
-        return self._transaction_indexes.put(segment_id, index)
+        index = await _decoded(TransactionIndex.from_bytes, data, metadata, IndexType.TRANSACTION)
+        self._transaction_indexes[segment_id] = index
+        self._keep(segment_id, IndexType.TRANSACTION, 4 * len(data))
+        return index
+
+    async def lookup_offset(self, metadata: RemoteLogSegmentMetadata, offset: int) -> int:
+        """The position where to begin to look for ``offset``: 0 below the first entry (remote-tiering 16)."""
+        return (await self.offset_index(metadata)).lookup(offset).position
+
+    async def lookup_timestamp(self, metadata: RemoteLogSegmentMetadata, timestamp_ms: int, start_offset: int) -> int:
+        """The position where to begin to look for ``timestamp_ms`` at or behind ``start_offset``."""
+        data = await self._fetch(metadata, IndexType.TIMESTAMP)
+        index = await _decoded(TimeIndex.from_bytes, data, metadata, IndexType.TIMESTAMP)
+        # What lies at or below the entry's offset is no younger than the entry, which is too old.
+        return await self.lookup_offset(metadata, max(index.lookup(timestamp_ms).offset, start_offset))
+
+    def _keep(self, segment_id: UUID, index_type: IndexType, size_bytes: int) -> None:
+        self._order.add((segment_id, index_type), size_bytes + _SMALLEST_BYTES)
+        for evicted_id, evicted_type in self._order.evict():
+            kept = self._offset_indexes if evicted_type is IndexType.OFFSET else self._transaction_indexes
+            del kept[evicted_id]
+
+
+async def _decoded(
+    decode: Callable[[bytes, int, str], Index], data: bytes, metadata: RemoteLogSegmentMetadata, index_type: IndexType
+) -> Index:
+    """Decode in a thread: the index of a segment of 1 GiB takes a while.
+
+    Raises:
+        RemoteIntegrityError: it is no such index.
+    """
+    name = f"{metadata.segment} {index_type.value} index"
+    try:
+        return await asyncio.to_thread(decode, data, metadata.start_offset, name)
+    except CorruptIndexError as error:
+        raise RemoteIntegrityError(str(error), remedy=error.remedy) from error

@@ -1,6 +1,7 @@
-"""RemoteSegmentReader: the batches of one remote segment from an offset on, in ranged reads, one range ahead."""
+"""RemoteSegmentReader: the batches of one remote segment from a position on, in ranged reads, several under way."""
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 
 from tierd.errors import RemoteIntegrityError
@@ -13,7 +14,7 @@ _BATCH_HEADER_BYTES = 12  # base offset and length: enough to know the size of t
 
 
 class RemoteSegmentReader:
-    """Reads forward. Owns at most one fetch ahead of its reader; ``close`` ends it. One caller at a time."""
+    """Reads forward. Owns the fetches that ``begin`` starts; ``close`` ends them. One caller at a time."""
 
     def __init__(
         self,
@@ -21,17 +22,27 @@ class RemoteSegmentReader:
         metadata: RemoteLogSegmentMetadata,
         *,
         position: int,
-        window_bytes: int,
-        read_ahead: bool,
+        first_bytes: int,
+        piece_bytes: int,
     ) -> None:
-        """Begin at byte ``position``, where a batch begins; a read asks for about ``window_bytes``."""
+        """Begin at byte ``position``, where a batch begins.
+
+        Args:
+            remote: where the bytes are.
+            metadata: whose bytes.
+            position: of the first batch.
+            first_bytes: of the first range, which somebody is waiting for.
+            piece_bytes: of every range after it; they end at its multiples, as stored chunks do.
+        """
         self._remote = remote
         self._metadata = metadata
-        self._window_bytes = max(window_bytes, SMALLEST_WINDOW_BYTES)
-        self._read_ahead = read_ahead
+        self._first_bytes = max(first_bytes, SMALLEST_WINDOW_BYTES)
+        self._piece_bytes = max(piece_bytes, SMALLEST_WINDOW_BYTES)
+        self._first_position = position
         self._position = position  # of the first byte of the carried tail
         self._tail = b""
-        self._ahead: asyncio.Task[bytes] | None = None
+        self._begun = position  # exclusive end of what was asked for
+        self._under_way: deque[asyncio.Task[bytes]] = deque()  # invariant: consecutive ranges, up to _begun
         self._fetched_bytes = 0
 
     @property
@@ -41,8 +52,22 @@ class RemoteSegmentReader:
 
     @property
     def fetched_bytes(self) -> int:
-        """Bytes that came from the store so far."""
+        """Bytes that came from the store and were used so far."""
         return self._fetched_bytes
+
+    @property
+    def ahead_bytes(self) -> int:
+        """Bytes asked for and not taken yet."""
+        return self._begun - self._position - len(self._tail)
+
+    def begin(self) -> bool:
+        """Ask for the next range; False when everything was asked for already."""
+        start = self._begun
+        if start == self._first_position:
+            end = start + self._first_bytes
+        else:
+            end = (start // self._piece_bytes + 1) * self._piece_bytes
+        return self._begin(start, end)
 
     async def next_batches(self) -> Sequence[RecordBatch]:
         """Return the next whole batches, at least one; none at the end of the segment. Their CRC is checked.
@@ -51,9 +76,8 @@ class RemoteSegmentReader:
             RemoteResourceNotFoundError: the object is not there.
             RemoteIntegrityError: the object ends before its metadata says, or a batch in it is damaged.
         """
-        wanted = self._window_bytes
         while self._position + len(self._tail) < self._metadata.size_bytes:
-            data = self._tail + await self._fetch(wanted)
+            data = self._tail + await self._fetch()
             # Parsing 16 MiB takes as long as other tasks should not wait.
             batches = await asyncio.to_thread(_parse, data, self._name, self._position)
             if batches:
@@ -63,7 +87,8 @@ class RemoteSegmentReader:
                 self._position += used
                 return batches
             self._tail = data
-            wanted = _missing_bytes(data) or self._window_bytes
+            if not self._under_way and (missing := _missing_bytes(data)):
+                self._begin(self._begun, self._begun + missing)
         if self._tail:
             raise RemoteIntegrityError(
                 f"{self._metadata.segment}: {len(self._tail)} bytes at its end are no whole batch",
@@ -72,42 +97,53 @@ class RemoteSegmentReader:
         return ()
 
     async def close(self) -> None:
-        """End the fetch that is under way, if any."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.cancel()
-            await asyncio.wait([ahead])
-            if not ahead.cancelled():
-                ahead.exception()  # nobody waits for it any more
+        """End the fetches that are under way, if any; reading may go on and asks for them again."""
+        ending = list(self._under_way)
+        self._under_way.clear()
+        self._begun = self._position + len(self._tail)
+        for task in ending:
+            task.cancel()
+        if ending:
+            await asyncio.wait(ending)
+        for task in ending:
+            if not task.cancelled():
+                task.exception()  # nobody waits for it any more
 
     @property
     def _name(self) -> str:
         return str(self._metadata.segment)
 
-    async def _fetch(self, wanted: int) -> bytes:
+    async def _fetch(self) -> bytes:
+        if not self._under_way:
+            self.begin()
         start = self._position + len(self._tail)
-        ahead, self._ahead = self._ahead, None
-        if ahead is None:
-            ahead = self._begin(start, wanted)
-        try:
-            data = await asyncio.shield(ahead)
-        except asyncio.CancelledError:
-            self._ahead = ahead  # ``close`` ends it
-            raise
+        oldest = self._under_way[0]
+        data = await self._result(oldest)
+        self._under_way.popleft()
         if not data:
             raise RemoteIntegrityError(
                 f"{self._name}: the object ends at byte {start}, its metadata says {self._metadata.size_bytes}",
                 remedy=f"run tierd verify {self._metadata.segment.topic_id_partition}",
             )
         self._fetched_bytes += len(data)
-        if self._read_ahead and start + len(data) < self._metadata.size_bytes:
-            self._ahead = self._begin(start + len(data), self._window_bytes)
         return data
 
-    def _begin(self, start: int, size: int) -> asyncio.Task[bytes]:
-        byte_range = ByteRange(start, min(start + size, self._metadata.size_bytes) - 1)
-        fetch = self._remote.fetch_log_segment(self._metadata, byte_range)
-        return asyncio.ensure_future(fetch)
+    async def _result(self, fetch: "asyncio.Task[bytes]") -> bytes:
+        """What ``fetch`` brings. A cancelled caller leaves it under way; a failed one leaves nothing under way."""
+        try:
+            return await asyncio.shield(fetch)
+        except Exception:
+            await self.close()
+            raise
+
+    def _begin(self, start: int, end: int) -> bool:
+        end = min(end, self._metadata.size_bytes)
+        if start >= end:
+            return False
+        fetch = self._remote.fetch_log_segment(self._metadata, ByteRange(start, end - 1))
+        self._under_way.append(asyncio.ensure_future(fetch))
+        self._begun = end
+        return True
 
 
 def _parse(data: bytes, name: str, position: int) -> list[RecordBatch]:

@@ -111,7 +111,10 @@ class TieredLog:
             begins = next((e.start_offset for e in metadata.segment_leader_epochs if e.epoch == epoch), None)
             if epoch is None or begins is None or begins > end:
                 break
-            end = min(metadata.epoch_end(epoch), self._epoch_end(epoch)) + 1
+            own_end = min(metadata.epoch_end(epoch), self._epoch_end(epoch)) + 1
+            if own_end <= end:  # the segment goes on with another epoch where ours goes on with this one
+                break
+            end = own_end
         return end
 
     def next_indexed_segment(self, offset: int) -> RemoteLogSegmentMetadata | None:

@@ -1,45 +1,196 @@
-"""The delete cycle of one segment: recorded as begun, objects removed, recorded as done."""
+"""The delete cycle of one segment, step by step; interrupted anywhere, the row says what is left to do.
 
+::
+
+    never readable:  ledger ─► row DELETE_STARTED ─► objects go ─► row DELETE_FINISHED
+    readable:        ledger ─► row DELETE_STARTED, soft ─► tombstone        begin
+                               …the grace…                                  until here it can be taken back
+                     ledger ─► objects go, the tombstone last ─► row DELETE_FINISHED      finish
+
+The row comes before the tombstone, for only the row is fenced: a leader that lost the partition while it slept must not
+tell a rebuild that a segment is gone which the new leader serves. A crash between the two leaves a bucket from which
+the segment would be rebuilt as readable: it would expire once more, and nothing is lost.
+"""
+
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final, Protocol
+from uuid import UUID
+
+import structlog
 
 from tierd.clock import Clock
+from tierd.errors import RemoteIntegrityError, RemoteObjectRetainedError, StateDirError, TierError
 from tierd.metadata import RemoteLogMetadataManager
-from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tierd.remote import RemoteStorageManager
+from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete, TopicIdPartition
+from tierd.remote import Tombstone
 from tierd.tiering.recorder import TieringRecorder
+from tierd.tiering.removing.expiration_plan import DeleteReason
+from tierd.tiering.removing.ledger import Ledger, LedgerEntry, LedgerStep, NoLedger
+
+log = structlog.get_logger()
+
+RETAINED_RETRY_S: Final = 6 * 3600.0  # a retention period ends in days, not in minutes
+
+
+class DeletableStorage(Protocol):
+    """What deleting needs of a remote storage. Every call may be repeated and raises ``RemoteStorageError``."""
+
+    async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Remove every object of the segment, the tombstone last."""
+
+    async def write_tombstone(self, metadata: RemoteLogSegmentMetadata, tombstone: Tombstone) -> None:
+        """Create the tombstone; one that is there already is success."""
+
+    async def read_tombstone(self, metadata: RemoteLogSegmentMetadata) -> Tombstone | None:
+        """The tombstone, None when there is none."""
+
+    async def remove_tombstone(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Remove the tombstone; none is success."""
+
+    async def objects_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Whether log, indexes and manifest are all there."""
 
 
 class SegmentDeletion:
-    """Deletes remote segments. Interrupted anywhere, the row says what is left to do, and it may be repeated."""
+    """Deletes remote segments; one deletion at a time of each. Shared by everybody who deletes in this process."""
 
     def __init__(
         self,
         *,
         metadata: RemoteLogMetadataManager,
-        remote: RemoteStorageManager,
+        remote: DeletableStorage,
         recorder: TieringRecorder,
         clock: Clock,
         broker_id: int,
+        ledger: Ledger | None = None,
     ) -> None:
         self._metadata = metadata
         self._remote = remote
         self._recorder = recorder
         self._clock = clock
         self._broker_id = broker_id
+        self._ledger: Ledger = ledger or NoLedger()
+        self._busy: set[UUID] = set()
+        self.steps = 0
+        """How many durable steps were taken so far, by anybody: a sign of life for whoever waits for his turn."""
+        self._retained: dict[UUID, tuple[TopicIdPartition, float]] = {}
 
-    async def delete(self, metadata: RemoteLogSegmentMetadata, *, custom_metadata: bytes | None = None) -> None:
-        """Run the whole cycle.
+    @contextlib.contextmanager
+    def exclusively(self, metadata: RemoteLogSegmentMetadata) -> Iterator[bool]:
+        """Give True while the caller alone deletes the segment or takes it back; False when somebody else does."""
+        segment_id = metadata.segment.id
+        if segment_id in self._busy:
+            yield False
+            return
+        self._busy.add(segment_id)
+        try:
+            yield True
+        finally:
+            self._busy.discard(segment_id)
+
+    def is_busy(self, segment_id: UUID) -> bool:
+        """Whether somebody deletes the segment, or takes it back, at this moment."""
+        return segment_id in self._busy
+
+    def retained_for_s(self, segment_id: UUID) -> float:
+        """Seconds until a deletion that the store refused is worth another try; 0 when it may be tried."""
+        _, retry_at_s = self._retained.get(segment_id, (None, 0.0))
+        return max(0.0, retry_at_s - self._clock.monotonic_s())
+
+    def retained_of(self, partition: TopicIdPartition) -> int:
+        """How many segments of the partition the store keeps although they were deleted."""
+        return sum(each == partition for each, _ in self._retained.values())
+
+    def forget(self, partition: TopicIdPartition) -> None:
+        """The partition is led elsewhere now: what the store keeps of it is not ours to count."""
+        self._retained = {i: kept for i, kept in self._retained.items() if kept[0] != partition}
+
+    async def delete(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        *,
+        custom_metadata: bytes | None = None,
+        reason: str = DeleteReason.DANGLING,
+        detail: str = "",
+    ) -> None:
+        """Run the whole cycle at once: for a segment that was never readable, or whose grace is over.
 
         Args:
             metadata: the segment, in any state but finished deletion.
             custom_metadata: what finds the objects, where the stored value could not be replaced by it.
+            reason: why, for the ledger.
+            detail: the same in more words.
 
         Raises:
-            TierError: it stopped half-way; a later sweep repeats it.
+            RemoteObjectRetainedError: the store keeps an object; noted, and tried again after ``RETAINED_RETRY_S``.
+            TierError: it stopped half-way; a later pass repeats it.
         """
-        await self._step(metadata, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
-        await self.delete_objects(metadata, custom_metadata=custom_metadata)
-        await self._step(metadata, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+        await self._note(metadata, LedgerStep.DELETED, reason, detail)
+        await self._step(metadata, RemoteLogSegmentState.DELETE_SEGMENT_STARTED, metadata.soft_delete)
+        await self._remove(metadata, custom_metadata, reason)
+
+    async def begin(
+        self, metadata: RemoteLogSegmentMetadata, *, reason: str, detail: str, delete_after_ms: int
+    ) -> RemoteLogSegmentMetadata:
+        """Begin to delete a readable segment; return its row. Until ``delete_after_ms`` it can be taken back.
+
+        Raises:
+            StateDirError: the ledger cannot be written; nothing was done.
+            TierError: it stopped half-way; a later pass repeats it.
+        """
+        await self._note(metadata, LedgerStep.TOMBSTONED, reason, detail)
+        soft = SoftDelete(reason, delete_after_ms)
+        row = await self._step(metadata, RemoteLogSegmentState.DELETE_SEGMENT_STARTED, soft)
+        await self.mark(row, detail=detail)
+        return row
+
+    async def mark(self, metadata: RemoteLogSegmentMetadata, *, detail: str = "") -> None:
+        """Write the tombstone of a segment whose row says that it is being deleted; one that is there stays.
+
+        Raises:
+            RemoteStorageError: it could not be written.
+        """
+        soft = metadata.soft_delete
+        assert soft is not None, "only what was readable gets a tombstone"
+        tombstone = Tombstone(
+            reason=soft.reason,
+            deleted_at_ms=metadata.event_timestamp_ms,
+            delete_after_ms=soft.delete_after_ms,
+            broker_id=metadata.broker_id,
+            detail=detail,
+        )
+        try:
+            await self._remote.write_tombstone(metadata, tombstone)
+        except RemoteIntegrityError as error:  # damaged, but there: a rebuild ignores the segment all the same
+            log.warning("tombstone_damaged", segment=str(metadata.segment), problem=str(error), remedy=error.remedy)
+
+    async def finish(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Remove what is left of a segment whose grace is over.
+
+        Where the tombstone is gone while every object is there, somebody takes the segment back, or another leader
+        has: then the grace begins anew under our claim, and nothing is removed.
+
+        Returns:
+            Whether the segment is gone.
+
+        Raises:
+            RemoteObjectRetainedError: the store keeps an object; noted, and tried again after ``RETAINED_RETRY_S``.
+            TierError: it stopped half-way; a later pass repeats it.
+        """
+        soft = metadata.soft_delete
+        assert soft is not None, "what was never readable has no grace"
+        if not await self._is_marked(metadata) and await self._remote.objects_present(metadata):
+            grace_ms = max(0, soft.delete_after_ms - metadata.event_timestamp_ms)
+            detail = "its tombstone was gone: the grace begins anew"
+            log.warning("tombstone_missing", segment=str(metadata.segment), grace_s=grace_ms / 1000)
+            after_ms = self._clock.now_ms() + grace_ms
+            await self.begin(metadata, reason=soft.reason, detail=detail, delete_after_ms=after_ms)
+            return False
+        await self._note(metadata, LedgerStep.DELETED, soft.reason, "its grace is over")
+        await self._remove(metadata, None, soft.reason)
+        return True
 
     async def delete_objects(self, metadata: RemoteLogSegmentMetadata, *, custom_metadata: bytes | None = None) -> None:
         """Remove the objects only.
@@ -52,10 +203,68 @@ class SegmentDeletion:
         found_by = metadata if custom_metadata is None else replace(metadata, custom_metadata=custom_metadata)
         try:
             await self._remote.delete_log_segment_data(found_by)
+        except RemoteObjectRetainedError:
+            raise  # an answer, no failure
         except Exception:
             self._recorder.delete_failed(topic)
             raise
 
-    async def _step(self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState) -> None:
-        update = metadata.advance(state, event_timestamp_ms=self._clock.now_ms(), broker_id=self._broker_id)
+    async def note_undelete(self, metadata: RemoteLogSegmentMetadata, detail: str) -> None:
+        """Write down that a segment is taken back, before it is.
+
+        Raises:
+            StateDirError: the ledger cannot be written.
+        """
+        reason = metadata.soft_delete.reason if metadata.soft_delete else ""
+        await self._note(metadata, LedgerStep.UNDELETED, reason, detail)
+        self._retained.pop(metadata.segment.id, None)
+
+    async def _remove(self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None, reason: str) -> None:
+        try:
+            await self.delete_objects(metadata, custom_metadata=custom_metadata)
+        except RemoteObjectRetainedError as error:
+            await self._retain(metadata, reason, error)
+            raise
+        except TierError as error:
+            with contextlib.suppress(StateDirError):  # the failure itself matters more than its line
+                await self._note(metadata, LedgerStep.FAILED, reason, str(error))
+            raise
+        await self._step(metadata, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, None)
+        self._retained.pop(metadata.segment.id, None)
+
+    async def _retain(self, metadata: RemoteLogSegmentMetadata, reason: str, error: TierError) -> None:
+        """Take note that the store keeps the objects, once per process in ledger and log."""
+        segment_id, partition = metadata.segment.id, metadata.segment.topic_id_partition
+        known = segment_id in self._retained
+        self._retained[segment_id] = (partition, self._clock.monotonic_s() + RETAINED_RETRY_S)
+        if not known:
+            log.warning("segment_retained", segment=str(metadata.segment), problem=str(error), remedy=error.remedy)
+            await self._note(metadata, LedgerStep.RETAINED, reason, str(error))
+
+    async def _is_marked(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        try:
+            return await self._remote.read_tombstone(metadata) is not None
+        except RemoteIntegrityError:  # damaged, but there
+            return True
+
+    async def _note(self, metadata: RemoteLogSegmentMetadata, step: LedgerStep, reason: str, detail: str) -> None:
+        await self._ledger.record(
+            LedgerEntry.of(
+                metadata,
+                step,
+                reason=str(reason),
+                detail=detail,
+                time_ms=self._clock.now_ms(),
+                broker_id=self._broker_id,
+            )
+        )
+
+    async def _step(
+        self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, soft_delete: SoftDelete | None
+    ) -> RemoteLogSegmentMetadata:
+        update = metadata.advance(
+            state, event_timestamp_ms=self._clock.now_ms(), broker_id=self._broker_id, soft_delete=soft_delete
+        )
         await self._metadata.update(update)
+        self.steps += 1
+        return metadata.updated(update)

@@ -6,13 +6,14 @@ from uuid import UUID
 import structlog
 
 from tierd.clock import Clock
-from tierd.errors import FencedError, TierError
+from tierd.errors import FencedError, RemoteObjectRetainedError, TierError
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
 from tierd.remote import SegmentStorage, UnfinishedUpload
 from tierd.tiering.plan import dangling_segments
 from tierd.tiering.recorder import TieringRecorder
-from tierd.tiering.removing.deletion import SegmentDeletion
+from tierd.tiering.removing.deletion import RETAINED_RETRY_S, SegmentDeletion
+from tierd.tiering.removing.expiration_plan import DeleteReason
 
 log = structlog.get_logger()
 
@@ -56,7 +57,7 @@ class DanglingSweep:
             FencedError: the partition is not ours any more.
         """
         dangling = dangling_segments(
-            self._metadata.view(self._partition).list(),
+            self._not_retained(),
             being_copied=self._being_copied,
             now_ms=self._clock.now_ms(),
             grace_ms=round(self._grace_s * 1000),
@@ -70,18 +71,38 @@ class DanglingSweep:
             self._recorder.task_succeeded("sweep")
         return self._next_delay_s(dangling.next_due_ms, failed=failed)
 
-    async def _sweep(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        try:
-            await self._deletion.delete(metadata)
-        except FencedError:
-            raise
-        except TierError as error:
-            log.warning("sweep_failed", segment=str(metadata.segment), problem=str(error), remedy=error.remedy)
-            return False
+    def _not_retained(self) -> tuple[RemoteLogSegmentMetadata, ...]:
+        """The rows without those whose objects the store keeps: they must not use up the limit of a run."""
+        rows = self._metadata.view(self._partition).list()
+        if not self._deletion.retained_of(self._partition):
+            return rows
+        return tuple(row for row in rows if not self._deletion.retained_for_s(row.segment.id))
+
+    async def take(self, metadata: RemoteLogSegmentMetadata, *, reason: str, detail: str) -> None:
+        """Remove one now that somebody else found. Whoever calls has made sure to be alone with the segment.
+
+        Raises:
+            TierError: it stopped half-way; a later run repeats it.
+        """
+        await self._deletion.delete(metadata, reason=reason, detail=detail)
         self._recorder.dangling_swept(self._partition.topic)
         log.info("dangling_segment_swept", segment=str(metadata.segment), was=metadata.state.name)
         if metadata.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
             self._again.append((self._clock.monotonic_s() + self._grace_s, metadata))
+
+    async def _sweep(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        with self._deletion.exclusively(metadata) as alone:
+            if not alone:
+                return True  # somebody else is at it
+            try:
+                await self.take(metadata, reason=DeleteReason.DANGLING, detail=f"left {metadata.state.name}")
+            except FencedError:
+                raise
+            except RemoteObjectRetainedError:
+                return True  # noted; tried again much later
+            except TierError as error:
+                log.warning("sweep_failed", segment=str(metadata.segment), problem=str(error), remedy=error.remedy)
+                return False
         return True
 
     async def _delete_again(self) -> bool:
@@ -89,16 +110,20 @@ class DanglingSweep:
         for entry in due:
             try:
                 await self._deletion.delete_objects(entry[1])
+            except RemoteObjectRetainedError as error:
+                log.warning("segment_retained", segment=str(entry[1].segment), problem=str(error))
             except TierError as error:
                 log.warning("sweep_failed", segment=str(entry[1].segment), problem=str(error), remedy=error.remedy)
                 return False
-            self._again.remove(entry)
+            self._again = [other for other in self._again if other is not entry]
         return True
 
     def _next_delay_s(self, next_due_ms: int | None, *, failed: bool) -> float | None:
         delays = [due_s - self._clock.monotonic_s() for due_s, _ in self._again]
         if next_due_ms is not None:
             delays.append((next_due_ms - self._clock.now_ms()) / 1000)
+        if self._deletion.retained_of(self._partition):
+            delays.append(RETAINED_RETRY_S)
         if failed:
             delays = [self._retry_s]
         return max(0.0, min(delays)) if delays else None
@@ -106,25 +131,24 @@ class DanglingSweep:
 
 def is_abandoned(
     *,
-    topic_id: str | None,
     segment_id: UUID | None,
     rows: Mapping[UUID, RemoteLogSegmentMetadata],
     being_copied: Collection[UUID],
-    led_topic_ids: Collection[str],
+    is_ours: bool,
     age_ms: int,
     grace_ms: int,
 ) -> bool:
     """Whether an unfinished upload belongs to nobody who could still finish it.
 
-    A row of ours that this process is not copying was begun by a session that is fenced by now. Without a row its
-    deletion was finished already, or the partition is led elsewhere: then only age tells. Uploads of topics that are
-    not here, and names that are not tierd's, are not ours to judge.
+    Who began it says its row, and who may finish it says the claim on its partition. In a partition that is ours,
+    ``is_ours``, claimed and loaded, whatever this process is not copying was begun under a claim that is fenced by now.
+    Without a row its deletion was finished already, or its prefix is read by another store: then age decides too. In a
+    partition that another broker leads a living copy may be at it, however old: its leader judges. So it is with names
+    that are not tierd's.
     """
-    if segment_id is None or segment_id in being_copied:
+    if segment_id is None or segment_id in being_copied or not is_ours:
         return False
-    if segment_id in rows:
-        return True
-    return topic_id in led_topic_ids and age_ms >= grace_ms
+    return segment_id in rows or age_ms >= grace_ms
 
 
 class UploadSweep:
@@ -151,7 +175,7 @@ class UploadSweep:
         """List unfinished uploads, discard the abandoned ones; return how many were too young to judge.
 
         Args:
-            led: the partitions whose metadata is claimed and loaded.
+            led: the partitions that this broker leads; those whose metadata is not loaded count as another broker's.
 
         Raises:
             RemoteStorageError: the store cannot be listed.
@@ -159,22 +183,24 @@ class UploadSweep:
         aborted, young = 0, 0
         now_ms, grace_ms = self._clock.now_ms(), round(self._grace_s * 1000)
         uploads = await self._storage.list_unfinished_uploads()
-        rows = {m.segment.id: m for p in led if self._metadata.is_ready(p) for m in self._metadata.view(p).list()}
-        topics = {uuid_to_text(partition.topic_id) for partition in led}
-        for upload, topic_id, segment_id in uploads:
+        # The rows are read after the uploads were listed: a copy that began in between has its row by then.
+        ours = [partition for partition in led if self._metadata.is_ready(partition)]
+        rows = {m.segment.id: m for partition in ours for m in self._metadata.view(partition).list()}
+        places = {(uuid_to_text(partition.topic_id), partition.partition) for partition in ours}
+        for upload, topic_id, segment_id, number in uploads:
             age_ms = now_ms - upload.initiated_ms
+            is_ours = (topic_id, number) in places
             abandoned = is_abandoned(
-                topic_id=topic_id,
                 segment_id=segment_id,
                 rows=rows,
                 being_copied=self._being_copied,
-                led_topic_ids=topics,
+                is_ours=is_ours,
                 age_ms=age_ms,
                 grace_ms=grace_ms,
             )
             if abandoned:
                 aborted += await self._abort(upload)
-            elif topic_id in topics and segment_id not in self._being_copied and age_ms < grace_ms:
+            elif is_ours and segment_id not in self._being_copied and age_ms < grace_ms:
                 young += 1
         self._recorder.uploads_aborted(aborted)
         return young

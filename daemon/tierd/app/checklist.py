@@ -1,0 +1,39 @@
+"""Checklist: named steps, each with what came of it, why, and what to do next."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from tierd.errors import TierError
+
+Outcome: TypeAlias = Literal["ok", "failed", "unreachable"]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckStep:
+    """One step that was taken; ``next_step`` is empty where nothing is to be done."""
+
+    area: str
+    name: str
+    outcome: Outcome
+    detail: str
+    next_step: str = ""
+
+
+class Checklist:
+    """Takes steps one after the other and keeps what came of each; ``tell`` hears of it at once."""
+
+    def __init__(self, *, tell: Callable[[CheckStep], object] = lambda _: None) -> None:
+        self.steps: list[CheckStep] = []
+        self._tell = tell
+
+    async def step(self, area: str, name: str, work: Callable[[], Awaitable[str]]) -> bool:
+        """Do ``work``, which returns what it saw, and note it; return whether it went well."""
+        try:
+            taken = CheckStep(area, name, "ok", await work())
+        except TierError as error:
+            outcome: Outcome = "unreachable" if error.retriable else "failed"
+            taken = CheckStep(area, name, outcome, " ".join(str(error).split()), error.remedy)
+        self.steps.append(taken)
+        self._tell(taken)
+        return taken.outcome == "ok"

@@ -1,0 +1,46 @@
+"""``tierd delete-partition``: take the whole tier of a partition away."""
+
+import json
+from typing import Annotated, cast
+
+import typer
+from pydantic import JsonValue
+
+from tierd.app import delete_partition as delete_whole_partition
+from tierd.app import require_confirmed, run_in_loop
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
+from tierd.cli.session import begin
+from tierd.model import TopicPartition, uuid_from_text
+
+
+def delete_partition(
+    partition: PartitionArgument,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Required: delete every segment of it.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Without waiting for expire.grace.")] = False,
+    topic_id: Annotated[
+        str | None, typer.Option("--topic-id", metavar="ID", help="Which incarnation, where there were several.")
+    ] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete the whole tier of a partition; a crash is survived, the running daemon or the next one goes on with it.
+
+    There is no way back. Nothing may be copied of it any more: delete the topic, or exclude it, first.
+
+    Example: tierd delete-partition orders-0 --yes
+    """
+    name = TopicPartition.parse(partition)
+    require_confirmed(name, confirmed=yes)
+    if topic_id is not None:
+        try:
+            uuid_from_text(topic_id)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+    answer = run_in_loop(delete_whole_partition(begin(config), config, name, topic_id=topic_id, at_once=now))
+    if as_json:
+        print(json.dumps(answer))
+    else:
+        found = cast("dict[str, JsonValue]", answer)
+        when = "now" if now else "when expire.grace is over"
+        print(f"{found['partition']} (topic id {found['topic_id']}): its objects go {when}; see tierd deletions {name}")

@@ -1,0 +1,69 @@
+"""``tierd deletions``: the ledger of what went from the tier, and why."""
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from tierd.cli.display import answer_console, human_size, plain_table
+from tierd.cli.moments import timestamp_ms_of
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
+from tierd.cli.session import begin
+from tierd.config import parse_duration_s
+from tierd.model import TopicPartition
+from tierd.tiering import LedgerEntry, read_ledger
+
+
+def deletions(
+    partition: Annotated[str | None, typer.Argument(metavar="[TP]", help="One partition; none means all.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="How far back, such as 24h, or an ISO 8601 time.")
+    ] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """List what this tierd deleted from the tier, why, and what was taken back; oldest first.
+
+    A line is written before its step, so that nothing goes unseen; "failed" says that a step was not completed.
+
+    Example: tierd deletions orders-0 --since 24h --json
+    """
+    name = TopicPartition.parse(partition) if partition else None
+    settings = begin(config, secrets=False)
+    entries = read_ledger(settings.state_dir, name, since_ms=_since_ms(since))
+    if as_json:
+        for entry in entries:
+            print(json.dumps(asdict(entry)))
+    else:
+        _print(entries)
+
+
+def _since_ms(text: str | None) -> int:
+    if text is None:
+        return 0
+    try:
+        return round((time.time() - parse_duration_s(text)) * 1000)
+    except ValueError:
+        return timestamp_ms_of(text)
+
+
+def _print(entries: Iterable[LedgerEntry]) -> None:
+    table = plain_table(("when", "step", "partition", "segment", "reason"), ("start", "end", "size"), "why")
+    for entry in entries:
+        table.add_row(
+            datetime.fromtimestamp(entry.time_ms / 1000, UTC).isoformat(timespec="seconds"),
+            entry.step,
+            entry.partition,
+            entry.segment_id,
+            entry.reason,
+            str(entry.start_offset),
+            str(entry.end_offset),
+            human_size(entry.size_bytes),
+            entry.detail,
+        )
+    if table.row_count:
+        answer_console().print(table)

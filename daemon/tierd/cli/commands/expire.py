@@ -1,0 +1,68 @@
+"""``tierd expire --once``: one pass of expiration, or what it would do."""
+
+import json
+import sys
+from typing import Annotated, cast
+
+import typer
+from pydantic import JsonValue
+
+from tierd.app import expire as expire_partitions
+from tierd.app import run_in_loop
+from tierd.cli.display import answer_console, human_size, plain_table
+from tierd.cli.failures import ExitCode
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionsArgument
+from tierd.cli.session import begin
+from tierd.model import TopicPartition
+
+
+def expire(
+    once: Annotated[bool, typer.Option("--once", help="Required: expire what is due now, then exit.")] = False,
+    partitions: PartitionsArgument = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go, and why.")] = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove from the tier what retention does not keep, and say why; 1 when a partition could not be dealt with.
+
+    A running daemon does it; without one this command does. Until expire.grace is over, tierd undelete takes it back.
+
+    Example: tierd expire --once --dry-run orders-0
+    """
+    if not once:
+        print("tierd: expire needs --once\n  next: tierd run expires continuously", file=sys.stderr)
+        raise typer.Exit(ExitCode.USAGE)
+    names = [TopicPartition.parse(name) for name in partitions or []]
+    answer = run_in_loop(expire_partitions(begin(config), config, names, dry_run=dry_run))
+    found = cast("list[dict[str, JsonValue]]", answer)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        _print(found, dry_run=dry_run)
+    failed = [each for each in found if each["error"]]
+    for each in failed:
+        print(f"tierd: {each['partition']}: {each['error']}", file=sys.stderr)
+        if each["remedy"]:
+            print(f"  next: {each['remedy']}", file=sys.stderr)
+    if failed:
+        raise typer.Exit(ExitCode.NO)
+
+
+def _print(found: list[dict[str, JsonValue]], *, dry_run: bool) -> None:
+    table = plain_table(("partition", "segment", "reason"), ("start", "end", "size"), "why")
+    count = 0
+    for each in found:
+        for planned in cast("list[dict[str, JsonValue]]", each["deletions"]):
+            count += 1
+            table.add_row(
+                str(each["partition"]),
+                str(planned["segment_id"]),
+                str(planned["reason"]),
+                str(planned["start_offset"]),
+                str(planned["end_offset"]),
+                human_size(int(str(planned["size_bytes"]))),
+                str(planned["detail"]),
+            )
+    if count:
+        answer_console().print(table)
+    print(f"{count} segments {'would go' if dry_run else 'go'}, of {len(found)} partitions")

@@ -1,0 +1,72 @@
+"""``tierd undelete``: take segments back while they are in their grace."""
+
+import json
+from typing import Annotated, cast
+
+import typer
+from pydantic import JsonValue
+
+from tierd.app import run_in_loop
+from tierd.app import undelete as undelete_segments
+from tierd.cli.display import answer_console, human_size, plain_table
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
+from tierd.cli.session import begin
+from tierd.errors import RefusedError
+from tierd.model import TopicPartition, uuid_from_text
+
+
+def undelete(
+    partition: PartitionArgument,
+    *,
+    segments: Annotated[
+        list[str] | None, typer.Option("--segment", metavar="ID", help="A segment, as tierd segments names it.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every segment that is in its grace.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would come back.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also what retention would delete again, or what leaves a hole.")
+    ] = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Take expired segments back, and the log start with them, until expire.grace is over.
+
+    Raise the topic's retention first, or what came back expires again at once: that is refused without --force.
+
+    Example: tierd undelete orders-0 --all --dry-run
+    """
+    if bool(segments) == everything:
+        raise typer.BadParameter("say --all, or name segments with --segment ID")
+    for text in segments or []:
+        try:
+            uuid_from_text(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+    name = TopicPartition.parse(partition)
+    answer = run_in_loop(undelete_segments(begin(config), config, name, segments or [], force=force, dry_run=dry_run))
+    found = cast("list[dict[str, JsonValue]]", cast("dict[str, JsonValue]", answer)["segments"])
+    if as_json:
+        print(json.dumps(answer))
+    else:
+        _print(found, dry_run=dry_run)
+    problem = next((str(each["problem"]) for each in found if each["problem"]), "")
+    if dry_run and problem and not force:
+        raise RefusedError(f"{name}: {problem}", remedy="raise the topic's retention first, or --force")
+
+
+def _print(found: list[dict[str, JsonValue]], *, dry_run: bool) -> None:
+    table = plain_table(("segment", "expired by"), ("start", "end", "size"), "what speaks against it")
+    for each in found:
+        table.add_row(
+            str(each["segment_id"]),
+            str(each["reason"]),
+            str(each["start_offset"]),
+            str(each["end_offset"]),
+            human_size(int(str(each["size_bytes"]))),
+            str(each["problem"]),
+        )
+    if found:
+        answer_console().print(table)
+    starts = [int(str(each["log_start_offset"])) for each in found if each["log_start_offset"] is not None]
+    begins = f", the log begins at {min(starts)}" if starts else ""
+    print(f"{len(found)} segments {'would be' if dry_run else 'are'} back{begins}")

@@ -1,0 +1,28 @@
+"""Moments as people write them on the command line."""
+
+from datetime import UTC, datetime
+
+import typer
+
+
+def timestamp_ms_of(text: str) -> int:
+    """Milliseconds since the epoch, or ISO 8601; without a time zone it is UTC, which is what ``tierd cat`` prints.
+
+    Raises:
+        typer.BadParameter: neither, or before 1970.
+    """
+    try:
+        timestamp_ms = int(text) if text.lstrip("-").isdecimal() else _of_iso(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is no time: give 2024-05-01T12:00:00Z, or milliseconds since 1970"
+        ) from None
+    if timestamp_ms < 0:
+        raise typer.BadParameter(f"{text!r} is before 1970")
+    return timestamp_ms
+
+
+def _of_iso(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return round(aware.timestamp() * 1000)

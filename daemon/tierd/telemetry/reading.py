@@ -1,0 +1,91 @@
+"""What reading from the tier says of itself at each scrape: its caches, and the reads that run and wait."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tierd.telemetry.declaration import Declaration, Kind
+
+Sample = tuple[str, tuple[str, ...], float]
+"""Metric name, label values, value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheUse:
+    """What one cache on disk did since the start; ``entries`` and ``size_bytes`` are as of now."""
+
+    hits: int = 0
+    misses: int = 0
+    hit_bytes: int = 0
+    miss_bytes: int = 0
+    evictions: int = 0
+    damaged: int = 0
+    write_failures: int = 0
+    entries: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingUse:
+    """The reads from the tier.
+
+    Attributes:
+        running: at this moment.
+        pending: wait for their turn.
+        rejected: since the start, for too many waited.
+        caches: by name, ``chunks`` and ``indexes``.
+    """
+
+    running: int = 0
+    pending: int = 0
+    rejected: int = 0
+    caches: Mapping[str, CacheUse] = field(default_factory=dict)
+
+
+READING = (
+    Declaration("tierd_remote_log_reader_task_queue_size", Kind.GAUGE, "Reads from the tier that wait for their turn."),
+    Declaration("tierd_remote_log_readers_running", Kind.GAUGE, "Reads from the tier that run."),
+    Declaration(
+        "tierd_remote_log_reads_rejected_total", Kind.COUNTER, "Reads that were refused, for too many waited already."
+    ),
+    Declaration(
+        "tierd_cache_requests_total",
+        Kind.COUNTER,
+        "Lookups in the caches on disk, by outcome: hit or miss. A miss asked the store.",
+        ("cache", "outcome"),
+    ),
+    Declaration(
+        "tierd_cache_bytes_total",
+        Kind.COUNTER,
+        "Bytes that the lookups gave: a hit's from disk, a miss's from the store.",
+        ("cache", "outcome"),
+    ),
+    Declaration("tierd_cache_evictions_total", Kind.COUNTER, "Entries dropped for want of room.", ("cache",)),
+    Declaration(
+        "tierd_cache_damaged_total", Kind.COUNTER, "Files that were not what was written; fetched anew.", ("cache",)
+    ),
+    Declaration(
+        "tierd_cache_write_failures_total",
+        Kind.COUNTER,
+        "Entries that the disk did not take; reading goes on without them.",
+        ("cache",),
+    ),
+    Declaration("tierd_cache_entries", Kind.GAUGE, "Entries in a cache on disk.", ("cache",)),
+    Declaration("tierd_cache_size_bytes", Kind.GAUGE, "Bytes of those files.", ("cache",)),
+)
+
+
+def reading_samples(reading: ReadingUse) -> Iterator[Sample]:
+    """The samples of ``READING``."""
+    yield "tierd_remote_log_reader_task_queue_size", (), reading.pending
+    yield "tierd_remote_log_readers_running", (), reading.running
+    yield "tierd_remote_log_reads_rejected_total", (), reading.rejected
+    for name, cache in sorted(reading.caches.items()):
+        yield "tierd_cache_requests_total", (name, "hit"), cache.hits
+        yield "tierd_cache_requests_total", (name, "miss"), cache.misses
+        yield "tierd_cache_bytes_total", (name, "hit"), cache.hit_bytes
+        yield "tierd_cache_bytes_total", (name, "miss"), cache.miss_bytes
+        yield "tierd_cache_evictions_total", (name,), cache.evictions
+        yield "tierd_cache_damaged_total", (name,), cache.damaged
+        yield "tierd_cache_write_failures_total", (name,), cache.write_failures
+        yield "tierd_cache_entries", (name,), cache.entries
+        yield "tierd_cache_size_bytes", (name,), cache.size_bytes

@@ -1,0 +1,36 @@
+"""CopyTools: what the copy tasks of all partitions share."""
+
+import asyncio
+from dataclasses import dataclass
+
+from tierd.clock import Clock
+from tierd.metadata import RemoteLogMetadataManager
+from tierd.tiering.copying.quota_gate import QuotaGate
+from tierd.tiering.copying.segment_copy import SegmentCopy
+from tierd.tiering.local.log_offsets import LogOffsets
+from tierd.tiering.recorder import TieringRecorder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyTools:
+    """The same for every partition.
+
+    Attributes:
+        metadata: what is in the tier.
+        segment_copy: brings one segment there.
+        log_offsets: what is committed, and who hears what was copied.
+        slots: bounds the segments that are checked or uploaded at once.
+        quota: passes segments on as fast as the broker may copy.
+        recorder: is told of outcomes.
+        clock: time.
+        interval_s: longest wait before what waits for the broker is looked at again.
+    """
+
+    metadata: RemoteLogMetadataManager
+    segment_copy: SegmentCopy
+    log_offsets: LogOffsets
+    slots: asyncio.Semaphore
+    quota: QuotaGate
+    recorder: TieringRecorder
+    clock: Clock
+    interval_s: float

@@ -1,0 +1,82 @@
+"""FollowerTask: what a follower has to know of the tier: how far it holds its log, so that it lets go of the rest."""
+
+import asyncio
+from dataclasses import replace
+
+from tierd.metadata import RemoteLogMetadataManager
+from tierd.tiering.copying.copy_state import CopyPhase, CopyState
+from tierd.tiering.copying.frontier import frontier
+from tierd.tiering.local.log_offsets import LogOffsets
+from tierd.tiering.local.partition_log import PartitionLog
+
+_HOLD_SHARE = 0.5  # of hold.max_bytes: what this broker leads itself goes before what it might lead one day
+
+
+class FollowerTask:
+    """One followed partition. It computes the frontier again and again and does nothing else (remote-tiering 17.2).
+
+    What has rolled and is not in the tier is held here too: the leader's host may be lost before it was copied, and
+    the broker's retention goes by no tier. A partition that nobody ever led is not held, or it were held for ever.
+    """
+
+    def __init__(
+        self,
+        local: PartitionLog,
+        *,
+        metadata: RemoteLogMetadataManager,
+        log_offsets: LogOffsets,
+        slots: asyncio.Semaphore,
+        interval_s: float,
+        idle_interval_s: float,
+    ) -> None:
+        """Begin nothing yet.
+
+        Args:
+            local: the log.
+            metadata: what the leader wrote.
+            log_offsets: hears what the tier holds.
+            slots: bounds the followers that ask the metadata store at once.
+            interval_s: between two looks while something is held.
+            idle_interval_s: between two looks at a partition that nobody has led yet.
+        """
+        self._local = local
+        self._partition = local.partition
+        self._metadata = metadata
+        self._log_offsets = log_offsets
+        self._slots = slots
+        self._interval_s = interval_s
+        self._idle_interval_s = idle_interval_s
+        self._wake = asyncio.Event()
+        self._state = CopyState()
+
+    @property
+    def name(self) -> str:
+        """``follow <partition> <topic id>``."""
+        return f"follow {self._partition} {self._partition.topic_id}"
+
+    @property
+    def wake(self) -> asyncio.Event:
+        """Set when the directory changed, or somebody asks."""
+        return self._wake
+
+    @property
+    def state(self) -> CopyState:
+        """What it knows now."""
+        return self._state
+
+    async def run_once(self) -> float | None:
+        """Look at the metadata once; return seconds until the next look, None when only a new segment calls for one.
+
+        Raises:
+            TierError: the metadata cannot be read; what is held stays held.
+        """
+        async with self._slots:
+            view = await self._metadata.read_view(self._partition)
+        copied, log_start = frontier(view, self._local.scan), view.log_start_offset
+        self._state = replace(self._state, phase=CopyPhase.IDLE, copied_through=copied, log_start_offset=log_start)
+        await self._log_offsets.copied_through(self._local.log_dir, self._partition, copied)
+        if log_start is None:
+            await self._local.let_go()
+            return self._idle_interval_s
+        await self._local.protect(copied_through=max(copied.offset, log_start - 1), share=_HOLD_SHARE)
+        return self._interval_s if self._local.pending else None

@@ -1,0 +1,111 @@
+"""OrderedCopy: segments of one log copied one after the other, oldest first; the next one is checked meanwhile."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from tierd.errors import CorruptIndexError, MissingArtefactError, SegmentChangedError
+from tierd.tiering.copying.check_ahead import CheckAhead
+from tierd.tiering.copying.copy_state import IntakeGate
+from tierd.tiering.copying.copy_tools import CopyTools
+from tierd.tiering.copying.due_segments import lineage_for
+from tierd.tiering.copying.prepare import PreparedSegment, prepare_segment
+from tierd.tiering.local.held_segment import HeldSegment
+from tierd.tiering.local.partition_log import PartitionLog
+from tierd.tiering.plan import CopiedThrough
+
+log = structlog.get_logger()
+
+
+class OrderedCopy:
+    """One leadership's copies. Cancelled or failed anywhere, no segment counts as copied that is not finished."""
+
+    def __init__(
+        self,
+        local: PartitionLog,
+        *,
+        leader_epoch: int,
+        tools: CopyTools,
+        gate: IntakeGate,
+        on_step: Callable[[str], None],
+        on_copied: Callable[[CopiedThrough], Awaitable[None]],
+    ) -> None:
+        """``on_step`` is told what goes on, in words that begin with ``queued`` while it waits for others.
+
+        ``on_copied`` is told of every segment once its copy is finished, durably.
+        """
+        self._local = local
+        self._leader_epoch = leader_epoch
+        self._tools = tools
+        self._gate = gate
+        self._on_step = on_step
+        self._on_copied = on_copied
+
+    async def copy(self, segments: Sequence[HeldSegment]) -> None:
+        """Copy ``segments`` until one fails, or no new one may be begun.
+
+        Raises:
+            TierError: of the first that failed; the others were not tried.
+        """
+        try:
+            async with CheckAhead(self._tools.slots, self._prepared) as checks:
+                for held, following in zip(segments, (*segments[1:], None), strict=False):
+                    if self._gate.closed_because() is not None:
+                        break
+                    self._on_step(f"queued: segment {held.base_offset:020d}")
+                    await checks.begin(held)
+                    self._on_step(f"segment {held.base_offset:020d}")
+                    if not await self._copy(checks, following):
+                        break
+                    checks.end()
+        except SegmentChangedError:
+            await self._local.look()  # the next pass begins from what is there now
+            raise
+
+    async def _copy(self, checks: CheckAhead, following: HeldSegment | None) -> bool:
+        """Copy the segment whose check was begun; False when no segment passes the quota any more."""
+        clock = self._tools.clock
+        began_s = clock.monotonic_s()
+        held, prepared = await checks.result()
+        await checks.begin_ahead(following)
+        if not await self._is_admitted(held):
+            return False
+        await self._tools.segment_copy.copy(
+            self._local.partition, held, prepared, leader_epoch=self._leader_epoch, directory=self._local.path
+        )
+        self._report(held, seconds=clock.monotonic_s() - began_s)
+        await self._on_copied(CopiedThrough(held.end_offset, prepared.epochs[-1].epoch))
+        await self._local.copied(held)
+        return True
+
+    async def _is_admitted(self, held: HeldSegment) -> bool:
+        name = f"segment {held.base_offset:020d}"
+        self._on_step(f"queued: {name} for copy.max_bytes_per_second")
+        admitted = await self._tools.quota.admit(held.size_bytes)
+        self._on_step(name)
+        return admitted
+
+    async def _prepared(self, held: HeldSegment) -> tuple[HeldSegment, PreparedSegment]:
+        try:
+            return held, await self._prepare(held)
+        except (MissingArtefactError, CorruptIndexError):
+            # The hold has the files as they were when it was taken; since then one may have been restored.
+            held = await self._local.hold_again(held)
+            return held, await self._prepare(held)
+
+    async def _prepare(self, held: HeldSegment) -> PreparedSegment:
+        lineage = lineage_for(held, self._local, self._tools.metadata.view(self._local.partition))
+        return await asyncio.to_thread(prepare_segment, held, lineage, directory=self._local.path)
+
+    def _report(self, held: HeldSegment, *, seconds: float) -> None:
+        partition = self._local.partition
+        self._tools.recorder.segment_copied(partition.topic, size_bytes=held.size_bytes, seconds=seconds)
+        log.info(
+            "segment_copied",
+            partition=str(partition),
+            base_offset=held.base_offset,
+            end_offset=held.end_offset,
+            size_bytes=held.size_bytes,
+            seconds=round(seconds, 3),
+        )

@@ -1,0 +1,56 @@
+"""QuotaGate: no segment is uploaded while the broker copies faster than it may (KIP-956; remote-tiering 11.2)."""
+
+import asyncio
+
+from tierd.clock import Clock
+from tierd.tiering.quota import RateQuota
+from tierd.tiering.recorder import TieringRecorder
+
+_LONGEST_WAIT_S = 1.0  # then it is asked again, for the limit may have changed
+
+
+class QuotaGate:
+    """One gate for all partitions, passed one after the other, in the order of arrival.
+
+    A segment passes as a whole, so that a large one may overshoot; what is under way is shaped by the byte rate of the
+    remote storage.
+    """
+
+    def __init__(self, quota: RateQuota, *, recorder: TieringRecorder, clock: Clock) -> None:
+        self._quota = quota
+        self._recorder = recorder
+        self._clock = clock
+        self._turn = asyncio.Lock()  # its waiters are served in order
+        self._closed = asyncio.Event()
+
+    @property
+    def quota(self) -> RateQuota:
+        """What it goes by; a new limit holds from the next look on."""
+        return self._quota
+
+    def close(self) -> None:
+        """Let nobody pass any more: who waits is sent away at once, so that tierd can stop."""
+        self._closed.set()
+
+    async def admit(self, size_bytes: int) -> bool:
+        """Wait until a segment of ``size_bytes`` may be uploaded, and charge it; False, uncharged, once it is closed.
+
+        Cancelled, it has charged nothing, and the next in line is asked.
+        """
+        async with self._turn:
+            while not self._closed.is_set():
+                throttle_ms = self._quota.throttle_ms(self._clock.monotonic_s())
+                if throttle_ms == 0:
+                    self._quota.record(size_bytes, self._clock.monotonic_s())
+                    return True
+                self._recorder.copy_throttled(throttle_ms)
+                await self._wait(min(throttle_ms / 1000, _LONGEST_WAIT_S))
+            return False
+
+    async def _wait(self, delay_s: float) -> None:
+        waits = [asyncio.ensure_future(self._clock.sleep(delay_s)), asyncio.ensure_future(self._closed.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()

@@ -1,0 +1,100 @@
+"""LogOffsets: what those who append to a log, the broker or tierd itself, say of it and are told of the tier."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Protocol
+
+from tierd.log import LogService
+from tierd.model import TopicIdPartition
+from tierd.tiering.local.broker_state import BrokerCheckpoints, BrokerOffsets
+from tierd.tiering.plan import CopiedThrough
+
+
+class LogOffsets(Protocol):
+    """The offsets of any local log."""
+
+    async def offsets(self, log_dir: Path, partition: TopicIdPartition) -> BrokerOffsets:
+        """What is committed, and where the log begins.
+
+        Raises:
+            TierError: nobody can say now.
+        """
+
+    async def copied_through(self, log_dir: Path, partition: TopicIdPartition, copied: CopiedThrough) -> None:
+        """The tier holds the log through there, durably; what counts until the next leader epoch.
+
+        Raises:
+            TierError: nobody took note; tell it again.
+        """
+
+    async def raise_log_start(self, log_dir: Path, partition: TopicIdPartition, offset: int) -> None:
+        """Nothing below ``offset`` is read any more, for it goes from the tier.
+
+        Raises:
+            TierError: the log refuses it, or nobody took note.
+        """
+
+
+class BrokerLogOffsets:
+    """Of log dirs that a Kafka broker owns: it speaks through its checkpoints, and listens to nobody."""
+
+    def __init__(self) -> None:
+        self._checkpoints = BrokerCheckpoints()
+
+    async def offsets(self, log_dir: Path, partition: TopicIdPartition) -> BrokerOffsets:
+        """As the broker's checkpoints have them, up to some seconds old."""
+        return await self._checkpoints.offsets(log_dir, partition.topic_partition)
+
+    async def copied_through(self, log_dir: Path, partition: TopicIdPartition, copied: CopiedThrough) -> None:
+        """Do nothing: its retention asks nobody, which is what holds are for."""
+
+    async def raise_log_start(self, log_dir: Path, partition: TopicIdPartition, offset: int) -> None:
+        """Do nothing: a broker's log start is the broker's own."""
+
+
+class OwnLogOffsets:
+    """Of log dirs that tierd owns: from the logs themselves; and of all the others, from the broker.
+
+    Retention of these logs deletes only what it was told of here (remote-tiering 17.1).
+    """
+
+    def __init__(self, logs: LogService, log_dirs: Collection[Path]) -> None:
+        self._logs = logs
+        self._own = frozenset(log_dirs)
+        self._broker = BrokerLogOffsets()
+
+    async def offsets(self, log_dir: Path, partition: TopicIdPartition) -> BrokerOffsets:
+        """As they are at this moment.
+
+        Raises:
+            UnknownPartitionError: the log is not open: it is being deleted, or its disk has failed.
+        """
+        if log_dir not in self._own:
+            return await self._broker.offsets(log_dir, partition)
+        log = self._logs.log(partition.topic_partition)
+        return BrokerOffsets(high_watermark=log.high_watermark, log_start_offset=log.log_start_offset)
+
+    async def copied_through(self, log_dir: Path, partition: TopicIdPartition, copied: CopiedThrough) -> None:
+        """Let retention delete through there. A log that was truncated meanwhile takes no note of it.
+
+        Raises:
+            UnknownPartitionError: the log is not open.
+            LogError: its disk has failed.
+        """
+        if log_dir in self._own:
+            await self._logs.writer(partition.topic_partition).run(
+                lambda log: log.replace_highest_remote_offset(copied.offset, epoch=copied.epoch)
+            )
+
+    async def raise_log_start(self, log_dir: Path, partition: TopicIdPartition, offset: int) -> None:
+        """Raise the log start, with what that takes to be true after a crash.
+
+        Raises:
+            UnknownPartitionError: the log is not open.
+            OffsetOutOfRangeError: above its high watermark.
+            LogError: its disk has failed.
+        """
+        if log_dir in self._own:
+            await self._logs.writer(partition.topic_partition).run(
+                lambda log: log.update_log_start_from_remote_tier(offset)
+            )

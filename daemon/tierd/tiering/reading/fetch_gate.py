@@ -1,0 +1,111 @@
+"""FetchGate: how many remote reads run and wait at once, and the fetch quota (remote-tiering 11.3 and 14.1)."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from tierd.clock import Clock
+from tierd.errors import RemoteReaderBusyError, RemoteReaderClosedError
+from tierd.tiering.quota import RateQuota
+
+
+@dataclass(frozen=True, slots=True)
+class GateStatistics:
+    """Remote reads at this moment.
+
+    Attributes:
+        running: have a place.
+        pending: wait for one.
+        rejected: were refused since the start, for too many waited.
+    """
+
+    running: int = 0
+    pending: int = 0
+    rejected: int = 0
+
+
+class FetchGate:
+    """Places in order of arrival, for all partitions together."""
+
+    def __init__(self, *, concurrency: int, max_pending: int, quota: RateQuota, clock: Clock) -> None:
+        """Let ``concurrency`` reads run and ``max_pending`` more wait, and count their bytes against ``quota``."""
+        self._concurrency = concurrency
+        self._max_pending = max_pending
+        self._quota = quota
+        self._clock = clock
+        self._running = 0
+        self._pending: deque[asyncio.Future[None]] = deque()
+        self._rejected = 0
+        self._is_closed = False
+
+    def statistics(self) -> GateStatistics:
+        """What runs and waits."""
+        return GateStatistics(self._running, len(self._pending), self._rejected)
+
+    def throttle_ms(self) -> int:
+        """How long remote reads are held back by the quota; 0 when it is kept. Asked when a read is submitted."""
+        return self._quota.throttle_ms(self._clock.monotonic_s())
+
+    def record(self, size_bytes: int) -> None:
+        """Count what a read returned, when it has finished; 0 for one that failed."""
+        self._quota.record(size_bytes, self._clock.monotonic_s())
+
+    @asynccontextmanager
+    async def place(self, what: str) -> AsyncIterator[None]:
+        """Wait for a place and keep it for the body. A cancellation while waiting leaves the queue shorter.
+
+        Raises:
+            RemoteReaderBusyError: too many wait already; nothing was begun.
+            RemoteReaderClosedError: the gate was closed.
+        """
+        await self._enter(what)
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def close(self) -> None:
+        """Refuse those that wait and all that come; those that run go on."""
+        self._is_closed = True
+        while self._pending:
+            waiting = self._pending.popleft()
+            if not waiting.done():
+                waiting.set_exception(_closed())
+
+    async def _enter(self, what: str) -> None:
+        if self._is_closed:
+            raise _closed()
+        if self._running < self._concurrency:
+            self._running += 1
+            return
+        if len(self._pending) >= self._max_pending:
+            self._rejected += 1
+            raise RemoteReaderBusyError(
+                f"{what}: {self._running} remote reads run and {len(self._pending)} wait already",
+                remedy="read again later, or raise fetch.concurrency and fetch.max_pending",
+            )
+        turn = asyncio.get_running_loop().create_future()
+        self._pending.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self._leave()  # the place was given and the waiter cancelled in one step
+            elif turn in self._pending:
+                self._pending.remove(turn)
+            raise
+
+    def _leave(self) -> None:
+        """Give the place to whoever waits longest."""
+        while self._pending:
+            turn = self._pending.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._running -= 1
+
+
+def _closed() -> RemoteReaderClosedError:
+    return RemoteReaderClosedError("remote reads have ended", remedy="nothing to do: the process is ending")

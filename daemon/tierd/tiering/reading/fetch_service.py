@@ -1,0 +1,194 @@
+"""FetchService: what the readers of all partitions share: places, quota, indexes, and the chunks on disk."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tierd.clock import Clock
+from tierd.config import FetchSettings
+from tierd.errors import RemoteReaderClosedError, RetriableRemoteStorageError, TierError
+from tierd.remote import CacheStatistics, ChunkCache, RemoteStorageManager
+from tierd.tiering.quota import UNLIMITED, RateQuota
+from tierd.tiering.reading.fetch_gate import FetchGate, GateStatistics
+from tierd.tiering.reading.fetch_task import FetchResult, FetchTask
+from tierd.tiering.reading.index_cache import RemoteIndexCache
+from tierd.tiering.reading.remote_indexes import RemoteIndexes
+from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
+from tierd.tiering.reading.timestamps import ListedOffset
+from tierd.tiering.recorder import TieringRecorder
+
+
+@dataclass(frozen=True, slots=True)
+class FetchStatistics:
+    """What the service did and holds; None for a cache that there is not."""
+
+    gate: GateStatistics
+    chunks: CacheStatistics | None
+    indexes: CacheStatistics | None
+
+
+class FetchService:
+    """Makes the ``FetchTask`` of each partition, and answers within deadlines. ``open_fetch_service`` opens it."""
+
+    def __init__(
+        self,
+        remote: RemoteStorageManager,
+        *,
+        settings: FetchSettings,
+        piece_bytes: int,
+        chunks: ChunkCache | None,
+        indexes: RemoteIndexCache | None,
+        recorder: TieringRecorder,
+        clock: Clock,
+    ) -> None:
+        self._remote = remote
+        self._settings = settings
+        self._piece_bytes = piece_bytes
+        self._chunks = chunks
+        self._index_cache = indexes
+        self._indexes = RemoteIndexes(indexes.read if indexes else remote.fetch_index)
+        self._recorder = recorder
+        self._gate = FetchGate(
+            concurrency=settings.concurrency,
+            max_pending=settings.max_pending,
+            quota=RateQuota(
+                settings.max_bytes_per_second or UNLIMITED,
+                windows=settings.quota_windows,
+                window_s=settings.quota_window_s,
+            ),
+            clock=clock,
+        )
+        self._running: set[asyncio.Task[FetchResult]] = set()
+
+    @property
+    def index_cache(self) -> RemoteIndexCache | None:
+        """The indexes on disk, to be told of segments that are gone; None without."""
+        return self._index_cache
+
+    def statistics(self) -> FetchStatistics:
+        """What it did and holds, for metrics."""
+        return FetchStatistics(
+            self._gate.statistics(),
+            self._chunks.statistics() if self._chunks else None,
+            self._index_cache.statistics() if self._index_cache else None,
+        )
+
+    def task(self, snapshot: Callable[[], Awaitable[TieredLog]]) -> FetchTask:
+        """A reader of one partition; ``snapshot`` looks at both of its tiers anew."""
+        return FetchTask(
+            snapshot,
+            remote=self._remote,
+            recorder=self._recorder,
+            prefetch_bytes=self._settings.prefetch_bytes,
+            piece_bytes=self._piece_bytes,
+            indexes=self._indexes,
+            gate=self._gate,
+        )
+
+    async def read(
+        self,
+        task: FetchTask,
+        offset: int,
+        *,
+        max_bytes: int,
+        isolation: Isolation,
+        at_least_one: bool = True,
+        max_wait_s: float | None = None,
+    ) -> FetchResult:
+        """``task.read``, for at most ``max_wait_s`` (``fetch.max_wait`` when None); then nothing, and no error.
+
+        The read goes on and fills the caches, so that the next attempt finds what a slow store took too long for
+        (KIP-1018). A cancellation of the caller ends it; chunks that are being downloaded are kept all the same.
+        """
+        reading = asyncio.create_task(
+            task.read(offset, max_bytes=max_bytes, isolation=isolation, at_least_one=at_least_one),
+            name=f"remote read from {offset}",
+        )
+        self._running.add(reading)
+        reading.add_done_callback(self._ended)
+        wait_s = self._settings.max_wait_s if max_wait_s is None else max_wait_s
+        try:
+            done, _ = await asyncio.wait({reading}, timeout=wait_s)
+        except asyncio.CancelledError:
+            reading.cancel()
+            raise
+        if reading.cancelled():
+            raise RemoteReaderClosedError("remote reads have ended", remedy="nothing to do: the process is ending")
+        return reading.result() if done else FetchResult.nothing(Tier.REMOTE, offset)
+
+    async def list_offset(
+        self, task: FetchTask, timestamp_ms: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> ListedOffset:
+        """``task.list_offset`` within ``fetch.timestamp_timeout``; what goes wrong is in the answer, not raised."""
+        limit_s = self._settings.timestamp_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await task.list_offset(timestamp_ms, isolation=isolation)
+        except TimeoutError:
+            slow = RetriableRemoteStorageError(
+                f"the search for timestamp {timestamp_ms} did not end within {limit_s:g} s",
+                remedy="ask again, or raise fetch.timestamp_timeout",
+            )
+            return ListedOffset(error=slow)
+        except TierError as error:
+            return ListedOffset(error=error)
+
+    async def close(self) -> None:
+        """End the reads; every later one is refused. The caches belong to who opened them."""
+        self._gate.close()
+        running = set(self._running)
+        for reading in running:
+            reading.cancel()
+        if running:
+            await asyncio.wait(running)
+
+    def _ended(self, reading: "asyncio.Task[FetchResult]") -> None:
+        self._running.discard(reading)
+        if not reading.cancelled():
+            reading.exception()  # perhaps nobody waits for it any more
+
+
+@asynccontextmanager
+async def open_fetch_service(
+    remote: RemoteStorageManager,
+    *,
+    settings: FetchSettings,
+    piece_bytes: int,
+    index_directory: Path | None,
+    chunks: ChunkCache | None,
+    recorder: TieringRecorder,
+    clock: Clock,
+) -> AsyncIterator[FetchService]:
+    """Open the index cache and a service over ``remote``; close them afterwards.
+
+    Args:
+        remote: where bytes and indexes are; it reads through ``chunks``, if there is such a cache.
+        settings: of the reading.
+        piece_bytes: of one range of a sequential reader; the size of stored chunks.
+        index_directory: of the index cache; None means none, and so does ``fetch.index_cache_bytes`` 0.
+        chunks: only to be reported on.
+        recorder: what is told of remote reads.
+        clock: for quotas and delays.
+    """
+    indexes = None
+    if index_directory is not None and settings.index_cache_bytes:
+        indexes = await RemoteIndexCache.open(
+            index_directory, remote=remote, capacity_bytes=settings.index_cache_bytes, clock=clock
+        )
+    service = FetchService(
+        remote,
+        settings=settings,
+        piece_bytes=piece_bytes,
+        chunks=chunks,
+        indexes=indexes,
+        recorder=recorder,
+        clock=clock,
+    )
+    try:
+        yield service
+    finally:
+        await service.close()
+        if indexes is not None:
+            await indexes.close()

@@ -1,0 +1,116 @@
+"""ReadAhead: how far a reader has ranges under way, through the segments that follow one another."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tierd.model import RemoteLogSegmentMetadata
+from tierd.remote import RemoteStorageManager
+from tierd.tiering.reading.remote_reader import RemoteSegmentReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAheadLimits:
+    """How much to ask for at once, and ahead.
+
+    Attributes:
+        first_bytes: of the range that the reader waits for when it begins.
+        piece_bytes: of every other range; the size of stored chunks, or a multiple of it.
+        ahead_bytes: asked for and not used yet, at most; 0 asks for nothing before it is wanted.
+        is_eager: ask for all of that at once; otherwise a reader that goes on is given twice as much each time.
+    """
+
+    first_bytes: int
+    piece_bytes: int
+    ahead_bytes: int = 0
+    is_eager: bool = False
+
+
+class Stretch(NamedTuple):
+    """What one remote segment holds of our branch, from an offset on."""
+
+    metadata: RemoteLogSegmentMetadata
+    end_offset: int  # exclusive
+
+
+Following = Callable[[int], Stretch | None]
+"""The segment to read at an offset, from its first byte; None where the reading ahead has to stop."""
+
+
+class ReadAhead:
+    """The open readers of one session: the current one, and those of the segments behind it. ``close`` it."""
+
+    def __init__(
+        self,
+        remote: RemoteStorageManager,
+        limits: ReadAheadLimits,
+        *,
+        on_open: Callable[[], None],
+        on_close: Callable[[int], None],
+    ) -> None:
+        """Read from ``remote``; ``on_open`` is told of every reader, ``on_close`` how many of its bytes were used."""
+        self._remote = remote
+        self._limits = limits
+        self._on_open = on_open
+        self._on_close = on_close
+        self._open: deque[tuple[RemoteSegmentReader, Stretch]] = deque()
+        self._allowed_bytes = limits.ahead_bytes if limits.is_eager else 0
+
+    async def current(
+        self, offset: int, wanted: RemoteLogSegmentMetadata
+    ) -> tuple[RemoteSegmentReader, Stretch] | None:
+        """The open reader that stands in ``wanted`` and has ``offset`` before it; those before it are closed."""
+        while self._open:
+            reader, stretch = self._open[0]
+            if reader.metadata.segment == wanted.segment and offset < stretch.end_offset:
+                return reader, stretch
+            self._open.popleft()
+            await self._end(reader)
+        return None
+
+    def begin(self, stretch: Stretch, position: int) -> RemoteSegmentReader:
+        """Open a reader at ``position`` as the current one; ``current`` found none."""
+        return self._append(stretch, position, self._limits.first_bytes)
+
+    def fill(self, following: Following) -> None:
+        """Ask for what may be under way, across the ends of segments."""
+        while self._open and self._ahead_bytes + self._limits.piece_bytes <= self._allowed_bytes:
+            reader, stretch = self._open[-1]
+            if reader.begin():
+                continue
+            behind = following(stretch.end_offset)
+            if behind is None:
+                return
+            self._append(behind, 0, self._limits.piece_bytes).begin()
+
+    def went_on(self) -> None:
+        """The reader took a piece and wants the next one: it reads on, so it may have more ahead."""
+        doubled = max(2 * self._allowed_bytes, 2 * self._limits.piece_bytes)
+        self._allowed_bytes = min(doubled, self._limits.ahead_bytes)
+
+    async def close(self) -> None:
+        """End everything that is under way."""
+        while self._open:
+            reader, _ = self._open.popleft()
+            await self._end(reader)
+
+    @property
+    def _ahead_bytes(self) -> int:
+        return sum(reader.ahead_bytes for reader, _ in self._open)
+
+    def _append(self, stretch: Stretch, position: int, first_bytes: int) -> RemoteSegmentReader:
+        reader = RemoteSegmentReader(
+            self._remote,
+            stretch.metadata,
+            position=position,
+            first_bytes=first_bytes,
+            piece_bytes=self._limits.piece_bytes,
+        )
+        self._open.append((reader, stretch))
+        self._on_open()
+        return reader
+
+    async def _end(self, reader: RemoteSegmentReader) -> None:
+        self._on_close(reader.fetched_bytes)
+        await reader.close()

@@ -1,0 +1,193 @@
+"""Offsets by timestamp, and the offsets that have names, over both tiers (remote-tiering 15; KIP-405, KIP-1005)."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tierd.errors import CorruptRecordError, RemoteIntegrityError, TierError
+from tierd.log import RecordBatch, TimestampedOffset, first_since, max_timestamp
+from tierd.model import RemoteLogSegmentMetadata
+from tierd.tiering.plan import highest_copied
+from tierd.tiering.reading.read_session import ReadSources, exclusive_end
+from tierd.tiering.reading.remote_reader import RemoteSegmentReader
+from tierd.tiering.reading.tiered_log import Isolation, TieredLog
+
+UNKNOWN = -1
+
+_FIRST_BYTES = 256 << 10
+_PIECE_BYTES = 4 << 20
+
+
+class OffsetSpec(IntEnum):
+    """The numbers that stand in a ListOffsets request for a timestamp."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+    EARLIEST_PENDING_UPLOAD = -6
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOffset:
+    """An answer to ListOffsets; -1 stands for what there is not.
+
+    Attributes:
+        timestamp_ms: of the record; -1 for a place in the log.
+        leader_epoch: that wrote the offset.
+        error: why there is no answer; the fields say nothing then.
+    """
+
+    offset: int = UNKNOWN
+    timestamp_ms: int = UNKNOWN
+    leader_epoch: int = UNKNOWN
+    error: TierError | None = None
+
+
+async def list_offset(
+    sources: ReadSources, timestamp_ms: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
+) -> ListedOffset:
+    """Find the first record that is no older than a timestamp, or the place that an ``OffsetSpec`` names.
+
+    Raises:
+        ValueError: a negative number that stands for nothing.
+        LogError: the local log cannot be read.
+        RemoteStorageError: the store did not answer, or its bytes are damaged.
+    """
+    log = await sources.snapshot()
+    if timestamp_ms >= 0:
+        return _listed(await offset_for_timestamp(sources, log, timestamp_ms, isolation=isolation))
+    spec = OffsetSpec(timestamp_ms)
+    if spec is OffsetSpec.MAX_TIMESTAMP:
+        return _listed(await _largest_timestamp(log, isolation))
+    if spec is OffsetSpec.LATEST:
+        end = await exclusive_end(log, isolation)
+        latest = log.lineage.latest
+        return ListedOffset(end, leader_epoch=latest.epoch if latest else UNKNOWN)
+    return place(log, spec)
+
+
+def place(log: TieredLog, spec: OffsetSpec) -> ListedOffset:
+    """The place that ``spec`` names, of those that need no search.
+
+    Raises:
+        ValueError: it needs one.
+    """
+    match spec:
+        case OffsetSpec.EARLIEST:
+            return _at(log, log.log_start_offset)
+        case OffsetSpec.EARLIEST_LOCAL:
+            return _at(log, _local_start(log))
+        case OffsetSpec.LATEST_TIERED:
+            highest = _highest_remote_offset(log)
+            return ListedOffset() if highest == UNKNOWN else _at(log, highest)
+        case OffsetSpec.EARLIEST_PENDING_UPLOAD:
+            highest = _highest_remote_offset(log)
+            if highest == UNKNOWN:
+                is_all_local = _local_start(log) == log.log_start_offset
+                return _at(log, log.log_start_offset) if is_all_local else ListedOffset()
+            return _at(log, max(highest + 1, log.log_start_offset))
+        case _:
+            raise ValueError(f"{spec.name} is no place that is known without a search")
+
+
+async def offset_for_timestamp(
+    sources: ReadSources, log: TieredLog, timestamp_ms: int, *, isolation: Isolation
+) -> TimestampedOffset | None:
+    """The first readable record with ``timestamp_ms`` or a later time; None when there is none (15.1).
+
+    Kafka gives up after the first remote segment that might have held it; here the search goes on, as such a segment
+    may have nothing young enough left behind the log start.
+    """
+    start, end = log.log_start_offset, await exclusive_end(log, isolation)
+    for metadata in timestamp_candidates(log, timestamp_ms):
+        if log.local_start_offset is not None and metadata.start_offset >= log.local_start_offset:
+            break  # the local log has it too
+        found = await _first_in_segment(sources, log, metadata, timestamp_ms, start=start)
+        if found is not None:
+            return found if found.offset < end else None
+    if log.scan is None:
+        return None
+    return await asyncio.to_thread(first_since, log.scan, timestamp_ms, start=max(start, _local_start(log)), end=end)
+
+
+def timestamp_candidates(log: TieredLog, timestamp_ms: int) -> Iterator[RemoteLogSegmentMetadata]:
+    """The finished segments of our own branch that may hold a record so young, from the log start on, ascending."""
+    readable = (m for m in log.finished if m.max_timestamp_ms >= timestamp_ms and m.end_offset >= log.log_start_offset)
+    for metadata in readable:
+        first = max(metadata.start_offset, log.log_start_offset)
+        if log.readable_end(metadata, first) > first:
+            yield metadata
+
+
+async def _first_in_segment(
+    sources: ReadSources, log: TieredLog, metadata: RemoteLogSegmentMetadata, timestamp_ms: int, *, start: int
+) -> TimestampedOffset | None:
+    first = max(start, metadata.start_offset)
+    end = log.readable_end(metadata, first)
+    position = await sources.indexes.lookup_timestamp(metadata, timestamp_ms, first)
+    reader = RemoteSegmentReader(
+        sources.remote, metadata, position=position, first_bytes=_FIRST_BYTES, piece_bytes=_PIECE_BYTES
+    )
+    sources.recorder.fetch_requested(log.partition.topic)
+    try:
+        while batches := await reader.next_batches():
+            wanted = [b for b in batches if b.max_timestamp_ms >= timestamp_ms and b.last_offset >= first]
+            for batch in wanted:
+                found = await asyncio.to_thread(_first_in_batch, batch, timestamp_ms, first, end)
+                if found is not None:
+                    return found
+            if batches[-1].last_offset + 1 >= end:
+                return None
+    except CorruptRecordError as error:
+        sources.recorder.fetch_failed(log.partition.topic)
+        raise RemoteIntegrityError(str(error), remedy=f"run tierd verify --deep {log.partition}") from error
+    except Exception:
+        sources.recorder.fetch_failed(log.partition.topic)
+        raise
+    finally:
+        sources.recorder.bytes_fetched(log.partition.topic, reader.fetched_bytes)
+        await reader.close()
+    return None
+
+
+def _first_in_batch(batch: RecordBatch, timestamp_ms: int, first: int, end: int) -> TimestampedOffset | None:
+    for record in batch.records():
+        if record.timestamp_ms >= timestamp_ms and first <= record.offset < end:
+            epoch = batch.partition_leader_epoch
+            return TimestampedOffset(record.timestamp_ms, record.offset, epoch if epoch >= 0 else None)
+    return None
+
+
+async def _largest_timestamp(log: TieredLog, isolation: Isolation) -> TimestampedOffset | None:
+    """Over local segments only, as Kafka has it."""
+    if log.scan is None:
+        return None
+    end = await exclusive_end(log, isolation)
+    return await asyncio.to_thread(max_timestamp, log.scan, end=end)
+
+
+def _local_start(log: TieredLog) -> int:
+    """Where the local log begins; its end where there is none."""
+    return log.end_offset if log.local_start_offset is None else max(log.local_start_offset, log.log_start_offset)
+
+
+def _highest_remote_offset(log: TieredLog) -> int:
+    """The last offset ever finished on our branch, inclusive, whatever was deleted since; -1 when there is none."""
+    return highest_copied(
+        log.lineage, log.view.highest_offset_for_epoch, log_end_offset=max(log.end_offset, log.high_watermark or 0)
+    ).offset
+
+
+def _at(log: TieredLog, offset: int) -> ListedOffset:
+    epoch = log.lineage.epoch_for(offset)
+    return ListedOffset(offset, leader_epoch=UNKNOWN if epoch is None else epoch)
+
+
+def _listed(found: TimestampedOffset | None) -> ListedOffset:
+    if found is None:
+        return ListedOffset()
+    epoch = UNKNOWN if found.leader_epoch is None else found.leader_epoch
+    return ListedOffset(found.offset, found.timestamp_ms, epoch)

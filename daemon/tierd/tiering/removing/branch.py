@@ -1,0 +1,80 @@
+"""Which remote segments are of our branch of the log, and how large it is (remote-tiering 12.1, 12.3, 17.3)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from tierd.model import EpochEntry, Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState
+
+
+def in_lineage(metadata: RemoteLogSegmentMetadata, log_end_offset: int, lineage: Lineage) -> bool:
+    """Whether the segment is of our branch of the log (remote-tiering 12.3; Kafka: isRemoteSegmentWithinLeaderEpochs).
+
+    Args:
+        metadata: the segment.
+        log_end_offset: exclusive.
+        lineage: without the epochs that wrote nothing. The start of its first epoch moves up with the log start, so
+            what a segment says of that one is not compared.
+    """
+    if not lineage:
+        return False
+    epochs = Lineage(metadata.segment_leader_epochs).with_data()
+    first, last = lineage.entries[0], lineage.entries[-1]
+    if not first.epoch <= epochs.entries[-1].epoch <= last.epoch:
+        return False
+    compared = [entry for entry in epochs.entries if entry.epoch >= first.epoch]
+    fits = all(_fits(entry, compared, metadata.end_offset, lineage) for entry in compared)
+    return fits and metadata.end_offset < log_end_offset
+
+
+def _fits(entry: EpochEntry, compared: Sequence[EpochEntry], end_offset: int, lineage: Lineage) -> bool:
+    start = lineage.start_offset_of(entry.epoch)
+    if start is None:
+        return False
+    is_first, is_last = entry is compared[0], entry is compared[-1]
+    if is_first and entry.epoch != lineage.entries[0].epoch and entry.start_offset < start:
+        return False
+    following = lineage.next_entry(entry.epoch)
+    if is_last:
+        return following is None or end_offset < following.start_offset
+    return following == compared[compared.index(entry) + 1]
+
+
+def remote_bytes(
+    list_epoch: Callable[[int], Sequence[RemoteLogSegmentMetadata]], *, lineage: Lineage, log_end_offset: int
+) -> int:
+    """Bytes of the readable segments of our branch, each counted once (remote-tiering 12.1 step 3)."""
+    filtered = lineage.with_data()
+    counted: set[UUID] = set()
+    total = 0
+    for entry in filtered.entries:
+        for metadata in list_epoch(entry.epoch):
+            if metadata.segment.id in counted or metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+                continue
+            if in_lineage(metadata, log_end_offset, filtered):
+                counted.add(metadata.segment.id)
+                total += metadata.size_bytes
+    return total
+
+
+class LocalSegment(NamedTuple):
+    """A local segment; the active one has no end."""
+
+    base_offset: int
+    next_base_offset: int | None
+    size_bytes: int
+
+
+def only_local_bytes(
+    segments: Iterable[LocalSegment], *, highest_remote_offset: int, strict_kafka_compat: bool = False
+) -> int:
+    """Bytes of local segments that the tier does not hold whole (remote-tiering 17.3).
+
+    Kafka's rule, base at or above the highest remote offset, counts a one-record segment twice, and leaves one out
+    that goes on beyond that offset; it is kept with ``strict_kafka_compat``.
+    """
+    if strict_kafka_compat:
+        return sum(s.size_bytes for s in segments if s.base_offset >= highest_remote_offset)
+    return sum(
+        s.size_bytes for s in segments if s.next_base_offset is None or s.next_base_offset - 1 > highest_remote_offset
+    )

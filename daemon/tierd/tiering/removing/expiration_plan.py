@@ -1,0 +1,271 @@
+"""What expires, oldest first, and why: decisions over plain values (remote-tiering 12; Kafka: RLMExpirationTask).
+
+Lineages here are those of both tiers, cut off below the log start, as Kafka's leader keeps them.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+from uuid import UUID
+
+from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierd.tiering.removing.branch import in_lineage, remote_bytes
+
+_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+
+
+class DeleteReason(StrEnum):
+    """Why a remote segment goes; the words of rows, tombstones and the ledger."""
+
+    RETENTION_TIME = "retention_time"
+    RETENTION_BYTES = "retention_bytes"
+    START_OFFSET = "start_offset"
+    UNREFERENCED_EPOCH = "unreferenced_epoch"
+    DANGLING = "dangling"
+    DELETE_RETRY = "delete_retry"
+    TOPIC_DELETED = "topic_deleted"
+
+
+class PlannedDeletion(NamedTuple):
+    """A segment to delete, why, and the numbers behind it, for people."""
+
+    metadata: RemoteLogSegmentMetadata
+    reason: DeleteReason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExpirationPlan:
+    """What is to be done now.
+
+    Attributes:
+        deletions: each segment once, oldest first.
+        new_log_start_offset: to be pushed, durably, before the first deletion; None leaves the log start where it is.
+        next_due_ms: wall clock at which time alone brings more to do; None when only an event can.
+        blocked_by: the segment at which the scan ended, None when it reached the end: nothing newer is looked at.
+    """
+
+    deletions: tuple[PlannedDeletion, ...] = ()
+    new_log_start_offset: int | None = None
+    next_due_ms: int | None = None
+    blocked_by: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRule:
+    """Retention by size is breached (Kafka: RetentionSizeData).
+
+    Raises:
+        ValueError: a negative limit, or nothing above it.
+    """
+
+    retention_bytes: int
+    breach_bytes: int
+
+    def __post_init__(self) -> None:
+        if self.retention_bytes < 0 or self.breach_bytes <= 0:
+            raise ValueError(f"no breach: {self.breach_bytes} bytes above a limit of {self.retention_bytes}")
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRule:
+    """Retention by time applies (Kafka: RetentionTimeData): what is as old as ``cutoff_ms`` goes.
+
+    Raises:
+        ValueError: a negative limit or cutoff.
+    """
+
+    retention_ms: int
+    cutoff_ms: int
+
+    def __post_init__(self) -> None:
+        if self.retention_ms < 0 or self.cutoff_ms < 0:
+            raise ValueError(f"no rule: retention {self.retention_ms} ms, cutoff {self.cutoff_ms} ms")
+
+
+def plan_expiration(
+    rows: Iterable[RemoteLogSegmentMetadata],
+    list_epoch: Callable[[int], Sequence[RemoteLogSegmentMetadata]],
+    *,
+    lineage: Lineage,
+    log_start_offset: int,
+    log_end_offset: int,
+    only_local_bytes: int,
+    retention_ms: int,
+    retention_bytes: int,
+    being_copied: Collection[UUID],
+    now_ms: int,
+) -> ExpirationPlan:
+    """Choose what leaves the tier now (remote-tiering 12.1 to 12.5).
+
+    Args:
+        rows: every row of the partition, in any state.
+        list_epoch: the rows of one epoch, ascending by start offset.
+        lineage: unfiltered; of both tiers, cut off below the log start.
+        log_start_offset: first offset of both tiers.
+        log_end_offset: exclusive; an offset that the log surely reaches will do: a lower one deletes less.
+        only_local_bytes: what is in no finished remote segment.
+        retention_ms: -1 for no rule.
+        retention_bytes: -1 for no rule.
+        being_copied: ids that somebody of this process is at; they and everything later stay.
+        now_ms: wall clock.
+    """
+    rows = tuple(rows)
+    scan = _Scan(
+        lineage=lineage,
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
+        time=_time_rule(retention_ms, now_ms),
+        size=_size_rule(list_epoch, lineage, log_end_offset, only_local_bytes, retention_bytes),
+        being_copied=being_copied,
+    )
+    kept = scan.run(list_epoch)
+    retried, waiting_ms = _deletions_begun(rows, being_copied, now_ms)
+    unreferenced = _unreferenced(rows, lineage, being_copied)
+    due = [waiting_ms, None if kept is None else _expires_at(kept, retention_ms, being_copied)]
+    return ExpirationPlan(
+        deletions=_once(retried, scan.chosen, unreferenced),
+        new_log_start_offset=scan.new_start if (scan.new_start or 0) > log_start_offset else None,
+        next_due_ms=min((ms for ms in due if ms is not None), default=None),
+        blocked_by=None if kept is None else kept.segment.id,
+    )
+
+
+def _time_rule(retention_ms: int, now_ms: int) -> TimeRule | None:
+    """None without a limit, and for one that reaches back beyond the epoch."""
+    if retention_ms < 0 or now_ms < retention_ms:
+        return None
+    return TimeRule(retention_ms, now_ms - retention_ms)
+
+
+def _size_rule(
+    list_epoch: Callable[[int], Sequence[RemoteLogSegmentMetadata]],
+    lineage: Lineage,
+    log_end_offset: int,
+    only_local: int,
+    retention_bytes: int,
+) -> SizeRule | None:
+    if retention_bytes < 0:
+        return None
+    total = only_local + remote_bytes(list_epoch, lineage=lineage, log_end_offset=log_end_offset)
+    return SizeRule(retention_bytes, total - retention_bytes) if total > retention_bytes else None
+
+
+@dataclass
+class _Scan:
+    """One walk along the lineage (remote-tiering 12.2); ends at the first segment of our branch that is kept."""
+
+    lineage: Lineage
+    log_start_offset: int
+    log_end_offset: int
+    time: TimeRule | None
+    size: SizeRule | None
+    being_copied: Collection[UUID]
+    chosen: list[PlannedDeletion] = field(default_factory=list)
+    new_start: int | None = None
+
+    def run(self, list_epoch: Callable[[int], Sequence[RemoteLogSegmentMetadata]]) -> RemoteLogSegmentMetadata | None:
+        """Fill ``chosen`` and ``new_start``; return the segment that ended the walk, None when nothing did."""
+        filtered = self.lineage.with_data()
+        breach = self.size.breach_bytes if self.size else 0
+        seen: set[UUID] = set()
+        for entry in filtered.entries:
+            for metadata in list_epoch(entry.epoch):
+                if metadata.segment.id in self.being_copied:
+                    return metadata
+                if metadata.segment.id in seen or metadata.state not in (_STARTED, _FINISHED):
+                    continue
+                if self._breaches_start(metadata, filtered):
+                    self._choose(metadata, DeleteReason.START_OFFSET, f"log start {self.log_start_offset}")
+                    if metadata.state is _FINISHED and in_lineage(metadata, self.log_end_offset, filtered):
+                        # Kafka counts it and lets others go for it too, which leaves less than the limit.
+                        breach = max(0, breach - metadata.size_bytes)
+                elif not in_lineage(metadata, self.log_end_offset, filtered):
+                    continue  # another branch's: stepped over
+                elif self.time is not None and metadata.max_timestamp_ms <= self.time.cutoff_ms:
+                    self._expire(metadata, DeleteReason.RETENTION_TIME, self._of_age(metadata, self.time))
+                    breach = max(0, breach - metadata.size_bytes)
+                elif self.size is not None and breach > 0 and breach >= metadata.size_bytes:
+                    self._expire(metadata, DeleteReason.RETENTION_BYTES, f"{breach} bytes above the limit")
+                    breach -= metadata.size_bytes
+                else:
+                    return metadata
+                seen.add(metadata.segment.id)
+        return None
+
+    def _breaches_start(self, metadata: RemoteLogSegmentMetadata, filtered: Lineage) -> bool:
+        first = filtered.entries[0].epoch
+        below = all(entry.epoch <= first for entry in metadata.segment_leader_epochs)
+        return below and metadata.end_offset < self.log_start_offset
+
+    def _expire(self, metadata: RemoteLogSegmentMetadata, reason: DeleteReason, detail: str) -> None:
+        """A copy that was never finished moves no log start: what overlaps it may still be readable."""
+        self._choose(metadata, reason, detail)
+        if metadata.state is _FINISHED:
+            self.new_start = max(self.new_start or 0, metadata.end_offset + 1)
+
+    def _choose(self, metadata: RemoteLogSegmentMetadata, reason: DeleteReason, detail: str) -> None:
+        if metadata.state is _STARTED:
+            reason, detail = DeleteReason.DANGLING, f"a copy that nobody finished, reached by {reason}: {detail}"
+        self.chosen.append(PlannedDeletion(metadata, reason, detail))
+
+    @staticmethod
+    def _of_age(metadata: RemoteLogSegmentMetadata, rule: TimeRule) -> str:
+        older_ms = rule.cutoff_ms - metadata.max_timestamp_ms
+        return f"newest record {older_ms / 1000:.0f} s past the {rule.retention_ms / 1000:g} s of retention"
+
+
+def _deletions_begun(
+    rows: Iterable[RemoteLogSegmentMetadata], being_copied: Collection[UUID], now_ms: int
+) -> tuple[list[PlannedDeletion], int | None]:
+    """Deletions to be gone on with now, and when the next one is due."""
+    due: list[PlannedDeletion] = []
+    waiting: list[int] = []
+    for metadata in rows:
+        if metadata.state is not _DELETING or metadata.segment.id in being_copied:
+            continue
+        soft = metadata.soft_delete
+        if soft is None:
+            due.append(PlannedDeletion(metadata, DeleteReason.DELETE_RETRY, "its deletion was begun"))
+        elif soft.delete_after_ms <= now_ms:
+            detail = f"{soft.reason}, and its grace is over"
+            due.append(PlannedDeletion(metadata, DeleteReason.DELETE_RETRY, detail))
+        else:
+            waiting.append(soft.delete_after_ms)
+    return due, min(waiting, default=None)
+
+
+def _unreferenced(
+    rows: Iterable[RemoteLogSegmentMetadata], lineage: Lineage, being_copied: Collection[UUID]
+) -> list[PlannedDeletion]:
+    """Segments all of whose epochs lie before the lineage (remote-tiering 12.5)."""
+    earliest = lineage.earliest
+    if earliest is None:
+        return []
+    found = []
+    for metadata in rows:
+        if metadata.state not in (_STARTED, _FINISHED) or metadata.segment.id in being_copied:
+            continue
+        if all(entry.epoch < earliest.epoch for entry in metadata.segment_leader_epochs):
+            detail = f"the log begins with leader epoch {earliest.epoch}"
+            reason = DeleteReason.UNREFERENCED_EPOCH if metadata.state is _FINISHED else DeleteReason.DANGLING
+            found.append(PlannedDeletion(metadata, reason, detail))
+    return found
+
+
+def _once(*groups: Iterable[PlannedDeletion]) -> tuple[PlannedDeletion, ...]:
+    """Every segment once, by start offset; of equal starts in the order given."""
+    by_id: dict[UUID, PlannedDeletion] = {}
+    for group in groups:
+        for planned in group:
+            by_id.setdefault(planned.metadata.segment.id, planned)
+    return tuple(sorted(by_id.values(), key=lambda planned: planned.metadata.start_offset))
+
+
+def _expires_at(kept: RemoteLogSegmentMetadata, retention_ms: int, being_copied: Collection[UUID]) -> int | None:
+    if retention_ms < 0 or kept.segment.id in being_copied:
+        return None
+    return kept.max_timestamp_ms + retention_ms

@@ -1,0 +1,78 @@
+"""LocalLogView: what expiration sees of the local log, and the one thing that it tells a log that tierd owns."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from tierd.log import PartitionScan, SegmentFiles
+from tierd.model import TopicIdPartition
+from tierd.tiering.local.log_offsets import LogOffsets
+from tierd.tiering.local.partition_log import PartitionLog
+from tierd.tiering.removing.branch import LocalSegment
+from tierd.tiering.removing.partition_plan import LocalFacts
+
+
+class LocalLogView(Protocol):
+    """The local log of one partition."""
+
+    @property
+    def partition(self) -> TopicIdPartition:
+        """Whose log it is."""
+
+    async def facts(self, *, sizes: bool) -> LocalFacts:
+        """Look at it; ``sizes``: those of the segments too.
+
+        Raises:
+            TierError: it cannot be looked at now.
+        """
+
+    async def raise_log_start(self, offset: int) -> None:
+        """Take note, durably, that nothing below ``offset`` is read any more.
+
+        Raises:
+            TierError: the log refuses it, or its disk has failed.
+        """
+
+
+class ReplicaLogView:
+    """The replica that the partition's directory holds, a broker's or tierd's own."""
+
+    def __init__(self, local: PartitionLog, offsets: LogOffsets) -> None:
+        self._local = local
+        self._offsets = offsets
+
+    @property
+    def partition(self) -> TopicIdPartition:
+        """Whose log it is."""
+        return self._local.partition
+
+    async def facts(self, *, sizes: bool) -> LocalFacts:
+        """As last scanned; the end is the high watermark, or the base of the active segment if that is higher."""
+        offsets = await self._offsets.offsets(self._local.log_dir, self.partition)
+        return await facts_of(self._local.scan, offsets.high_watermark, sizes=sizes)
+
+    async def raise_log_start(self, offset: int) -> None:
+        """Tell the log, if tierd owns it; a broker's log start is the broker's own."""
+        await self._offsets.raise_log_start(self._local.log_dir, self.partition, offset)
+
+
+async def facts_of(scan: PartitionScan, high_watermark: int | None, *, sizes: bool) -> LocalFacts:
+    """What a look at a partition's directory, and its high watermark, say of its log."""
+    segments = await asyncio.to_thread(_sized, scan.segments) if sizes else _unsized(scan.segments)
+    reached = segments[-1].base_offset if segments else 0
+    return LocalFacts(scan.lineage, max(reached, high_watermark or 0), high_watermark, segments)
+
+
+def _unsized(segments: Sequence[SegmentFiles]) -> tuple[LocalSegment, ...]:
+    return tuple(LocalSegment(s.base_offset, s.next_base_offset, 0) for s in segments)
+
+
+def _sized(segments: Sequence[SegmentFiles]) -> tuple[LocalSegment, ...]:
+    return tuple(LocalSegment(s.base_offset, s.next_base_offset, _size(s)) for s in segments)
+
+
+def _size(segment: SegmentFiles) -> int:
+    try:
+        return segment.log.stat().st_size
+    except OSError:  # deleted since it was listed: it counts no more
+        return 0

@@ -1,0 +1,66 @@
+"""What expires of one partition: the plan for its metadata, its local log and its topic's policy as they are now."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from uuid import UUID
+
+from tierd.metadata import PartitionView, effective_lineage
+from tierd.model import Lineage
+from tierd.tiering.plan import highest_copied
+from tierd.tiering.policy import TopicPolicy
+from tierd.tiering.removing.branch import LocalSegment, only_local_bytes
+from tierd.tiering.removing.expiration_plan import ExpirationPlan, plan_expiration
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFacts:
+    """The local log at one moment.
+
+    Attributes:
+        lineage: as its checkpoint has it.
+        log_end_offset: exclusive; an offset that the log surely reaches.
+        high_watermark: exclusive; None while nobody has told.
+        segments: ascending, the active one last; sizes are 0 where nobody needs them.
+    """
+
+    lineage: Lineage
+    log_end_offset: int
+    high_watermark: int | None
+    segments: tuple[LocalSegment, ...] = ()
+
+    @classmethod
+    def without_log(cls, view: PartitionView) -> "LocalFacts":
+        """What stands for a log that this host does not have: it ends where the tier does."""
+        ends = [metadata.end_offset + 1 for metadata in view.list()]
+        return cls(Lineage(), max(ends, default=0), max(ends, default=0))
+
+
+def partition_plan(
+    view: PartitionView,
+    local: LocalFacts,
+    policy: TopicPolicy,
+    *,
+    being_copied: Collection[UUID],
+    now_ms: int,
+    strict_kafka_compat: bool = False,
+) -> ExpirationPlan:
+    """Say what of the partition is to be deleted now, and when to look again."""
+    log_start = view.log_start_offset or 0
+    whole = effective_lineage(view, local.lineage)
+    reached = local.segments[-1].base_offset if local.segments else local.log_end_offset
+    copied = highest_copied(whole, view.highest_offset_for_epoch, log_end_offset=reached)
+    return plan_expiration(
+        view.list(),
+        view.list_epoch,
+        # A broker forgets the epochs below its local log start; what the tier knows of them reaches to the log start.
+        lineage=whole.truncated_from_start(log_start),
+        log_start_offset=log_start,
+        log_end_offset=local.log_end_offset,
+        only_local_bytes=only_local_bytes(
+            local.segments, highest_remote_offset=copied.offset, strict_kafka_compat=strict_kafka_compat
+        ),
+        retention_ms=policy.expires_ms,
+        retention_bytes=policy.expires_bytes,
+        being_copied=being_copied,
+        now_ms=now_ms,
+    )

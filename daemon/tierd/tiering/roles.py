@@ -1,0 +1,154 @@
+"""RoleKeeper: every replica has the tasks of its role, and no others (remote-tiering 9.1 to 9.3, 13).
+
+::
+
+    leader     copy (while the topic is copied), expire
+    follower   follow
+    deleted    none; the tier goes with the topic where its policy says so
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from tierd.control import Leadership, Role
+from tierd.metadata import RemoteLogMetadataManager
+from tierd.tiering.policy import TopicPolicies
+from tierd.tiering.removing.partition_removal import PartitionRemover
+from tierd.tiering.replicas import Replica
+from tierd.tiering.role_tasks import RoleTasks
+from tierd.tiering.supervision import Supervisor
+from tierd.tiering.task_factory import TaskFactory
+
+log = structlog.get_logger()
+
+
+class RoleKeeper:
+    """Starts and stops tasks as roles come and go, one change at a time."""
+
+    def __init__(
+        self,
+        factory: TaskFactory,
+        *,
+        supervisor: Supervisor,
+        metadata: RemoteLogMetadataManager,
+        policies: TopicPolicies,
+        is_current: Callable[[Replica], bool],
+        remover: PartitionRemover | None,
+    ) -> None:
+        """Nothing runs yet.
+
+        Args:
+            factory: makes tasks.
+            supervisor: runs them.
+            metadata: is told of roles before tasks are.
+            policies: whether a topic is copied, and what becomes of the tier of a deleted one.
+            is_current: whether a replica is still there, and still this one.
+            remover: takes over the tier of a deleted partition; None where nobody does.
+        """
+        self.supervisor = supervisor
+        self._factory = factory
+        self._metadata = metadata
+        self._policies = policies
+        self._is_current = is_current
+        self._remover = remover
+        self._changing = asyncio.Lock()
+
+    async def assign(self, replica: Replica, event: Leadership) -> None:
+        """Give the replica the role; one that it has already changes nothing.
+
+        A leader of a higher epoch gets new tasks: its log may have been truncated in between.
+        """
+        async with self._changing:
+            known, replica.leadership = replica.leadership, event
+            if known is not None and replica.tasks.all():
+                is_same_term = known.leader_epoch == event.leader_epoch or event.role is Role.FOLLOWER
+                if known.role is event.role and is_same_term:
+                    return
+            await self._begin(replica)
+
+    async def renew(self, replica: Replica) -> None:
+        """Begin anew in the same role: the directory is another one, and what was known of the old one may be wrong."""
+        async with self._changing:
+            await self._begin(replica)
+
+    async def end(self, replica: Replica) -> None:
+        """Stop everything: the replica is gone."""
+        async with self._changing:
+            await self._stop_all(replica)
+            self._metadata.stop(replica.local.partition)
+
+    async def follow_policies(self, replicas: Iterable[Replica]) -> None:
+        """Start and stop copies where the topic's switch says otherwise by now (KIP-950). Expiration goes on."""
+        for replica in replicas:
+            async with self._changing:
+                is_led = replica.leadership is not None and replica.leadership.role is Role.LEADER
+                if is_led and self._is_current(replica):
+                    await self._set_copying(replica, wanted=self._is_copied(replica))
+            replica.tasks.wake()
+
+    async def delete(self, event: Leadership, replica: Replica | None) -> None:
+        """The cluster has deleted the topic: end what is done for it, and let its tier go if its policy says so."""
+        partition = event.partition
+        if replica is not None:
+            await self.end(replica)
+            replica.leadership = event
+        if self._remover is not None and self._policies(partition.topic).delete_with_topic:
+            self._remover.delete_tier(partition)
+        else:
+            log.warning(
+                "topic_deleted_tier_kept",
+                partition=str(partition),
+                remedy="its tier stays readable; topics.delete_with_topic removes it with the topic",
+            )
+
+    async def _begin(self, replica: Replica) -> None:
+        await self._stop_all(replica)
+        event = replica.leadership
+        if event is None or not self._is_current(replica):
+            return
+        match event.role:
+            case Role.LEADER:
+                tasks, local = replica.tasks, replica.local
+                tasks.sweep = self._factory.sweep(local)
+                tasks.expire = self._factory.expiration_task(local, event.leader_epoch, tasks.sweep)
+                self.supervisor.start(tasks.expire)
+                await self._set_copying(replica, wanted=self._is_copied(replica))
+            case Role.FOLLOWER:
+                self._metadata.follow(replica.local.partition)
+                replica.tasks.follow = self._factory.follower_task(replica.local)
+                self.supervisor.start(replica.tasks.follow)
+            case _:
+                self._metadata.stop(replica.local.partition)
+
+    async def _set_copying(self, replica: Replica, *, wanted: bool) -> None:
+        tasks, event = replica.tasks, replica.leadership
+        assert event is not None, "only who leads copies"
+        assert tasks.sweep is not None, "made with the role"
+        if wanted and tasks.copy is None:
+            assert tasks.expire is not None, "made with the role"
+            wake_expiration = tasks.expire.wake.set  # what is new in the tier may be what expires next
+            tasks.copy = self._factory.copy_task(replica.local, event.leader_epoch, tasks.sweep, wake_expiration)
+            self.supervisor.start(tasks.copy)
+        elif not wanted:
+            await self._stop_copying(replica)
+            await replica.local.let_go()
+
+    async def _stop_copying(self, replica: Replica) -> None:
+        task, replica.tasks.copy = replica.tasks.copy, None
+        if task is not None:
+            await self.supervisor.stop(task.name)
+            task.close()
+
+    async def _stop_all(self, replica: Replica) -> None:
+        await self._stop_copying(replica)
+        running, expire = replica.tasks.all(), replica.tasks.expire
+        replica.tasks = RoleTasks()
+        for task in running:
+            await self.supervisor.stop(task.name)
+        if expire is not None:
+            expire.close()
+
+    def _is_copied(self, replica: Replica) -> bool:
+        return self._policies(replica.local.partition.topic).copy_enabled

@@ -1,0 +1,55 @@
+"""Slots: a semaphore whose size may change while it is in use."""
+
+import asyncio
+from typing import Literal
+
+
+class Slots(asyncio.Semaphore):
+    """How many may be at something at once; who waits is served in order."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self._size = size
+        self._taken = 0
+        self._surplus = 0  # slots still about that a smaller size has no room for; they go when they are given back
+
+    @property
+    def size(self) -> int:
+        """How many there are, once the surplus of a larger size was given back."""
+        return self._size
+
+    def resize(self, size: int) -> None:
+        """Have ``size`` slots from now on; nobody loses one that he has.
+
+        Raises:
+            ValueError: not even one.
+        """
+        if size < 1:
+            raise ValueError(f"{size} slots let nobody in")
+        growth, self._size = size - self._size, size
+        if growth < 0:
+            self._surplus -= growth
+        for _ in range(growth):
+            self._give()
+
+    @property
+    def idle_ratio(self) -> float:
+        """The part of them that nobody has, from 0 to 1."""
+        return max(0.0, 1 - self._taken / self._size)
+
+    async def acquire(self) -> Literal[True]:
+        """Wait for one and take it."""
+        await super().acquire()
+        self._taken += 1
+        return True
+
+    def release(self) -> None:
+        """Give one back."""
+        self._taken -= 1
+        self._give()
+
+    def _give(self) -> None:
+        if self._surplus:
+            self._surplus -= 1
+        else:
+            super().release()

@@ -1,0 +1,66 @@
+"""Which source of leadership the configuration asks for, and what is told of it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.clock import FakeClock
+from tierd.app.control_plane import ControlPlane, control_plane
+from tierd.app.identity import BrokerIdentity
+from tierd.config import KafkaConnectionSettings, LeadershipSettings, LogDirSettings, RemoteSettings, TierdConfig
+from tierd.config.remote_settings import FilesystemSettings
+from tierd.control import KafkaLeadership, StaticLeadership
+from tierd.errors import KafkaUnreachableError
+from tierd.telemetry import Metrics
+
+NOBODY = KafkaConnectionSettings(bootstrap_servers=("127.0.0.1:1",))
+
+
+def planned(leadership: LeadershipSettings) -> ControlPlane:
+    config = TierdConfig(
+        log_dirs=(LogDirSettings(path=Path("/data")),),
+        remote=RemoteSettings(backend="filesystem", filesystem=FilesystemSettings(path=Path("/tier"))),
+        leadership=leadership,
+    )
+    return control_plane(config, BrokerIdentity("cluster", 1), clock=FakeClock(), random=lambda: 0.0)
+
+
+def test_static_leadership_needs_nobody() -> None:
+    plane = planned(LeadershipSettings())
+
+    assert isinstance(plane.leadership, StaticLeadership)
+    assert plane.topic_settings() is None
+    assert plane.not_ready() == ""
+    assert plane.use() is None
+    assert plane.facts()["source"] == "static"
+    plane.require_heard()
+    plane.close()
+
+
+def test_a_connection_serves_topic_settings_also_beside_static_leadership() -> None:
+    plane = planned(LeadershipSettings(kafka=NOBODY))
+
+    assert isinstance(plane.leadership, StaticLeadership)
+    assert plane.topic_configs is not None
+
+
+async def test_a_cluster_that_was_never_heard_is_told_everywhere() -> None:
+    plane = planned(LeadershipSettings(source="kafka", kafka=NOBODY))
+    assert isinstance(plane.leadership, KafkaLeadership)
+    assert "not been asked for yet" in plane.not_ready()
+    plane.require_heard()
+
+    await plane.leadership.refresh_once()
+
+    assert "cannot connect" in plane.not_ready()
+    facts, use = plane.facts(), plane.use()
+    assert facts["errors"] == 1
+    assert "cannot connect" in str(facts["last_error"])
+    assert use is not None
+    assert (use.errors, use.last_refresh_s) == (1, None)
+    metrics = Metrics(version="1", clock=FakeClock())
+    metrics.watch_leadership(plane.use)
+    assert b"tierd_leadership_errors_total 1.0" in metrics.render()[0]
+    with pytest.raises(KafkaUnreachableError):
+        plane.require_heard()
+    plane.close()

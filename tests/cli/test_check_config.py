@@ -1,0 +1,129 @@
+"""``tierd check-config`` with real servers: what it says, and that it leaves nothing behind."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.log_dirs import LogDirWriter
+from tests.scenarios.installation import Installation
+from tests.services.azure import AzureService
+from tests.services.gcs import GcsService
+from tests.services.s3 import S3Admin, S3Service
+
+
+def outcomes(tierd: Installation, *, exit_code: int = 0) -> dict[str, str]:
+    ended = tierd.tierd("check-config", "--online", "--json")
+    assert ended.exit_code == exit_code, ended.output
+    return {f"{step['area']}: {step['name']}": step["outcome"] for step in ended.json()["steps"]}
+
+
+def stored(tierd: Installation) -> list[Path]:
+    """Every file of the tier, apart from the lock that stays empty."""
+    return sorted(path for path in tierd.store_dir.rglob("*") if path.is_file() and path.name != "replace.lock")
+
+
+def test_a_sound_installation_passes_and_nothing_is_left(tierd: Installation) -> None:
+    found = outcomes(tierd)
+    assert set(found.values()) == {"ok"}
+    assert found["object store: conditional put"] == "ok"
+    assert stored(tierd) == []
+    assert not tierd.state_dir.exists()
+
+
+def test_a_used_installation_passes_beside_its_objects(copied: Installation) -> None:
+    before = stored(copied)
+    assert set(outcomes(copied).values()) == {"ok"}
+    assert stored(copied) == before
+
+
+def test_people_read_a_table_with_the_next_step(tierd: Installation) -> None:
+    tierd.configure({"log_dirs": [{"path": "/nowhere/at/all", "owner": "kafka"}], "cluster_id": "c", "node_id": 1})
+    ended = tierd.tierd("check-config", "--online")
+    assert ended.exit_code == 3
+    assert "unreachable" in ended.output
+    assert "next: " in ended.output
+
+
+def test_a_store_that_is_away_exits_with_3(tierd: Installation) -> None:
+    s3 = {"bucket": "b", "endpoint_url": "http://127.0.0.1:9", "region": "us-east-1"}
+    tierd.configure({"remote": {"backend": "s3", "s3": {**s3, "access_key_id": "a", "secret_access_key": "b"}}})
+    found = outcomes(tierd, exit_code=3)
+    assert found["object store: reach"] == "unreachable"
+    assert "object store: put" not in found
+
+
+def s3_remote(service: S3Service, bucket: str, **more: object) -> dict[str, object]:
+    settings = {
+        "bucket": bucket,
+        "endpoint_url": service.endpoint_url,
+        "region": service.region,
+        "access_key_id": service.access_key_id,
+        "secret_access_key": service.secret_access_key,
+        "path_style": True,
+        "part_size": "5MiB",
+    }
+    return {"backend": "s3", "key_prefix": "tier", "s3": settings | more}
+
+
+@pytest.mark.service("s3")
+def test_an_s3_store_passes_and_nothing_is_left(
+    tierd: Installation, s3_service: S3Service, s3_admin: S3Admin, s3_bucket: str
+) -> None:
+    tierd.configure({"remote": s3_remote(s3_service, s3_bucket)})
+    assert set(outcomes(tierd).values()) == {"ok"}
+    assert s3_admin.keys(s3_bucket) == []
+    assert s3_admin.unfinished_uploads(s3_bucket) == []
+
+
+@pytest.mark.service("s3")
+def test_wrong_credentials_and_missing_buckets_exit_with_1(
+    tierd: Installation, s3_service: S3Service, s3_bucket: str
+) -> None:
+    tierd.configure({"remote": s3_remote(s3_service, s3_bucket, secret_access_key="wrong")})
+    assert outcomes(tierd, exit_code=1)["object store: reach"] == "failed"
+    tierd.configure({"remote": s3_remote(s3_service, "no-such-bucket")})
+    assert outcomes(tierd, exit_code=1)["object store: reach"] == "failed"
+
+
+@pytest.mark.service("s3")
+def test_the_policy_that_is_printed_suffices(
+    tierd: Installation, log_dir: LogDirWriter, s3_service: S3Service, s3_admin: S3Admin, s3_bucket: str
+) -> None:
+    access_key, secret_key = s3_service.services.new_s3_user()
+    keys = {"access_key_id": access_key, "secret_access_key": secret_key}
+    tierd.configure({"remote": s3_remote(s3_service, s3_bucket, **keys)})
+    assert outcomes(tierd, exit_code=1)["object store: reach"] == "failed"
+    printed = tierd.tierd("check-config", "--policy")
+    assert printed.exit_code == 0, printed.output
+    s3_admin.allow(s3_bucket, access_key, printed.json())
+    assert set(outcomes(tierd).values()) == {"ok"}
+    copied = tierd.tierd("copy", "--once")
+    assert copied.exit_code == 0, copied.output
+    assert len(tierd.segments("orders-0")) == 3
+    assert [record["offset"] for record in tierd.cat("orders-0")][:4] == [0, 1, 2, 3]
+
+
+@pytest.mark.service("gcs")
+def test_a_gcs_store_passes(tierd: Installation, gcs_service: GcsService, gcs_bucket: str) -> None:
+    gcs = {"bucket": gcs_bucket, "endpoint_url": gcs_service.endpoint_url}
+    tierd.configure({"remote": {"backend": "gcs", "gcs": gcs}})
+    assert set(outcomes(tierd).values()) == {"ok"}
+
+
+@pytest.mark.service("azure")
+def test_an_azure_store_passes(tierd: Installation, azure_service: AzureService, azure_container: str) -> None:
+    azure = {
+        "container": azure_container,
+        "account": azure_service.account,
+        "account_key": azure_service.account_key,
+        "endpoint_url": azure_service.endpoint_url,
+    }
+    tierd.configure({"remote": {"backend": "azure", "azure": azure}})
+    assert set(outcomes(tierd).values()) == {"ok"}
+
+
+def test_a_log_dir_whose_files_cannot_be_linked_is_told(tierd: Installation, tmp_path: Path) -> None:
+    tierd.configure({"hold": {"dir": "/dev/shm/tierd-hold-check"}})
+    ended = tierd.tierd("check-config", "--online", "--json")
+    seen = next(step["detail"] for step in ended.json()["steps"] if step["area"] == "log dirs")
+    assert "held by hard links" in seen or "held by open files" in seen

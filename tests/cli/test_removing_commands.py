@@ -1,0 +1,160 @@
+"""expire, undelete, deletions and delete-partition, with a daemon and without one."""
+
+import json
+
+import pytest
+
+from tests.fakes.log_dirs import LogDirWriter
+from tests.scenarios.installation import Installation
+
+OLD = {"topics": {"defaults": {"retention": "1d"}}}  # the log dir's records are of 2023
+KEPT = {"topics": {"defaults": {"retention": -1}}}
+STATE_OF = {"COPY_SEGMENT_FINISHED": "readable", "DELETE_SEGMENT_STARTED": "in grace"}
+
+
+def states(tierd: Installation) -> list[str]:
+    return [STATE_OF[segment["state"]] for segment in tierd.segments("orders-0")]
+
+
+def read_offsets(tierd: Installation) -> list[int]:
+    return [record["offset"] for record in tierd.cat("orders-0")]
+
+
+@pytest.fixture
+def expired(copied: Installation, log_dir: LogDirWriter) -> Installation:
+    """All three segments are in their grace, and the broker has deleted its own."""
+    copied.configure(OLD)
+    ended = copied.tierd("expire", "--once")
+    assert ended.exit_code == 0, ended.output
+    for base in (0, 4, 8):
+        for file in (log_dir.path / "orders-0").glob(f"{base:020d}.*"):
+            if file.suffix != ".snapshot":
+                file.unlink()
+    return copied
+
+
+def test_expire_needs_once(tierd: Installation) -> None:
+    assert tierd.tierd("expire").exit_code == 2
+
+
+def test_without_retention_nothing_would_go(copied: Installation) -> None:
+    answer = json.loads(copied.tierd("expire", "--once", "--dry-run", "--json").stdout)
+    assert [each["deletions"] for each in answer] == [[]] * len(answer)
+
+
+def test_a_dry_run_says_what_would_go_and_why_and_does_nothing(copied: Installation) -> None:
+    copied.configure(OLD)
+    ended = copied.tierd("expire", "--once", "--dry-run", "orders-0")
+    assert ended.exit_code == 0, ended.output
+    assert "3 segments would go" in ended.stdout
+    assert "retention_time" in ended.stdout
+    (answer,) = json.loads(copied.tierd("expire", "--once", "--dry-run", "--json", "orders-0").stdout)
+    assert answer["new_log_start_offset"] == 12
+    assert [planned["start_offset"] for planned in answer["deletions"]] == [0, 4, 8]
+    assert states(copied) == ["readable"] * 3
+    assert copied.tierd("deletions", "--json").stdout == ""
+
+
+def test_expired_segments_leave_the_log_and_stay_in_their_grace(expired: Installation) -> None:
+    assert states(expired) == ["in grace"] * 3
+    assert read_offsets(expired) == [12, 13, 14, 15]
+    lines = [json.loads(line) for line in expired.tierd("deletions", "orders-0", "--json").stdout.splitlines()]
+    assert [(line["step"], line["start_offset"], line["reason"]) for line in lines] == [
+        ("tombstoned", 0, "retention_time"),
+        ("tombstoned", 4, "retention_time"),
+        ("tombstoned", 8, "retention_time"),
+    ]
+    assert "tombstoned" in expired.tierd("deletions", "--since", "1h").stdout
+    assert expired.tierd("deletions", "other-0", "--json").stdout == ""
+
+
+def test_what_retention_would_take_again_is_not_given_back(expired: Installation) -> None:
+    for arguments in (["--all"], ["--all", "--dry-run"]):
+        ended = expired.tierd("undelete", "orders-0", *arguments)
+        assert ended.exit_code == 4, ended.output
+        assert "retention would delete it again" in ended.stderr
+        assert "raise the topic's retention first" in ended.stderr
+    assert states(expired) == ["in grace"] * 3
+
+
+def test_after_retention_was_raised_everything_comes_back_and_reads_the_same(expired: Installation) -> None:
+    expired.configure(KEPT)
+    ended = expired.tierd("undelete", "orders-0", "--all")
+    assert ended.exit_code == 0, ended.output
+    assert "3 segments are back, the log begins at 0" in ended.stdout
+    assert states(expired) == ["readable"] * 3
+    assert read_offsets(expired) == list(range(16))
+    again = expired.tierd("expire", "--once", "--json")
+    assert [each["deletions"] for each in json.loads(again.stdout)] == [[]] * len(json.loads(again.stdout))
+    assert expired.tierd("verify", "--deep").exit_code == 0
+
+
+def test_one_segment_comes_back_by_its_id(expired: Installation) -> None:
+    expired.configure(KEPT)
+    newest = expired.segments("orders-0")[-1]["segment_id"]
+    answer = json.loads(expired.tierd("undelete", "orders-0", "--segment", newest, "--json").stdout)
+    assert [segment["log_start_offset"] for segment in answer["segments"]] == [8]
+    assert states(expired) == ["in grace", "in grace", "readable"]
+    assert read_offsets(expired) == list(range(8, 16))
+
+
+@pytest.mark.parametrize("arguments", [[], ["--all", "--segment", "x" * 22], ["--segment", "short"]])
+def test_undelete_says_how_it_is_used(expired: Installation, arguments: list[str]) -> None:
+    assert expired.tierd("undelete", "orders-0", *arguments).exit_code == 2
+
+
+def test_an_unknown_segment_is_named(expired: Installation) -> None:
+    ended = expired.tierd("undelete", "orders-0", "--segment", "A" * 22)
+    assert ended.exit_code == 1
+    assert "cannot be taken back" in ended.stderr
+
+
+def test_without_a_grace_everything_is_gone_at_once(copied: Installation) -> None:
+    copied.configure({**OLD, "expire": {"grace": "0s"}})
+    assert copied.tierd("expire", "--once").exit_code == 0
+    assert copied.segments("orders-0") == []
+    assert copied.tierd("verify").exit_code == 0
+    steps = [json.loads(line)["step"] for line in copied.tierd("deletions", "--json").stdout.splitlines()]
+    assert sorted(steps) == ["deleted"] * 3 + ["tombstoned"] * 3
+
+
+def test_a_partition_is_deleted_only_after_a_yes(copied: Installation) -> None:
+    ended = copied.tierd("delete-partition", "orders-0")
+    assert ended.exit_code == 4
+    assert "--yes" in ended.stderr
+    assert states(copied) == ["readable"] * 3
+
+
+def test_a_partition_is_deleted_at_once_when_asked(copied: Installation) -> None:
+    ended = copied.tierd("delete-partition", "orders-0", "--yes", "--now")
+    assert ended.exit_code == 0, ended.output
+    lines = [json.loads(line) for line in copied.tierd("deletions", "--json").stdout.splitlines()]
+    assert [line["reason"] for line in lines if line["step"] == "deleted"] == ["topic_deleted"] * 3
+    assert copied.tierd("delete-partition", "orders-0", "--yes").exit_code != 0
+
+
+def test_with_a_grace_the_partition_stays_until_it_is_over(copied: Installation) -> None:
+    assert copied.tierd("delete-partition", "orders-0", "--yes").exit_code == 0
+    assert states(copied) == ["in grace"] * 3
+    ended = copied.tierd("undelete", "orders-0", "--all")
+    assert ended.exit_code == 4, ended.output
+    assert "none of it comes back" in ended.stderr
+
+
+def test_a_running_daemon_expires_and_gives_back(tierd: Installation) -> None:
+    with tierd.daemon() as daemon:
+        daemon.wait_copied({"orders-0": 11})
+        answer = json.loads(tierd.tierd("expire", "--once", "--dry-run", "--json", "orders-0").stdout)
+        assert [each["deletions"] for each in answer] == [[]]
+    tierd.configure(OLD)
+    with tierd.daemon() as daemon:
+        daemon.wait_until(lambda: states(tierd) == ["in grace"] * 3, what="the expiration")
+        assert tierd.tierd("expire", "--once").exit_code == 0
+        refused = tierd.tierd("undelete", "orders-0", "--all")
+        assert refused.exit_code == 4, refused.output
+        back = tierd.tierd("undelete", "orders-0", "--all", "--force")
+        assert back.exit_code == 0, back.output
+        daemon.wait_until(lambda: states(tierd) == ["in grace"] * 3, what="what retention does again")
+        deleted = tierd.tierd("delete-partition", "orders-0", "--yes", "--now")
+        assert deleted.exit_code == 0, deleted.output
+        daemon.wait_until(lambda: "partition_deleted" in daemon.log_tail(), what="the end of the partition's tier")

@@ -1,0 +1,89 @@
+"""What producers know of their records: acknowledged at an offset, aborted, or in doubt. The oracle of stories with faults."""
+
+import base64
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.services.kafka_records import SentRecord
+
+Record = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class PartitionJournal:
+    """The records of one incarnation of one partition; values are unique, so a record is known by its value."""
+
+    acknowledged: dict[int, SentRecord] = field(default_factory=dict)
+    aborted: set[str] = field(default_factory=set)
+    in_doubt: set[str] = field(default_factory=set)
+
+
+class Journal:
+    """Filled by producers from their threads, read by the story."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._partitions: defaultdict[tuple[str, int], PartitionJournal] = defaultdict(PartitionJournal)
+
+    def acknowledge(self, topic: str, partition: int, records: Mapping[int, SentRecord]) -> None:
+        """The cluster holds these, each at its offset, and for good."""
+        with self._lock:
+            self._partitions[topic, partition].acknowledged.update(records)
+
+    def abort(self, topic: str, partition: int, records: Sequence[SentRecord]) -> None:
+        """Nobody who reads committed records may ever see these."""
+        with self._lock:
+            self._partitions[topic, partition].aborted.update(map(encoded_value, records))
+
+    def doubt(self, topic: str, partition: int, records: Sequence[SentRecord]) -> None:
+        """Nobody knows what became of these: they may be there, once."""
+        with self._lock:
+            self._partitions[topic, partition].in_doubt.update(map(encoded_value, records))
+
+    def forget(self, topic: str) -> None:
+        """The topic is gone; one that is created under its name is another."""
+        with self._lock:
+            for key in [key for key in self._partitions if key[0] == topic]:
+                del self._partitions[key]
+
+    def of(self, topic: str, partition: int) -> PartitionJournal:
+        """What is known of a partition."""
+        with self._lock:
+            return self._partitions[topic, partition]
+
+
+def encoded_value(record: SentRecord) -> str:
+    """The value as ``tierd cat --json`` prints it."""
+    assert record.value is not None, "a journalled record has a value"
+    return base64.b64encode(record.value).decode()
+
+
+def assert_agrees(records: Sequence[Record], journal: PartitionJournal, *, start: int, end: int, what: str) -> None:
+    """Fail unless committed ``records`` from ``start`` to before ``end`` are what producers were told.
+
+    Every acknowledged one is there, unchanged and at its offset; what is there beyond was in doubt; nothing twice.
+    """
+    offsets = [record["offset"] for record in records]
+    assert offsets == sorted(set(offsets)), f"{what}: offsets are not ascending"
+    found = {record["offset"]: record for record in records if start <= record["offset"] < end}
+    wanted = {offset: sent for offset, sent in journal.acknowledged.items() if start <= offset < end}
+    missing = sorted(set(wanted) - set(found))
+    assert not missing, f"{what}: {len(missing)} acknowledged records are missing, first {missing[:5]}"
+    values = [record["value"] for record in found.values()]
+    assert len(values) == len(set(values)), f"{what}: a record is there twice"
+    for offset, record in found.items():
+        if offset in wanted:
+            assert _as_sent(record) == _as_sent(wanted[offset]), f"{what}: the record at {offset} differs"
+        else:
+            assert record["value"] in journal.in_doubt, f"{what}: nobody sent the record at {offset}, or it was aborted"
+
+
+def _as_sent(record: Record | SentRecord) -> tuple[object, ...]:
+    if isinstance(record, SentRecord):
+        key = None if record.key is None else base64.b64encode(record.key).decode()
+        headers = [[n, None if v is None else base64.b64encode(v).decode()] for n, v in record.headers]
+        return key, encoded_value(record), record.timestamp_ms, headers
+    return record["key"], record["value"], record["timestamp"], [list(pair) for pair in record["headers"]]

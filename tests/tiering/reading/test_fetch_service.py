@@ -1,0 +1,293 @@
+"""FetchService and the gate within FetchTask, over copied log dirs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.eventually import eventually
+from tests.fakes.log_dirs import LogDirWriter, SegmentShape
+from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Session, delete_segment
+from tests.tiering.setups import Tier as Stores
+from tierd.config import FetchSettings
+from tierd.errors import (
+    OffsetOutOfRangeError,
+    RemoteReaderBusyError,
+    RemoteReaderClosedError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RemoteStorageNotReadyError,
+    RetriableRemoteStorageError,
+)
+from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
+from tierd.remote import ChunkCache, SegmentStorage
+from tierd.tiering import FetchResult, FetchService, FetchTask, Isolation, TieredLog, open_fetch_service
+
+UNCOMMITTED = Isolation.READ_UNCOMMITTED
+
+
+class HeldStorage(SegmentStorage):
+    """A SegmentStorage that counts, waits and fails as it is told."""
+
+    def __init__(self, stores: Stores) -> None:
+        super().__init__(stores.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
+        self.calls = 0
+        self.open = asyncio.Event()
+        self.open.set()
+        self.error: RemoteStorageError | None = None
+
+    async def fetch_log_segment(self, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
+        self.calls += 1
+        await self.open.wait()
+        if self.error is not None:
+            raise self.error
+        return await super().fetch_log_segment(metadata, byte_range)
+
+    async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        self.calls += 1
+        return await super().fetch_index(metadata, index_type)
+
+
+@dataclass
+class Setup:
+    """Three segments of two batches with four records each, in the tier alone, and an active one of four records."""
+
+    path: Path
+    stores: Stores
+    session: Session
+    storage: HeldStorage
+    tmp_path: Path
+
+    def snapshot(self) -> Callable[[], "asyncio.Future[TieredLog]"]:
+        return lambda: asyncio.ensure_future(self.session.tiered_log(self.path))
+
+
+@pytest.fixture
+async def setup(tmp_path: Path) -> Setup:
+    log_dir = LogDirWriter(tmp_path / "kafka")
+    writer = log_dir.add_partition("orders")
+    writer.fill(rolled_segments=3, shape=SegmentShape())
+    log_dir.write_checkpoints()
+    stores = Stores(tmp_path, [log_dir.path])
+    storage = HeldStorage(stores)
+    session = stores.session(storage=lambda _: storage)
+    assert [o.error for o in (await session.copy_once()).values()] == [None]
+    for base in (0, 8, 16):
+        delete_segment(writer.path, base)
+    return Setup(writer.path, stores, session, storage, tmp_path)
+
+
+@pytest.fixture
+async def service(setup: Setup) -> AsyncIterator[FetchService]:
+    async with opened(setup, FetchSettings(concurrency=1, max_pending=1)) as service:
+        yield service
+
+
+def opened(setup: Setup, settings: FetchSettings) -> AbstractAsyncContextManager[FetchService]:
+    return open_fetch_service(
+        setup.storage,
+        settings=settings,
+        piece_bytes=1 << 20,
+        index_directory=setup.tmp_path / "indexes",
+        chunks=None,
+        recorder=setup.session.recorder,
+        clock=setup.stores.clock,
+    )
+
+
+async def read(
+    service: FetchService, task: FetchTask, offset: int, *, max_bytes: int = 1 << 20, max_wait_s: float = 10.0
+) -> FetchResult:
+    return await service.read(task, offset, max_bytes=max_bytes, isolation=UNCOMMITTED, max_wait_s=max_wait_s)
+
+
+async def test_a_read_gives_what_the_segment_has(setup: Setup, service: FetchService) -> None:
+    result = await read(service, service.task(setup.snapshot()), 8)
+    assert (result.base_offset, result.next_offset) == (8, 16)
+
+
+class TestQuota:
+    LIMIT = FetchSettings(max_bytes_per_second=10)
+
+    @pytest.mark.spec("remote-tiering 162")
+    async def test_the_bytes_of_a_read_are_recorded_and_none_of_one_that_failed(self, setup: Setup) -> None:
+        async with opened(setup, self.LIMIT) as service:
+            task = service.task(setup.snapshot())
+            setup.storage.error = RetriableRemoteStorageError("slow")
+            with pytest.raises(RetriableRemoteStorageError):
+                await read(service, task, 0)
+            assert service._gate.throttle_ms() == 0
+            setup.storage.error = None
+            result = await read(service, task, 0)
+            assert service._gate._quota.rate(setup.stores.clock.monotonic_s()) == len(result.data)
+
+    @pytest.mark.spec("remote-tiering 208")
+    async def test_above_the_quota_the_answer_is_empty_and_no_error(self, setup: Setup) -> None:
+        async with opened(setup, self.LIMIT) as service:
+            task = service.task(setup.snapshot())
+            size = len((await read(service, task, 0)).data)
+            setup.storage.calls = 0
+            result = await read(service, task, 8)
+            assert (result.data, result.base_offset, result.next_offset) == (b"", None, 8)
+            assert result.throttled_ms == round((size / 10 - 1) * 1000)
+            assert setup.session.recorder.throttles_ms == [result.throttled_ms]
+            assert setup.storage.calls == 0
+            assert (await read(service, task, 24)).next_offset == 28, "local reads go on"
+            setup.stores.clock.advance(size / 10 + 1)
+            assert (await read(service, task, 8)).next_offset == 16
+
+
+class TestPlaces:
+    @pytest.mark.spec("remote-tiering 206")
+    async def test_too_many_reads_are_refused_at_once(self, setup: Setup, service: FetchService) -> None:
+        task = service.task(setup.snapshot())
+        setup.storage.open.clear()
+        reads = [asyncio.create_task(read(service, task, 0)) for _ in range(2)]
+        await eventually(lambda: service.statistics().gate.pending == 1, what="the queue")
+        with pytest.raises(RemoteReaderBusyError):
+            await read(service, task, 0)
+        assert (await read(service, task, 24)).next_offset == 28, "local reads need no place"
+        setup.storage.open.set()
+        assert [result.next_offset for result in await asyncio.gather(*reads)] == [8, 8]
+
+    @pytest.mark.spec("remote-tiering 207")
+    async def test_a_search_that_is_cancelled_in_the_queue_never_runs(
+        self, setup: Setup, service: FetchService
+    ) -> None:
+        task = service.task(setup.snapshot())
+        setup.storage.open.clear()
+        running = asyncio.create_task(read(service, task, 0))
+        await eventually(lambda: setup.storage.calls == 1, what="the read")
+        search = asyncio.create_task(service.list_offset(task, 1_700_000_000_000))
+        await eventually(lambda: service.statistics().gate.pending == 1, what="the queue")
+        search.cancel()
+        await asyncio.wait({search})
+        assert service.statistics().gate.pending == 0
+        setup.storage.open.set()
+        await running
+        assert setup.storage.calls == 1
+        assert service.statistics().gate.running == 0
+
+    async def test_a_read_that_takes_too_long_goes_on_without_its_waiter(
+        self, setup: Setup, service: FetchService
+    ) -> None:
+        task = service.task(setup.snapshot())
+        setup.storage.open.clear()
+        result = await read(service, task, 0, max_wait_s=0.05)
+        assert (result.data, result.next_offset) == (b"", 0)
+        assert service.statistics().gate.running == 1
+        setup.storage.open.set()
+        await eventually(lambda: service.statistics().gate.running == 0, what="the read")
+        assert setup.session.recorder.fetched_bytes > 0
+
+    async def test_a_slow_store_succeeds_at_the_next_attempt(self, setup: Setup) -> None:
+        store = setup.stores.store
+        gate = asyncio.Event()
+
+        class Slow:
+            asked = 0
+
+            async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+                self.asked += 1
+                await gate.wait()
+                return await store.get(key, byte_range)
+
+        slow = Slow()
+        chunks = await ChunkCache.open(
+            slow, directory=setup.tmp_path / "chunks", capacity_bytes=1 << 20, clock=setup.stores.clock
+        )
+        storage = SegmentStorage(
+            store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID, read_range=chunks.get, align_plain_reads=True
+        )
+        async with open_fetch_service(
+            storage,
+            settings=FetchSettings(),
+            piece_bytes=4 << 20,
+            index_directory=None,
+            chunks=chunks,
+            recorder=setup.session.recorder,
+            clock=setup.stores.clock,
+        ) as service:
+            task = service.task(setup.snapshot())
+            assert (await read(service, task, 0, max_wait_s=0.05)).data == b""
+            gate.set()
+            assert (await read(service, task, 0)).next_offset == 8
+            assert slow.asked == 1
+            statistics = service.statistics().chunks
+            assert statistics is not None
+            assert statistics.misses == 1
+        await chunks.close()
+
+    async def test_closing_ends_reads_and_refuses_later_ones(self, setup: Setup) -> None:
+        async with opened(setup, FetchSettings()) as service:
+            task = service.task(setup.snapshot())
+            setup.storage.open.clear()
+            running = asyncio.create_task(read(service, task, 0))
+            await eventually(lambda: setup.storage.calls == 1, what="the read")
+        with pytest.raises(RemoteReaderClosedError):
+            await running
+        with pytest.raises(RemoteReaderClosedError):
+            await read(service, task, 0)
+
+
+class TestErrorClasses:
+    """What each cause looks like to whoever answers a consumer (remote-tiering 14.6)."""
+
+    async def test_metadata_that_is_not_loaded_is_retriable(self, setup: Setup, service: FetchService) -> None:
+        async def not_ready() -> TieredLog:
+            raise RemoteStorageNotReadyError("orders-0 is not loaded")
+
+        with pytest.raises(RemoteStorageNotReadyError) as error:
+            await read(service, service.task(not_ready), 0)
+        assert error.value.retriable
+
+    async def test_a_segment_that_metadata_does_not_know_is_out_of_range(
+        self, setup: Setup, service: FetchService
+    ) -> None:
+        log = await setup.session.tiered_log(setup.path)
+
+        async def hole() -> TieredLog:
+            return TieredLog(log.partition, replace(log.view, epochs={}), log.scan, log.high_watermark)
+
+        with pytest.raises(OffsetOutOfRangeError):
+            await read(service, service.task(hole), 8)
+
+    @pytest.mark.spec("remote-tiering 205")
+    async def test_an_object_that_is_not_there_is_a_storage_error_and_counted(
+        self, setup: Setup, service: FetchService
+    ) -> None:
+        for info in await setup.stores.store.list_objects(""):
+            if info.key.endswith(".log"):
+                await setup.stores.store.delete(info.key)
+        with pytest.raises(RemoteResourceNotFoundError) as error:
+            await read(service, service.task(setup.snapshot()), 8)
+        assert not isinstance(error.value, OffsetOutOfRangeError)
+        assert not error.value.retriable
+        assert setup.session.recorder.fetch_failures == 1
+
+    async def test_a_store_that_is_slow_or_busy_is_retriable(self, setup: Setup, service: FetchService) -> None:
+        setup.storage.error = RetriableRemoteStorageError("503 SlowDown")
+        with pytest.raises(RetriableRemoteStorageError):
+            await read(service, service.task(setup.snapshot()), 8)
+        assert setup.session.recorder.fetch_failures == 1
+
+
+class TestTimestampSearches:
+    @pytest.mark.spec("remote-tiering 214")
+    async def test_a_search_that_fails_has_its_error_in_the_answer(self, setup: Setup, service: FetchService) -> None:
+        task = service.task(setup.snapshot())
+        setup.storage.error = RetriableRemoteStorageError("slow")
+        found = await service.list_offset(task, 1_700_000_000_000)
+        assert found.error is setup.storage.error
+        assert (found.offset, found.timestamp_ms) == (-1, -1)
+        assert service.statistics().gate.running == 0
+
+    async def test_a_search_that_takes_too_long_is_ended(self, setup: Setup) -> None:
+        async with opened(setup, FetchSettings(timestamp_timeout_s=0.05)) as service:
+            setup.storage.open.clear()
+            found = await service.list_offset(service.task(setup.snapshot()), 1_700_000_000_000)
+            assert isinstance(found.error, RetriableRemoteStorageError)
+            assert service.statistics().gate.running == 0

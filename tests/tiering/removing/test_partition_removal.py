@@ -1,0 +1,210 @@
+"""Whole partitions: marked, started, finished; with a grace; by whom; and one that fails stops no other."""
+
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tests.fakes.remote_segments import PARTITION
+from tests.tiering.removing.removals import remover_of
+from tests.tiering.removing.world import DELETING, FINISHED, STARTED, Process, World
+from tierd.errors import RemoteResourceNotFoundError, RemoteStorageError, TierError
+from tierd.metadata import partitions_being_deleted
+from tierd.model import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteState,
+    TopicIdPartition,
+)
+from tierd.tiering.removing.partition_removal import TAKEOVER_S
+
+OTHER = replace(PARTITION, partition=1)
+GRACE_S = 3600.0
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+async def filled(world: World, process: Process, partition: TopicIdPartition, count: int) -> None:
+    world.partition = partition
+    await process.lead()
+    await process.fill(count)
+    world.partition = PARTITION
+
+
+@pytest.mark.spec("remote-tiering 190")
+async def test_five_and_three_segments_are_deleted_in_two_steps_each(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = world.process()
+    await filled(world, process, PARTITION, 5)
+    await filled(world, process, OTHER, 3)
+    updates: list[RemoteLogSegmentMetadataUpdate] = []
+    update = process.metadata.update
+
+    async def counted(each: RemoteLogSegmentMetadataUpdate) -> None:
+        updates.append(each)
+        await update(each)
+
+    monkeypatch.setattr(process.metadata, "update", counted)
+    remover = remover_of(process, grace_s=0)
+    await remover.accept(PARTITION)
+    await remover.accept(OTHER)
+    assert await remover.run_once() is None
+    assert (len(process.storage.deleted), len(updates)) == (8, 16)
+    assert await world.objects.list_objects("") == []
+    for partition in (PARTITION, OTHER):
+        with pytest.raises(RemoteResourceNotFoundError):
+            process.metadata.view(partition)
+
+
+@pytest.mark.spec("remote-tiering 192")
+async def test_one_partition_that_fails_stops_no_other(world: World) -> None:
+    process = world.process()
+    await filled(world, process, PARTITION, 2)
+    await filled(world, process, OTHER, 2)
+    errors: list[tuple[TopicIdPartition, TierError]] = []
+    remover = remover_of(process, grace_s=0, errors=errors)
+    await remover.accept(PARTITION)
+    await remover.accept(OTHER)
+
+    def refuse(metadata: RemoteLogSegmentMetadata) -> None:
+        if metadata.segment.topic_id_partition == PARTITION:
+            raise RemoteStorageError("refused")
+
+    process.storage.on_delete = refuse
+    assert await remover.run_once() == 30
+    assert [(partition, str(error)) for partition, error in errors] == [(PARTITION, "refused")]
+    assert await left(process) == [PARTITION]
+    process.storage.on_delete = lambda _: None
+    assert await remover.run_once() is None
+    assert await left(process) == []
+
+
+def delete_state(process: Process) -> RemotePartitionDeleteState | None:
+    return process.view.delete_state
+
+
+async def left(process: Process) -> list[TopicIdPartition]:
+    found = await partitions_being_deleted(process.kv, process.metadata.keys)
+    return [entry.metadata.partition for entry in found]
+
+
+async def test_a_partition_stays_readable_in_no_row_but_whole_in_the_store_during_its_grace(world: World) -> None:
+    process = world.process()
+    await process.lead()
+    await process.fill(2)
+    await process.add(200, 299, state=STARTED)
+    remover = remover_of(process, grace_s=GRACE_S)
+    await remover.accept(PARTITION)
+    assert delete_state(process) is RemotePartitionDeleteState.DELETE_PARTITION_MARKED
+    assert process.starts(FINISHED) == [0, 100]
+    assert await remover.run_once() == GRACE_S
+    assert delete_state(process) is RemotePartitionDeleteState.DELETE_PARTITION_STARTED
+    assert process.states() == {0: DELETING, 100: DELETING}, "what was never readable is gone"
+    assert len(await world.objects.list_objects("")) == 8
+    world.clock.advance(GRACE_S)
+    assert await remover.run_once() is None
+    assert await world.objects.list_objects("") == []
+    assert {entry.reason for entry in world.ledger_lines()} == {"topic_deleted"}
+
+
+async def test_at_once_also_takes_what_had_a_grace_already(world: World) -> None:
+    process = world.process()
+    await process.lead()
+    (metadata, _) = await process.fill(2)
+    after_ms = world.clock.now_ms() + 3_600_000
+    await process.deletion.begin(metadata, reason="retention_time", detail="", delete_after_ms=after_ms)
+    remover = remover_of(process, grace_s=GRACE_S)
+    await remover.accept(PARTITION, at_once=True)
+    assert await remover.run_once() is None
+    assert await world.objects.list_objects("") == []
+
+
+async def test_the_same_broker_goes_on_after_a_restart(world: World) -> None:
+    process = world.process()
+    await process.lead()
+    await process.fill(2)
+    await remover_of(process).accept(PARTITION)
+    successor = world.process()
+    remover = remover_of(successor, grace_s=GRACE_S)
+    assert await remover.run_once() == GRACE_S
+    world.clock.advance(GRACE_S)
+    assert await remover_of(world.process()).run_once() is None
+    assert await world.objects.list_objects("") == []
+
+
+async def test_another_broker_steps_in_when_nobody_goes_on(world: World) -> None:
+    process = world.process()
+    await process.lead()
+    await process.fill(2)
+    await remover_of(process, grace_s=0).accept(PARTITION)
+    other = remover_of(world.process(broker_id=2), grace_s=0)
+    assert await other.run_once() == pytest.approx(TAKEOVER_S)
+    assert len(await world.objects.list_objects("")) == 6
+    world.clock.advance(TAKEOVER_S)
+    assert await other.run_once() is None
+    assert await world.objects.list_objects("") == []
+
+
+async def test_of_several_brokers_that_hear_of_it_the_owner_deletes(world: World) -> None:
+    owner = world.process()
+    await owner.lead()
+    await owner.fill(1)
+    follower = remover_of(world.process(broker_id=2), grace_s=0)
+    follower.delete_tier(PARTITION)
+    assert follower.wake.is_set()
+    assert await follower.run_once() == TAKEOVER_S
+    assert await left(owner) == []
+    mine = remover_of(owner, grace_s=0)
+    mine.delete_tier(PARTITION)
+    assert await mine.run_once() is None
+    assert await world.objects.list_objects("") == []
+    assert await follower.run_once() is None, "it was done"
+
+
+async def test_a_dead_owners_partition_is_deleted_by_whoever_heard_of_it(world: World) -> None:
+    owner = world.process()
+    await owner.lead()
+    await owner.fill(1)
+    follower = remover_of(world.process(broker_id=2), grace_s=0)
+    follower.delete_tier(PARTITION)
+    await follower.run_once()
+    world.clock.advance(TAKEOVER_S)
+    assert await follower.run_once() is None
+    assert await world.objects.list_objects("") == []
+
+
+async def test_what_the_store_keeps_keeps_the_partition_being_deleted(world: World) -> None:
+    process = world.process()
+    await process.lead()
+    (metadata,) = await process.fill(1)
+    world.objects.retained.add(process.key(metadata, ".log"))
+    remover = remover_of(process, grace_s=0)
+    await remover.accept(PARTITION)
+    assert await remover.run_once() == pytest.approx(6 * 3600)
+    assert await left(process) == [PARTITION]
+    world.objects.retained.clear()
+    world.clock.advance(6 * 3600)
+    assert await remover.run_once() is None
+
+
+async def test_a_partition_without_a_tier_is_refused(world: World) -> None:
+    with pytest.raises(RemoteResourceNotFoundError, match="nothing in the tier"):
+        await remover_of(world.process()).accept(replace(PARTITION, topic_id=UUID(int=99)))
+
+
+async def test_a_copy_under_way_is_waited_for(world: World) -> None:
+    process = world.process()
+    await process.lead()
+    copied = await process.add(0, 99, state=STARTED)
+    process.being_copied.add(copied.segment.id)
+    remover = remover_of(process, grace_s=0)
+    await remover.accept(PARTITION)
+    assert await remover.run_once() == 30
+    assert process.states() == {0: STARTED}
+    process.being_copied.clear()
+    assert await remover.run_once() is None

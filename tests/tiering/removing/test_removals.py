@@ -1,0 +1,124 @@
+"""What an operator asks for, carried out through the tasks of whoever owns the claim."""
+
+import asyncio
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.log_dirs import LogDirWriter, SegmentShape
+from tests.tiering.removing.removals import remover_of, undeletion_of
+from tests.tiering.removing.world import DELETING, FINISHED, Process, World
+from tests.tiering.setups import Tier
+from tierd.errors import RefusedError, RemoteStorageError, UnknownPartitionError
+from tierd.model import TopicPartition
+from tierd.tiering.policy import TopicPolicy
+from tierd.tiering.removing.expiration_task import ExpirationTask
+from tierd.tiering.removing.removals import Removals
+
+NAME = TopicPartition("orders", 0)
+
+
+class Desk:
+    """One expired segment of one partition, and the removals over its task."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.task: ExpirationTask = process.task()
+        self.retried: list[str] = []
+        self.removals = Removals(
+            lambda: [self.task], undeletion=undeletion_of(process), remover=remover_of(process), retry=self._retry
+        )
+
+    def _retry(self, names: Collection[str]) -> None:
+        self.retried.extend(names)
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> Desk:
+    world = World(tmp_path)
+    world.grace_s = 3600.0
+    process = world.process()
+    await process.lead()
+    await process.fill(1, age_ms=5000)
+    world.policy = TopicPolicy(retention_ms=1000)
+    return Desk(process)
+
+
+async def test_a_plan_does_nothing(desk: Desk) -> None:
+    (outcome,) = await desk.removals.plan(None)
+    assert [p.metadata.start_offset for p in outcome.plan.deletions] == [0]
+    assert outcome.plan.new_log_start_offset == 100
+    assert desk.process.starts(FINISHED) == [0]
+
+
+async def test_a_pass_right_here_says_what_went(desk: Desk) -> None:
+    (outcome,) = await desk.removals.expire_here([NAME])
+    assert len(outcome.plan.deletions) == 1
+    assert outcome.error is None
+    assert desk.process.starts(DELETING) == [0]
+
+
+async def test_a_pass_that_fails_says_why(desk: Desk) -> None:
+    desk.process.world.grace_s = 0
+    desk.task = desk.process.task()
+    desk.process.storage.refuses = True
+    (outcome,) = await desk.removals.expire_here(None)
+    assert isinstance(outcome.error, RemoteStorageError)
+
+
+async def test_a_supervised_pass_is_waited_for(desk: Desk) -> None:
+    waiting = asyncio.create_task(desk.removals.expire_supervised([NAME]))
+    await desk.task.wake.wait()
+    assert not waiting.done()
+    assert desk.retried == [desk.task.name]
+    await desk.task.run_once()
+    (outcome,) = await waiting
+    assert len(outcome.plan.deletions) == 1
+
+
+async def test_who_waits_for_a_task_that_ends_is_let_go(desk: Desk) -> None:
+    waiting = asyncio.create_task(desk.removals.expire_supervised([NAME]))
+    await desk.task.wake.wait()
+    desk.task.close()
+    await waiting
+
+
+async def test_a_partition_that_is_not_led_here_is_named(desk: Desk) -> None:
+    with pytest.raises(UnknownPartitionError, match="payments-3"):
+        await desk.removals.plan([TopicPartition("payments", 3)])
+
+
+async def test_segments_come_back_and_the_task_hears_of_it(desk: Desk) -> None:
+    await desk.task.run_once()
+    with pytest.raises(RefusedError):
+        await desk.removals.undelete(NAME, None, force=False, dry_run=False)
+    desk.process.world.policy = TopicPolicy()
+    (planned,) = await desk.removals.undelete(NAME, None, force=False, dry_run=True)
+    assert planned.log_start_offset == 0
+    assert desk.process.starts(DELETING) == [0]
+    desk.task.wake.clear()
+    await desk.removals.undelete(NAME, None, force=False, dry_run=False)
+    assert desk.process.starts(FINISHED) == [0]
+    assert desk.task.wake.is_set()
+
+
+async def test_a_partition_is_marked_for_the_remover(desk: Desk) -> None:
+    await desk.removals.delete_partition(desk.process.world.partition, at_once=True)
+    assert desk.process.view.delete_state is not None
+    without = Removals(list, undeletion=undeletion_of(desk.process), remover=None, retry=lambda _: None)
+    with pytest.raises(RefusedError):
+        await without.delete_partition(desk.process.world.partition, at_once=True)
+
+
+async def test_a_copy_that_ends_wakes_the_expiration_of_its_partition(tmp_path: Path) -> None:
+    writer = LogDirWriter(tmp_path / "kafka")
+    partition = writer.add_partition("orders")
+    partition.fill(rolled_segments=2, shape=SegmentShape())
+    writer.write_checkpoints()
+    session = Tier(tmp_path, [writer.path]).session()
+    await session.copy_once()
+    (replica,) = session.manager._replicas.all()
+    assert replica.tasks.expire is not None
+    assert replica.tasks.expire.wake.is_set()
+    session.hold.close()
