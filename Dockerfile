@@ -14,7 +14,7 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/tierd
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY daemon ./daemon
-RUN /opt/tierd/bin/pip install --constraint constraints.txt . \
+RUN /opt/tierd/bin/pip install --constraint constraints.txt '.[all]' \
     && /opt/tierd/bin/python -m compileall -q /opt/tierd/lib \
     && /opt/tierd/bin/pip uninstall --yes pip setuptools
 

@@ -54,6 +54,7 @@
     │   ├── RemoteIntegrityError           stored bytes disagree with their checksum or manifest
     │   ├── RemoteObjectRetainedError      the store keeps it: Object Lock, retention or legal hold
     │   ├── RemoteKeyMissingError          encrypted under a key that is not in the key ring
+    │   ├── RemoteFormatError              stored in a format that this tierd does not know
     │   ├── RemoteAccessError              refused: credentials, bucket, region; a person must act
     │   ├── RetriableRemoteStorageError    retriable; slow, busy, reset, gone for a moment
     │   ├── RemoteStorageNotReadyError     retriable; the partition's metadata is not loaded
@@ -368,6 +369,10 @@ class RemoteObjectRetainedError(RemoteStorageError):
 
 class RemoteKeyMissingError(RemoteStorageError):
     """The segment is encrypted, and the key that wraps its data key is not in ``remote.encryption.keys``."""
+
+
+class RemoteFormatError(RemoteStorageError):
+    """A manifest, tombstone or custom metadata is of a format that this tierd does not know."""
 
 
 class RemoteAccessError(RemoteStorageError):

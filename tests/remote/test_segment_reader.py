@@ -22,7 +22,7 @@ from tierd.errors import (
 from tierd.model import ByteRange, IndexType
 from tierd.remote import SegmentStorage, Transform
 from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.remote.segment_reader import ReadRange
+from tierd.remote.early_reads import ReadRange
 
 MIB = 1 << 20
 
@@ -117,6 +117,7 @@ async def test_what_is_configured_now_does_not_matter_for_reading(store: Watched
 
 async def test_neighbouring_chunks_are_read_at_once(store: WatchedStore, one: Rolled) -> None:
     storage = await copied(store, one, "aes")
+    await storage.read_manifest(one.metadata)
     await storage.fetch_log_segment(one.metadata, ByteRange(MIB + 1, 4 * MIB))
     assert store.reads == [ByteRange.of_size(MIB + 16, 4 * (MIB + 16))]
 

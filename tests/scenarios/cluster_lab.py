@@ -6,9 +6,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from uuid import UUID
 
 from tests.scenarios.cluster_traffic import ClusterTraffic
-from tests.scenarios.installation import Daemon, Installation, Settings
+from tests.scenarios.installation import Installation, Settings
 from tests.scenarios.stores import SpoilableS3
 from tests.scenarios.warm_tierd import WarmTierd
 from tests.services.faulty_path import FaultyPath
@@ -49,6 +50,8 @@ class ClusterLab:
             for node in NODES
         }
         self.daemons = {node: host.daemon() for node, host in self.hosts.items()}
+        self.log_starts: dict[tuple[str, int], int] = {}
+        self.old_topics: dict[str, UUID] = {}
         self._frozen: set[int] = set()
         self._stack = ExitStack()
 
@@ -148,6 +151,32 @@ class ClusterLab:
                 interval_s=0.2,
             )
 
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
+        """Move a partition to these nodes, and let the first of them lead once it is in sync."""
+        self.cluster.reassign(topic, partition, replicas)
+        wait_until(
+            lambda: (
+                self.cluster.replicas(topic, partition) == set(replicas)
+                and replicas[0] in self.cluster.in_sync(topic, partition)
+            ),
+            what=f"{topic}-{partition} to be on {list(replicas)}",
+            deadline_s=SETTLE_DEADLINE_S,
+            interval_s=0.2,
+        )
+        if self.cluster.leader(topic, partition) != replicas[0]:
+            self.cluster.elect_preferred(topic, partition)
+
+    def wait_rolled(self, topic: str, partition: int, *, segments: int) -> None:
+        """Wait until the traffic has rolled so many segments more."""
+        for _ in range(segments):
+            base = self.cluster.leader_base_offsets(topic, partition)[-1]
+            wait_until(
+                lambda b=base: self.cluster.leader_base_offsets(topic, partition)[-1] > b,  # type: ignore[misc]  # defaults bind the loop's values
+                what=f"{topic}-{partition} to roll",
+                deadline_s=SETTLE_DEADLINE_S,
+                interval_s=0.1,
+            )
+
     def wait_copied(self, partitions: Sequence[tuple[str, int]]) -> None:
         """Wait until the tier has what the leaders have rolled by now."""
         for topic, partition in partitions:
@@ -177,9 +206,7 @@ class ClusterLab:
         assert entry is not None, f"host {node} does not know {topic}-{partition}"
         return entry
 
-    def logged(self, node: int, event: str) -> list[str]:
-        """Lines of a daemon's log."""
-        return [line for line in self._log(node).splitlines() if f'"{event}"' in line]
-
-    def _log(self, node: int) -> str:
-        return Daemon(self.hosts[node]).log_file.read_text(errors="replace")
+    def errors(self, node: int) -> list[str]:
+        """Lines of a daemon's log that are errors, or no lines of a log at all."""
+        lines = self.daemons[node].log_file.read_text(errors="replace").splitlines()
+        return [line for line in lines if not line.startswith("{") or '"level": "error"' in line]

@@ -46,7 +46,7 @@ class ClusterTraffic:
         self._lock = threading.Lock()
         self._end = threading.Event()
         self._threads = [
-            threading.Thread(target=self._run, args=(transactional,), name=f"traffic-{transactional}")
+            threading.Thread(target=self._run, args=(transactional,), name=f"traffic-{transactional}", daemon=True)
             for transactional in (False, True)
         ]
         self._failure: Exception | None = None
@@ -88,11 +88,17 @@ class ClusterTraffic:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is None:
+            self.stop()
+        self._end.set()
+
+    def stop(self) -> None:
+        """Send nothing more; return when it is known what became of everything."""
         self._end.set()
         for thread in self._threads:
             thread.join(_JOIN_DEADLINE_S)
-            assert not thread.is_alive() or error is not None, f"{thread.name} did not end"
-        if self._failure is not None and error is None:
+            assert not thread.is_alive(), f"{thread.name} did not end"
+        if self._failure is not None:
             raise self._failure
 
     def _run(self, transactional: bool) -> None:  # noqa: FBT001 - the argument of a thread

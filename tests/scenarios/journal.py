@@ -1,4 +1,4 @@
-"""What producers know of their records: acknowledged at an offset, aborted, or in doubt. The oracle of stories with faults."""
+"""What producers know of their records, the oracle of stories with faults: acknowledged, aborted, or in doubt."""
 
 import base64
 import threading

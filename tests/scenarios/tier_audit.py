@@ -1,4 +1,4 @@
-"""What a tier of several brokers must be once everything is quiet: complete, equal everywhere, and nothing left over."""
+"""What the tier of several brokers must be once all is quiet: complete, equal everywhere, with nothing left over."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -49,7 +49,7 @@ def read_rows(host: Installation) -> Rows:
 
 
 async def _read_rows(host: Installation) -> Rows:
-    config = load_config(host.config_file, {}).config
+    config = load_config(host.config_file, {})
     keys = MetadataKeyFactory(CLUSTER_ID)
     async with metadata_store(config, read_only=True) as store:
         return Rows({each: await read_partition(store, keys, each) for each in await list_partitions(store, keys)})
@@ -123,3 +123,10 @@ def assert_verified(hosts: Iterable[Installation]) -> None:
     for host in hosts:
         verified = host.ask("verify", "--deep")
         assert verified.exit_code == 0, f"{host.root.name}: {verified.output}"
+
+
+def assert_no_bugs(lab: ClusterLab) -> None:
+    """No daemon met what it calls an error: a fault of its own, damage, or a step that cannot be."""
+    for node in lab.hosts:
+        errors = lab.errors(node)
+        assert errors == [], f"host {node}: {errors[:3]}"

@@ -1,6 +1,7 @@
 """Producers that note what became of every record, and that outlive brokers; confluent-kafka ends here."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -44,7 +45,8 @@ class JournalledProducer:
         """Send records outside of any transaction and wait until each is acknowledged or given up."""
         producer = self._connected()
         sent = self._enqueue(producer, topic, partition, records)
-        producer.flush(SEND_DEADLINE_S)
+        with suppress(KafkaException):  # it can go on no more; each record tells its own end
+            producer.flush(SEND_DEADLINE_S)
         outcome = sent()
         if outcome.failed:
             self._producer = None  # an idempotent producer that lost a record may be unable to go on

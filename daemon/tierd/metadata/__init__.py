@@ -8,7 +8,7 @@ from tierd.metadata.cache import PartitionView, ViewChange
 from tierd.metadata.changes import SegmentChange, changes, changes_between
 from tierd.metadata.epoch_state import RemoteLogLeaderEpochState
 from tierd.metadata.filling import FillingSource, StoreFilling, holds_segments
-from tierd.metadata.identity import is_tier_known, remember_tier, store_identity
+from tierd.metadata.identity import is_tier_known, read_store_identity, remember_tier, store_identity
 from tierd.metadata.keys import MetadataKeyFactory
 from tierd.metadata.kv import (
     Batch,
@@ -25,7 +25,7 @@ from tierd.metadata.kv import (
 from tierd.metadata.lineage import effective_lineage
 from tierd.metadata.manager import RemoteLogMetadataManager
 from tierd.metadata.partition_deletes import PartitionBeingDeleted, partitions_being_deleted
-from tierd.metadata.reader import list_partitions, read_partition
+from tierd.metadata.reader import StoredSegmentRow, list_partitions, read_partition, read_segment
 from tierd.metadata.rebuild import (
     BucketSegment,
     RebuildProblem,
@@ -66,6 +66,7 @@ __all__ = [
     "SegmentChange",
     "SqliteKeyValueStore",
     "StoreFilling",
+    "StoredSegmentRow",
     "TransferCounts",
     "ViewChange",
     "changes",
@@ -79,6 +80,8 @@ __all__ = [
     "list_partitions",
     "partitions_being_deleted",
     "read_partition",
+    "read_segment",
+    "read_store_identity",
     "rebuild_partition",
     "remember_tier",
     "rows_of",

@@ -30,6 +30,17 @@ async def store_identity(store: KeyValueStore, keys: MetadataKeyFactory, *, new_
     return serde.decode_identity(keys.store_key, stored or b"")
 
 
+async def read_store_identity(store: KeyValueStore, keys: MetadataKeyFactory) -> UUID | None:
+    """Return the id of this store, None while it has none; makes none.
+
+    Raises:
+        MetadataDecodeError: the stored id cannot be understood.
+        BackendUnavailableError: the store does not answer.
+    """
+    stored = await store.get(keys.store_key)
+    return None if stored is None else serde.decode_identity(keys.store_key, stored)
+
+
 async def is_tier_known(store: KeyValueStore, keys: MetadataKeyFactory, *, key_prefix: str) -> bool:
     """Whether ``remember_tier`` was ever called for the prefix: then its ``tierd.json`` must be there.
 

@@ -2,15 +2,22 @@
 
 import asyncio
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from tierd.errors import MetadataDecodeError
 from tierd.metadata import serde
 from tierd.metadata.cache import PartitionView
 from tierd.metadata.keys import MetadataKeyFactory
 from tierd.metadata.kv.base import KeyValueStore
+from tierd.metadata.row import PartitionRow
 from tierd.metadata.rows import LoadedPartition, load_partition
-from tierd.model import TopicIdPartition, uuid_from_text
+from tierd.model import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+    uuid_from_text,
+)
 
 _ROWS_DECODED_IN_LOOP: Final = 512  # a few milliseconds; more go to a thread
 
@@ -38,6 +45,36 @@ async def read_snapshot(
     pairs = await store.scan(keys.partition_prefix(partition))
     decode = partial(load_partition, partition, pairs, keys, strict_kafka_compat=strict_kafka_compat)
     return decode() if len(pairs) <= _ROWS_DECODED_IN_LOOP else await asyncio.to_thread(decode)
+
+
+class StoredSegmentRow(NamedTuple):
+    """One segment's row and that of its partition, from one snapshot; None each where there is none.
+
+    A segment that is DELETE_SEGMENT_FINISHED counts as none: only its tombstone is left.
+    """
+
+    segment: RemoteLogSegmentMetadata | None
+    row: PartitionRow | None
+
+
+async def read_segment(
+    store: KeyValueStore, keys: MetadataKeyFactory, segment: RemoteLogSegmentId
+) -> StoredSegmentRow:
+    """Return one segment as the store has it now, without reading the others of its partition.
+
+    Raises:
+        MetadataDecodeError: a row that cannot be understood; names the key.
+        BackendUnavailableError: the store does not answer.
+    """
+    partition = segment.topic_id_partition
+    segment_key, row_key = keys.segment(partition, segment.id), keys.row(partition)
+    found = await store.get_many([segment_key, row_key])
+    row = serde.decode_row(row_key, found[row_key]) if row_key in found else None
+    if segment_key not in found:
+        return StoredSegmentRow(None, row)
+    metadata, _ = serde.decode_segment(segment_key, found[segment_key], segment)
+    is_gone = metadata.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+    return StoredSegmentRow(None if is_gone else metadata, row)
 
 
 async def list_partitions(store: KeyValueStore, keys: MetadataKeyFactory) -> list[TopicIdPartition]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Self
 from uuid import UUID
 
-from tierd.errors import RemoteStorageError
+from tierd.errors import RemoteFormatError
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, uuid_from_text, uuid_to_text
 
 LOG_SUFFIX = ".log"
@@ -88,12 +88,12 @@ class ObjectKeyFactory:
         """The factory under which a segment was stored; this one when nothing was recorded.
 
         Raises:
-            RemoteStorageError: the bytes are of a later version, or not ours.
+            RemoteFormatError: the bytes are of a later version, or not ours.
         """
         if custom_metadata is None:
             return self
         if custom_metadata[:1] not in {_PLAIN, _ENCRYPTED}:
-            raise RemoteStorageError(
+            raise RemoteFormatError(
                 f"custom metadata {custom_metadata[:16]!r} is not of a version that this tierd knows",
                 remedy="use the tierd version that copied the segment, or a newer one",
             )

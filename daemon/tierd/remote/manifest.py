@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError
 
-from tierd.errors import RemoteIntegrityError, RemoteStorageError
+from tierd.errors import RemoteFormatError, RemoteIntegrityError
 from tierd.kernels import crc32c, crc32c_of_file, crc32c_of_range
 from tierd.model import (
     BlockChecksums,
@@ -141,7 +141,7 @@ class SegmentManifest(Part):
         """Parse the JSON form. That of an encrypted segment is believed only after ``require_authentic``.
 
         Raises:
-            RemoteStorageError: a ``format_version``, compression or algorithm that this tierd does not know.
+            RemoteFormatError: a ``format_version``, compression or algorithm that this tierd does not know.
             RemoteIntegrityError: it is no manifest, or one whose numbers do not fit together.
         """
         fields = _parse_object(content, key)
@@ -220,7 +220,7 @@ def _require_known(fields: Mapping[str, Any], key: str) -> None:
         ("encryption algorithm", algorithm, (ALGORITHM,)),
     ):
         if found not in known or isinstance(found, bool):
-            raise RemoteStorageError(
+            raise RemoteFormatError(
                 f"{key}: manifest has {name} {found!r}, this tierd reads {' and '.join(map(str, known))}",
                 remedy="use the tierd version that wrote it, or a newer one",
             )

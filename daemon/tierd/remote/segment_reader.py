@@ -2,40 +2,33 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 
 from tierd.errors import RemoteIntegrityError, RemoteResourceNotFoundError
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
+from tierd.remote.early_reads import EarlyReads, ReadRange
 from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory, must_be_encrypted
-from tierd.remote.manifest import SegmentManifest
 from tierd.remote.object_store import ObjectStore
-from tierd.remote.transform.binding import ArtefactKind, SegmentBinding
-from tierd.remote.transform.cipher import SegmentCipher
-from tierd.remote.transform.codec import ChunkCodec, ChunkDamagedError
-from tierd.remote.transform.key_ring import KeyRing
+from tierd.remote.open_segment import OpenSegment, opened
+from tierd.remote.shared_calls import SharedCalls
+from tierd.remote.transform.binding import ArtefactKind
+from tierd.remote.transform.codec import ChunkDamagedError
 from tierd.remote.transform.layout import ChunkLayout
 from tierd.remote.transform.transform import Transform
 
-ReadRange = Callable[[str, ByteRange], Awaitable[bytes]]
-
 _SEGMENTS_KEPT = 64
+_GUESSED_BYTES = 8 << 20  # a longer read saves little by a guess, and wastes much by a wrong one
+_WHOLE = ByteRange(0, (1 << 63) - 1)
 _RUN_BYTES = 16 << 20
 """Neighbouring chunks are fetched with one request of at most this size, or one by one at the same time."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSegment:
-    """A manifest that was believed, and what it takes to read by it."""
-
-    manifest: SegmentManifest
-    layout: ChunkLayout
-    codec: ChunkCodec
-
-
 class SegmentReader:
     """Reads segments of one cluster.
+
+    The bytes of a segment that nobody has read yet are asked for together with its manifest, where they seem to be
+    plain: as the last segment was. They are believed, or asked for anew, when the manifest is there.
 
     Args:
         store: where manifests and indexes are.
@@ -44,6 +37,7 @@ class SegmentReader:
         read_range: reads logs; the store's ``get`` by default. One that is given may be a cache of chunks, so it is
             asked for single chunks; the store is asked for neighbours at once.
         align_plain_reads: read whole chunks of plain logs as well.
+        plain_chunk_size: of segments that are stored now; None where they are transformed.
     """
 
     def __init__(
@@ -54,6 +48,7 @@ class SegmentReader:
         transform: Transform,
         read_range: ReadRange | None = None,
         align_plain_reads: bool = False,
+        plain_chunk_size: int | None = None,
     ) -> None:
         self._store = store
         self._cluster_id = cluster_id
@@ -62,6 +57,9 @@ class SegmentReader:
         self._is_coalescing = read_range is None
         self._align_plain_reads = align_plain_reads
         self._open: OrderedDict[str, OpenSegment] = OrderedDict()
+        self._opening: SharedCalls[OpenSegment] = SharedCalls()
+        self._whole: SharedCalls[bytes] = SharedCalls()
+        self._expected_chunk_size = plain_chunk_size  # of the next segment; None: it is probably transformed
 
     async def open(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata) -> OpenSegment:
         """Return the segment's manifest and how to read by it; the last few are kept, for they never change.
@@ -74,13 +72,10 @@ class SegmentReader:
         key = keys.segment(metadata, MANIFEST_SUFFIX)
         found = self._open.get(key)
         if found is None:
-            found = _opened(await self._store.get(key), metadata, self._cluster_id, self._transform.ring, key=key)
-            self._open[key] = found
-            if len(self._open) > _SEGMENTS_KEPT:
-                self._open.popitem(last=False)
+            found = await self._opening.ask(key, lambda: self._load(key, metadata))
         else:
-            found.manifest.require_describes(metadata, key=key)
             self._open.move_to_end(key)
+        found.manifest.require_describes(metadata, key=key)
         return found
 
     def forget(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata) -> None:
@@ -96,14 +91,18 @@ class SegmentReader:
             RemoteResourceNotFoundError: an object is not there.
             RemoteIntegrityError: stored bytes are not what was stored; key and chunk are named.
         """
-        segment = await self.open(keys, metadata)
         key = keys.segment(metadata, LOG_SUFFIX)
-        if not segment.manifest.is_transformed and not self._align_plain_reads:
-            return await self._read_plain(key, segment, byte_range)
+        async with EarlyReads(self._read_range, key, self._guessed(keys, metadata, byte_range)) as reads:
+            segment = await self.open(keys, metadata)
+            if not segment.manifest.is_transformed and not self._align_plain_reads:
+                return await self._read_plain(reads, key, segment, byte_range)
+            return await self._read_aligned(reads, key, segment, byte_range)
+
+    async def _read_aligned(self, reads: EarlyReads, key: str, segment: OpenSegment, byte_range: ByteRange) -> bytes:
         layout = segment.layout
         pieces: list[bytes | memoryview] = []
         for run in layout.runs(layout.chunks_of(byte_range), _RUN_BYTES):
-            for number, content in zip(run, await self._read_chunks(key, segment, run), strict=True):
+            for number, content in zip(run, await self._read_chunks(reads, key, segment, run), strict=True):
                 start = layout.original_range(number).start
                 first, last = max(byte_range.start - start, 0), min(byte_range.end - start, len(content) - 1)
                 is_whole = first == 0 and last == len(content) - 1
@@ -119,14 +118,18 @@ class SegmentReader:
             RemoteResourceNotFoundError: it is not there; normal for ``TRANSACTION``.
             RemoteIntegrityError: its bytes are not those that were stored.
         """
-        segment = await self.open(keys, metadata)
-        artefact = segment.manifest.index(index_type)
         key = keys.segment(metadata, INDEXES_SUFFIX)
-        if artefact is None:
-            raise RemoteResourceNotFoundError(f"{key}: the segment has no {index_type.value} index")
-        stored = b""
-        if artefact.size_bytes:
-            stored = await self._store.get(key, ByteRange.of_size(artefact.position, artefact.size_bytes))
+        is_open = keys.segment(metadata, MANIFEST_SUFFIX) in self._open
+        async with EarlyReads(self._read_whole, key, () if is_open else (_WHOLE,)) as reads:
+            segment = await self.open(keys, metadata)
+            artefact = segment.manifest.index(index_type)
+            if artefact is None:
+                raise RemoteResourceNotFoundError(f"{key}: the segment has no {index_type.value} index")
+            stored = b""
+            if artefact.size_bytes and is_open:
+                stored = await self._store.get(key, ByteRange.of_size(artefact.position, artefact.size_bytes))
+            elif artefact.size_bytes:
+                stored = (await reads.read(_WHOLE))[artefact.position : artefact.position + artefact.size_bytes]
         kind = ArtefactKind.of_index(index_type)
         try:
             return segment.codec.decode_index(kind, stored, artefact.size_bytes, expected_crc=artefact.crc32c)
@@ -136,8 +139,38 @@ class SegmentReader:
                 remedy="run tierd verify --deep; the index can be rebuilt from the log",
             ) from error
 
-    async def _read_plain(self, key: str, segment: OpenSegment, byte_range: ByteRange) -> bytes:
-        content = await self._read_range(key, byte_range)
+    async def _load(self, key: str, metadata: RemoteLogSegmentMetadata) -> OpenSegment:
+        content = await self._store.get(key)
+        found = opened(content, metadata, self._cluster_id, self._transform.ring, key=key)
+        self._expected_chunk_size = None if found.manifest.is_transformed else found.layout.chunk_size
+        self._open[key] = found
+        if len(self._open) > _SEGMENTS_KEPT:
+            self._open.popitem(last=False)
+        return found
+
+    def _guessed(
+        self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange
+    ) -> list[ByteRange]:
+        """What a read will probably ask for once the manifest is there; nothing where it is there already."""
+        size = self._expected_chunk_size
+        if size is None or keys.segment(metadata, MANIFEST_SUFFIX) in self._open:
+            return []
+        if must_be_encrypted(metadata.custom_metadata) or byte_range.size > _GUESSED_BYTES:
+            return []
+        if not self._align_plain_reads:
+            return [byte_range]
+        expected = ChunkLayout(metadata.size_bytes, size, ())
+        numbers = expected.chunks_of(byte_range)
+        if not self._is_coalescing:
+            return [expected.original_range(number) for number in numbers]
+        first, last = expected.original_range(numbers[0]), expected.original_range(numbers[-1])
+        return [ByteRange(first.start, last.end)]
+
+    async def _read_whole(self, key: str, _: ByteRange) -> bytes:
+        return await self._whole.ask(key, lambda: self._store.get(key))
+
+    async def _read_plain(self, reads: EarlyReads, key: str, segment: OpenSegment, byte_range: ByteRange) -> bytes:
+        content = await reads.read(byte_range)
         if len(content) != byte_range.size:
             raise RemoteIntegrityError(
                 f"{key}: bytes {byte_range.start}-{byte_range.end} are {len(content)} bytes",
@@ -155,34 +188,14 @@ class SegmentReader:
             await self._decoded(key, segment, run, _cut(held, segment.layout, run))
         return content
 
-    async def _read_chunks(self, key: str, segment: OpenSegment, run: range) -> list[bytes]:
+    async def _read_chunks(self, reads: EarlyReads, key: str, segment: OpenSegment, run: range) -> list[bytes]:
         """Fetch and decode neighbouring chunks."""
         if self._is_coalescing:
-            stored = await self._read_stored(key, segment.layout.stored_range(run), _named(run))
+            stored = await _read_stored(reads, key, segment.layout.stored_range(run), _named(run))
             pieces = _cut(memoryview(stored), segment.layout, run)
         else:
-            pieces = await self._read_one_by_one(key, segment.layout, run)
+            pieces = await _read_one_by_one(reads, key, segment.layout, run)
         return await self._decoded(key, segment, run, pieces)
-
-    async def _read_one_by_one(self, key: str, layout: ChunkLayout, run: range) -> list[bytes | memoryview]:
-        try:
-            async with asyncio.TaskGroup() as group:
-                reads = []
-                for number in run:
-                    alone = range(number, number + 1)
-                    reads.append(group.create_task(self._read_stored(key, layout.stored_range(alone), _named(alone))))
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from None
-        return [read.result() for read in reads]
-
-    async def _read_stored(self, key: str, stored_range: ByteRange, what: str) -> bytes:
-        stored = await self._read_range(key, stored_range)
-        if len(stored) != stored_range.size:
-            raise RemoteIntegrityError(
-                f"{key}: bytes {stored_range.start}-{stored_range.end}, {what}, are {len(stored)} bytes",
-                remedy="run tierd verify; the object was cut short or replaced",
-            )
-        return stored
 
     async def _decoded(
         self, key: str, segment: OpenSegment, run: range, pieces: Sequence[bytes | memoryview]
@@ -192,39 +205,26 @@ class SegmentReader:
         return list(await asyncio.gather(*map(self._transform.threads.submit, decodes)))
 
 
-def _opened(
-    content: bytes, metadata: RemoteLogSegmentMetadata, cluster_id: str, ring: KeyRing, *, key: str
-) -> OpenSegment:
-    manifest = SegmentManifest.decode(content, key=key)
-    manifest.require_describes(metadata, key=key)
-    cipher = None
-    if manifest.encryption is not None:
-        cipher = authenticated(manifest, content, SegmentBinding.of(metadata, cluster_id=cluster_id), ring, key=key)
-    elif must_be_encrypted(metadata.custom_metadata):
-        raise RemoteIntegrityError(
-            f"{key}: the manifest says that the segment is not encrypted, the metadata says that it is",
-            remedy="somebody replaced it: restore the objects from versions or a replica of the bucket",
-        )
-    return OpenSegment(manifest, manifest.layout(), ChunkCodec(None, cipher))
-
-
-def authenticated(
-    manifest: SegmentManifest, content: bytes, binding: SegmentBinding, ring: KeyRing, *, key: str
-) -> SegmentCipher:
-    """Return the cipher of an encrypted segment, whose manifest ``content`` was checked with it.
-
-    Raises:
-        RemoteKeyMissingError: the ring has not the key.
-        RemoteIntegrityError: the manifest was changed, or is another segment's.
-    """
-    assert manifest.encryption is not None, "only what is encrypted has a cipher"
+async def _read_one_by_one(reads: EarlyReads, key: str, layout: ChunkLayout, run: range) -> list[bytes | memoryview]:
     try:
-        wrapped = manifest.encryption.wrapped
-    except ValueError as error:
-        raise RemoteIntegrityError(f"{key}: {error}", remedy="restore the manifest from a version of it") from error
-    cipher = SegmentCipher(ring.unwrap(wrapped, binding, key=key), binding)
-    manifest.require_authentic(cipher, content, key=key)
-    return cipher
+        async with asyncio.TaskGroup() as group:
+            tasks = []
+            for number in run:
+                alone = range(number, number + 1)
+                tasks.append(group.create_task(_read_stored(reads, key, layout.stored_range(alone), _named(alone))))
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+async def _read_stored(reads: EarlyReads, key: str, stored_range: ByteRange, what: str) -> bytes:
+    stored = await reads.read(stored_range)
+    if len(stored) != stored_range.size:
+        raise RemoteIntegrityError(
+            f"{key}: bytes {stored_range.start}-{stored_range.end}, {what}, are {len(stored)} bytes",
+            remedy="run tierd verify; the object was cut short or replaced",
+        )
+    return stored
 
 
 def _decode(key: str, segment: OpenSegment, number: int, stored: bytes | memoryview) -> bytes:

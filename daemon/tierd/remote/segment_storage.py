@@ -15,6 +15,7 @@ from tierd.model import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
+from tierd.remote.early_reads import ReadRange
 from tierd.remote.keys import (
     INDEXES_SUFFIX,
     LOG_SUFFIX,
@@ -25,7 +26,7 @@ from tierd.remote.keys import (
 )
 from tierd.remote.manifest import SegmentManifest, index_contents
 from tierd.remote.object_store import ObjectInfo, ObjectStore, UnfinishedUpload
-from tierd.remote.segment_reader import ReadRange, SegmentReader
+from tierd.remote.segment_reader import SegmentReader
 from tierd.remote.segment_writer import SegmentWriter
 from tierd.remote.tombstone import Tombstone
 from tierd.remote.transform.transform import PLAIN, Transform
@@ -82,6 +83,7 @@ class SegmentStorage:
             transform=transform,
             read_range=read_range,
             align_plain_reads=align_plain_reads,
+            plain_chunk_size=None if transform.encrypts or transform.level is not None else chunk_size,
         )
 
     def custom_metadata(self, metadata: RemoteLogSegmentMetadata) -> bytes:

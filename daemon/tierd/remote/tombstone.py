@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Self
 
-from tierd.errors import RemoteIntegrityError, RemoteStorageError
+from tierd.errors import RemoteFormatError, RemoteIntegrityError
 
 FORMAT_VERSION = 1
 
@@ -37,7 +37,7 @@ class Tombstone:
         """Parse the JSON form.
 
         Raises:
-            RemoteStorageError: its ``format_version`` is one that this tierd does not know.
+            RemoteFormatError: its ``format_version`` is one that this tierd does not know.
             RemoteIntegrityError: it is no tombstone.
         """
         try:
@@ -46,7 +46,7 @@ class Tombstone:
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise _damaged(key, content) from error
         if found != FORMAT_VERSION:
-            raise RemoteStorageError(
+            raise RemoteFormatError(
                 f"{key}: tombstone has format_version {found!r}, this tierd reads {FORMAT_VERSION}",
                 remedy="use the tierd version that wrote it, or a newer one",
             )

@@ -1,11 +1,12 @@
 """What is wrong with a partition's tier, as values: metadata against objects, manifests and offsets. Decisions only."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
-from uuid import UUID
+from typing import Final
 
+from tierd.metadata import Claim
 from tierd.model import (
     IndexType,
     OffsetRange,
@@ -13,10 +14,14 @@ from tierd.model import (
     RemoteLogSegmentState,
     uuid_to_text,
 )
-from tierd.remote import ObjectInfo, SegmentManifest
+from tierd.remote import SegmentManifest
+from tierd.tiering.auditing.stored_segments import INDEXES, LOG, MANIFEST, OBJECT_SUFFIXES, TOMBSTONE, Objects
 from tierd.tiering.reading.tiered_log import TieredLog
 
-OBJECT_SUFFIXES = (".log", ".indexes", ".manifest")
+REPAIR: Final = "tierd repair-tier, on each broker that has a replica; or restore the object from a version of the bucket"
+
+_GIB: Final = 1 << 30
+_MARGIN_S: Final = 60.0  # for what a copy does before and after its upload
 
 
 class Severity(Enum):
@@ -35,6 +40,7 @@ class Finding:
         what: in one sentence.
         where: partition, segment or object key.
         remedy: the next step.
+        artefact: which of a segment's objects is not as it should be, by its suffix; empty where that is none of them.
     """
 
     severity: Severity
@@ -42,6 +48,7 @@ class Finding:
     what: str
     where: str
     remedy: str
+    artefact: str = ""
 
 
 def offset_findings(log: TieredLog) -> Iterator[Finding]:
@@ -88,74 +95,136 @@ def missing_offsets(log: TieredLog) -> Iterator[OffsetRange]:
         offset = until
 
 
-def row_findings(rows: Iterable[RemoteLogSegmentMetadata], *, now_ms: int, grace_ms: int) -> Iterator[Finding]:
-    """Copies and deletions that were begun and not ended, once they are older than the grace."""
-    for metadata in rows:
-        if metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-            continue
-        age_ms = now_ms - metadata.event_timestamp_ms
-        if age_ms >= grace_ms:
+@dataclass(frozen=True, slots=True)
+class AuditLimits:
+    """How old what is under way may be.
+
+    Attributes:
+        grace_s: of what nobody seems to be at; then it counts as left behind.
+        attempt_timeout_s: deadline of the upload of 1 GiB, and of what is less.
+    """
+
+    grace_s: float
+    attempt_timeout_s: float = 900.0
+
+    def is_living(self, row: RemoteLogSegmentMetadata, claim: Claim | None, *, now_ms: int) -> bool:
+        """Whether a copy may still be under way: its writer owns the partition, and its time is not over."""
+        writes = claim is not None and (claim.leader_epoch, claim.session_id) == (row.leader_epoch, row.session_id)
+        limit_s = self.attempt_timeout_s * max(1.0, row.size_bytes / _GIB) + _MARGIN_S
+        return writes and now_ms - row.event_timestamp_ms < 1000 * limit_s
+
+
+def row_findings(
+    row: RemoteLogSegmentMetadata, claim: Claim | None, *, now_ms: int, limits: AuditLimits, is_retained: bool = False
+) -> Iterator[Finding]:
+    """A copy or a deletion that was begun and not ended, once it is older than the grace.
+
+    Args:
+        row: of the segment.
+        claim: who owns the partition.
+        now_ms: wall clock.
+        limits: see there.
+        is_retained: the store is known to refuse the deletion of its objects.
+    """
+    if row.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        return
+    is_copy = row.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
+    since_ms = row.soft_delete.delete_after_ms if row.soft_delete and not is_copy else row.event_timestamp_ms
+    overdue_ms = now_ms - since_ms
+    if overdue_ms < 1000 * limits.grace_s or (is_copy and limits.is_living(row, claim, now_ms=now_ms)):
+        return
+    if is_retained:
+        what = "the store keeps objects that are to be deleted: Object Lock, a retention policy or a legal hold"
+        remedy = "nothing to do: tierd tries again until the store lets them go"
+        yield Finding(Severity.WARNING, "retained", what, str(row.segment), remedy)
+        return
+    what = f"{row.state.name} for {(now_ms - row.event_timestamp_ms) // 1000} s"
+    if row.soft_delete and not is_copy:
+        what += f", and its grace has been over for {overdue_ms // 1000} s"
+    remedy = "a running tierd that leads the partition ends it; so does tierd repair-tier"
+    yield Finding(Severity.WARNING, "unfinished", what, str(row.segment), remedy)
+
+
+def object_findings(row: RemoteLogSegmentMetadata | None, objects: Objects) -> Iterator[Finding]:
+    """Objects of no segment, and a finished segment without all its objects."""
+    if row is None:
+        for info in objects.values():
+            what = f"an object of {info.size_bytes} bytes belongs to no segment"
+            yield Finding(Severity.WARNING, "orphan", what, info.key, "tierd repair-tier adopts or removes it")
+    elif row.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        for suffix in OBJECT_SUFFIXES:
+            if suffix not in objects:
+                yield missing_object(row, suffix)
+
+
+def tombstone_findings(
+    row: RemoteLogSegmentMetadata, objects: Objects, *, now_ms: int, limits: AuditLimits
+) -> Iterator[Finding]:
+    """Where row and tombstone disagree on whether the segment goes: a rebuild from the bucket believes the tombstone.    """
+    if TOMBSTONE in objects and row.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        yield Finding(
+            Severity.WARNING,
+            "stray-tombstone",
+            "a tombstone says that it is deleted, and its row says that it is readable",
+            objects[TOMBSTONE].key,
+            "tierd repair-tier removes the tombstone; a rebuild from the bucket would lose the segment",
+        )
+    is_soft = row.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED and row.soft_delete is not None
+    is_old = now_ms - row.event_timestamp_ms >= 1000 * limits.grace_s
+    if is_soft and is_old and TOMBSTONE not in objects and MANIFEST in objects:
+        yield Finding(
+            Severity.WARNING,
+            "missing-tombstone",
+            "it is being deleted, and no tombstone says so",
+            str(row.segment),
+            "tierd repair-tier writes it; a rebuild from the bucket would bring the segment back",
+        )
+
+
+def size_findings(manifest: SegmentManifest, objects: Objects) -> Iterator[Finding]:
+    """Objects of another size than the manifest says, which of a transformed log is not the size of the segment."""
+    for suffix, size_bytes in ((LOG, manifest.log.size_bytes), (INDEXES, manifest.indexes_size_bytes)):
+        info = objects.get(suffix)
+        if info is not None and info.size_bytes != size_bytes:
             yield Finding(
-                Severity.WARNING,
-                "unfinished",
-                f"{metadata.state.name} for {age_ms // 1000} s",
-                str(metadata.segment),
-                "a running tierd that leads the partition sweeps it",
+                Severity.ERROR,
+                "wrong-size",
+                f"{info.size_bytes} bytes, the manifest says {size_bytes}",
+                info.key,
+                REPAIR,
+                suffix,
             )
 
 
-def object_findings(
-    rows: Mapping[UUID, RemoteLogSegmentMetadata], objects: Mapping[UUID, Collection[ObjectInfo]]
+def checksum_findings(
+    row: RemoteLogSegmentMetadata, manifest: SegmentManifest, objects: Objects
 ) -> Iterator[Finding]:
-    """Objects of no segment, and finished segments without all their objects."""
-    for segment_id, found in objects.items():
-        if segment_id not in rows:
-            for info in found:
-                yield Finding(
-                    Severity.WARNING,
-                    "orphan",
-                    f"an object of {info.size_bytes} bytes belongs to no segment",
-                    info.key,
-                    "delete it once no other metadata store uses this bucket",
-                )
-    for segment_id, metadata in rows.items():
-        if metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-            present = [info.key for info in objects.get(segment_id, ())]
-            for suffix in OBJECT_SUFFIXES:
-                if not any(key.endswith(suffix) for key in present):
-                    yield missing_object(metadata, suffix)
-
-
-def size_findings(manifest: SegmentManifest, found: Collection[ObjectInfo]) -> Iterator[Finding]:
-    """Objects of another size than the manifest says, which of a transformed log is not the size of the segment."""
-    expected = {".log": manifest.log.size_bytes, ".indexes": manifest.indexes_size_bytes}
-    for info in found:
-        for suffix, size_bytes in expected.items():
-            if info.key.endswith(suffix) and info.size_bytes != size_bytes:
-                yield Finding(
-                    Severity.ERROR,
-                    "wrong-size",
-                    f"{info.size_bytes} bytes, the manifest says {size_bytes}",
-                    info.key,
-                    "restore the object from a version or a replica of the bucket",
-                )
+    """A log whose checksum, where the store tells it, is another one than the manifest's."""
+    info = objects.get(LOG)
+    if info is None or info.crc32c is None or manifest.is_transformed:
+        return  # of a transformed log the store's checksum is that of the stored bytes
+    if info.crc32c != manifest.log.crc32c:
+        what = f"{info.key}: CRC-32C {info.crc32c:08x}, the manifest says {manifest.log.crc32c:08x}"
+        yield damaged(row, "wrong-checksum", what, LOG)
 
 
 def missing_object(metadata: RemoteLogSegmentMetadata, suffix: str) -> Finding:
     """A finished segment lacks an object."""
-    return Finding(
-        Severity.ERROR,
-        "missing-object",
-        f"the {suffix} object of a finished segment is not there",
-        str(metadata.segment),
-        "restore the object from a version or a replica of the bucket",
-    )
+    what = f"the {suffix} object of a finished segment is not there"
+    return Finding(Severity.ERROR, "missing-object", what, str(metadata.segment), REPAIR, suffix)
 
 
-def manifest_findings(metadata: RemoteLogSegmentMetadata, manifest: SegmentManifest) -> Iterator[Finding]:
-    """Where the manifest says something else than the row."""
+def manifest_findings(
+    metadata: RemoteLogSegmentMetadata, manifest: SegmentManifest, *, cluster_id: str
+) -> Iterator[Finding]:
+    """Where the manifest says something else than the row.
+
+    Who copied it, and under which leader epoch, is not compared: a segment that was adopted has a row of its own.
+    """
     partition = metadata.segment.topic_id_partition
     said = {
+        "cluster_id": (manifest.cluster_id, cluster_id),
+        "topic": (manifest.topic, partition.topic),
         "topic_id": (manifest.topic_id, uuid_to_text(partition.topic_id)),
         "partition": (manifest.partition, partition.partition),
         "segment_id": (manifest.segment_id, uuid_to_text(metadata.segment.id)),
@@ -176,6 +245,7 @@ def manifest_findings(metadata: RemoteLogSegmentMetadata, manifest: SegmentManif
                 f"{name} is {in_manifest} in the manifest and {in_row} in the metadata",
                 str(metadata.segment),
                 "one of the two was changed by hand or restored from another time",
+                MANIFEST,
             )
     if IndexType.TRANSACTION.value in manifest.indexes and metadata.txn_index_empty:
         yield Finding(
@@ -184,18 +254,13 @@ def manifest_findings(metadata: RemoteLogSegmentMetadata, manifest: SegmentManif
             "the metadata says that no transaction was aborted, the manifest lists a transaction index",
             str(metadata.segment),
             "readers of committed records would see aborted ones; report this",
+            MANIFEST,
         )
 
 
-def damaged(metadata: RemoteLogSegmentMetadata, kind: str, problem: str) -> Finding:
+def damaged(metadata: RemoteLogSegmentMetadata, kind: str, problem: str, artefact: str) -> Finding:
     """Stored bytes that are not what they were."""
-    return Finding(
-        Severity.ERROR,
-        kind,
-        problem,
-        str(metadata.segment),
-        "restore the object from a version or a replica of the bucket",
-    )
+    return Finding(Severity.ERROR, kind, problem, str(metadata.segment), REPAIR, artefact)
 
 
 def _is_referenced(log: TieredLog, metadata: RemoteLogSegmentMetadata, epoch: int) -> bool:

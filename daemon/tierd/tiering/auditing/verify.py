@@ -1,219 +1,374 @@
-"""Verification: one partition's tier against its metadata, and on demand against every byte (``tierd verify``)."""
+"""TierAudit: a whole tier held against its metadata (``tierd verify``).
+
+The listing of the bucket and the rows of the metadata are walked side by side, both ascending by key, so that memory
+holds a page of the one and a partition of the other. What looks wrong is looked at again by itself: the row before and
+after, and every object by its own name, for a listing may be old, and daemons go on copying and deleting meanwhile.
+Only what stays the same and wrong is reported.
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 from tierd.clock import Clock
-from tierd.errors import (
-    CorruptIndexError,
-    LogError,
-    RemoteIntegrityError,
-    RemoteKeyMissingError,
-    RemoteResourceNotFoundError,
+from tierd.errors import RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.metadata import (
+    Claim,
+    KeyValueStore,
+    MetadataKeyFactory,
+    is_tier_known,
+    list_partitions,
+    read_segment,
+    read_store_identity,
 )
-from tierd.kernels import crc32c
-from tierd.log import OffsetIndex, TimeIndex, TransactionIndex, iter_batches, parse_lineage, parse_producer_snapshot
-from tierd.model import IndexType, RemoteLogSegmentMetadata
-from tierd.remote import ObjectInfo, SegmentManifest, SegmentStorage
-from tierd.tiering.auditing.findings import (
-    Finding,
-    Severity,
-    damaged,
-    manifest_findings,
-    missing_object,
-    object_findings,
-    offset_findings,
-    row_findings,
-    size_findings,
+from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tierd.remote import (
+    ObjectInfo,
+    ObjectKeyFactory,
+    ObjectStore,
+    SegmentStorage,
+    UnfinishedUpload,
+    read_tier_identity,
 )
+from tierd.tiering.auditing.findings import AuditLimits, Finding, Severity, offset_findings
+from tierd.tiering.auditing.segment_check import Retained, SegmentCheck
+from tierd.tiering.auditing.stored_segments import Objects, SegmentPlace, look_at, place_of, stored_segments
 from tierd.tiering.reading.tiered_log import TieredLog
 
+_CHECKED_AT_ONCE: Final = 32
+_DEEP_AT_ONCE: Final = 4
+_LOOKS: Final = 4  # at something that looks wrong; what still changes is being worked on
 
-class Verification:
-    """Looks at one partition. Reads only; may run beside a daemon, whose copies under way are no findings."""
+Tell = Callable[[str], None]
 
-    def __init__(self, log: TieredLog, *, storage: SegmentStorage, clock: Clock, grace_s: float) -> None:
-        """``grace_s``: how old a copy must be to count as left behind."""
-        self._log = log
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """What is wrong with one thing.
+
+    Attributes:
+        findings: at least one.
+        partition: whose; None of what belongs to none.
+        place: of the segment that it is about; None when it is about none.
+        row: of that segment, None when it has none.
+        objects: of that segment.
+        upload: that was begun and never ended; None when it is about something else.
+        log: both tiers of the partition, where the whole of it is meant.
+    """
+
+    findings: tuple[Finding, ...]
+    partition: TopicIdPartition | None = None
+    place: SegmentPlace | None = None
+    row: RemoteLogSegmentMetadata | None = None
+    objects: Objects = field(default_factory=dict)
+    upload: UnfinishedUpload | None = None
+    log: TieredLog | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A segment as row and as objects, either of which may lack the other."""
+
+    place: SegmentPlace
+    row: RemoteLogSegmentMetadata | None
+    objects: Objects
+    claim: Claim | None
+
+
+class TierAudit:
+    """Looks at a tier. Reads only; may run beside daemons, whose work under way is no finding.
+
+    Args:
+        store: the objects.
+        storage: the same as segments, read without a cache.
+        keys: of the tier as it is configured now.
+        rows: the metadata.
+        metadata_keys: of the cluster.
+        tiered_log: looks at both tiers of a partition anew.
+        clock: time.
+        limits: how old what is under way may be.
+        retained: which segments' objects the store is known to keep.
+        tell: is told how far it is.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        storage: SegmentStorage,
+        keys: ObjectKeyFactory,
+        rows: KeyValueStore,
+        metadata_keys: MetadataKeyFactory,
+        tiered_log: Callable[[TopicIdPartition], Awaitable[TieredLog]],
+        clock: Clock,
+        limits: AuditLimits,
+        retained: Retained,
+        tell: Tell = lambda _: None,
+    ) -> None:
+        self._store = store
         self._storage = storage
+        self._keys = keys
+        self._rows = rows
+        self._metadata_keys = metadata_keys
+        self._tiered_log = tiered_log
         self._clock = clock
-        self._grace_s = grace_s
+        self._limits = limits
+        self._check = SegmentCheck(
+            storage, cluster_id=keys.cluster_id, clock=clock, limits=limits, retained=retained
+        )
+        self._tell = tell
+        self._segments = 0
 
-    async def run(self, *, deep: bool) -> AsyncGenerator[Finding, None]:
-        """Yield findings as they are made: offsets and rows, then objects, then segment by segment.
+    async def run(
+        self, only: Collection[TopicIdPartition] | None = None, *, deep: bool = False
+    ) -> AsyncGenerator[AuditReport, None]:
+        """Yield what is wrong: with the tier itself, then partition by partition, then unfinished uploads.
 
         Args:
+            only: these partitions; None looks at everything below the prefix, known to the metadata or not.
             deep: also download every segment and check every batch, chunk and index.
 
         Raises:
             RemoteStorageError: the store does not answer; what it answers wrongly is a finding.
+            MetadataError: the metadata store does not answer, or is damaged.
         """
-        view = self._log.view
-        for finding in offset_findings(self._log):
-            yield finding
-        for finding in row_findings(view.list(), now_ms=self._clock.now_ms(), grace_ms=round(self._grace_s * 1000)):
-            yield finding
-        objects = await self._storage.list_segment_objects(self._log.partition)
-        # Under a prefix that is not configured any more nothing was listed; those are asked for one by one.
-        elsewhere = {m.segment.id for m in self._log.finished if _has_own_prefix(self._storage, m)}
-        rows = {m.segment.id: m for m in view.list() if m.segment.id not in elsewhere}
-        known = {segment_id: found for segment_id, found in objects.items() if segment_id not in elsewhere}
-        for finding in object_findings(rows, known):
-            yield finding
-        for metadata in self._log.finished:
-            for finding in await self._segment(metadata, objects.get(metadata.segment.id, []), deep=deep):
-                yield finding
+        if findings := await self._identity():
+            yield AuditReport(findings)
+        known = await list_partitions(self._rows, self._metadata_keys) if only is None else sorted(only)
+        prefixes = _Prefixes(self._keys)
+        while (keys := prefixes.next()) is not None:
+            roots = [keys.root] if only is None else [keys.partition_prefix(partition) for partition in known]
+            for root in roots:
+                ours = [partition for partition in known if keys.partition_prefix(partition).startswith(root)]
+                async with contextlib.aclosing(self._walk(keys, root, ours, prefixes, deep=deep)) as reports:
+                    async for report in reports:
+                        yield report
+        for report in await self._uploads(only):
+            yield report
 
-    async def unfinished_uploads(self) -> list[Finding]:
-        """Findings about uploads of this partition's topic that were begun and never ended."""
-        now_ms = self._clock.now_ms()
-        findings = []
-        ids = {metadata.segment.id for metadata in self._log.view.list()}
-        for upload, _, segment_id, _ in await self._storage.list_unfinished_uploads():
-            age_ms = now_ms - upload.initiated_ms
-            if segment_id in ids and age_ms >= self._grace_s * 1000:
-                findings.append(
-                    Finding(
-                        Severity.WARNING,
-                        "unfinished-upload",
-                        f"begun {age_ms // 1000} s ago and never ended",
-                        upload.key,
-                        "a tierd that leads the partition discards it after its start",
-                    )
-                )
-        return findings
+    # ------------------------------------------------------------ the walk
 
-    async def _segment(
-        self, metadata: RemoteLogSegmentMetadata, objects: list[ObjectInfo], *, deep: bool
-    ) -> list[Finding]:
+    async def _walk(
+        self,
+        keys: ObjectKeyFactory,
+        root: str,
+        known: Sequence[TopicIdPartition],
+        prefixes: "_Prefixes",
+        *,
+        deep: bool,
+    ) -> AsyncGenerator[AuditReport, None]:
+        """Walk one prefix, and yield what stays wrong."""
+        waiting: list[_Pair] = []
+        width = _DEEP_AT_ONCE if deep else _CHECKED_AT_ONCE
+        async with contextlib.aclosing(self._pairs(keys, root, known, prefixes)) as pairs:
+            async for each in pairs:
+                if not isinstance(each, _Pair):
+                    yield each
+                    continue
+                waiting.append(each)
+                if len(waiting) == width:
+                    for report in await self._checked(keys, waiting, deep=deep):
+                        yield report
+                    waiting = []
+        for report in await self._checked(keys, waiting, deep=deep):
+            yield report
+
+    async def _pairs(
+        self, keys: ObjectKeyFactory, root: str, known: Sequence[TopicIdPartition], prefixes: "_Prefixes"
+    ) -> AsyncGenerator[_Pair | AuditReport, None]:
+        """Merge objects and rows: every segment once, in the order of its keys, and findings about partitions."""
+        coming = deque(sorted(known, key=lambda partition: keys.partition_prefix(partition).encode()))
+        opened = _Rows()
+        async with contextlib.aclosing(stored_segments(self._store, keys, root)) as listing:
+            async for found in listing:
+                if isinstance(found, ObjectInfo):
+                    if (report := await self._foreign(keys, found)) is not None:
+                        yield report
+                    continue
+                here = keys.partition_prefix(found.place.partition).encode()
+                while coming and keys.partition_prefix(coming[0]).encode() <= here:
+                    for pair in opened.rest():
+                        yield pair
+                    opened, reports = await self._open(keys, coming.popleft(), prefixes)
+                    for report in reports:
+                        yield report
+                is_opened = opened.partition == found.place.partition
+                for pair in opened.before(found.place) if is_opened else opened.rest():
+                    yield pair
+                yield _Pair(found.place, opened.take(found.place), found.objects, opened.claim if is_opened else None)
+        for pair in opened.rest():
+            yield pair
+        while coming:
+            opened, reports = await self._open(keys, coming.popleft(), prefixes)
+            for report in reports:
+                yield report
+            for pair in opened.rest():
+                yield pair
+
+    async def _open(
+        self, keys: ObjectKeyFactory, partition: TopicIdPartition, prefixes: "_Prefixes"
+    ) -> tuple["_Rows", list[AuditReport]]:
+        """Read a partition's metadata, and look for holes in its offsets."""
+        log = await self._tiered_log(partition)
+        rows = log.view.list()
+        prefixes.add(rows)
+        mine = [row for row in rows if keys.for_custom_metadata(row.custom_metadata).prefix == keys.prefix]
+        reports = []
+        if keys.prefix == self._keys.prefix and (found := tuple(offset_findings(log))):
+            again = await self._tiered_log(partition)  # a segment may have left one tier while we looked at the other
+            lasting = set(found) & set(offset_findings(again))
+            if findings := tuple(finding for finding in found if finding in lasting):
+                reports.append(AuditReport(findings, partition, log=again))
+        return _Rows(partition, log.view.claim, deque(sorted(mine, key=SegmentPlace.of_row))), reports
+
+    # ------------------------------------------------------------ one segment
+
+    async def _checked(self, keys: ObjectKeyFactory, pairs: Sequence[_Pair], *, deep: bool) -> list[AuditReport]:
+        if not pairs:
+            return []
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._lasting(keys, pair, deep=deep)) for pair in pairs]
+        self._segments += len(pairs)
+        self._tell(f"{self._segments} segments, now in {pairs[-1].place.partition}")
+        return [report for task in tasks if (report := task.result()) is not None]
+
+    async def _lasting(self, keys: ObjectKeyFactory, pair: _Pair, *, deep: bool) -> AuditReport | None:
+        """What is wrong with a segment, if it stays so while nobody works on it."""
+        if not await self._check.run(pair.row, pair.objects, pair.claim, deep=deep):
+            return None
+        place = pair.place
+        before = await read_segment(self._rows, self._metadata_keys, place.segment)
+        for _ in range(_LOOKS):
+            objects = await look_at(self._store, keys, place)
+            claim = before.row.claim if before.row else None
+            findings = await self._check.run(before.segment, objects, claim, deep=deep)
+            if not findings:
+                return None
+            after = await read_segment(self._rows, self._metadata_keys, place.segment)
+            if after.segment == before.segment:
+                return AuditReport(findings, place.partition, place, after.segment, objects)
+            before = after
+        return None
+
+    async def _foreign(self, keys: ObjectKeyFactory, info: ObjectInfo) -> AuditReport | None:
+        """An object below the prefix that is no segment's; young ones are somebody's who is at work, a self-test's."""
+        young = info.modified_ms is not None and self._age_s(info.modified_ms) < self._limits.grace_s
+        if info.key == keys.tier_identity or young:
+            return None
         try:
-            manifest = await self._storage.read_manifest(metadata)
+            await self._store.head(info.key)
         except RemoteResourceNotFoundError:
-            # Where objects were listed, their absence was found there.
-            return [] if not _has_own_prefix(self._storage, metadata) else [missing_object(metadata, ".manifest")]
-        except RemoteIntegrityError as error:
-            return [damaged(metadata, "damaged-manifest", str(error))]
-        except RemoteKeyMissingError as error:
-            return [Finding(Severity.ERROR, "missing-key", str(error), str(metadata.segment), error.remedy)]
-        findings = [*manifest_findings(metadata, manifest), *size_findings(manifest, objects)]
-        findings += _checksum_findings(metadata, manifest, objects)
-        if deep:
-            findings += await self._deep(metadata, manifest)
-        return findings
+            return None
+        what = f"an object of {info.size_bytes} bytes that is no segment's"
+        remedy = "find out who wrote it; tierd leaves it alone"
+        return AuditReport((Finding(Severity.WARNING, "foreign-object", what, info.key, remedy),))
 
-    async def _deep(self, metadata: RemoteLogSegmentMetadata, manifest: SegmentManifest) -> list[Finding]:
-        findings: list[Finding] = []
+    # ------------------------------------------------------------ the tier itself
+
+    async def _identity(self) -> tuple[Finding, ...]:
+        key = self._keys.tier_identity
         try:
-            findings += await self._walk_log(metadata, manifest)
-        except RemoteResourceNotFoundError:
-            pass  # found when objects were listed
+            owner = await read_tier_identity(
+                self._store, key_prefix=self._keys.prefix, cluster_id=self._keys.cluster_id
+            )
         except RemoteIntegrityError as error:
-            findings.append(damaged(metadata, "damaged-log", str(error)))
-        for index_type in IndexType:
-            if manifest.index(index_type) is None:
-                if index_type is not IndexType.TRANSACTION:
-                    findings.append(damaged(metadata, "missing-index", f"there is no {index_type.value} index"))
+            return (Finding(Severity.ERROR, "damaged-tier-identity", str(error), key, error.remedy),)
+        ours = await read_store_identity(self._rows, self._metadata_keys)
+        if owner is None and await is_tier_known(self._rows, self._metadata_keys, key_prefix=self._keys.prefix):
+            what = "it is gone: nothing says which metadata store this tier belongs to, and daemons refuse to copy"
+            remedy = "make sure that this is the tier; tierd repair-tier then writes it again"
+            return (Finding(Severity.ERROR, "missing-tier-identity", what, key, remedy),)
+        if owner is not None and owner != ours:
+            what = f"the tier belongs to metadata store {owner}, ours is {ours or 'empty'}"
+            remedy = "restore that metadata store, or tierd rebuild-metadata into an empty one"
+            return (Finding(Severity.ERROR, "foreign-tier", what, key, remedy),)
+        return ()
+
+    async def _uploads(self, only: Collection[TopicIdPartition] | None) -> list[AuditReport]:
+        """Uploads that nobody will end. The store tells all that there are in one answer."""
+        suspicious = []
+        for upload, *_ in await self._storage.list_unfinished_uploads():
+            place = place_of(self._keys.parse(upload.key))
+            if only is not None and (place is None or place.partition not in only):
                 continue
-            try:
-                content = await self._storage.fetch_index(metadata, index_type)
-                _parse_index(metadata, index_type, content)
-            except RemoteResourceNotFoundError:
-                pass  # found when objects were listed
-            except (RemoteIntegrityError, LogError) as error:
-                findings.append(damaged(metadata, "damaged-index", f"{index_type.value}: {error}"))
-        return findings
+            if self._age_s(upload.initiated_ms) >= self._limits.grace_s and not await self._is_copying(place):
+                suspicious.append((upload, place))
+        if not suspicious:
+            return []
+        still = {upload for upload, *_ in await self._storage.list_unfinished_uploads()}
+        return [
+            AuditReport((_unfinished_upload(upload, self._age_s(upload.initiated_ms)),), partition, place, upload=upload)
+            for upload, place in suspicious
+            if upload in still
+            for partition in [place.partition if place else None]
+        ]
 
-    async def _walk_log(self, metadata: RemoteLogSegmentMetadata, manifest: SegmentManifest) -> list[Finding]:
-        """Download and decode chunk by chunk: the CRC of each chunk, then every whole batch that it completes."""
-        walk = _BatchWalk(metadata)
-        findings: list[Finding] = []
-        layout = manifest.layout()
-        for number, chunk in enumerate(layout.chunks):
-            original = layout.original_range(number)
-            content = await self._storage.fetch_log_segment(metadata, original)
-            problem = await asyncio.to_thread(walk.take, content, chunk.crc32c, original.start)
-            if problem is not None:
-                findings.append(damaged(metadata, "damaged-log", problem))
-                return findings  # what follows cannot be told from damage
-        if (problem := walk.end(manifest)) is not None:
-            findings.append(damaged(metadata, "damaged-log", problem))
-        return findings
+    async def _is_copying(self, place: SegmentPlace | None) -> bool:
+        if place is None:
+            return False
+        row, partition_row = await read_segment(self._rows, self._metadata_keys, place.segment)
+        if row is None or row.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED or partition_row is None:
+            return False
+        return self._limits.is_living(row, partition_row.claim, now_ms=self._clock.now_ms())
+
+    def _age_s(self, moment_ms: int) -> float:
+        return (self._clock.now_ms() - moment_ms) / 1000
 
 
-class _BatchWalk:
-    """Every batch of a log that arrives in chunks."""
+@dataclass(slots=True)
+class _Rows:
+    """What is still to come of an open partition, ascending."""
 
-    def __init__(self, metadata: RemoteLogSegmentMetadata) -> None:
-        self._metadata = metadata
-        self._tail = b""
-        self._next_offset = metadata.start_offset
-        self._batches = 0
+    partition: TopicIdPartition | None = None
+    claim: Claim | None = None
+    rows: deque[RemoteLogSegmentMetadata] = field(default_factory=deque)
 
-    def take(self, content: bytes, expected_crc: int, start: int) -> str | None:
-        """Check one chunk and the batches that it completes; return what is wrong. Blocking."""
-        if crc32c(content) != expected_crc:
-            return f"the chunk at byte {start} does not have the checksum in the manifest"
-        data = self._tail + content
-        position = start - len(self._tail)
-        used = 0
-        try:
-            for batch in iter_batches(data, name=str(self._metadata.segment), position=position):
-                if batch.base_offset < self._next_offset and batch.magic >= 2:
-                    return f"the batch at byte {batch.position} begins at offset {batch.base_offset} again"
-                if batch.last_offset > self._metadata.end_offset:
-                    return f"the batch at byte {batch.position} ends at offset {batch.last_offset}, beyond the segment"
-                self._next_offset = batch.last_offset + 1
-                self._batches += 1
-                used += batch.size_bytes
-        except LogError as error:
-            return str(error)
-        self._tail = data[used:]
-        return None
+    def before(self, place: SegmentPlace) -> Iterator[_Pair]:
+        """The rows below ``place``, without objects; taken out."""
+        while self.rows and SegmentPlace.of_row(self.rows[0]) < place:
+            row = self.rows.popleft()
+            yield _Pair(SegmentPlace.of_row(row), row, {}, self.claim)
 
-    def end(self, manifest: SegmentManifest) -> str | None:
-        """What is wrong with the whole, None when nothing is."""
-        if self._tail:
-            return f"{len(self._tail)} bytes at its end are no whole batch"
-        if self._batches != manifest.batch_count:
-            return f"{self._batches} batches, the manifest says {manifest.batch_count}"
-        return None
+    def rest(self) -> Iterator[_Pair]:
+        """All that are left, without objects; taken out."""
+        while self.rows:
+            row = self.rows.popleft()
+            yield _Pair(SegmentPlace.of_row(row), row, {}, self.claim)
+
+    def take(self, place: SegmentPlace) -> RemoteLogSegmentMetadata | None:
+        """The row at ``place``, taken out; None when there is none."""
+        return self.rows.popleft() if self.rows and SegmentPlace.of_row(self.rows[0]) == place else None
 
 
-def _checksum_findings(
-    metadata: RemoteLogSegmentMetadata, manifest: SegmentManifest, objects: list[ObjectInfo]
-) -> list[Finding]:
-    return [
-        damaged(metadata, "wrong-checksum", f"{info.key}: CRC-32C {info.crc32c:08x}, the manifest says {expected:08x}")
-        for info in objects
-        if info.key.endswith(".log")
-        and info.crc32c is not None
-        and (expected := manifest.log.crc32c) != info.crc32c
-        and not manifest.is_transformed  # the store's checksum is that of the stored bytes
-    ]
+class _Prefixes:
+    """The prefixes to walk: the configured one, and every other one that a row names."""
+
+    def __init__(self, configured: ObjectKeyFactory) -> None:
+        self._configured = configured
+        self._known = {configured.prefix}
+        self._coming = deque([configured])
+
+    def add(self, rows: Collection[RemoteLogSegmentMetadata]) -> None:
+        """Take note of where ``rows`` lie."""
+        for custom_metadata in {row.custom_metadata for row in rows}:
+            keys = self._configured.for_custom_metadata(custom_metadata)
+            if keys.prefix not in self._known:
+                self._known.add(keys.prefix)
+                self._coming.append(keys)
+
+    def next(self) -> ObjectKeyFactory | None:
+        """The next one to walk; None after the last."""
+        return self._coming.popleft() if self._coming else None
 
 
-def _parse_index(metadata: RemoteLogSegmentMetadata, index_type: IndexType, content: bytes) -> None:
-    """Parse an index as a reader would.
-
-    Raises:
-        LogError: it cannot be understood.
-    """
-    name = f"{metadata.segment} {index_type.value}"
-    match index_type:
-        case IndexType.OFFSET:
-            index = OffsetIndex.from_bytes(content, metadata.start_offset, name)
-            if len(index) and index[len(index) - 1].position >= metadata.size_bytes:
-                raise CorruptIndexError(f"{name}: points behind the end of the log")
-        case IndexType.TIMESTAMP:
-            TimeIndex.from_bytes(content, metadata.start_offset, name)
-        case IndexType.TRANSACTION:
-            TransactionIndex.from_bytes(content, metadata.start_offset, name)
-        case IndexType.PRODUCER_SNAPSHOT:
-            parse_producer_snapshot(content, name)
-        case IndexType.LEADER_EPOCH:
-            parse_lineage(content, name=name)
-
-
-def _has_own_prefix(storage: SegmentStorage, metadata: RemoteLogSegmentMetadata) -> bool:
-    """Whether the segment lies under another prefix than the one that is configured now."""
-    return not storage.has_configured_prefix(metadata)
+def _unfinished_upload(upload: UnfinishedUpload, age_s: float) -> Finding:
+    return Finding(
+        Severity.WARNING,
+        "unfinished-upload",
+        f"begun {round(age_s)} s ago and never ended",
+        upload.key,
+        "a tierd that leads the partition discards it after its start; so does tierd repair-tier",
+    )
