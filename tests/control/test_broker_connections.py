@@ -8,6 +8,8 @@ import pytest
 from tests.control.connecting import plaintext
 from tests.fakes.kafka_broker import CLUSTER_ID, ScriptedBroker
 from tierd.control.broker_connections import BrokerConnections, retry_delay_s
+from tierd.control.cluster_metadata import BrokerAddress
+from tierd.control.kafka_connection import KafkaConnection
 from tierd.control.kafka_messages import metadata
 from tierd.errors import ForeignClusterError, KafkaProtocolError, KafkaUnreachableError
 
@@ -113,6 +115,29 @@ async def test_every_broker_is_asked_once_beside_the_connection_and_those_that_f
         connections.close()
     assert len(answers) == 2
     assert (first.connections, second.connections) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        BrokerAddress("a" * 64 + ".example", 9092),
+        BrokerAddress(".example", 9092),
+        BrokerAddress("", 9092),
+        BrokerAddress("nul\0.example", 9092),
+        BrokerAddress("127.0.0.1", 70_000),
+        BrokerAddress("127.0.0.1", -1),
+    ],
+)
+async def test_an_address_that_no_name_server_could_know_is_a_broker_that_is_down(address: BrokerAddress) -> None:
+    """A cluster names its brokers as their operators wrote it; that must end nothing but the attempt."""
+    with pytest.raises(KafkaUnreachableError, match="cannot connect"):
+        await KafkaConnection.open(address, plaintext("127.0.0.1:1"))
+    async with cluster(1) as (broker,):
+        broker.brokers |= {7: BrokerAddress(address.host, address.port, 7)}
+        connections = to(str(broker.address))
+        await connections.call(metadata())
+        assert len(await connections.ask_every(metadata())) == 1
+        connections.close()
 
 
 async def test_a_cluster_with_many_dead_brokers_is_searched_a_few_at_a_time() -> None:

@@ -1,6 +1,7 @@
 """Requests as bytes and answers from bytes; a damaged answer is an error and never the end of the process."""
 
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -94,6 +95,36 @@ def test_what_a_broker_offers_is_read_beside_features_that_nobody_asked_for() ->
     )
 
     assert api_versions(version="1").answer(content) == {3: (0, 13)}
+
+
+TAGS = b"\x02" + b"\x07\x03new" + b"\xf0\x01\x00"  # of a Kafka to come: 7 with three bytes, 240 with none
+
+
+def test_tagged_fields_of_a_later_kafka_are_passed_over() -> None:
+    one = b"\x04one" + (9092).to_bytes(4, "big") + b"\0"
+    assert ANSWER.count(one + b"\0") == 1
+    later = ANSWER.replace(one + b"\0", one + TAGS)[:-1] + TAGS
+    assert metadata().answer(later) == metadata().answer(ANSWER)
+
+
+def test_tagged_fields_of_a_later_kafka_are_passed_over_beside_known_ones() -> None:
+    known = ApiVersionsResponse(
+        error_code=ErrorCode.none,
+        api_keys=(ApiVersion(api_key=i16(3), min_version=i16(0), max_version=i16(13)),),
+        throttle_time=i32Timedelta.parse(timedelta(0)),
+    )
+    feature = SupportedFeatureKey(name="kraft.version", min_version=i16(0), max_version=i16(1))
+    start = encoded(known)[:-1]
+    tagged = encoded(replace(known, supported_features=(feature,))).removeprefix(start)
+    assert tagged[:2] == b"\x01\x00"
+    for later in (b"\x02" + tagged[1:] + b"\x09\x01x", b"\x01\x09\x01x"):
+        assert api_versions(version="1").answer(start + later) == {3: (0, 13)}
+    twice = b"\xac\x02" + tagged[1:] * 299 + b"\x09\x00"
+    with pytest.raises(KafkaProtocolError):
+        api_versions(version="1").answer(start + twice)
+    inside = b"\x01\x00" + bytes([tagged[2] + 2]) + tagged[3:-1] + b"\x01\x07\x00"
+    with pytest.raises(KafkaProtocolError):
+        api_versions(version="1").answer(start + inside)
 
 
 @given(cut=st.integers(0, len(ANSWER) - 1))

@@ -6,13 +6,15 @@ from collections.abc import Awaitable, Callable
 POLL_INTERVAL_S = 0.005
 
 
-async def eventually(condition: Callable[[], bool], *, what: str, deadline_s: float = 10.0) -> None:
+async def eventually(
+    condition: Callable[[], bool], *, what: str, deadline_s: float = 10.0, interval_s: float = POLL_INTERVAL_S
+) -> None:
     """Return when ``condition`` holds; an ``AssertionError`` names ``what`` when it does not within the deadline."""
     loop = asyncio.get_running_loop()
     end_s = loop.time() + deadline_s
     while not condition():
         assert loop.time() < end_s, f"waited {deadline_s:g} s for {what}"
-        await asyncio.sleep(POLL_INTERVAL_S)
+        await asyncio.sleep(interval_s)
 
 
 async def succeeds_in_the_end(

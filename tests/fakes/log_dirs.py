@@ -121,6 +121,13 @@ class PartitionWriter:
         self._epochs.append((leader_epoch, self.end_offset))
         self._write_epochs()
 
+    def forget_epochs_below(self, offset: int) -> None:
+        """The log starts there now: of the epochs before, a broker keeps the one that ``offset`` lies in."""
+        later = [entry for entry in self._epochs if entry[1] > offset]
+        earlier = [entry for entry in self._epochs if entry[1] <= offset]
+        self._epochs = [*((epoch, offset) for epoch, _ in earlier[-1:]), *later]
+        self._write_epochs()
+
     def fill(self, *, rolled_segments: int, shape: SegmentShape) -> None:
         """Write ``rolled_segments`` whole segments and one batch of an active one."""
         batch = shape.batch()

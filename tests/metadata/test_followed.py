@@ -10,12 +10,13 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tests.fakes.remote_segments import DELETE_STARTED, FINISHED, PARTITION, SESSION, segment, step
 from tierd.errors import (
+    BackendUnavailableError,
     FencedError,
     MetadataDecodeError,
     RemoteResourceNotFoundError,
     RemoteStorageNotReadyError,
 )
-from tierd.metadata import Batch, MemoryKeyValueStore, MetadataKeyFactory, Put, RemoteLogMetadataManager
+from tierd.metadata import Batch, Delete, MemoryKeyValueStore, MetadataKeyFactory, Put, RemoteLogMetadataManager
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition
 
 KEYS = MetadataKeyFactory("cluster")
@@ -228,3 +229,22 @@ async def test_a_reference_to_a_segment_without_a_row_is_left_out(
     view = await follower.read_view(PARTITION)
     assert view.segment_for(0, 100) is None
     assert len(view.list_epoch(0)) == 1
+
+
+async def test_a_store_that_went_back_in_time_shows_no_revision_twice(
+    leader: RemoteLogMetadataManager, follower: RemoteLogMetadataManager, store: FaultyKeyValueStore
+) -> None:
+    """As after a failover that lost the last writes, or the restoration of a backup under a running leader."""
+    kept = segment(0, 9)
+    await finish(leader, kept)
+    before = await store.scan("")
+    await finish(leader, segment(10, 19))
+    assert (await follower.read_view(PARTITION)).segment_for(0, 15) is not None
+    lost = [Delete(key) for key, _ in await store.scan("")]
+    await store.inner.apply(Batch([*lost, *(Put(key, value) for key, value in before)]))
+    with pytest.raises(BackendUnavailableError, match="changed though this broker owns it"):
+        await leader.add(segment(20, 29))
+    await leader.add(segment(20, 29))  # with the claim before it as many writes as were lost
+    view = await follower.read_view(PARTITION)
+    assert view.segment_for(0, 15) is None
+    assert view == leader.view(PARTITION)

@@ -233,7 +233,7 @@ async def _connect(
         if context is None:
             raise _refused(address, error) from error
         raise handshake_error(str(address), error) from error
-    except OSError as error:
+    except (OSError, ValueError, OverflowError) as error:  # ValueError: a name or port that cannot be one
         raise _refused(address, error) from error
 
 

@@ -160,10 +160,10 @@ def _encoded(message: Entity) -> bytes:
 
 def _decoded(response: type[P], content: bytes) -> P:
     start = _header_end(content) if response.__header_schema__.__flexible__ else 0
-    require_sound(response, content, start)
+    sound = require_sound(response, content, start)
     try:
-        return entity_reader(response)(content, start)[0]
-    except (SerialError, ValueError, OverflowError, IndexError) as error:
+        return entity_reader(response)(sound, start)[0]
+    except (SerialError, ValueError, OverflowError, LookupError) as error:
         raise KafkaProtocolError(
             f"{response.__name__} of {len(content)} bytes cannot be decoded: {error}",
             remedy="check that bootstrap_servers name brokers of Apache Kafka 3.1 or newer",

@@ -2,9 +2,11 @@
 
 The native decoder allocates what an array's length claims, and ends the process when it cannot: four wrong bytes from
 whatever listens on a port would take the daemon down. This module knows the encoding's shapes only, no message.
+
+Brokers may send tagged fields that are newer than the schema (KIP-482). The decoder refuses them, so they are cut out.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, fields, is_dataclass
 from functools import cache
 from types import NoneType
@@ -12,7 +14,7 @@ from typing import Any, ClassVar, Final, Protocol, get_args, get_origin
 
 from tierd.errors import KafkaProtocolError
 
-Skip = Callable[[bytes, int], int]
+Skip = Callable[["_Walked", int], int]
 """From a value's first byte to the first byte behind it; it may point behind the end, never loop without end."""
 
 _SIZES: Final = {
@@ -36,14 +38,22 @@ class MessageType(Protocol):
     __flexible__: ClassVar[bool]
 
 
-def require_sound(message: type[MessageType], content: bytes, start: int) -> None:
-    """Return when every length of a ``message`` at ``start`` fits into ``content``.
+class _Walked(bytes):
+    """A message, and from where to where something else is to be read: sections of tags without the unknown ones."""
+
+    edits: list[tuple[int, int, bytes]]  # ascending, and apart from each other
+
+
+def require_sound(message: type[MessageType], content: bytes, start: int) -> bytes:
+    """Return ``content`` without unknown tagged fields, when every length of a ``message`` at ``start`` fits into it.
 
     Raises:
         KafkaProtocolError: one does not; nothing may decode these bytes.
     """
+    walked = _Walked(content)
+    walked.edits = []
     try:
-        end = _message_skip(message)(content, start)
+        end = _message_skip(message)(walked, start)
     except IndexError:
         end = len(content) + 1
     if end > len(content):
@@ -51,6 +61,15 @@ def require_sound(message: type[MessageType], content: bytes, start: int) -> Non
             f"{message.__name__} of {len(content) - start} bytes is damaged: its lengths do not fit",
             remedy="check that bootstrap_servers name brokers of Apache Kafka, with nothing in between",
         )
+    return _edited(content, walked.edits) if walked.edits else content
+
+
+def _edited(content: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:
+    pieces, at = list[bytes](), 0
+    for begin, end, instead in edits:
+        pieces += (content[at:begin], instead)
+        at = end
+    return b"".join([*pieces, content[at:]])
 
 
 @cache
@@ -68,7 +87,7 @@ def _message_skip(message: type[MessageType]) -> Skip:
     if len(steps) == 1:
         return _as_skip(steps[0])
 
-    def skip(content: bytes, at: int) -> int:
+    def skip(content: _Walked, at: int) -> int:
         for step in steps:
             at = at + step if isinstance(step, int) else step(content, at)
         return at
@@ -111,7 +130,7 @@ def _without_none(kind: object) -> object:
 
 
 def _array_skip(item: Skip | int, *, flexible: bool, may_be_null: bool) -> Skip:
-    def skip(content: bytes, at: int) -> int:
+    def skip(content: _Walked, at: int) -> int:
         count, at = _compact_count(content, at) if flexible else _legacy_count(content, at, 4)
         if count < 0:
             if not may_be_null:
@@ -134,7 +153,7 @@ def _compact_text_end(content: bytes, at: int) -> int:
 
 
 def _legacy_end(width: int) -> Skip:
-    def skip(content: bytes, at: int) -> int:
+    def skip(content: _Walked, at: int) -> int:
         count, at = _legacy_count(content, at, width)
         return at + max(count, 0)
 
@@ -142,22 +161,36 @@ def _legacy_end(width: int) -> Skip:
 
 
 def _tags_skip(known: Mapping[int, Skip]) -> Skip:
-    def skip(content: bytes, at: int) -> int:
+    def skip(content: _Walked, at: int) -> int:
         if content[at] == 0:
             return at + 1
+        begin, kept = at, list[bytes]()
         count, at = _varint(content, at)
         for _ in range(count):
+            field_at = at
             tag, at = _varint(content, at)
             size, at = _varint(content, at)
             end = at + size
-            if tag in known and known[tag](content, at) > min(end, len(content)):
+            if tag in known and not _fits(known[tag], content, at, end):
                 return len(content) + 1
             if end > len(content):
                 return end
+            if tag in known:
+                kept.append(content[field_at:end])
             at = end
+        if len(kept) > len(known):
+            return len(content) + 1  # one stands twice
+        if len(kept) < count:
+            content.edits.append((begin, at, bytes([len(kept)]) + b"".join(kept)))
         return at
 
     return skip
+
+
+def _fits(skip: Skip, content: _Walked, at: int, end: int) -> bool:
+    """Whether a known tagged field ends in time, and has nothing unknown inside: its size would change with that."""
+    edits = len(content.edits)
+    return skip(content, at) <= min(end, len(content)) and len(content.edits) == edits
 
 
 def _compact_count(content: bytes, at: int) -> tuple[int, int]:

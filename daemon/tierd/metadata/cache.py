@@ -157,6 +157,22 @@ class PartitionView:
         )
         return self._changed(metadata, changes)
 
+    def with_adopted(self, metadata: RemoteLogSegmentMetadata) -> "ViewChange":
+        """Begin and finish a copy in one step: its objects are there already. Repeating it changes nothing.
+
+        In two steps a crash in between would leave a row that the sweep takes, objects and all, for a copy that nobody
+        finishes.
+
+        Raises:
+            As ``with_added``.
+        """
+        finished = replace(metadata, state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+        if self.segments.get(metadata.segment.id) == finished:
+            return ViewChange(self)
+        self.with_added(metadata)  # whatever speaks against that speaks against this
+        changes = self._epoch_changes(metadata, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+        return self._changed(finished, changes)
+
     def with_updated(self, update: RemoteLogSegmentMetadataUpdate) -> "ViewChange":
         """Take a step in a segment's life; a repeated step succeeds, and what was deleted may be deleted again.
 

@@ -63,8 +63,17 @@ class StoreFilling:
         return mark is not None
 
     async def begin(self) -> None:
-        """Note that the filling is under way; again, it changes nothing."""
-        await self._store.apply(Batch([Put(self._keys.moving_key, self._mark)]))
+        """Note that the filling is under way; again, it changes nothing.
+
+        Raises:
+            MetadataFillingRefusedError: one from another source began at the same moment.
+        """
+        key = self._keys.moving_key
+        try:
+            await self._store.apply(Batch([Put(key, self._mark)], [Expect(key, None)]))
+        except PreconditionFailedError:
+            if not await self.is_begun():
+                raise
 
     async def write(
         self, partition: TopicIdPartition, rows: Mapping[str, bytes], row: PartitionRow, *, stored: PartitionRow | None

@@ -15,6 +15,7 @@ class LedPartition:
         partition: which one.
         claim: under which leader epoch and session we write, or are about to.
         held: the store granted ``claim`` once. Lost to another session of the same epoch, it is not taken back.
+        revision: the highest one that we tried to write; a store that lost writes is not given them again.
         view: the live view, replaced in one assignment; None until loaded, and after a fence.
         dirty: why the view may be behind the store; None while it is not.
         fenced: who took the partition from us; None while nobody did.
@@ -25,6 +26,7 @@ class LedPartition:
         self.partition = partition
         self.claim = claim
         self.held = False
+        self.revision = 0
         self.view: PartitionView | None = None
         self.dirty: BaseException | None = None
         self.fenced: FencedError | None = None
@@ -40,4 +42,6 @@ class LedPartition:
 
     def fence(self, error: FencedError) -> None:
         """Give the partition up until leadership changes."""
-        self.fenced, self.view, self.dirty = error, None, None
+        # Not the error itself: its traceback holds whatever the failed call had at hand, and this may last for weeks.
+        self.fenced = FencedError(str(error), remedy=error.remedy)
+        self.view, self.dirty = None, None

@@ -95,6 +95,9 @@ class RemoteLogMetadataManager:
             led.fenced = None  # an announcement asks the store again
             await self._partitions.make_ready(led)
 
+        async with led.lock:  # whoever asked before may have made it ready: copying and expiration ask alike
+            if self._led.get(partition) is led and led.claim == claim and led.is_ready():
+                return
         await self._exclusively(led, take)
 
     def follow(self, partition: TopicIdPartition) -> None:
@@ -164,10 +167,28 @@ class RemoteLogMetadataManager:
         """
         if not isinstance(metadata, RemoteLogSegmentMetadata):
             raise TypeError(f"add takes RemoteLogSegmentMetadata, not {metadata!r}")
+        await self._begin(metadata, PartitionView.with_added)
+
+    async def adopt(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Record a segment as finished whose objects are there and in nobody's metadata, in one step.
+
+        The caller has made sure that every object is there and sound. ``metadata`` is COPY_SEGMENT_STARTED, under the
+        claim of this session. Repeating the same request succeeds.
+
+        Raises:
+            As ``add``.
+        """
+        await self._begin(metadata, PartitionView.with_adopted)
+
+    async def _begin(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        begin: Callable[[PartitionView, RemoteLogSegmentMetadata], ViewChange],
+    ) -> None:
         led = self._leading(metadata.segment.topic_id_partition)
 
         def added(view: PartitionView) -> ViewChange:
-            change = view.with_added(metadata)
+            change = begin(view, metadata)
             if not change.is_empty() and (metadata.leader_epoch, metadata.session_id) != (
                 led.claim.leader_epoch,
                 led.claim.session_id,
@@ -256,6 +277,26 @@ class RemoteLogMetadataManager:
             OutcomeUnknownError: it may or may not have been written; the same request may be repeated.
         """
         await self._write(self._leading(partition), lambda view: view.with_log_start_offset(offset))
+
+    async def lower_log_start_offset(self, partition: TopicIdPartition, offset: int) -> None:
+        """Move the first readable offset back, durably: the log itself begins and ends below it by now.
+
+        Raises:
+            FencedError: the partition is not ours; nothing was written.
+            BackendUnavailableError: nothing was written.
+            OutcomeUnknownError: it may or may not have been written; the same request may be repeated.
+        """
+        await self._write(self._leading(partition), lambda view: ViewChange(view).lowering_log_start(offset))
+
+    async def prove_leadership(self, partition: TopicIdPartition) -> None:
+        """Write the partition's row anew, which nobody but its owner can: before what no store would fence.
+
+        Raises:
+            FencedError: the partition is not ours.
+            BackendUnavailableError: nothing was written.
+            OutcomeUnknownError: it may or may not have been written; the same request may be repeated.
+        """
+        await self._write(self._leading(partition), lambda view: ViewChange(view, row_changed=True))
 
     def statistics(self) -> MetadataStatistics:
         """What happened so far, and what is held now."""

@@ -122,11 +122,12 @@ class PartitionStore:
             for _ in range(_CLAIM_ATTEMPTS):
                 stored = None if value is None else serde.decode_row(key, value)
                 try:
-                    row = claimed_row(stored, led.claim, partition, held=led.held)
+                    row = claimed_row(stored, led.claim, partition, held=led.held, above=led.revision)
                 except FencedError as error:
                     led.fence(error)
                     self.counts["fenced_writes"] += 1
                     raise
+                led.revision = row.revision
                 writes = [Put(key, serde.encode_row(row))]
                 if stored is None:
                     writes.append(Put(self._keys.index(partition), serde.encode_topic(partition.topic)))
@@ -167,6 +168,7 @@ class PartitionStore:
         assert before is not None
         assert after is not None
         key, row = self._keys.row(led.partition), after.bumped()
+        led.revision = row.revision
         batch = Batch([*writes, Put(key, serde.encode_row(row))], [Expect(key, serde.encode_row(before))])
         try:
             await self._store.apply(batch)

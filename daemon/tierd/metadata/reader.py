@@ -57,9 +57,7 @@ class StoredSegmentRow(NamedTuple):
     row: PartitionRow | None
 
 
-async def read_segment(
-    store: KeyValueStore, keys: MetadataKeyFactory, segment: RemoteLogSegmentId
-) -> StoredSegmentRow:
+async def read_segment(store: KeyValueStore, keys: MetadataKeyFactory, segment: RemoteLogSegmentId) -> StoredSegmentRow:
     """Return one segment as the store has it now, without reading the others of its partition.
 
     Raises:
@@ -70,6 +68,8 @@ async def read_segment(
     segment_key, row_key = keys.segment(partition, segment.id), keys.row(partition)
     found = await store.get_many([segment_key, row_key])
     row = serde.decode_row(row_key, found[row_key]) if row_key in found else None
+    if row is not None and row.topic != partition.topic:  # keys carry the topic's id alone
+        return StoredSegmentRow(None, None)
     if segment_key not in found:
         return StoredSegmentRow(None, row)
     metadata, _ = serde.decode_segment(segment_key, found[segment_key], segment)

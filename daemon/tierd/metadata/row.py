@@ -61,7 +61,9 @@ class PartitionRow:
         return replace(self, revision=self.revision + 1)
 
 
-def claimed_row(stored: PartitionRow | None, claim: Claim, partition: TopicIdPartition, *, held: bool) -> PartitionRow:
+def claimed_row(
+    stored: PartitionRow | None, claim: Claim, partition: TopicIdPartition, *, held: bool, above: int = 0
+) -> PartitionRow:
     """Return the row that makes ``claim`` the owner; the revision grows even when it owns the partition already.
 
     The growth is what settles a write whose outcome is unknown: it landed before, or its precondition fails for ever.
@@ -72,16 +74,18 @@ def claimed_row(stored: PartitionRow | None, claim: Claim, partition: TopicIdPar
         partition: whose row it is.
         held: the claim was granted before. A session that lost it to a later one of the same broker does not
             take it back.
+        above: a revision that the claim has had. A store that lost writes, in a failover or because a backup was
+            restored, must not come to it again: followers tell by the row whether anything has changed.
 
     Raises:
         FencedError: a newer leader epoch, another broker in the same epoch, or a newer session of ours owns the row.
     """
     if stored is None:
-        return PartitionRow(topic=partition.topic, revision=1, claim=claim)
+        return PartitionRow(topic=partition.topic, revision=above + 1, claim=claim)
     owner = stored.claim
     same_broker = owner.leader_epoch == claim.leader_epoch and owner.broker_id == claim.broker_id
     if owner.leader_epoch < claim.leader_epoch or (same_broker and (owner == claim or not held)):
-        return replace(stored.bumped(), claim=claim)
+        return replace(stored, revision=max(stored.revision, above) + 1, claim=claim)
     raise fenced(partition, claim, owner)
 
 

@@ -75,6 +75,21 @@ async def test_a_caller_that_is_cancelled_while_it_waits_leaves_nothing() -> Non
     assert backend.groups == [["a"], ["c"]]
 
 
+async def test_a_caller_that_is_cancelled_as_its_turn_comes_leaves_nothing() -> None:
+    backend = Backend()
+    groups = BatchGroups(backend.write, lanes=1, name="test")
+    first, cancelled = asked(groups, put("a"), put("b"))
+    await settled()
+    backend.let_go.put_nowait(None)
+    while not first.done():
+        cancelled.cancel() if backend.let_go.empty() else None
+        await asyncio.sleep(0)
+    await settled()
+    assert cancelled.cancelled()
+    assert backend.groups == [["a"]]
+    await groups.close()
+
+
 async def test_a_caller_that_is_cancelled_later_does_not_stop_its_batch() -> None:
     backend = Backend()
     groups = BatchGroups(backend.write, lanes=1, name="test")

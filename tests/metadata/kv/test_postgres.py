@@ -1,7 +1,8 @@
 import asyncio
 import contextlib
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -14,9 +15,9 @@ from tests.contracts.networked_key_value_store import NetworkedKeyValueStoreCont
 from tests.fakes.eventually import eventually
 from tests.services.faulty_path import FaultyPath
 from tests.services.postgres import PostgresService, psql, through
-from tierd.errors import BackendUnavailableError, MetadataError, OutcomeUnknownError
-from tierd.metadata import Batch, Expect, KeyValueStore, PostgresKeyValueStore, Put
-from tierd.metadata.kv import postgres_batches
+from tierd.errors import BackendUnavailableError, MetadataError, OutcomeUnknownError, PreconditionFailedError
+from tierd.metadata import Batch, Delete, Expect, KeyValueStore, PostgresKeyValueStore, Put
+from tierd.metadata.kv import postgres_batches, postgres_connections
 
 
 @contextlib.asynccontextmanager
@@ -191,6 +192,104 @@ async def test_a_row_that_somebody_else_holds_delays_its_own_batch_alone(postgre
         if isinstance(outcomes[0], BackendUnavailableError):
             assert held == b"1"
         await store.apply(Batch([Put("held", b"3")], [Expect("held", held)]))
+
+
+async def test_a_row_that_somebody_else_holds_delays_nothing_that_shares_its_round_trip(postgres_dsn: str) -> None:
+    async with opened(postgres_dsn, timeout_s=2.0, pool_size=2) as store:
+        await store.apply(Batch([Put("held", b"1")]))
+        other = await asyncpg.connect(postgres_dsn)
+        transaction = other.transaction()
+        await transaction.start()
+        await other.execute("SELECT * FROM tierd.kv WHERE key = 'held' FOR UPDATE")
+        first = asyncio.create_task(store.apply(Batch([Put("first", b"1")])))
+        await asyncio.sleep(0)  # the only lane is taken: the next two go together
+        batches = [Batch([Put("held", b"2")], [Expect("held", b"1")]), Batch([Put("free", b"2")])]
+        held = asyncio.create_task(store.apply(batches[0]))
+        async with asyncio.timeout(1.8):  # before those who wait for the row give up
+            await store.apply(batches[1])
+            await first
+        with pytest.raises(BackendUnavailableError, match="lock"):
+            await held
+        await transaction.rollback()
+        await other.close()
+
+
+async def test_what_was_expected_to_be_absent_stays_so_until_the_batch_has_landed(postgres_dsn: str) -> None:
+    """Or rows would appear behind the back of a leader that has claimed the partition meanwhile, and loaded it."""
+    async with opened(postgres_dsn) as filling, opened(postgres_dsn) as leader:
+        await leader.apply(Batch([Put("held", b"1")]))
+        other = await asyncpg.connect(postgres_dsn)
+        transaction = other.transaction()
+        await transaction.start()
+        await other.execute("SELECT * FROM tierd.kv WHERE key = 'held' FOR UPDATE")
+        late = asyncio.create_task(filling.apply(Batch([Put("held", b"2"), Put("late", b"2")], [Expect("row", None)])))
+        await eventually(lambda: "Lock" in asked(postgres_dsn, "wait_event_type"), what="a batch that waits for a row")
+
+        async def claimed() -> list[str]:
+            await leader.apply(Batch([Put("row", b"1")], [Expect("row", None)]))
+            return [key for key, _ in await leader.scan("")]
+
+        claiming = asyncio.create_task(claimed())
+        await asyncio.wait({claiming}, timeout=0.3)
+        await transaction.rollback()
+        await other.close()
+        await late
+        assert await claiming == ["held", "late", "row"]
+        with pytest.raises(PreconditionFailedError):
+            await filling.apply(Batch([Put("later", b"3")], [Expect("row", None)]))
+        await filling.apply(Batch([Delete("x"), Put("later", b"3")], [Expect("x", None), Expect("row", b"1")]))
+        assert [key for key, _ in await leader.scan("")] == ["held", "late", "later", "row"]
+
+
+async def test_a_read_that_is_under_way_while_the_store_closes_leaves_no_connection(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(postgres_dsn) as store:
+        statements = replace(store._statements, get="SELECT $1::text[] IS NULL, pg_sleep(1)")
+        monkeypatch.setattr(store, "_statements", statements)
+        reading = asyncio.create_task(store.get("a"))
+        await eventually(lambda: "pg_sleep" in asked(postgres_dsn, "query"), what="the read")
+    with contextlib.suppress(BackendUnavailableError):
+        await reading
+    await eventually(lambda: asked(postgres_dsn, "pid") == "", what="the end of every session")
+
+
+def asked(dsn: str, column: str) -> str:
+    """What the sessions of tierd in this database show."""
+    of_tierd = "datname = current_database() AND application_name = 'tierd'"
+    return psql(dsn, f"SELECT {column} FROM pg_stat_activity WHERE {of_tierd}")
+
+
+async def test_a_server_that_does_not_keep_statements_apart_is_refused(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pooler may drop what a session asks for; then two brokers could both claim one new partition."""
+
+    def dropped(timeout_s: float, *, read_only: bool) -> dict[str, str]:
+        return {"application_name": "tierd"}
+
+    monkeypatch.setattr(postgres_connections, "_settings", dropped)
+    with pytest.raises(MetadataError, match="read committed") as caught:
+        await PostgresKeyValueStore.open(postgres_dsn, schema_name="tierd")
+    assert "pooler" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://user:pa/hunter2@127.0.0.1:1/db",
+        "postgresql://user:hunter2#x@127.0.0.1:1/db",
+        "postgresql://user:hunter2?x@127.0.0.1:1/db",
+        "postgresql://user:x?hunter2@127.0.0.1:1/db",
+        "postgresql://user:a@b/hunter2@127.0.0.1:1/db",
+        "user:hunter2@127.0.0.1/db",
+        "host=127.0.0.1 password=hunter2",
+    ],
+)
+async def test_a_password_that_breaks_the_address_is_not_told(dsn: str) -> None:
+    with pytest.raises((MetadataError, BackendUnavailableError)) as caught:
+        await PostgresKeyValueStore.open(dsn, schema_name="tierd", timeout_s=1)
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
 async def test_a_batch_that_the_server_cannot_take_harms_none_beside_it(postgres_dsn: str) -> None:

@@ -12,6 +12,7 @@ def told(state: str) -> asyncpg.PostgresError:
 @pytest.mark.parametrize("state", ["08006", "08003", "08007", "40003", "57P01", "57P02", "57P05"])
 def test_a_session_that_ended_may_have_committed(state: str) -> None:
     assert postgres_errors.is_unknown(told(state))
+    assert not postgres_errors.is_answer(told(state))
     assert not postgres_errors.is_retried(told(state))
 
 

@@ -1,4 +1,5 @@
 import contextlib
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, cast
@@ -250,6 +251,38 @@ async def test_a_batch_that_too_few_replicas_have_is_of_unknown_outcome(
         redis_service.services.stop("redis-replica")
 
 
+async def test_a_batch_whose_replicas_may_not_be_asked_for_is_of_unknown_outcome(
+    redis_url: str, admin: Admin, server: RedisServer
+) -> None:
+    admin.execute_command("ACL", "SETUSER", "nowait", "on", ">nowait", "~*", "+@all", "-wait")
+    try:
+        async with opened(redis_url.replace(f"//:{server.secret}@", "//nowait:nowait@"), replicas=1) as store:
+            with pytest.raises(OutcomeUnknownError) as caught:
+                await store.apply(Batch([Put("a", b"1")], [Expect("a", None)]))
+            assert "+wait" in caught.value.remedy
+            assert await store.get("a") == b"1"
+    finally:
+        admin.execute_command("ACL", "DELUSER", "nowait")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://user:pa/hunter2@127.0.0.1:1/0",
+        "redis://user:hunter2#x@127.0.0.1:1/0",
+        "redis://user:hunter2?x@127.0.0.1:1/0",
+        "redis://user:x?hunter2@127.0.0.1:1/0",
+        "redis://user:a@b/hunter2@127.0.0.1:1/0",
+        "redis://user:x[hunter2]@127.0.0.1:1/0",
+        "user:hunter2@127.0.0.1:1",
+    ],
+)
+async def test_a_password_that_breaks_the_address_is_not_told(url: str) -> None:
+    with pytest.raises((MetadataError, BackendUnavailableError)) as caught:
+        await RedisKeyValueStore.open(url, timeout_s=1)
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
 async def test_a_scan_that_more_changes_than_are_remembered_overtake_begins_again(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,6 +305,30 @@ async def test_a_scan_that_more_changes_than_are_remembered_overtake_begins_agai
         assert scans == 3
         assert len(pairs) == 300
         assert pairs["k000"] == pairs["k299"]
+
+
+async def test_a_scan_that_a_failover_overtakes_mixes_nothing(
+    redis_url: str, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new primary never had the last writes of the old one."""
+    async with opened(redis_url) as store:
+        await store.apply(Batch([Put(f"k{number}", b"0") for number in range(4)]))
+        await store.apply(Batch([Put(f"k{number}", b"lost") for number in range(4)]))
+        monkeypatch.setattr(redis_store, "_ROWS_PER_PAGE", 2)
+        read = redis_store._Snapshot.read
+        failed_over = False
+
+        async def overtaken(snapshot: redis_store._Snapshot, *arguments: object) -> list[bytes]:
+            nonlocal failed_over
+            found: list[bytes] = await read(snapshot, *arguments)  # type: ignore[arg-type]  # passed on as they came
+            if not failed_over:
+                failed_over = True
+                admin.flushdb()
+                await store.apply(Batch([Put(f"k{number}", b"0") for number in range(4)]))
+            return found
+
+        monkeypatch.setattr(redis_store._Snapshot, "read", overtaken)
+        assert await store.scan("k") == [(f"k{number}", b"0") for number in range(4)]
 
 
 async def test_no_script_reads_more_than_a_page(redis_url: str, admin: Admin) -> None:

@@ -1,5 +1,6 @@
 """Files that prove their content."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,3 +64,32 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="irectory"):
         write_checked(tmp_path / "file", b"content", identity="mine")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "file")
+    assert not is_complete(tmp_path / "file")
+    with pytest.raises(DamagedFileError):
+        read_checked(tmp_path / "file", identity="mine")
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    write_checked(tmp_path / "elsewhere", b"content", identity="mine")
+    (tmp_path / "file").symlink_to("elsewhere")
+    with pytest.raises(DamagedFileError):
+        read_checked(tmp_path / "file", identity="mine")
+
+
+def test_the_file_of_another_user_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its checksum proves nothing then: whoever may write into the directory can make one."""
+    write_checked(tmp_path / "file", b"content", identity="mine")
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(DamagedFileError, match="another user"):
+        read_checked(tmp_path / "file", identity="mine")
+
+
+def test_root_believes_the_owner_of_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command run by root reads the cache of the daemon."""
+    write_checked(tmp_path / "file", b"content", identity="mine")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert read_checked(tmp_path / "file", identity="mine") == b"content"

@@ -85,7 +85,7 @@ class BatchGroups:
 
     def _begin_turns(self) -> None:
         while self._waiting and len(self._turns) < self._lanes:
-            group = next_group(self._waiting, self._busy)
+            group = next_group((entry for entry in self._waiting if not entry.answer.cancelled()), self._busy)
             if not group:
                 return
             chosen = set(group)

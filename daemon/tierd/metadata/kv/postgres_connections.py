@@ -4,19 +4,20 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 import asyncpg
 from asyncpg.connect_utils import SessionAttribute
 
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError
 from tierd.metadata.kv import postgres_errors
+from tierd.metadata.kv.address import BadAddressError, name_of
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
 
 _IDLE_LIMIT_S: Final = 60.0  # what is idle for longer, a firewall between us may have forgotten
 _CLOSE_LIMIT_S: Final = 1.0
+_LOCK_SHARE: Final = 0.25  # of the deadline: the wait of a group, and then of the one batch that has to wait
 
 
 class PostgresConnections:
@@ -26,7 +27,7 @@ class PostgresConnections:
     """
 
     def __init__(self, dsn: str, *, pool_size: int, timeout_s: float, read_only: bool) -> None:
-        self.name = _name(dsn)
+        self.name = name_of("postgres", dsn)
         self.timeout_s = timeout_s
         self._dsn = dsn
         self._read_only = read_only
@@ -77,7 +78,7 @@ class PostgresConnections:
             except BaseException as error:
                 self._judge(connection, error)
                 raise
-            self._idle.append((connection, asyncio.get_running_loop().time()))
+            self._give_back(connection)
         finally:
             self._slots.release()
 
@@ -98,19 +99,22 @@ class PostgresConnections:
                 server_settings=_settings(self.timeout_s, read_only=self._read_only),
                 target_session_attrs=None if self._any_server else SessionAttribute.read_write,
             )
-        except (
-            asyncpg.PostgresError,
-            asyncpg.InterfaceError,
-            asyncpg.InternalClientError,
-            OSError,
-            ValueError,
-        ) as error:
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
             raise postgres_errors.refused(self.name, error) from error
+        except ValueError:
+            bad = BadAddressError()
+            raise postgres_errors.refused(self.name, bad) from bad
+
+    def _give_back(self, connection: "Connection") -> None:
+        if self._closed:
+            connection.terminate()
+        else:
+            self._idle.append((connection, asyncio.get_running_loop().time()))
 
     def _judge(self, connection: "Connection", error: BaseException) -> None:
         """Keep or cut the connection after ``error``; raise our error where the server did not answer."""
         if postgres_errors.is_answer(error) and not postgres_errors.is_standby(error):
-            self._idle.append((connection, asyncio.get_running_loop().time()))
+            self._give_back(connection)
             return
         connection.terminate()
         if isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError | asyncpg.InternalClientError | OSError):
@@ -135,6 +139,8 @@ def _settings(timeout_s: float, *, read_only: bool) -> dict[str, str]:
         "application_name": "tierd",
         "default_transaction_isolation": "repeatable read",
         "statement_timeout": limit_ms,
+        # Whoever shares a statement with a batch that waits for a row is still answered in time.
+        "lock_timeout": str(max(1, int(timeout_s * 1000 * _LOCK_SHARE))),
         "idle_in_transaction_session_timeout": limit_ms,
         # Statements are few and always go by key: plan each once, and never for the table as it was when it was small.
         "plan_cache_mode": "force_generic_plan",
@@ -143,12 +149,3 @@ def _settings(timeout_s: float, *, read_only: bool) -> dict[str, str]:
         "jit": "off",
     }
     return settings | {"default_transaction_read_only": "on"} if read_only else settings
-
-
-def _name(dsn: str) -> str:
-    """The address without its secrets."""
-    try:
-        parts = urlsplit(dsn)
-    except ValueError:
-        return "postgres"
-    return f"postgres {parts.netloc.rpartition('@')[2] or 'localhost'}{parts.path}"

@@ -29,7 +29,7 @@ def is_answer(error: BaseException) -> bool:
     if not isinstance(error, asyncpg.PostgresError):
         return False
     state = error.sqlstate or "08"
-    return state[:2] != "08" and state[:3] != "57P"
+    return state[:2] != "08" and state[:3] != "57P" and state not in _UNKNOWN
 
 
 def is_standby(error: BaseException) -> bool:

@@ -29,13 +29,18 @@ class Statements:
         scan_all: every row.
         apply: batches that share no key. Expected rows are locked in the order of their keys, then judged; a batch
             that was refused writes nothing and is returned with the key and what it holds. A row that appeared or
-            changed since the statement began makes it fail with 40001, also where it was expected to be absent.
+            changed since the statement began makes it fail with 40001, also where it was expected to be absent and is
+            put. Where it is only expected to be absent nothing is locked: see ``hold``.
+        hold: makes rows where there are none, so that until the end of the transaction nobody else can.
+        let_go: removes them again.
     """
 
     get: str
     scan: str
     scan_all: str
     apply: str
+    hold: str
+    let_go: str
 
     @classmethod
     def on(cls, table: str) -> Self:
@@ -45,6 +50,8 @@ class Statements:
             scan=f"SELECT key, value FROM {table} WHERE key >= $1 AND key < $2 ORDER BY key",
             scan_all=f"SELECT key, value FROM {table} ORDER BY key",
             apply=_APPLY.format(table=table),
+            hold=_HOLD.format(table=table),
+            let_go=f"DELETE FROM {table} WHERE key = ANY($1::text[])",
         )
 
 
@@ -71,9 +78,15 @@ WITH expected AS MATERIALIZED (
 SELECT batch, key, value FROM refused
 """
 
+_HOLD: Final = """
+INSERT INTO {table} (key, value) SELECT a.key, '' FROM unnest($1::text[]) AS a (key) ORDER BY a.key COLLATE "C"
+ON CONFLICT (key) DO NOTHING RETURNING key
+"""
+
 _LOOK: Final = """
 SELECT to_regclass($1) IS NOT NULL AS there, obj_description(to_regclass($1), 'pg_class') AS format,
-       current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit
+       current_setting('fsync') AS fsync, current_setting('synchronous_commit') AS synchronous_commit,
+       current_setting('transaction_isolation') AS isolation
 """
 
 
@@ -96,12 +109,18 @@ async def prepare_table(connections: PostgresConnections, schema_name: str, *, r
     """Check the table, making it when it is missing and ``read_only`` is not set; return the statements on it.
 
     Raises:
-        MetadataError: the table is missing with ``read_only``, not ours, or of another format.
+        MetadataError: the table is missing with ``read_only``, not ours, or of another format; or the session does
+            not keep statements apart, as behind a pooler.
         BackendUnavailableError: the server refused, or cannot be reached.
     """
     schema = '"' + schema_name.replace('"', '""') + '"'
     table, place = f"{schema}.kv", f"{connections.name} schema {schema_name}"
     (found,) = await connections.run_repeatable(_LOOK, table)
+    if found["isolation"] != "repeatable read":  # two brokers could both write a row that was absent
+        raise MetadataError(
+            f"{place}: the session is {found['isolation']}, though repeatable read was asked for",
+            remedy="let the dsn name the server itself, or a pooler that keeps the settings of a session",
+        )
     if not found["there"]:
         if read_only:
             remedy = "start tierd once, or correct metadata.postgres"

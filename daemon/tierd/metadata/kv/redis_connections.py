@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from typing import Final, Protocol, cast
-from urllib.parse import urlsplit
 
 from redis import exceptions
 from redis.asyncio import BlockingConnectionPool
@@ -12,6 +11,7 @@ from redis.backoff import NoBackoff
 
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError
 from tierd.metadata.kv import redis_errors
+from tierd.metadata.kv.address import BadAddressError, name_of
 from tierd.metadata.kv.redis_scripts import KEYS, Script
 
 _CHECKED_AFTER_S: Final = 30.0  # what is idle for longer is asked for a sign of life before its next use
@@ -48,7 +48,7 @@ class RedisConnections:
     """Nothing is sent twice behind the back of the caller: a batch that landed would be refused the second time."""
 
     def __init__(self, url: str, *, pool_size: int, timeout_s: float) -> None:
-        self.name = _name(url)
+        self.name = name_of("redis", url)
         self.timeout_s = timeout_s
         self._closed = False
         try:
@@ -65,8 +65,9 @@ class RedisConnections:
                 protocol=2,
             )
             self._pool = cast("_Pool", pool)
-        except ValueError as error:
-            raise redis_errors.refused(self.name, error) from error
+        except ValueError:
+            bad = BadAddressError()
+            raise redis_errors.refused(self.name, bad) from bad
 
     async def run_repeatable(self, *command: Argument) -> object:
         """Run a command that may as well run twice, and do so where the connection was lost.
@@ -89,7 +90,7 @@ class RedisConnections:
         """Run a script once, and a command after it in the same round trip; return both answers.
 
         Raises:
-            OutcomeUnknownError: it was sent and not answered.
+            OutcomeUnknownError: it was sent and not answered, or the server refused ``then``.
             BackendUnavailableError: it was not sent, or the server refused it.
         """
         following = [then] if then else []
@@ -131,10 +132,12 @@ class RedisConnections:
             if not answered:  # an answer may still come, and nobody would know whose it is
                 await connection.disconnect(nowait=True)
             await self._pool.release(connection)
-        for answer in answers:
+        for number, answer in enumerate(answers):
             if isinstance(answer, exceptions.ResponseError):
                 if redis_errors.is_demoted(answer):  # look for the new primary
                     await self._pool.disconnect(inuse_connections=False)
+                if number:  # what came before it was done
+                    raise redis_errors.unknown(self.name, answer) from answer
                 raise redis_errors.refused(self.name, answer) from answer
         return answers
 
@@ -157,12 +160,3 @@ def _by_name(script: Script, arguments: Sequence[Argument]) -> list[Argument]:
 
 def _by_text(script: Script, arguments: Sequence[Argument]) -> list[Argument]:
     return ["EVAL", script.text, len(KEYS), *KEYS, *arguments]
-
-
-def _name(url: str) -> str:
-    """The address without its secrets."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "redis"
-    return f"redis {parts.netloc.rpartition('@')[2] or parts.path}{parts.path if parts.netloc else ''}"

@@ -66,7 +66,7 @@ def at_opening(error: BackendUnavailableError) -> MetadataError:
 
 def unknown(name: str, error: BaseException) -> OutcomeUnknownError:
     """Our error for a batch whose answer was lost."""
-    return OutcomeUnknownError(f"{name}: {_text(error)}", remedy=_UNREACHABLE)
+    return OutcomeUnknownError(f"{name}: {_text(error)}", remedy=_remedy(error))
 
 
 def _text(error: BaseException) -> str:

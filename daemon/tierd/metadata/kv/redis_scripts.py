@@ -113,9 +113,11 @@ for _, key in ipairs(ARGV) do rows[#rows + 1] = row_of(key) end
 return {packed(rows)}
 """)
 
-# A number, and at most how many keys. Answers false when it is too long ago, otherwise the number up to which it goes,
-# the keys written since, each followed by its row or nothing, and the last write's number.
+# A number, and at most how many keys. Answers false when it is too long ago, or not yet: after a failover that lost
+# writes. Otherwise the number up to which it goes, the keys written since, each followed by its row or nothing, and the
+# last write's number.
 CHANGED: Final = Script("""
+if tonumber(redis.call('GET', SEQ) or '0') < tonumber(ARGV[1]) then return false end
 local oldest = redis.call('ZRANGE', CHANGES, 0, 0, 'WITHSCORES')[2]
 if redis.call('ZCARD', CHANGES) >= KEPT and tonumber(oldest) > tonumber(ARGV[1]) + 1 then return false end
 local found = redis.call('ZRANGEBYSCORE', CHANGES, '(' .. ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[2])

@@ -8,7 +8,9 @@
 Nothing is flushed: what a loss of power tears or empties fails its checksum and is fetched anew, and the store has it.
 """
 
+import errno
 import os
+import stat
 import struct
 from contextlib import suppress
 from pathlib import Path
@@ -68,10 +70,10 @@ def read_checked(path: Path, *, identity: str, touch: bool = False) -> bytes:
 
     Raises:
         FileNotFoundError: there is no such file.
-        DamagedFileError: it is torn, damaged or something else.
+        DamagedFileError: it is torn, damaged, another user's or something else.
         OSError: it cannot be read.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = _open(path)
     try:
         size = os.fstat(fd).st_size - _FOOTER.size
         if size < 0:
@@ -94,7 +96,10 @@ def is_complete(path: Path) -> bool:
     Raises:
         OSError: it cannot be read.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fd = _open(path)
+    except DamagedFileError:
+        return False
     try:
         size = os.fstat(fd).st_size - _FOOTER.size
         if size < 0:
@@ -103,6 +108,31 @@ def is_complete(path: Path) -> bool:
         return len(footer) == _FOOTER.size and _FOOTER.unpack(footer)[::2] == (_MAGIC, size)
     finally:
         os.close(fd)
+
+
+def _open(path: Path) -> int:
+    """Open the file to read, if we wrote it. Its checksum is no proof where others may write into the directory."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe would never open
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise DamagedFileError(f"{path}: is a link") from error
+        raise
+    try:
+        _require_ours(os.fstat(fd), path)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _require_ours(status: os.stat_result, path: Path) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise DamagedFileError(f"{path}: is no file")
+    user = os.geteuid()
+    # A command of root's reads what the daemon wrote into its own directory.
+    if status.st_uid != user and (user or status.st_uid != path.parent.stat().st_uid):
+        raise DamagedFileError(f"{path}: belongs to another user")
 
 
 def _checksum(content: bytes, identity: str) -> int:

@@ -18,7 +18,7 @@ from tierd.clock import Clock
 from tierd.errors import RemoteReaderClosedError
 from tierd.model import ByteRange
 from tierd.remote.cache.checked_file import DamagedFileError, file_size_of
-from tierd.remote.cache.chunk_files import ChunkFiles, chunk_identity, chunk_name
+from tierd.remote.cache.chunk_files import ChunkFiles, chunk_identity, chunk_name, is_chunk_of
 from tierd.remote.cache.sized_lru import SizedLru
 
 log = structlog.get_logger()
@@ -151,6 +151,10 @@ class ChunkCache:
             download = self._begin(name, key, byte_range)
             return await self._wait(download)
         return self._hit(await self._wait(download))
+
+    async def remove(self, key: str) -> None:
+        """Drop the chunks of an object that is gone. What other processes wrote unseen goes for want of use."""
+        await self._remove([name for name in self._index if is_chunk_of(name, key)])
 
     async def close(self) -> None:
         """End the downloads, finish the writes; every later call is refused. Closing twice is harmless."""

@@ -77,9 +77,18 @@ class ChunkFiles:
 
 def chunk_name(key: str, byte_range: ByteRange) -> str:
     """The file name for a range of an object."""
-    return f"{sha256(key.encode()).hexdigest()[:32]}-{byte_range.start}-{byte_range.end}{_SUFFIX}"
+    return f"{_hashed(key)}-{byte_range.start}-{byte_range.end}{_SUFFIX}"
+
+
+def is_chunk_of(name: str, key: str) -> bool:
+    """Whether the file named ``name`` holds a range of the object ``key``."""
+    return name.startswith(f"{_hashed(key)}-")
 
 
 def chunk_identity(key: str, byte_range: ByteRange) -> str:
     """What the file's checksum covers besides its content, so that no other chunk can be taken for it."""
     return f"{key} {byte_range.start}-{byte_range.end}"
+
+
+def _hashed(key: str) -> str:
+    return sha256(key.encode()).hexdigest()[:32]
