@@ -34,6 +34,7 @@ from tierd.log.files.checkpoints import (
 from tierd.log.files.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from tierd.log.files.directory import (
     DirectoryKind,
+    KnownDirectory,
     LogDirListing,
     PartitionDirectory,
     identify_directory,
@@ -59,6 +60,7 @@ from tierd.log.producers.producer_state import (
     parse_producer_snapshot,
     read_producer_snapshot,
 )
+from tierd.log.producers.snapshot_rebuild import rebuild_producer_snapshot
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import BatchBuilder, encode_batch, encode_end_marker
 from tierd.log.records.batch_header import BatchHeader
@@ -101,6 +103,7 @@ __all__ = [
     "FileFound",
     "Finding",
     "Isolation",
+    "KnownDirectory",
     "LocalLog",
     "LogConfig",
     "LogDirChanged",
@@ -169,6 +172,7 @@ __all__ = [
     "read_producer_snapshot",
     "read_topic_id",
     "read_transaction_index",
+    "rebuild_producer_snapshot",
     "record_fields",
     "recover_log_dir",
     "repair_partition",

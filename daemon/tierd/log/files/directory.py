@@ -3,9 +3,11 @@
 import errno
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from types import MappingProxyType
 from uuid import UUID
 
 from tierd.errors import (
@@ -93,6 +95,24 @@ class PartitionDirectory:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownDirectory:
+    """A replica's directory, and its modification time in ns when it was last looked at.
+
+    A directory with this inode and this time is this one: what takes its name and its inode later is younger.
+    """
+
+    directory: PartitionDirectory
+    mtime_ns: int
+
+    def is_still(self, status: os.stat_result) -> bool:
+        """Whether nothing in it was renamed, made or removed since."""
+        return status.st_ino == self.directory.inode and status.st_mtime_ns == self.mtime_ns
+
+
+_NOTHING_KNOWN: Mapping[str, KnownDirectory] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
 class LogDirListing:
     """The replicas of one log dir, by name, and which directories are none: (name, why)."""
 
@@ -101,8 +121,12 @@ class LogDirListing:
     ignored: tuple[tuple[str, str], ...]
 
 
-def list_log_dir(log_dir: Path) -> LogDirListing:
+def list_log_dir(log_dir: Path, *, known: Mapping[str, KnownDirectory] = _NOTHING_KNOWN) -> LogDirListing:
     """List the replicas of a log dir. Blocking. Kafka's own two directories are left out without a word.
+
+    Args:
+        log_dir: the directory.
+        known: by name; the file that identifies a replica is not read again while its directory has not changed.
 
     Raises:
         LogDirOfflineError: the log dir cannot be listed.
@@ -111,14 +135,17 @@ def list_log_dir(log_dir: Path) -> LogDirListing:
     ignored: list[tuple[str, str]] = []
     try:
         with os.scandir(log_dir) as entries:
-            directories = sorted((entry.name, inode) for entry in entries if (inode := _directory_inode(entry)))
+            directories = sorted((entry.name, status) for entry in entries if (status := _directory_status(entry)))
     except OSError as error:
         raise LogDirOfflineError(
             f"log dir {log_dir}: {error.strerror or error}", remedy="check the disk, the mount and who may read it"
         ) from error
-    for name, inode in directories:
+    for name, status in directories:
+        if (before := known.get(name)) is not None and before.is_still(status):
+            partitions.append(before.directory)
+            continue
         try:
-            found = _identify(log_dir / name, inode)
+            found = _identify(log_dir / name, status.st_ino)
         except LogDirOfflineError as error:
             if _is_io_error(error):
                 raise
@@ -162,13 +189,13 @@ def _identify(path: Path, inode: int) -> PartitionDirectory | None:
     return PartitionDirectory(path, topic_partition, topic_id, kind, inode)
 
 
-def _directory_inode(entry: os.DirEntry[str]) -> int | None:
-    """The inode of a directory, or of the one that a link leads to; None for anything else.
+def _directory_status(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """The status of a directory, or of the one that a link leads to; None for anything else.
 
     Not ``entry.inode()``: on overlay file systems and mount points that is another number than ``stat`` gives.
     """
     try:
-        return entry.stat().st_ino if entry.is_dir() else None
+        return entry.stat() if entry.is_dir() else None
     except FileNotFoundError:
         return None
 

@@ -18,7 +18,7 @@ from tierd.remote import SegmentManifest
 from tierd.tiering.auditing.stored_segments import INDEXES, LOG, MANIFEST, OBJECT_SUFFIXES, TOMBSTONE, Objects
 from tierd.tiering.reading.tiered_log import TieredLog
 
-REPAIR: Final = "tierd repair-tier, on each broker that has a replica; or restore the object from a version of the bucket"
+REPAIR: Final = "tierd repair-tier, on each broker with a replica; or restore the object from a version of the bucket"
 
 _GIB: Final = 1 << 30
 _MARGIN_S: Final = 60.0  # for what a copy does before and after its upload
@@ -61,7 +61,9 @@ def offset_findings(log: TieredLog) -> Iterator[Finding]:
             str(log.partition),
             "a replica may still have them; raise the broker's local retention",
         )
-    referenced = [m for m in log.finished if any(_is_referenced(log, m, e.epoch) for e in m.segment_leader_epochs)]
+    # After an unclean election the last segment of the abandoned branch is copied again: that one is no finding.
+    ours = [m for m in log.finished if log.readable_end(m, m.start_offset) > m.end_offset]
+    referenced = [m for m in ours if any(_is_referenced(log, m, e.epoch) for e in m.segment_leader_epochs)]
     for earlier, later in pairwise(referenced):
         shared = {e.epoch for e in earlier.segment_leader_epochs} & {e.epoch for e in later.segment_leader_epochs}
         if later.start_offset <= earlier.end_offset and shared:
@@ -160,7 +162,7 @@ def object_findings(row: RemoteLogSegmentMetadata | None, objects: Objects) -> I
 def tombstone_findings(
     row: RemoteLogSegmentMetadata, objects: Objects, *, now_ms: int, limits: AuditLimits
 ) -> Iterator[Finding]:
-    """Where row and tombstone disagree on whether the segment goes: a rebuild from the bucket believes the tombstone.    """
+    """Where row and tombstone disagree on whether the segment goes: a rebuild believes the tombstone."""
     if TOMBSTONE in objects and row.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
         yield Finding(
             Severity.WARNING,
@@ -196,12 +198,10 @@ def size_findings(manifest: SegmentManifest, objects: Objects) -> Iterator[Findi
             )
 
 
-def checksum_findings(
-    row: RemoteLogSegmentMetadata, manifest: SegmentManifest, objects: Objects
-) -> Iterator[Finding]:
+def checksum_findings(row: RemoteLogSegmentMetadata, manifest: SegmentManifest, objects: Objects) -> Iterator[Finding]:
     """A log whose checksum, where the store tells it, is another one than the manifest's."""
     info = objects.get(LOG)
-    if info is None or info.crc32c is None or manifest.is_transformed:
+    if info is None or info.crc32c is None or manifest.is_transformed or info.size_bytes != manifest.log.size_bytes:
         return  # of a transformed log the store's checksum is that of the stored bytes
     if info.crc32c != manifest.log.crc32c:
         what = f"{info.key}: CRC-32C {info.crc32c:08x}, the manifest says {manifest.log.crc32c:08x}"

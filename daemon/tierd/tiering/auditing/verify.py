@@ -9,14 +9,17 @@ Only what stays the same and wrong is reported.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from typing import Final
 
 from tierd.clock import Clock
-from tierd.errors import RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.errors import (
+    RemoteAccessError,
+    RemoteIntegrityError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+)
 from tierd.metadata import (
-    Claim,
     KeyValueStore,
     MetadataKeyFactory,
     is_tier_known,
@@ -24,7 +27,7 @@ from tierd.metadata import (
     read_segment,
     read_store_identity,
 )
-from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tierd.model import RemoteLogSegmentState, TopicIdPartition
 from tierd.remote import (
     ObjectInfo,
     ObjectKeyFactory,
@@ -35,7 +38,8 @@ from tierd.remote import (
 )
 from tierd.tiering.auditing.findings import AuditLimits, Finding, Severity, offset_findings
 from tierd.tiering.auditing.segment_check import Retained, SegmentCheck
-from tierd.tiering.auditing.stored_segments import Objects, SegmentPlace, look_at, place_of, stored_segments
+from tierd.tiering.auditing.side_by_side import AuditReport, OpenRows, Prefixes, SegmentPair, side_by_side
+from tierd.tiering.auditing.stored_segments import SegmentPlace, look_at, place_of
 from tierd.tiering.reading.tiered_log import TieredLog
 
 _CHECKED_AT_ONCE: Final = 32
@@ -43,39 +47,6 @@ _DEEP_AT_ONCE: Final = 4
 _LOOKS: Final = 4  # at something that looks wrong; what still changes is being worked on
 
 Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class AuditReport:
-    """What is wrong with one thing.
-
-    Attributes:
-        findings: at least one.
-        partition: whose; None of what belongs to none.
-        place: of the segment that it is about; None when it is about none.
-        row: of that segment, None when it has none.
-        objects: of that segment.
-        upload: that was begun and never ended; None when it is about something else.
-        log: both tiers of the partition, where the whole of it is meant.
-    """
-
-    findings: tuple[Finding, ...]
-    partition: TopicIdPartition | None = None
-    place: SegmentPlace | None = None
-    row: RemoteLogSegmentMetadata | None = None
-    objects: Objects = field(default_factory=dict)
-    upload: UnfinishedUpload | None = None
-    log: TieredLog | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """A segment as row and as objects, either of which may lack the other."""
-
-    place: SegmentPlace
-    row: RemoteLogSegmentMetadata | None
-    objects: Objects
-    claim: Claim | None
 
 
 class TierAudit:
@@ -117,7 +88,7 @@ class TierAudit:
         self._clock = clock
         self._limits = limits
         self._check = SegmentCheck(
-            storage, cluster_id=keys.cluster_id, clock=clock, limits=limits, retained=retained
+            store, storage, cluster_id=keys.cluster_id, clock=clock, limits=limits, retained=retained
         )
         self._tell = tell
         self._segments = 0
@@ -138,16 +109,38 @@ class TierAudit:
         if findings := await self._identity():
             yield AuditReport(findings)
         known = await list_partitions(self._rows, self._metadata_keys) if only is None else sorted(only)
-        prefixes = _Prefixes(self._keys)
+        prefixes = Prefixes(self._keys)
         while (keys := prefixes.next()) is not None:
+            is_foreign = await self._is_foreign(keys)
             roots = [keys.root] if only is None else [keys.partition_prefix(partition) for partition in known]
             for root in roots:
                 ours = [partition for partition in known if keys.partition_prefix(partition).startswith(root)]
                 async with contextlib.aclosing(self._walk(keys, root, ours, prefixes, deep=deep)) as reports:
                     async for report in reports:
-                        yield report
+                        if report.row is not None or not is_foreign:
+                            yield report
         for report in await self._uploads(only):
             yield report
+
+    async def knows_a_segment(self) -> bool:
+        """Whether a readable segment of this metadata lies below the configured prefix: then the prefix is its own.
+
+        Raises:
+            RemoteStorageError: the store does not answer.
+        """
+        for partition in await list_partitions(self._rows, self._metadata_keys):
+            log = await self._tiered_log(partition)
+            for row in log.finished:
+                if not self._storage.has_configured_prefix(row):
+                    continue
+                try:
+                    await self._storage.read_manifest(row)
+                except RemoteStorageError as error:
+                    if error.retriable or isinstance(error, RemoteAccessError):
+                        raise
+                    continue
+                return True
+        return False
 
     # ------------------------------------------------------------ the walk
 
@@ -156,16 +149,24 @@ class TierAudit:
         keys: ObjectKeyFactory,
         root: str,
         known: Sequence[TopicIdPartition],
-        prefixes: "_Prefixes",
+        prefixes: "Prefixes",
         *,
         deep: bool,
     ) -> AsyncGenerator[AuditReport, None]:
         """Walk one prefix, and yield what stays wrong."""
-        waiting: list[_Pair] = []
+        waiting: list[SegmentPair] = []
         width = _DEEP_AT_ONCE if deep else _CHECKED_AT_ONCE
-        async with contextlib.aclosing(self._pairs(keys, root, known, prefixes)) as pairs:
+
+        async def open_rows(partition: TopicIdPartition) -> tuple[OpenRows, list[AuditReport]]:
+            return await self._open(keys, partition, prefixes)
+
+        async with contextlib.aclosing(side_by_side(self._store, keys, root, known, open_rows)) as pairs:
             async for each in pairs:
-                if not isinstance(each, _Pair):
+                if isinstance(each, ObjectInfo):
+                    if (foreign := await self._foreign(keys, each)) is not None:
+                        yield foreign
+                    continue
+                if isinstance(each, AuditReport):
                     yield each
                     continue
                 waiting.append(each)
@@ -176,57 +177,22 @@ class TierAudit:
         for report in await self._checked(keys, waiting, deep=deep):
             yield report
 
-    async def _pairs(
-        self, keys: ObjectKeyFactory, root: str, known: Sequence[TopicIdPartition], prefixes: "_Prefixes"
-    ) -> AsyncGenerator[_Pair | AuditReport, None]:
-        """Merge objects and rows: every segment once, in the order of its keys, and findings about partitions."""
-        coming = deque(sorted(known, key=lambda partition: keys.partition_prefix(partition).encode()))
-        opened = _Rows()
-        async with contextlib.aclosing(stored_segments(self._store, keys, root)) as listing:
-            async for found in listing:
-                if isinstance(found, ObjectInfo):
-                    if (report := await self._foreign(keys, found)) is not None:
-                        yield report
-                    continue
-                here = keys.partition_prefix(found.place.partition).encode()
-                while coming and keys.partition_prefix(coming[0]).encode() <= here:
-                    for pair in opened.rest():
-                        yield pair
-                    opened, reports = await self._open(keys, coming.popleft(), prefixes)
-                    for report in reports:
-                        yield report
-                is_opened = opened.partition == found.place.partition
-                for pair in opened.before(found.place) if is_opened else opened.rest():
-                    yield pair
-                yield _Pair(found.place, opened.take(found.place), found.objects, opened.claim if is_opened else None)
-        for pair in opened.rest():
-            yield pair
-        while coming:
-            opened, reports = await self._open(keys, coming.popleft(), prefixes)
-            for report in reports:
-                yield report
-            for pair in opened.rest():
-                yield pair
-
     async def _open(
-        self, keys: ObjectKeyFactory, partition: TopicIdPartition, prefixes: "_Prefixes"
-    ) -> tuple["_Rows", list[AuditReport]]:
+        self, keys: ObjectKeyFactory, partition: TopicIdPartition, prefixes: "Prefixes"
+    ) -> tuple["OpenRows", list[AuditReport]]:
         """Read a partition's metadata, and look for holes in its offsets."""
         log = await self._tiered_log(partition)
-        rows = log.view.list()
-        prefixes.add(rows)
-        mine = [row for row in rows if keys.for_custom_metadata(row.custom_metadata).prefix == keys.prefix]
-        reports = []
+        mine, reports = prefixes.sort_out(log.view.list(), keys)
         if keys.prefix == self._keys.prefix and (found := tuple(offset_findings(log))):
             again = await self._tiered_log(partition)  # a segment may have left one tier while we looked at the other
             lasting = set(found) & set(offset_findings(again))
             if findings := tuple(finding for finding in found if finding in lasting):
                 reports.append(AuditReport(findings, partition, log=again))
-        return _Rows(partition, log.view.claim, deque(sorted(mine, key=SegmentPlace.of_row))), reports
+        return OpenRows(partition, log.view.claim, deque(sorted(mine, key=SegmentPlace.of_row))), reports
 
     # ------------------------------------------------------------ one segment
 
-    async def _checked(self, keys: ObjectKeyFactory, pairs: Sequence[_Pair], *, deep: bool) -> list[AuditReport]:
+    async def _checked(self, keys: ObjectKeyFactory, pairs: Sequence[SegmentPair], *, deep: bool) -> list[AuditReport]:
         if not pairs:
             return []
         async with asyncio.TaskGroup() as group:
@@ -235,7 +201,7 @@ class TierAudit:
         self._tell(f"{self._segments} segments, now in {pairs[-1].place.partition}")
         return [report for task in tasks if (report := task.result()) is not None]
 
-    async def _lasting(self, keys: ObjectKeyFactory, pair: _Pair, *, deep: bool) -> AuditReport | None:
+    async def _lasting(self, keys: ObjectKeyFactory, pair: SegmentPair, *, deep: bool) -> AuditReport | None:
         """What is wrong with a segment, if it stays so while nobody works on it."""
         if not await self._check.run(pair.row, pair.objects, pair.claim, deep=deep):
             return None
@@ -287,6 +253,14 @@ class TierAudit:
             return (Finding(Severity.ERROR, "foreign-tier", what, key, remedy),)
         return ()
 
+    async def _is_foreign(self, keys: ObjectKeyFactory) -> bool:
+        """Whether another metadata store owns the prefix, whose segments are not ours to judge."""
+        try:
+            owner = await read_tier_identity(self._store, key_prefix=keys.prefix, cluster_id=keys.cluster_id)
+        except RemoteIntegrityError:
+            return True
+        return owner is not None and owner != await read_store_identity(self._rows, self._metadata_keys)
+
     async def _uploads(self, only: Collection[TopicIdPartition] | None) -> list[AuditReport]:
         """Uploads that nobody will end. The store tells all that there are in one answer."""
         suspicious = []
@@ -299,12 +273,13 @@ class TierAudit:
         if not suspicious:
             return []
         still = {upload for upload, *_ in await self._storage.list_unfinished_uploads()}
-        return [
-            AuditReport((_unfinished_upload(upload, self._age_s(upload.initiated_ms)),), partition, place, upload=upload)
-            for upload, place in suspicious
-            if upload in still
-            for partition in [place.partition if place else None]
-        ]
+        return [self._unfinished_upload(upload, place) for upload, place in suspicious if upload in still]
+
+    def _unfinished_upload(self, upload: UnfinishedUpload, place: SegmentPlace | None) -> AuditReport:
+        what = f"begun {round(self._age_s(upload.initiated_ms))} s ago and never ended"
+        remedy = "a tierd that leads the partition discards it after its start; so does tierd repair-tier"
+        finding = Finding(Severity.WARNING, "unfinished-upload", what, upload.key, remedy)
+        return AuditReport((finding,), place.partition if place else None, place, upload=upload)
 
     async def _is_copying(self, place: SegmentPlace | None) -> bool:
         if place is None:
@@ -316,59 +291,3 @@ class TierAudit:
 
     def _age_s(self, moment_ms: int) -> float:
         return (self._clock.now_ms() - moment_ms) / 1000
-
-
-@dataclass(slots=True)
-class _Rows:
-    """What is still to come of an open partition, ascending."""
-
-    partition: TopicIdPartition | None = None
-    claim: Claim | None = None
-    rows: deque[RemoteLogSegmentMetadata] = field(default_factory=deque)
-
-    def before(self, place: SegmentPlace) -> Iterator[_Pair]:
-        """The rows below ``place``, without objects; taken out."""
-        while self.rows and SegmentPlace.of_row(self.rows[0]) < place:
-            row = self.rows.popleft()
-            yield _Pair(SegmentPlace.of_row(row), row, {}, self.claim)
-
-    def rest(self) -> Iterator[_Pair]:
-        """All that are left, without objects; taken out."""
-        while self.rows:
-            row = self.rows.popleft()
-            yield _Pair(SegmentPlace.of_row(row), row, {}, self.claim)
-
-    def take(self, place: SegmentPlace) -> RemoteLogSegmentMetadata | None:
-        """The row at ``place``, taken out; None when there is none."""
-        return self.rows.popleft() if self.rows and SegmentPlace.of_row(self.rows[0]) == place else None
-
-
-class _Prefixes:
-    """The prefixes to walk: the configured one, and every other one that a row names."""
-
-    def __init__(self, configured: ObjectKeyFactory) -> None:
-        self._configured = configured
-        self._known = {configured.prefix}
-        self._coming = deque([configured])
-
-    def add(self, rows: Collection[RemoteLogSegmentMetadata]) -> None:
-        """Take note of where ``rows`` lie."""
-        for custom_metadata in {row.custom_metadata for row in rows}:
-            keys = self._configured.for_custom_metadata(custom_metadata)
-            if keys.prefix not in self._known:
-                self._known.add(keys.prefix)
-                self._coming.append(keys)
-
-    def next(self) -> ObjectKeyFactory | None:
-        """The next one to walk; None after the last."""
-        return self._coming.popleft() if self._coming else None
-
-
-def _unfinished_upload(upload: UnfinishedUpload, age_s: float) -> Finding:
-    return Finding(
-        Severity.WARNING,
-        "unfinished-upload",
-        f"begun {round(age_s)} s ago and never ended",
-        upload.key,
-        "a tierd that leads the partition discards it after its start; so does tierd repair-tier",
-    )

@@ -1,0 +1,115 @@
+"""``tierd repair-tier``: what ``tierd verify`` found, mended where that can be."""
+
+import contextlib
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue
+from rich.text import Text
+
+from tierd.app import RepairRequest, run_in_loop
+from tierd.app import repair_tier as repair
+from tierd.cli.display import answer_console
+from tierd.cli.failures import ExitCode
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionsArgument
+from tierd.cli.progress import progress_line
+from tierd.cli.session import begin
+from tierd.config import TierdConfig, parse_duration_s
+from tierd.model import TopicPartition, uuid_to_text
+from tierd.tiering import RepairOutcome, RepairResult
+
+
+def repair_tier(
+    partitions: PartitionsArgument = None,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done, and why; works beside the daemon.")
+    ] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Download every segment and check every batch and index first.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Also what takes away something that was readable once.")] = False,
+    min_age: Annotated[
+        str | None,
+        typer.Option(
+            "--min-age",
+            metavar="DURATION",
+            help="Touch nothing without metadata that is younger; 1h, or copy.dangling_grace, by default.",
+        ),
+    ] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Mend the tier of the partitions that this broker leads; exits with 1 if something could not be.
+
+    Segments whose objects are missing or damaged are uploaded again from this host's log dirs and holds, or made whole
+    from their own log; segments that only the bucket knows are adopted where they fill a gap, and removed where nobody
+    needs them; what was begun and left is ended. The daemon must not run. Broken off, run it again.
+
+    Examples:
+        tierd repair-tier --dry-run
+
+        tierd repair-tier orders-0 --deep --yes
+    """
+    settings = begin(config)
+    wanted = [TopicPartition.parse(name) for name in partitions or []]
+    with progress_line("repairing") as tell:
+        request = RepairRequest(
+            names=wanted, dry_run=dry_run, deep=deep, is_confirmed=yes, min_age_s=_seconds(min_age), tell=tell
+        )
+        counts = run_in_loop(_repair(settings, config, request, as_json=as_json))
+    if not as_json:
+        said = ", ".join(f"{counts[result]} {result.value}" for result in RepairResult if counts[result])
+        print(said or "nothing to do")
+    if any(counts[result] for result in RepairResult if result.is_problem):
+        raise typer.Exit(ExitCode.NO)
+
+
+def _seconds(min_age: str | None) -> float | None:
+    try:
+        return None if min_age is None else parse_duration_s(min_age)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--min-age") from error
+
+
+async def _repair(
+    config: TierdConfig, config_file: Path, request: RepairRequest, *, as_json: bool
+) -> Counter[RepairResult]:
+    counts: Counter[RepairResult] = Counter()
+    async with contextlib.aclosing(repair(config, config_file, request)) as outcomes:
+        async for outcome in outcomes:
+            counts[outcome.result] += 1
+            if as_json:
+                print(json.dumps(_as_json(outcome)), flush=True)
+            else:
+                _print(outcome)
+    return counts
+
+
+def _print(outcome: RepairOutcome) -> None:
+    console, action = answer_console(), outcome.action
+    kind = "" if action.kind == "nothing" else f" {action.kind.value}"
+    danger = " (needs --yes)" if action.is_dangerous and outcome.result is RepairResult.PLANNED else ""
+    console.print(Text(f"{outcome.result.value}{kind}{danger}: {action.where}: {action.why}"), soft_wrap=True)
+    if outcome.problem and outcome.problem != action.why:
+        console.print(Text(f"  because: {outcome.problem}"), soft_wrap=True)
+    if outcome.remedy:
+        console.print(Text(f"  next: {outcome.remedy}"), soft_wrap=True)
+
+
+def _as_json(outcome: RepairOutcome) -> dict[str, JsonValue]:
+    action = outcome.action
+    return {
+        "action": action.kind.value,
+        "result": outcome.result.value,
+        "partition": None if action.partition is None else str(action.partition),
+        "topic_id": None if action.partition is None else uuid_to_text(action.partition.topic_id),
+        "where": action.where,
+        "why": action.why,
+        "dangerous": action.is_dangerous,
+        "problem": outcome.problem,
+        "remedy": outcome.remedy,
+    }

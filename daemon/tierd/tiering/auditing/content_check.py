@@ -1,0 +1,68 @@
+"""What is in a stored log and its indexes, looked at as a reader would, and more closely. No I/O."""
+
+from tierd.errors import CorruptIndexError, LogError
+from tierd.kernels import crc32c
+from tierd.log import OffsetIndex, TimeIndex, TransactionIndex, iter_batches, parse_lineage, parse_producer_snapshot
+from tierd.model import IndexType, RemoteLogSegmentMetadata
+from tierd.remote import SegmentManifest
+
+
+class BatchWalk:
+    """Every batch of a log that arrives in chunks."""
+
+    def __init__(self, metadata: RemoteLogSegmentMetadata) -> None:
+        self._metadata = metadata
+        self._tail = b""
+        self._next_offset = metadata.start_offset
+        self._batches = 0
+
+    def take(self, content: bytes, expected_crc: int, start: int) -> str | None:
+        """Check one chunk and the batches that it completes; return what is wrong. Blocking."""
+        if crc32c(content) != expected_crc:
+            return f"the chunk at byte {start} does not have the checksum in the manifest"
+        data = self._tail + content
+        position = start - len(self._tail)
+        used = 0
+        try:
+            for batch in iter_batches(data, name=str(self._metadata.segment), position=position):
+                if batch.base_offset < self._next_offset and batch.magic >= 2:
+                    return f"the batch at byte {batch.position} begins at offset {batch.base_offset} again"
+                if batch.last_offset > self._metadata.end_offset:
+                    return f"the batch at byte {batch.position} ends at offset {batch.last_offset}, beyond the segment"
+                self._next_offset = batch.last_offset + 1
+                self._batches += 1
+                used += batch.size_bytes
+        except LogError as error:
+            return str(error)
+        self._tail = data[used:]
+        return None
+
+    def end(self, manifest: SegmentManifest) -> str | None:
+        """What is wrong with the whole, None when nothing is."""
+        if self._tail:
+            return f"{len(self._tail)} bytes at its end are no whole batch"
+        if self._batches != manifest.batch_count:
+            return f"{self._batches} batches, the manifest says {manifest.batch_count}"
+        return None
+
+
+def parse_index(metadata: RemoteLogSegmentMetadata, index_type: IndexType, content: bytes) -> None:
+    """Parse an index as a reader would.
+
+    Raises:
+        LogError: it cannot be understood.
+    """
+    name = f"{metadata.segment} {index_type.value}"
+    match index_type:
+        case IndexType.OFFSET:
+            index = OffsetIndex.from_bytes(content, metadata.start_offset, name)
+            if len(index) and index[len(index) - 1].position >= metadata.size_bytes:
+                raise CorruptIndexError(f"{name}: points behind the end of the log")
+        case IndexType.TIMESTAMP:
+            TimeIndex.from_bytes(content, metadata.start_offset, name)
+        case IndexType.TRANSACTION:
+            TransactionIndex.from_bytes(content, metadata.start_offset, name)
+        case IndexType.PRODUCER_SNAPSHOT:
+            parse_producer_snapshot(content, name)
+        case IndexType.LEADER_EPOCH:
+            parse_lineage(content, name=name)

@@ -1,0 +1,105 @@
+"""What a segment that nobody's metadata knows is good for. Decisions only."""
+
+from collections.abc import Iterable
+from enum import Enum
+
+from tierd.model import Lineage, OffsetRange, RemoteLogSegmentMetadata
+from tierd.tiering.plan import deleted_records_before
+from tierd.tiering.reading.tiered_log import TieredLog
+
+
+class OrphanUse(Enum):
+    """What adopting it would bring."""
+
+    FILLS_GAP = "the tier lacks offsets of it"
+    OTHER_BRANCH = "the tier lacks offsets of it, and its leader epochs are not those of this log"
+    NOT_COPIED_YET = "offsets of it are in the local log only, and will be copied from there"
+    NOTHING = "every offset of it is in the tier already, or lies below the log start"
+
+    @property
+    def is_none(self) -> bool:
+        """Whether nobody can need it."""
+        return self is OrphanUse.NOTHING
+
+
+def use_of(orphan: RemoteLogSegmentMetadata, log: TieredLog, lineage: Lineage) -> OrphanUse:
+    """Say what ``orphan`` would add to what the tiers hold.
+
+    Args:
+        orphan: as its manifest describes it.
+        log: both tiers.
+        lineage: of the log, as far back as anybody knows it: a broker forgets epochs, and so do rows that are lost.
+    """
+    first = max(orphan.start_offset, stored_log_start(log))
+    if first > orphan.end_offset or is_covered(log, OffsetRange(first, orphan.end_offset)):
+        return OrphanUse.NOTHING
+    if not is_of_lineage(orphan, lineage, first):
+        return OrphanUse.OTHER_BRANCH
+    ahead, local_start = max(first, log.remote_end_offset), log.local_start_offset
+    is_ahead = orphan.end_offset >= log.remote_end_offset
+    if is_ahead and local_start is not None and local_start <= ahead and is_covered_or_ahead(log, first):
+        return OrphanUse.NOT_COPIED_YET
+    return OrphanUse.FILLS_GAP
+
+
+def stored_log_start(log: TieredLog) -> int:
+    """Below it nothing is wanted: expiration or a request moved it, and never because rows were lost."""
+    deleted = deleted_records_before(
+        checkpointed=log.log_start_checkpoint,
+        segments=log.scan.segments if log.scan else (),
+        high_watermark=log.high_watermark,
+    )
+    return max(log.view.log_start_offset or 0, deleted or 0)
+
+
+def is_covered_or_ahead(log: TieredLog, first: int) -> bool:
+    """Whether the tier holds everything from ``first`` on up to its end."""
+    last = log.remote_end_offset - 1
+    return first > last or is_covered(log, OffsetRange(first, last))
+
+
+def is_of_lineage(segment: RemoteLogSegmentMetadata, lineage: Lineage, first: int) -> bool:
+    """Whether the lineage gives every offset of the segment, from ``first`` on, to the epoch that the segment says.
+
+    Below its first entry it says nothing, and the segment's epoch only must not be a later one.
+    """
+    starts = {first} | {entry.start_offset for entry in segment.segment_leader_epochs}
+    starts |= {entry.start_offset for entry in lineage.entries}
+    own = Lineage(segment.segment_leader_epochs)
+    inside = [offset for offset in starts if first <= offset <= segment.end_offset]
+    return all(_agree(own.epoch_for(offset), lineage, offset) for offset in inside)
+
+
+def _agree(epoch: int | None, lineage: Lineage, offset: int) -> bool:
+    expected, earliest = lineage.epoch_for(offset), lineage.earliest
+    if expected is None:
+        return epoch is not None and (earliest is None or epoch <= earliest.epoch)
+    return epoch == expected
+
+
+def is_covered(log: TieredLog, wanted: OffsetRange, *, without: RemoteLogSegmentMetadata | None = None) -> bool:
+    """Whether readable remote segments other than ``without`` hold every offset of ``wanted``."""
+    offset = wanted.start
+    while offset <= wanted.end:
+        found = log.remote_segment(offset)
+        if found is None or (without is not None and found.segment == without.segment):
+            return False
+        offset = max(log.readable_end(found, offset), offset + 1)
+    return True
+
+
+def uncovered(gaps: Iterable[OffsetRange], filled: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """What of ``gaps`` none of ``filled`` holds, ascending."""
+    left = list(gaps)
+    for each in filled:
+        pieces = []
+        for gap in left:
+            if each.end < gap.start or gap.end < each.start:
+                pieces.append(gap)
+                continue
+            if gap.start < each.start:
+                pieces.append(OffsetRange(gap.start, each.start - 1))
+            if each.end < gap.end:
+                pieces.append(OffsetRange(each.end + 1, gap.end))
+        left = pieces
+    return sorted(left, key=lambda gap: gap.start)

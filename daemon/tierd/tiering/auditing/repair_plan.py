@@ -1,0 +1,234 @@
+"""What is to be done about each thing that an audit found, and why. Decisions only."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Final
+
+from tierd.model import OffsetRange, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tierd.tiering.auditing.findings import Finding
+from tierd.tiering.auditing.orphans import OrphanUse
+from tierd.tiering.auditing.recopy import LocalSource, RemoteSource, Source
+from tierd.tiering.auditing.side_by_side import AuditReport
+from tierd.tiering.auditing.stored_segments import MANIFEST, TOMBSTONE
+
+_FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_DELETING: Final = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+_NEEDS_A_PERSON: Final = frozenset({"missing-key", "unknown-format"})
+_HARMLESS: Final = frozenset({"overlap", "retained"})
+
+
+class RepairKind(StrEnum):
+    """What is done, in a word; for programs."""
+
+    COPY_AGAIN = "copy-again"
+    REMOVE_DAMAGED = "remove-damaged"
+    ADOPT = "adopt"
+    REMOVE_ORPHAN = "remove-orphan"
+    REMOVE_TOMBSTONE = "remove-tombstone"
+    WRITE_TOMBSTONE = "write-tombstone"
+    END_DELETION = "end-deletion"
+    ABORT_UPLOAD = "abort-upload"
+    WRITE_IDENTITY = "write-identity"
+    NOTHING = "nothing"
+
+
+class Standing(Enum):
+    """What this broker is to a partition."""
+
+    LED = "led by this broker"
+    NOT_LED = "not led by this broker"
+    UNKNOWN = "unknown to the metadata"
+    DELETED = "deleted, as the metadata says"
+
+
+@dataclass(frozen=True, slots=True)
+class RepairAction:
+    """One thing to do, or that cannot be done.
+
+    Attributes:
+        kind: what.
+        where: partition, segment or object key.
+        why: in one sentence.
+        is_dangerous: it takes away what was readable once; done only on request.
+        remedy: the next step for a person, where nothing can be done; empty otherwise.
+        partition: whose claim it needs; None of what belongs to none.
+        report: what it is about; None where the kind says everything.
+        source: of the bytes that are copied again.
+        orphan: the segment that is adopted.
+        offsets: that nothing can bring back.
+    """
+
+    kind: RepairKind
+    where: str
+    why: str
+    is_dangerous: bool = False
+    remedy: str = ""
+    partition: TopicIdPartition | None = None
+    report: AuditReport | None = None
+    source: Source | None = None
+    orphan: RemoteLogSegmentMetadata | None = None
+    offsets: OffsetRange | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanFacts:
+    """What a look into a segment without a row gave.
+
+    Attributes:
+        age_s: of its youngest object; None where the store does not tell.
+        metadata: as its manifest describes it; None where it has none that can be believed.
+        problem: why it is not sound; empty when it is.
+        use: what adopting it would bring; None where nobody can say.
+    """
+
+    age_s: float | None
+    metadata: RemoteLogSegmentMetadata | None = None
+    problem: str = ""
+    use: OrphanUse | None = None
+
+
+def needs_source(report: AuditReport) -> bool:
+    """Whether the segment's bytes are wanted from elsewhere."""
+    return report.row is not None and report.row.state is _FINISHED and bool(_damage(report.findings))
+
+
+def plan_damaged(report: AuditReport, source: Source | None, problem: str, *, is_replaced: bool) -> RepairAction:
+    """Decide about a readable segment whose objects are missing or damaged.
+
+    Args:
+        report: of it.
+        source: where its bytes can be had.
+        problem: why there is no source.
+        is_replaced: other segments hold every offset of it, and readers use those.
+    """
+    row = _row_of(report)
+    where, damage = str(row.segment), "; ".join(finding.what for finding in _damage(report.findings))
+    if is_replaced:
+        why = f"{damage}; readers use other segments with the same offsets"
+        return RepairAction(RepairKind.REMOVE_DAMAGED, where, why, True, partition=report.partition, report=report)
+    if source is None:
+        return _cannot(report, where, f"{damage}; {problem}", "run it on every broker that has, or had, a replica")
+    match source:
+        case LocalSource(segments):
+            bases = ", ".join(f"{held.base_offset:020d}" for held in segments)
+            how = f"uploaded again from {bases} of this host, then this copy is deleted"
+        case RemoteSource():
+            how = "its stored log is whole: a fresh copy is made of it, then this one is deleted"
+    return RepairAction(
+        RepairKind.COPY_AGAIN, where, f"{damage}; {how}", True, partition=report.partition, report=report, source=source
+    )
+
+
+def plan_orphan(report: AuditReport, facts: OrphanFacts, standing: Standing, *, min_age_s: float) -> RepairAction:
+    """Decide about a segment that has objects and no row."""
+    where = next(iter(report.objects.values())).key if report.objects else str(report.place)
+    if facts.age_s is None or facts.age_s < min_age_s:
+        age = "of unknown age" if facts.age_s is None else f"{round(facts.age_s)} s old"
+        remedy = f"run it again when it is older than {round(min_age_s)} s"
+        return _cannot(report, where, f"no row knows it, and it is {age}: somebody may be at it", remedy)
+    is_whole = facts.metadata is not None and not facts.problem
+    if TOMBSTONE in report.objects:
+        return _remove(report, where, "no row knows it, and its tombstone says that it was given up")
+    if MANIFEST not in report.objects:
+        return _remove(report, where, "no row knows it, and it has no manifest: a copy that was never finished")
+    if standing is Standing.DELETED:
+        return _remove(report, where, "its partition was deleted", is_dangerous=True)
+    if standing is Standing.UNKNOWN:
+        remedy = "if its topic is really gone, delete it with the store's own tools; else tierd rebuild-metadata"
+        return _cannot(report, where, "the metadata knows nothing of its partition, and it may be complete", remedy)
+    if facts.use is OrphanUse.FILLS_GAP and is_whole:
+        why = f"no row knows it; it is complete and sound, and {facts.use.value}"
+        return RepairAction(
+            RepairKind.ADOPT, where, why, partition=report.partition, report=report, orphan=facts.metadata
+        )
+    if facts.use is OrphanUse.NOTHING:
+        return _remove(report, where, f"no row knows it, and {facts.use.value}", is_dangerous=True)
+    why = facts.problem or (facts.use.value if facts.use else "nobody can say what it is good for")
+    return _cannot(report, where, f"no row knows it; {why}", "keep it until somebody has looked at it")
+
+
+def plan_row(report: AuditReport) -> RepairAction | None:
+    """Decide about a segment whose row and objects are at odds, but not damaged; None where nothing is to be done."""
+    row = _row_of(report)
+    kinds = {finding.kind for finding in report.findings}
+    where, why = str(row.segment), "; ".join(finding.what for finding in report.findings)
+    if person := [finding for finding in report.findings if finding.kind in _NEEDS_A_PERSON]:
+        return _cannot(report, where, person[0].what, person[0].remedy)
+    kind: RepairKind | None = None
+    if "unfinished" in kinds:
+        kind = RepairKind.END_DELETION
+    elif "stray-tombstone" in kinds:
+        kind = RepairKind.REMOVE_TOMBSTONE
+    elif "missing-tombstone" in kinds:
+        kind = RepairKind.WRITE_TOMBSTONE
+    elif kinds <= _HARMLESS:
+        return None
+    if kind is None:
+        return _cannot(report, where, why, report.findings[0].remedy)
+    return RepairAction(kind, where, why, partition=report.partition, report=report)
+
+
+def plan_upload(report: AuditReport, standing: Standing, *, age_s: float, min_age_s: float) -> RepairAction:
+    """Decide about an upload that was begun and never ended."""
+    assert report.upload is not None, "asked only about uploads"
+    where, why = report.upload.key, report.findings[0].what
+    if report.place is None:
+        return _cannot(report, where, f"{why}; its key is none of tierd's", "find out who began it")
+    if standing is Standing.NOT_LED:
+        return elsewhere(report)
+    if standing is not Standing.LED and age_s < min_age_s:
+        remedy = f"run it again when it is older than {round(min_age_s)} s"
+        return _cannot(report, where, f"{why}; somebody may be at it", remedy)
+    partition = report.partition if standing is Standing.LED else None
+    return RepairAction(RepairKind.ABORT_UPLOAD, where, why, partition=partition, report=report)
+
+
+def plan_identity(finding: Finding, *, is_ours: bool) -> RepairAction:
+    """Decide about a ``tierd.json`` that is gone or is not ours."""
+    if finding.kind == "missing-tier-identity" and is_ours:
+        why = "it is gone, and the segments below the prefix are those of this metadata store"
+        return RepairAction(RepairKind.WRITE_IDENTITY, finding.where, why)
+    return RepairAction(RepairKind.NOTHING, finding.where, finding.what, remedy=finding.remedy)
+
+
+def plan_gap(partition: TopicIdPartition, offsets: OffsetRange) -> RepairAction:
+    """Say of offsets that neither tier holds that nothing here can bring them back."""
+    why = f"offsets {offsets.start} to {offsets.end} are in neither tier, and no orphan has them"
+    remedy = "run it on every broker that has a replica; one that still has them copies them as soon as it leads"
+    return RepairAction(RepairKind.NOTHING, str(partition), why, remedy=remedy, partition=partition, offsets=offsets)
+
+
+def elsewhere(report: AuditReport) -> RepairAction:
+    """Leave something to the broker that leads its partition."""
+    where = report.findings[0].where
+    why = f"{report.findings[0].what}; this broker does not lead {report.partition}"
+    return _cannot(report, where, why, "run it on the broker that leads the partition")
+
+
+def unknown(report: AuditReport) -> RepairAction:
+    """Leave alone what nobody here understands."""
+    finding = report.findings[0]
+    return _cannot(report, finding.where, finding.what, finding.remedy)
+
+
+def _remove(report: AuditReport, where: str, why: str, *, is_dangerous: bool = False) -> RepairAction:
+    kind = RepairKind.REMOVE_ORPHAN
+    return RepairAction(kind, where, why, is_dangerous, partition=report.partition, report=report)
+
+
+def _cannot(report: AuditReport, where: str, why: str, remedy: str) -> RepairAction:
+    return RepairAction(RepairKind.NOTHING, where, why, remedy=remedy, partition=report.partition, report=report)
+
+
+def _damage(findings: Iterable[Finding]) -> list[Finding]:
+    """Those that say that an object has to be stored again; none where a person has to act first."""
+    found = list(findings)
+    if any(finding.kind in _NEEDS_A_PERSON for finding in found):
+        return []
+    return [finding for finding in found if finding.artefact and finding.artefact != TOMBSTONE]
+
+
+def _row_of(report: AuditReport) -> RemoteLogSegmentMetadata:
+    assert report.row is not None, "asked only about segments with a row"
+    return report.row

@@ -1,0 +1,187 @@
+"""SegmentCheck: one segment's row against its objects, its manifest, and on demand every byte. Reads only."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final
+from uuid import UUID
+
+from tierd.clock import Clock
+from tierd.errors import (
+    LogError,
+    RemoteFormatError,
+    RemoteIntegrityError,
+    RemoteKeyMissingError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+)
+from tierd.metadata import Claim
+from tierd.model import IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierd.remote import ObjectStore, SegmentManifest, SegmentStorage
+from tierd.tiering.auditing.content_check import BatchWalk, parse_index
+from tierd.tiering.auditing.findings import (
+    AuditLimits,
+    Finding,
+    Severity,
+    checksum_findings,
+    damaged,
+    manifest_findings,
+    object_findings,
+    row_findings,
+    size_findings,
+    tombstone_findings,
+)
+from tierd.tiering.auditing.stored_segments import INDEXES, LOG, MANIFEST, TOMBSTONE, Objects
+
+_FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_DELETING: Final = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+
+Retained = Callable[[], Awaitable[Collection[UUID]]]
+"""Which segments' objects the store is known to keep although they were to be deleted."""
+
+
+class SegmentCheck:
+    """Checks segments, several at once if the caller likes.
+
+    Args:
+        store: the objects.
+        storage: the same as segments; it must not read through a cache.
+        cluster_id: what manifests have to name.
+        clock: time.
+        limits: how old what is under way may be.
+        retained: asked only where a deletion is overdue.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        storage: SegmentStorage,
+        *,
+        cluster_id: str,
+        clock: Clock,
+        limits: AuditLimits,
+        retained: Retained,
+    ) -> None:
+        self._store = store
+        self._storage = storage
+        self._cluster_id = cluster_id
+        self._clock = clock
+        self._limits = limits
+        self._retained = retained
+
+    async def run(
+        self, row: RemoteLogSegmentMetadata | None, objects: Objects, claim: Claim | None, *, deep: bool
+    ) -> tuple[Finding, ...]:
+        """Return what is wrong.
+
+        Args:
+            row: of the segment, None when it has none.
+            objects: what is there of it.
+            claim: who owns the partition.
+            deep: also download it and check every chunk, batch and index.
+
+        Raises:
+            RemoteStorageError: the store does not answer; what it answers wrongly is a finding.
+        """
+        findings = list(object_findings(row, objects))
+        if row is None:
+            return tuple(findings)
+        now_ms = self._clock.now_ms()
+        findings += await self._unfinished(row, claim, now_ms)
+        findings += tombstone_findings(row, objects, now_ms=now_ms, limits=self._limits)
+        if TOMBSTONE in objects and row.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+            findings += await self._tombstone(row)
+        if row.state is _FINISHED and MANIFEST in objects:
+            findings += await self._content(row, objects, deep=deep)
+        return tuple(findings)
+
+    async def _unfinished(self, row: RemoteLogSegmentMetadata, claim: Claim | None, now_ms: int) -> list[Finding]:
+        found = list(row_findings(row, claim, now_ms=now_ms, limits=self._limits))
+        if found and row.state is _DELETING and row.segment.id in await self._retained():
+            return list(row_findings(row, claim, now_ms=now_ms, limits=self._limits, is_retained=True))
+        return found
+
+    async def _tombstone(self, row: RemoteLogSegmentMetadata) -> list[Finding]:
+        try:
+            await self._storage.read_tombstone(row)
+        except RemoteFormatError as error:
+            return [Finding(Severity.WARNING, "unknown-format", str(error), str(row.segment), error.remedy, TOMBSTONE)]
+        except RemoteIntegrityError as error:
+            kind = "damaged-tombstone"
+            return [Finding(Severity.WARNING, kind, str(error), str(row.segment), error.remedy, TOMBSTONE)]
+        return []
+
+    async def _content(self, row: RemoteLogSegmentMetadata, objects: Objects, *, deep: bool) -> list[Finding]:
+        try:
+            manifest = await self._storage.read_manifest(row)
+        except RemoteResourceNotFoundError:
+            return []  # it went after it was listed; looked at once more that is found
+        except RemoteStorageError as error:
+            if (finding := _unreadable(row, error)) is None:
+                raise
+            return [finding]
+        findings = [*manifest_findings(row, manifest, cluster_id=self._cluster_id)]
+        findings += size_findings(manifest, objects)
+        findings += checksum_findings(row, manifest, await self._with_checksum(manifest, objects))
+        if deep:
+            findings += await self._deep(row, manifest)
+        return findings
+
+    async def _with_checksum(self, manifest: SegmentManifest, objects: Objects) -> Objects:
+        """The same objects with what the store knows of the log's checksum: a listing does not tell it."""
+        info = objects.get(LOG)
+        if info is None or info.crc32c is not None or manifest.is_transformed:
+            return objects
+        try:
+            return {**objects, LOG: await self._store.head(info.key)}
+        except RemoteResourceNotFoundError:
+            return objects  # it went after it was listed; looked at once more that is found
+
+    async def _deep(self, row: RemoteLogSegmentMetadata, manifest: SegmentManifest) -> list[Finding]:
+        findings: list[Finding] = []
+        try:
+            findings += await self._walk_log(row, manifest)
+        except RemoteResourceNotFoundError:
+            pass  # found when objects were listed
+        except RemoteIntegrityError as error:
+            findings.append(damaged(row, "damaged-log", str(error), LOG))
+        for index_type in IndexType:
+            if manifest.index(index_type) is None:
+                if index_type is not IndexType.TRANSACTION:
+                    problem = f"there is no {index_type.value} index"
+                    findings.append(damaged(row, "missing-index", problem, INDEXES))
+                continue
+            try:
+                content = await self._storage.fetch_index(row, index_type)
+                parse_index(row, index_type, content)
+            except RemoteResourceNotFoundError:
+                pass  # found when objects were listed
+            except (RemoteIntegrityError, LogError) as error:
+                findings.append(damaged(row, "damaged-index", f"{index_type.value}: {error}", INDEXES))
+        return findings
+
+    async def _walk_log(self, row: RemoteLogSegmentMetadata, manifest: SegmentManifest) -> list[Finding]:
+        """Download and decode chunk by chunk: the CRC of each chunk, then every whole batch that it completes."""
+        walk = BatchWalk(row)
+        layout = manifest.layout()
+        for number, chunk in enumerate(layout.chunks):
+            original = layout.original_range(number)
+            content = await self._storage.fetch_log_segment(row, original)
+            problem = await asyncio.to_thread(walk.take, content, chunk.crc32c, original.start)
+            if problem is not None:
+                return [damaged(row, "damaged-log", problem, LOG)]  # what follows cannot be told from damage
+        if (problem := walk.end(manifest)) is not None:
+            return [damaged(row, "damaged-log", problem, LOG)]
+        return []
+
+
+def _unreadable(row: RemoteLogSegmentMetadata, error: RemoteStorageError) -> Finding | None:
+    """The finding for a manifest that cannot be believed; None for an error that is the store's."""
+    where = str(row.segment)
+    match error:
+        case RemoteKeyMissingError():
+            return Finding(Severity.ERROR, "missing-key", str(error), where, error.remedy)
+        case RemoteFormatError():
+            return Finding(Severity.ERROR, "unknown-format", str(error), where, error.remedy)
+        case RemoteIntegrityError():
+            return damaged(row, "damaged-manifest", str(error), MANIFEST)
+    return None

@@ -1,0 +1,154 @@
+"""Objects and rows of a tier side by side, both ascending by key: a page of the one, a partition of the other."""
+
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tierd.errors import RemoteFormatError
+from tierd.metadata import Claim
+from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition
+from tierd.remote import ObjectInfo, ObjectKeyFactory, ObjectStore, UnfinishedUpload
+from tierd.tiering.auditing.findings import Finding, Severity
+from tierd.tiering.auditing.stored_segments import Objects, SegmentPlace, stored_segments
+from tierd.tiering.reading.tiered_log import TieredLog
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """What is wrong with one thing.
+
+    Attributes:
+        findings: at least one.
+        partition: whose; None of what belongs to none.
+        place: of the segment that it is about; None when it is about none.
+        row: of that segment, None when it has none.
+        objects: of that segment.
+        upload: that was begun and never ended; None when it is about something else.
+        log: both tiers of the partition, where the whole of it is meant.
+    """
+
+    findings: tuple[Finding, ...]
+    partition: TopicIdPartition | None = None
+    place: SegmentPlace | None = None
+    row: RemoteLogSegmentMetadata | None = None
+    objects: Objects = field(default_factory=dict)
+    upload: UnfinishedUpload | None = None
+    log: TieredLog | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPair:
+    """A segment as row and as objects, either of which may lack the other."""
+
+    place: SegmentPlace
+    row: RemoteLogSegmentMetadata | None
+    objects: Objects
+    claim: Claim | None
+
+
+@dataclass(slots=True)
+class OpenRows:
+    """What is still to come of an open partition, ascending."""
+
+    partition: TopicIdPartition | None = None
+    claim: Claim | None = None
+    rows: deque[RemoteLogSegmentMetadata] = field(default_factory=deque)
+
+    def before(self, place: SegmentPlace) -> Iterator[SegmentPair]:
+        """The rows below ``place``, without objects; taken out."""
+        while self.rows and SegmentPlace.of_row(self.rows[0]) < place:
+            row = self.rows.popleft()
+            yield SegmentPair(SegmentPlace.of_row(row), row, {}, self.claim)
+
+    def rest(self) -> Iterator[SegmentPair]:
+        """All that are left, without objects; taken out."""
+        while self.rows:
+            row = self.rows.popleft()
+            yield SegmentPair(SegmentPlace.of_row(row), row, {}, self.claim)
+
+    def take(self, place: SegmentPlace) -> RemoteLogSegmentMetadata | None:
+        """The row at ``place``, taken out; None when there is none."""
+        return self.rows.popleft() if self.rows and SegmentPlace.of_row(self.rows[0]) == place else None
+
+
+class Prefixes:
+    """The prefixes to walk: the configured one, and every other one that a row names."""
+
+    def __init__(self, configured: ObjectKeyFactory) -> None:
+        self._configured = configured
+        self._known = {configured.prefix}
+        self._coming = deque([configured])
+
+    def sort_out(
+        self, rows: Collection[RemoteLogSegmentMetadata], keys: ObjectKeyFactory
+    ) -> tuple[list[RemoteLogSegmentMetadata], list[AuditReport]]:
+        """Return the rows that lie under ``keys``, and those of a later tierd that lie nobody knows where."""
+        mine: list[RemoteLogSegmentMetadata] = []
+        unknown: list[AuditReport] = []
+        for row in rows:
+            try:
+                prefix = self._configured.for_custom_metadata(row.custom_metadata)
+            except RemoteFormatError as error:
+                if keys.prefix == self._configured.prefix:
+                    finding = Finding(Severity.ERROR, "unknown-format", str(error), str(row.segment), error.remedy)
+                    unknown.append(AuditReport((finding,), row.segment.topic_id_partition))
+                continue
+            if prefix.prefix not in self._known:
+                self._known.add(prefix.prefix)
+                self._coming.append(prefix)
+            if prefix.prefix == keys.prefix:
+                mine.append(row)
+        return mine, unknown
+
+    def next(self) -> ObjectKeyFactory | None:
+        """The next one to walk; None after the last."""
+        return self._coming.popleft() if self._coming else None
+
+
+OpenPartition = Callable[[TopicIdPartition], Awaitable[tuple[OpenRows, list[AuditReport]]]]
+"""Reads a partition's rows below the prefix that is walked, and says what is wrong with it as a whole."""
+
+
+async def side_by_side(
+    store: ObjectStore, keys: ObjectKeyFactory, root: str, known: Sequence[TopicIdPartition], open_rows: OpenPartition
+) -> AsyncGenerator[SegmentPair | AuditReport | ObjectInfo, None]:
+    """Yield every segment once, in the order of its keys; reports about partitions; objects that are no segment's.
+
+    Args:
+        store: the objects.
+        keys: of the prefix that is walked.
+        root: what the keys that are looked at begin with.
+        known: the partitions with rows.
+        open_rows: called for each of them, when the walk comes to it.
+
+    Raises:
+        RemoteStorageError: the store failed.
+        MetadataError: the metadata store failed.
+    """
+    coming = deque(sorted(known, key=lambda partition: keys.partition_prefix(partition).encode()))
+    opened = OpenRows()
+    async with contextlib.aclosing(stored_segments(store, keys, root)) as listing:
+        async for found in listing:
+            if isinstance(found, ObjectInfo):
+                yield found
+                continue
+            here = keys.partition_prefix(found.place.partition).encode()
+            while coming and keys.partition_prefix(coming[0]).encode() <= here:
+                for pair in opened.rest():
+                    yield pair
+                opened, reports = await open_rows(coming.popleft())
+                for report in reports:
+                    yield report
+            is_opened = opened.partition == found.place.partition
+            for pair in opened.before(found.place) if is_opened else opened.rest():
+                yield pair
+            yield SegmentPair(found.place, opened.take(found.place), found.objects, opened.claim if is_opened else None)
+    for pair in opened.rest():
+        yield pair
+    while coming:
+        opened, reports = await open_rows(coming.popleft())
+        for report in reports:
+            yield report
+        for pair in opened.rest():
+            yield pair

@@ -1,0 +1,110 @@
+"""The bucket as segments, in the order of their keys, from one page of its listing at a time."""
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from tierd.errors import RemoteResourceNotFoundError
+from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition, uuid_from_text, uuid_to_text
+from tierd.remote import ObjectInfo, ObjectKeyFactory, ObjectStore, SegmentKey
+
+LOG, INDEXES, MANIFEST, TOMBSTONE = ".log", ".indexes", ".manifest", ".tombstone"
+OBJECT_SUFFIXES: Final = (LOG, INDEXES, MANIFEST)
+ALL_SUFFIXES: Final = (*OBJECT_SUFFIXES, TOMBSTONE)
+
+_PAGE: Final = 1000
+
+Objects: TypeAlias = Mapping[str, ObjectInfo]
+"""The objects of one segment, by suffix."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SegmentPlace:
+    """Where a segment's objects lie: what its keys are made of. Ordered as the keys are, within a partition."""
+
+    start_offset: int
+    name: str
+    segment: RemoteLogSegmentId
+
+    @classmethod
+    def of(cls, segment: RemoteLogSegmentId, start_offset: int) -> "SegmentPlace":
+        """The place of a segment."""
+        return cls(start_offset, uuid_to_text(segment.id), segment)
+
+    @classmethod
+    def of_row(cls, row: RemoteLogSegmentMetadata) -> "SegmentPlace":
+        """The place of a segment that has a row."""
+        return cls.of(row.segment, row.start_offset)
+
+    @property
+    def partition(self) -> TopicIdPartition:
+        """Whose segment it is."""
+        return self.segment.topic_id_partition
+
+    def key(self, keys: ObjectKeyFactory, suffix: str) -> str:
+        """The key of one of its objects."""
+        return f"{keys.partition_prefix(self.partition)}{self.start_offset:020d}-{self.name}{suffix}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSegment:
+    """Neighbouring objects of one segment."""
+
+    place: SegmentPlace
+    objects: Objects
+
+
+async def stored_segments(
+    store: ObjectStore, keys: ObjectKeyFactory, prefix: str
+) -> AsyncGenerator[StoredSegment | ObjectInfo, None]:
+    """Yield what lies below ``prefix``, ascending: segments, and objects that are no segment's as they are.
+
+    Memory holds one page and one segment, however many there are.
+
+    Raises:
+        RemoteStorageError: the store failed.
+    """
+    current: SegmentPlace | None = None
+    objects: dict[str, ObjectInfo] = {}
+    last = ""
+    while page := await store.list_objects(prefix, start_after=last, limit=_PAGE):
+        last = page[-1].key
+        for info in page:
+            place = place_of(keys.parse(info.key))
+            if current is not None and place != current:
+                yield StoredSegment(current, objects)
+                objects = {}
+            current = place
+            if place is None:
+                yield info
+            else:
+                objects[info.key[info.key.rindex(".") :]] = info
+    if current is not None:
+        yield StoredSegment(current, objects)
+
+
+async def look_at(store: ObjectStore, keys: ObjectKeyFactory, place: SegmentPlace) -> Objects:
+    """Ask for each object by itself: a listing may be older than what it leaves out, or lists.
+
+    Raises:
+        RemoteStorageError: the store failed.
+    """
+    found = {}
+    for suffix in ALL_SUFFIXES:
+        try:
+            found[suffix] = await store.head(place.key(keys, suffix))
+        except RemoteResourceNotFoundError:
+            continue
+    return found
+
+
+def place_of(key: SegmentKey | None) -> SegmentPlace | None:
+    """The place that a parsed key tells; None where it names no possible segment."""
+    if key is None:
+        return None
+    topic_id: UUID = uuid_from_text(key.topic_id)
+    if uuid_to_text(topic_id) != key.topic_id or key.partition >= 2**31:
+        return None
+    partition = TopicIdPartition(topic_id, key.topic, key.partition)
+    return SegmentPlace.of(RemoteLogSegmentId(partition, key.segment_id), key.start_offset)
