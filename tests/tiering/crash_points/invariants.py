@@ -1,0 +1,203 @@
+"""What holds of the tier, at the moment of a death and when everything has come to rest."""
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from uuid import UUID
+
+from tests.tiering.crash_points.world import (
+    CLUSTER_ID,
+    RECORDS_PER_SEGMENT,
+    SEGMENTS,
+    Process,
+    World,
+)
+from tierd.log import identify_directory, scan_partition
+from tierd.metadata import (
+    KeyValueStore,
+    MemoryKeyValueStore,
+    MetadataKeyFactory,
+    PartitionView,
+    differences,
+    read_partition,
+)
+from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
+from tierd.remote import ObjectKeyFactory, SegmentStorage
+from tierd.remote.backends.filesystem import FilesystemObjectStore
+from tierd.tiering import (
+    AuditLimits,
+    FetchTask,
+    Isolation,
+    MetadataRebuild,
+    SilentRecorder,
+    TierAudit,
+    TieredLog,
+    read_ledger,
+)
+
+KEYS = MetadataKeyFactory(CLUSTER_ID)
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+HIGH_WATERMARK = (SEGMENTS + 1) * RECORDS_PER_SEGMENT
+OBJECTS = {".indexes", ".log", ".manifest"}
+
+
+async def view_of(world: World, store: KeyValueStore) -> PartitionView:
+    """The partition as anybody would read it."""
+    return await read_partition(store, KEYS, world.partition)
+
+
+async def objects_of(world: World) -> dict[UUID, set[str]]:
+    """What the bucket has of every segment, by suffix."""
+    storage = SegmentStorage(FilesystemObjectStore(world.bucket), cluster_id=CLUSTER_ID, broker_id=0)
+    listed = await storage.list_segment_objects(world.partition)
+    return {segment: {Path(info.key).suffix for info in found} for segment, found in listed.items()}
+
+
+async def check_at_death(world: World, store: KeyValueStore) -> frozenset[UUID]:
+    """Hold what a dead process left against what must never be seen, not even for a moment; return every id."""
+    view, objects = await view_of(world, store), await objects_of(world)
+    start = view.log_start_offset or 0
+    for metadata in view.list():
+        assert metadata.end_offset < HIGH_WATERMARK, "I4: a segment that is not committed"
+        if metadata.state is FINISHED:
+            assert objects.get(metadata.segment.id) == OBJECTS, f"I1: readable, with {objects.get(metadata.segment.id)}"
+        elif metadata.soft_delete is not None and metadata.soft_delete.reason == "retention_time":
+            assert metadata.end_offset < start, f"deleted from {metadata.start_offset} on, log start {start}"
+    _check_highest(view)
+    orphans = objects.keys() - view.segments.keys()
+    assert not orphans, f"objects that nobody knows of: {sorted(map(uuid_to_text, orphans))}"
+    assert start in range(0, SEGMENTS * RECORDS_PER_SEGMENT, RECORDS_PER_SEGMENT)
+    assert start <= (SEGMENTS - 1) * RECORDS_PER_SEGMENT, "the log start is above everything that may be deleted"
+    await _check_readable(world, view)
+    return frozenset(view.segments)
+
+
+async def check_tombstones(world: World, store: KeyValueStore) -> None:
+    """Every segment in its grace has a tombstone, and no other has."""
+    view, objects = await view_of(world, store), await objects_of(world)
+    marked = {segment for segment, suffixes in objects.items() if ".tombstone" in suffixes}
+    in_grace = {m.segment.id for m in view.list() if m.state is DELETING and m.soft_delete is not None}
+    assert marked == in_grace, f"{len(marked)} tombstones, {len(in_grace)} segments in their grace"
+
+
+async def is_at_rest(process: Process) -> bool:
+    """Whether nothing is left to be done, of copies, deletions and uploads."""
+    view = await view_of(process.world, process.store)
+    is_settled = all(m.state is FINISHED for m in view.list())
+    if view.delete_state is not None:
+        is_settled = len(await process.store.scan(KEYS.partition_prefix(view.partition))) == 1
+    return is_settled and not await process.storage.list_unfinished_uploads()
+
+
+async def check_at_rest(process: Process, ids: frozenset[UUID], readable: Sequence[int]) -> None:
+    """Hold the tier against the source, the bucket against the rows, and the ledger against both."""
+    world = process.world
+    view, objects = await view_of(world, process.store), await objects_of(world)
+    rows = sorted(view.list(), key=lambda m: m.start_offset)
+    assert [(m.start_offset, m.state) for m in rows] == [(start, FINISHED) for start in readable], "dangling, or gone"
+    assert ids <= view.segments.keys() | view.tombstones.keys() or not readable, "I5: an id that nobody knows of"
+    assert objects == dict.fromkeys(view.segments, OBJECTS), "orphans, or objects that are missing"
+    assert await process.storage.list_unfinished_uploads() == []
+    _check_ledger(world, ids, rows)
+    if not readable:
+        assert view.row is not None
+        assert view.row.is_tombstone
+        assert len(await process.store.scan(KEYS.partition_prefix(world.partition))) == 1
+        return
+    _check_highest(view)
+    assert view.log_start_offset == readable[0]
+    await _check_readable(world, view)
+    await _check_audit(process)
+    await _check_rebuild(process, view)
+
+
+def _check_highest(view: PartitionView) -> None:
+    ends = [m.end_offset for m in (*view.list(), *view.tombstones.values()) if m.state is not _STARTED]
+    for epoch in view.epochs:
+        highest = view.highest_offset_for_epoch(epoch)
+        assert highest is None or highest in ends, f"I2: epoch {epoch} reaches {highest}, the segments {ends}"
+
+
+_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+
+
+def _check_ledger(world: World, ids: frozenset[UUID], rows: Sequence[RemoteLogSegmentMetadata]) -> None:
+    """The last line of a segment that is gone says so; of one that is there, that it came back, if there is a line."""
+    lines = [entry for broker_id in (1, 2) for entry in read_ledger(world.state_dir(broker_id))]
+    last = {entry.segment_id: entry.step for entry in sorted(lines, key=lambda entry: entry.time_ms)}
+    present = {row.segment.id for row in rows}
+    for segment_id in ids:
+        step = last.get(uuid_to_text(segment_id))
+        wanted = {None, "undeleted"} if segment_id in present else {"deleted"}
+        assert step in wanted, f"the ledger says {step} of {uuid_to_text(segment_id)}"
+
+
+async def _check_readable(world: World, view: PartitionView) -> None:
+    """Every record of the tier, read from the tier alone, is the source's."""
+    if not any(m.state is FINISHED for m in view.list()):
+        return
+    end = TieredLog(view.partition, view, None, None).remote_end_offset
+    log = TieredLog(view.partition, view, None, end)
+    storage = SegmentStorage(FilesystemObjectStore(world.bucket), cluster_id=CLUSTER_ID, broker_id=0)
+
+    async def look() -> TieredLog:
+        return log
+
+    task = FetchTask(look, remote=storage, recorder=SilentRecorder(), prefetch_bytes=1 << 16)
+    read = [(r.offset, r.value) async for r in task.records(None, None, Isolation.READ_UNCOMMITTED)]
+    first = log.log_start_offset
+    wanted = [(offset, f"{offset // RECORDS_PER_SEGMENT} {offset}".encode()) for offset in range(first, end)]
+    assert read == wanted, "the tier does not read as the log did"
+
+
+async def _check_audit(process: Process) -> None:
+    """``tierd verify --deep`` finds nothing."""
+
+    async def tiered_log(partition: TopicIdPartition) -> TieredLog:
+        directory = identify_directory(process.world.path(process.broker_id))
+        assert directory is not None
+        view = await view_of(process.world, process.store)
+        return TieredLog(partition, view, scan_partition(directory), HIGH_WATERMARK)
+
+    async def none_retained() -> Collection[UUID]:
+        return ()
+
+    audit = TierAudit(
+        store=process.objects,
+        storage=process.storage,
+        keys=ObjectKeyFactory("", CLUSTER_ID),
+        rows=process.store,
+        metadata_keys=KEYS,
+        tiered_log=tiered_log,
+        clock=process.clock,
+        limits=AuditLimits(grace_s=0, attempt_timeout_s=0),
+        retained=none_retained,
+    )
+    assert [report.findings async for report in audit.run(deep=True)] == []
+
+
+async def _check_rebuild(process: Process, view: PartitionView) -> None:
+    """The bucket alone gives the same metadata."""
+    rebuilt_rows = MemoryKeyValueStore()
+    rebuild = MetadataRebuild(
+        store=process.objects,
+        storage=process.storage,
+        metadata=rebuilt_rows,
+        keys=KEYS,
+        object_keys=ObjectKeyFactory("", CLUSTER_ID),
+        session_id=UUID(int=1),
+        replaced_delete_after_ms=0,
+        tell=lambda _: None,
+    )
+    report = await rebuild.run()
+    assert report.problems == []
+    rebuilt = await view_of(process.world, rebuilt_rows)
+    assert differences(view, rebuilt) == []
+    for metadata in rebuilt.list():
+        for offset in range(metadata.start_offset, metadata.end_offset + 1):
+            assert _found(rebuilt, offset) == _found(view, offset)
+
+
+def _found(view: PartitionView, offset: int) -> UUID | None:
+    metadata = view.segment_for(0, offset)
+    return None if metadata is None else metadata.segment.id

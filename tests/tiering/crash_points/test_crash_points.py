@@ -1,0 +1,80 @@
+"""Every operation that changes the tier, killed at every point, on every backend: the tier is whole, and the work ends.
+
+In memory and with SQLite that is every wait and both sides of every call; with PostgreSQL and Redis every batch: before
+it, while the server has it, and before its answer is heard. ``make crash-points`` kills everywhere, on all of them.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.services.postgres import PostgresService
+from tests.services.redis import RedisService
+from tests.tiering.crash_points.campaign import template_of
+from tests.tiering.crash_points.operations import OPERATIONS
+from tests.tiering.crash_points.points import Points
+from tests.tiering.crash_points.victim import ForkedVictims
+from tests.tiering.crash_points.world import MEMORY
+
+DEADLINE_S = 600
+JOBS = str(min(4, os.cpu_count() or 1))
+
+
+def _kill_everywhere(backend: str, *more: str, **settings: str) -> None:
+    ended = subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.tiering.crash_points", "--backend", backend),
+            *("--alternating", "--jobs", JOBS, *more),
+        ],
+        env=os.environ | settings,
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr + ended.stdout
+    print(ended.stdout)
+
+
+def test_no_death_at_any_point_breaks_the_tier_with_metadata_in_memory() -> None:
+    _kill_everywhere("memory")
+
+
+def test_no_death_of_a_real_process_breaks_the_tier_with_sqlite() -> None:
+    _kill_everywhere("sqlite")
+
+
+@pytest.mark.service("postgres")
+def test_no_death_around_a_batch_breaks_the_tier_with_postgres(postgres_service: PostgresService) -> None:
+    dsn = postgres_service.dsn
+    _kill_everywhere("postgres", "--place", "KeyValueStore.apply", TIERD_TEST_POSTGRES_DSN=dsn)
+
+
+@pytest.mark.service("redis")
+def test_no_death_around_a_batch_breaks_the_tier_with_redis(redis_service: RedisService) -> None:
+    _kill_everywhere("redis", "--place", "KeyValueStore.apply", TIERD_TEST_REDIS_URL=redis_service.url)
+
+
+def test_the_points_are_where_they_are_said_to_be(tmp_path: Path) -> None:
+    """Both kinds of death strike, and leave what a death there leaves: the row, and a file under its temporary name."""
+    template = template_of(OPERATIONS["copy"], tmp_path / "template")
+    place = "before os.link"
+    with ForkedVictims() as victims:
+        world = template.world.copy_to(tmp_path / "world", "metadata.db")
+        points = victims.kill(world, template.operation, 4, place=place)
+    assert (points.is_dead, points.count) == (True, 4)
+    assert points.place.startswith(place)
+
+
+def test_a_process_that_nobody_kills_lives(tmp_path: Path) -> None:
+    template = template_of(OPERATIONS["copy"], tmp_path / "template")
+    assert template.world.address == MEMORY
+    with ForkedVictims() as victims:
+        world = template.world.copy_to(tmp_path / "world", "metadata.db")
+        points: Points = victims.kill(world, template.operation, None, place="")
+    assert not points.is_dead
+    assert points.count > 100

@@ -1,0 +1,127 @@
+"""Real processes that die by ``os._exit`` at a point. One parent has imported everything and forks for each of them.
+
+Run as a script it is that parent; imported, it is how a campaign talks to it. In a child calls of the file system count
+too: a process may die between any two of them.
+"""
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from tests.tiering.crash_points.burial import run_until_killed
+from tests.tiering.crash_points.campaign import lived
+from tests.tiering.crash_points.operations import OPERATIONS, Operation
+from tests.tiering.crash_points.points import KILLED_EXIT_CODE, Points
+from tests.tiering.crash_points.world import World
+from tierd.tiering import TopicPolicy
+
+_WRITES = frozenset({"os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"})
+
+
+class ForkedVictims:
+    """Victims as processes of their own, one at a time. Use as a context manager."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.tiering.crash_points.victim"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[3],
+        )
+
+    def kill(self, world: World, operation: Operation, at: int | None, *, place: str) -> Points:
+        """Run the operation and kill it at a point; what is returned tells how that ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        order = {
+            "root": str(world.root),
+            "address": world.address,
+            "retention_ms": world.policy.retention_ms,
+            "now_ms": world.now_ms,
+            "operation": operation.name,
+            "at": at,
+            "place": place,
+        }
+        self._process.stdin.write(json.dumps(order) + "\n")
+        self._process.stdin.flush()
+        said, ended = self._process.stdout.readline().split(maxsplit=2), self._process.stdout.readline()
+        assert ended.strip() in {"0", str(KILLED_EXIT_CODE)}, f"{operation.name} at {at}: {said} {ended}"
+        points = Points(at=at)
+        points.is_dead = int(ended) == KILLED_EXIT_CODE
+        now_ms, points.count, points.place = int(said[0]), int(said[1]), said[2].strip()
+        points.now_ms = lambda: now_ms
+        return points
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(10)
+        self._process.stdout.close()
+
+
+def _serve() -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    gc.collect()
+    gc.freeze()  # or the first collection in every child would copy all these pages
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            os._exit(_live(line))
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _live(line: str) -> int:
+    order = json.loads(line)
+    address = order["address"]
+    world = World(Path(order["root"]), address, TopicPolicy(retention_ms=order["retention_ms"]), order["now_ms"])
+    is_remote = address.startswith(("postgres", "redis"))
+    points = Points(at=order["at"], place=order["place"], is_child=True, network_kv=is_remote)
+    sys.addaudithook(_file_system_points(points, order["root"]))
+    try:
+        run_until_killed(points, lambda: lived(world, OPERATIONS[order["operation"]], points))
+    except BaseException:  # noqa: BLE001 - as an interpreter does at its end
+        traceback.print_exc()
+        print("0 0 failed", flush=True)
+        return 1
+    print(points.now_ms(), points.count, "lived", flush=True)
+    return 0
+
+
+def _file_system_points(points: Points, root: str) -> "Callable[[str, tuple[object, ...]], None]":
+    """A hook that the interpreter calls before every change of a directory, and before a file is opened to be written.
+
+    What SQLite does to its files happens below the interpreter: its own commits are what makes that safe.
+    """
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        is_write = event in _WRITES or (
+            event == "open" and isinstance(arguments[2], int) and bool(arguments[2] & (os.O_WRONLY | os.O_RDWR))
+        )
+        if is_write and isinstance(arguments[0], str | Path) and str(arguments[0]).startswith(root):
+            points.passes(f"before {event} {Path(str(arguments[0])).name}")
+
+    return hook
+
+
+if __name__ == "__main__":
+    asyncio.set_event_loop(None)
+    _serve()
