@@ -4,8 +4,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.fakes.clock import FakeClock
-from tierd.app.backoff import Backoff
 from tierd.app.ownership import OwnedObjectStore, own_until_done
+from tierd.backoff import Backoff
 from tierd.errors import ForeignTierError, RetriableRemoteStorageError
 from tierd.remote import UnfinishedUpload
 from tierd.remote.backends.memory import MemoryObjectStore

@@ -1,6 +1,7 @@
 """Supervision with a fake clock: what fails is alone in it, what recovers is forgotten, what hangs is named."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -10,8 +11,8 @@ from structlog.typing import EventDict
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
-from tierd.app.backoff import Backoff
 from tierd.app.supervise import TaskSupervisor
+from tierd.backoff import Backoff
 from tierd.errors import CorruptRecordError, FencedError, RetriableRemoteStorageError, TierError
 
 Step = BaseException | float | None | Callable[[], Awaitable[float | None]]
@@ -221,6 +222,20 @@ async def test_stop_cancels_and_returns_when_the_task_has_cleaned_up(supervisor:
     assert cleaned.is_set()
     assert supervisor.statistics() == {}
     await supervisor.stop("copy a-0")  # an unknown name is no error
+
+
+async def test_stop_returns_although_a_pass_swallows_the_cancellation(supervisor: TaskSupervisor) -> None:
+    inside = asyncio.Event()
+
+    async def deaf_pass() -> None:
+        inside.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    supervisor.start(task := ScriptedTask("copy a-0", deaf_pass))
+    await inside.wait()
+    await supervisor.stop("copy a-0")
+    assert task.passes == 1
 
 
 async def test_a_name_that_runs_already_is_refused(supervisor: TaskSupervisor) -> None:

@@ -5,7 +5,7 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tierd.errors import RemoteAccessError, RemoteStorageError, RetriableRemoteStorageError, TierError
 from tierd.model import ByteRange
-from tierd.remote import Backoff, Body, Retry, RetryingObjectStore, UnfinishedUpload
+from tierd.remote import Body, Retry, RetryingObjectStore, UnfinishedUpload
 from tierd.remote.backends.memory import MemoryObjectStore
 
 
@@ -44,8 +44,7 @@ def retrying(
         if noted is not None:
             noted.append(f"{operation}: {error}")
 
-    backoff = Backoff(attempts=attempts)
-    return RetryingObjectStore(inner, Retry(clock=clock, backoff=backoff, random=lambda: 0.5, on_retry=note))
+    return RetryingObjectStore(inner, Retry(clock=clock, attempts=attempts, random=lambda: 0.5, on_retry=note))
 
 
 async def test_what_fails_retriably_is_repeated_after_growing_waits() -> None:
@@ -106,11 +105,3 @@ async def test_every_call_reaches_the_inner_store() -> None:
     await store.delete("key")
     assert await inner.list_objects("") == []
     await store.close()
-
-
-@pytest.mark.parametrize(
-    ("failures", "random", "delay_s"),
-    [(1, 0.5, 0.5), (2, 0.5, 1.0), (7, 0.5, 30.0), (1000, 0.5, 30.0), (1, 0.0, 0.4), (1, 1.0, 0.6)],
-)
-def test_waits_double_up_to_the_cap_and_are_jittered(failures: int, random: float, delay_s: float) -> None:
-    assert Backoff().delay_s(failures, random=random) == pytest.approx(delay_s)

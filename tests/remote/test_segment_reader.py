@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.contracts.remote_storage import Rolled, rolled
+from tests.fakes.eventually import eventually
 from tests.fakes.remote_segments import segment
 from tests.fakes.transforms import TRANSFORM_NAMES, mixed_content, ring, transform_named
 from tierd.errors import (
@@ -331,3 +332,74 @@ async def test_only_so_many_manifests_are_remembered(store: WatchedStore, tmp_pa
     for metadata in [*many, many[-1], many[0]]:
         await storage.read_manifest(metadata)
     assert len(manifests) == 71  # the last one is remembered, the first one is not any more
+
+
+class HeldStore(WatchedStore):
+    """Answers nothing before a test has seen what was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, ByteRange | None]] = []
+        self.answer = asyncio.Event()
+        self.answer.set()
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+        self.asked.append((key.rpartition(".")[2], byte_range))
+        await self.answer.wait()
+        return await super().get(key, byte_range)
+
+
+async def held(one: Rolled, name: str, *, align: bool = False) -> tuple[HeldStore, SegmentStorage]:
+    store = HeldStore()
+    await copied(store, one, name)
+    store.asked.clear()
+    store.answer.clear()
+    return store, storage_over(store, transform_named("plain"), cache=store.get if align else None)
+
+
+async def test_manifest_and_first_bytes_take_one_round_trip(one: Rolled) -> None:
+    store, storage = await held(one, "plain")
+    reads = [
+        asyncio.create_task(storage.fetch_log_segment(one.metadata, ByteRange.of_size(at, MIB)))
+        for at in (0, MIB, 2 * MIB)
+    ]
+    await eventually(lambda: len(store.asked) == 4, what="three ranges, and the manifest once")
+    assert sorted(kind for kind, _ in store.asked) == ["log", "log", "log", "manifest"]
+    store.answer.set()
+    assert b"".join(await asyncio.gather(*reads)) == one.content[: 3 * MIB]
+    assert len(store.asked) == 4
+
+
+async def test_a_cache_is_asked_for_whole_chunks_with_the_manifest(one: Rolled) -> None:
+    store, storage = await held(one, "plain", align=True)
+    read = asyncio.create_task(storage.fetch_log_segment(one.metadata, ByteRange(MIB + 1, 2 * MIB)))
+    await eventually(lambda: len(store.asked) == 3, what="two chunks and the manifest")
+    store.answer.set()
+    assert await read == one.content[MIB + 1 : 2 * MIB + 1]
+    assert len(store.asked) == 3
+
+
+async def test_several_indexes_take_one_round_trip_and_two_requests(one: Rolled) -> None:
+    store, storage = await held(one, "aes")
+    kinds = list(one.indexes)
+    reads = [asyncio.create_task(storage.fetch_index(one.metadata, kind)) for kind in kinds]
+    await eventually(lambda: len(store.asked) == 2, what="the indexes and the manifest")
+    store.answer.set()
+    assert await asyncio.gather(*reads) == [one.indexes[kind] for kind in kinds]
+    assert len(store.asked) == 2
+
+
+async def test_nothing_is_guessed_behind_a_transformed_segment(one: Rolled) -> None:
+    store, storage = await held(one, "zstd")
+    store.answer.set()
+    assert await storage.fetch_log_segment(one.metadata, ByteRange(0, 9)) == one.content[:10]
+    storage._reader._open.clear()
+    store.asked.clear()
+    store.answer.clear()
+    read = asyncio.create_task(storage.fetch_log_segment(one.metadata, ByteRange(0, 9)))
+    await eventually(lambda: len(store.asked) == 1, what="the manifest")
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert store.asked == [("manifest", None)]
+    store.answer.set()
+    assert await read == one.content[:10]

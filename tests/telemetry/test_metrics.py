@@ -233,6 +233,7 @@ def test_names_end_in_their_unit_and_counters_in_total() -> None:
 def test_labels_come_from_a_small_set() -> None:
     allowed = {"topic", "partition", "operation", "outcome", "task", "state", "version", "python", "pool", "quota"}
     allowed |= {"cache"}
+    allowed |= {"request_class"}  # as stores price requests: put, list, get, delete
 
     assert {label for declaration in DECLARATIONS for label in declaration.labels} <= allowed
 
@@ -260,12 +261,13 @@ def test_how_busy_the_engine_is_is_asked_at_each_scrape() -> None:
 def test_reads_and_their_caches_are_asked_for_at_each_scrape() -> None:
     it = metrics()
     chunks = CacheUse(hits=3, misses=2, hit_bytes=30, miss_bytes=20, evictions=1, damaged=4, entries=5, size_bytes=50)
-    it.watch_reading(lambda: ReadingUse(running=6, pending=7, rejected=8, caches={"chunks": chunks}))
+    it.watch_reading(lambda: ReadingUse(running=6, pending=7, rejected=8, caches={"chunks": chunks}, bytes_per_second=9.0))
 
     samples = scrape(it)
     assert samples["tierd_remote_log_reader_task_queue_size", ()] == 7
     assert samples["tierd_remote_log_readers_running", ()] == 6
     assert samples["tierd_remote_log_reads_rejected_total", ()] == 8
+    assert samples["tierd_remote_quota_bytes_per_second", (("quota", "fetch"),)] == 9
     assert samples["tierd_cache_requests_total", (("cache", "chunks"), ("outcome", "hit"))] == 3
     assert samples["tierd_cache_bytes_total", (("cache", "chunks"), ("outcome", "miss"))] == 20
     assert samples["tierd_cache_damaged_total", (("cache", "chunks"),)] == 4

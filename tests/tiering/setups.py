@@ -17,19 +17,22 @@ from tierd.log import (
     read_offset_checkpoint,
     scan_partition,
 )
-from tierd.metadata import KeyValueStore, MemoryKeyValueStore, RemoteLogMetadataManager
+from tierd.metadata import KeyValueStore, MemoryKeyValueStore, MetadataKeyFactory, RemoteLogMetadataManager
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, TopicPartition
-from tierd.remote import ObjectStore, SegmentStorage
+from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.tiering import (
+    AuditLimits,
     CopyOutcome,
     FetchTask,
+    Finding,
     Isolation,
     LogOffsets,
     PassiveSupervisor,
     RemoteLogManager,
     SegmentHold,
     Supervisor,
+    TierAudit,
     TieredLog,
     TopicPolicy,
 )
@@ -227,6 +230,25 @@ class Session:
             read_offset_checkpoint(path.parent / REPLICATION_OFFSET_CHECKPOINT).get(name),
             read_offset_checkpoint(path.parent / LOG_START_OFFSET_CHECKPOINT).get(name),
         )
+
+    async def findings(self, path: Path) -> list[Finding]:
+        """What a deep audit finds in the tier of the partition in ``path``; what is under way counts as left."""
+
+        async def nothing() -> tuple[()]:
+            return ()
+
+        audit = TierAudit(
+            store=self.tier.store,
+            storage=self.storage,
+            keys=ObjectKeyFactory("", CLUSTER_ID),
+            rows=self.tier.rows,
+            metadata_keys=MetadataKeyFactory(CLUSTER_ID),
+            tiered_log=lambda _: self.tiered_log(path),
+            clock=self.tier.clock,
+            limits=AuditLimits(0, attempt_timeout_s=0),
+            retained=nothing,
+        )
+        return [finding async for report in audit.run([partition_of(path)], deep=True) for finding in report.findings]
 
     def reader(self, path: Path, *, prefetch_bytes: int = 1 << 20) -> FetchTask:
         """A reader of the partition in ``path``."""

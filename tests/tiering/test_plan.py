@@ -230,6 +230,9 @@ class TestDangling:
         found = dangling_segments(rows, being_copied=(), now_ms=1000, grace_ms=100, limit=9)
         assert found == ([], 1050)
 
+    def test_a_copy_begun_by_a_clock_far_ahead_is_not_kept_until_then(self) -> None:
+        assert self._swept([_metadata(1, 0, 9, state=STARTED, event_ms=1_000_000)]) == [1]
+
     def test_what_this_process_is_copying_is_left_alone(self) -> None:
         assert self._swept([_metadata(1, 0, 9, state=STARTED)], copying={UUID(int=1)}) == []
 

@@ -1,6 +1,7 @@
 """RoleKeeper within a running manager: leaders, followers, deleted topics, switches; several brokers over one store."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,9 +28,11 @@ class ToldLeadership:
 
     def __init__(self) -> None:
         self._events: asyncio.Queue[Leadership] = asyncio.Queue()
+        self.observed: set[TopicIdPartition] = set()
 
     def observe(self, partition: TopicIdPartition, leader_epoch: int | None) -> None:
-        pass
+        if leader_epoch is None:
+            self.observed.add(partition)
 
     def forget(self, partition: TopicIdPartition) -> None:
         pass
@@ -203,6 +206,21 @@ class TestTwoBrokers:
             await follower.until(lambda s: s.copied_through == 15, "the follower to know that too")
             await eventually(lambda: follower.session.hold.statistics().segments == 0, what="the hold to be let go")
 
+    async def test_a_follower_of_a_topic_that_is_not_copied_any_more_holds_nothing(self, broker: Broker) -> None:
+        writer = broker.fill()
+        async with running(broker.session, broker.supervisor):
+            broker.tell(Role.LEADER)
+            await broker.until(lambda s: s.copied_through == 15, "copied")
+            broker.tell(Role.FOLLOWER, 1)
+            await broker.until(lambda s: s.state == "following" and s.copied_through == 15, "following")
+            writer.roll()
+            writer.append([b"next"])
+            broker.log_dir.write_checkpoints()
+            await eventually(lambda: broker.session.hold.statistics().segments == 1, what="the segment to be held")
+            broker.policy = TopicPolicy(copy_enabled=False)
+            await broker.session.manager.follow_policies()
+            await eventually(lambda: broker.session.hold.statistics().segments == 0, what="the hold to be let go")
+
     async def test_a_follower_of_what_nobody_ever_led_holds_nothing(self, broker: Broker) -> None:
         broker.fill()
         async with running(broker.session, broker.supervisor):
@@ -291,6 +309,32 @@ class TestDeletedTopic:
             await eventually(lambda: broker.session.recorder.deletes == 2, what="both segments to go")
             await eventually(lambda: not _objects(broker), what="the store to be empty")
 
+    async def test_so_does_that_of_one_that_was_deleted_while_tierd_was_down(self, broker: Broker) -> None:
+        broker.policy = TopicPolicy(delete_with_topic=True)
+        writer = broker.fill()
+        async with running(broker.session, broker.supervisor):
+            broker.tell(Role.LEADER)
+            await broker.until(lambda s: s.copied_through == 15, "copied")
+        partition = partition_of(writer.path)
+        shutil.rmtree(writer.path)
+        broker.session = broker.new_session()
+        async with running(broker.session, broker.supervisor):
+            await eventually(lambda: partition in broker.leadership.observed, what="the cluster to be asked")
+            broker.leadership.tell(partition, 0, Role.DELETED)
+            await eventually(lambda: not _objects(broker), what="the store to be empty")
+
+    async def test_what_the_store_keeps_is_counted_by_the_leader_alone(self, broker: Broker) -> None:
+        writer = broker.fill()
+        partition = partition_of(writer.path)
+        deletion = broker.session.manager._factory.deletion
+        async with running(broker.session, broker.supervisor):
+            broker.tell(Role.LEADER)
+            await broker.until(lambda s: s.copied_through == 15, "copied")
+            deletion._retained[partition] = {UUID(int=1): 1e9}
+            broker.tell(Role.FOLLOWER, epoch=1)
+            await broker.until(lambda s: s.role == "follower", "followed")
+            await eventually(lambda: deletion.retained_of(partition) == 0, what="it to be forgotten")
+
 
 def _objects(broker: Broker) -> list[str]:
     store = broker.tier.store
@@ -306,6 +350,8 @@ async def test_partitions_that_are_gone_have_no_task_and_are_forgotten(broker: B
         await broker.until(lambda s: s.copied_through == 15, "copied")
         writer.path.rename(writer.path.with_name("orders-0.0123456789abcdef0123456789abcdef-delete"))
         await eventually(lambda: broker.session.manager.status() == (), what="the partition to be forgotten")
-        assert broker.tasks == set()
-        assert broker.session.metadata.statistics().partitions == 0
+        await eventually(lambda: not broker.tasks, what="its tasks to end")
+        await eventually(
+            lambda: broker.session.metadata.statistics().partitions == 0, what="its metadata to be forgotten"
+        )
     assert broker.session.recorder.deletes == 0, "its objects are not touched"

@@ -1,79 +1,430 @@
-"""A week of a broker with thousands of partitions, most of them idle: nothing piles up."""
+"""A week of two brokers, one of them with ten thousand partitions, most of them idle: nothing piles up.
+
+The large broker runs all week, so that whatever it leaves behind at each event shows in the end; the small one, which
+shares some partitions with it, is started anew every day, and so is the large one once the week is over.
+"""
 
 import asyncio
 import gc
+import logging
 import os
 import shutil
+import time
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sized
+from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
+
+import structlog
 
 from tests.fakes.eventually import eventually
 from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, make_batch
 from tests.tiering.running import StandingClock
-from tests.tiering.setups import Tier
+from tests.tiering.setups import Session, Tier, delete_segment, partition_of
 from tierd.app.supervise import TaskSupervisor
-from tierd.config import CopySettings, ExpireSettings
+from tierd.config import ExpireSettings
+from tierd.control import Leadership, Role
+from tierd.metadata import MemoryKeyValueStore
+from tierd.model import TopicIdPartition
+from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.tiering import TopicPolicy
 
-PARTITIONS = 3_000
-BUSY = 40  # partitions that roll a segment a day
+PARTITIONS = 10_000
+SHARED = 100  # of them: replicas on both brokers
+BUSY = 30  # of those: they roll a segment a day
+PASSING = 15  # partitions of a topic that is made every day, and deleted the same day
+MOVED = 30  # leaderships that move every day, half of them of busy partitions
 DAYS = 7
-DAY_S = 86_400.0
-KEPT = 2  # segments of each busy partition that the tier keeps
+STEPS = 3  # a day
+STEP_S = 86_400.0 / STEPS
+GRACE_S = 3_600.0
+KEPT = 2  # segments of each busy partition in both tiers
+KEPT_LOCAL = 1  # and in the local one
 BATCH = make_batch([b"x" * 100] * 4)
+RECORDS = 4
+
+SETTLED_DAY = 3  # at its end there is what any day leaves: tombstones are kept for one, and for what came before
+# More of a kind: what each busy partition may keep of the last look or not, by chance. A leak at each event leaves
+# PASSING, MOVED or BUSY more every day, four days long.
+PARTS_ALLOWED = 45
+# Of every epoch that anything was copied in, the highest offset stays for good (remote-tiering 6.6): one row, which
+# both brokers' views have.
+MARKS_A_DAY = MOVED // 2
+MARKED = {
+    "RemoteLogLeaderEpochState": 2,
+    "MemoryKeyValueStore._keys": 1,
+    "MemoryKeyValueStore._values": 1,
+}
+TASKS_ALLOWED = 5
+DESCRIPTORS_ALLOWED = 3
+MEMORY_ALLOWED = 1.03  # times as much
+MEMORY_ALLOWED_ANEW = 1.4  # of what a session leaves, the allocator cannot give every page to the next one
+
+_COLLECTIONS = frozenset({dict, list, set, deque, tuple, frozenset, OrderedDict, defaultdict, Counter})
+
+
+class Cluster:
+    """Who leads what, and who is to know of it. What nobody moved belongs to broker 1, in epoch 0."""
+
+    def __init__(self) -> None:
+        self._leaders: dict[TopicIdPartition, tuple[int, int]] = {}
+        self.views: dict[int, ClusterView] = {}
+
+    def leader(self, partition: TopicIdPartition) -> tuple[int, int]:
+        """Broker and epoch."""
+        return self._leaders.get(partition, (1, 0))
+
+    def move(self, partition: TopicIdPartition) -> int:
+        """To the other of the two brokers; return the new epoch."""
+        broker_id, epoch = self.leader(partition)
+        self._leaders[partition] = (3 - broker_id, epoch + 1)
+        self._tell(partition)
+        return epoch + 1
+
+    def delete(self, partition: TopicIdPartition) -> None:
+        self._leaders.pop(partition, None)
+        for view in self.views.values():
+            view.tell(Leadership(partition, 0, Role.DELETED))
+
+    def role(self, partition: TopicIdPartition, broker_id: int) -> Leadership:
+        leader_id, epoch = self.leader(partition)
+        return Leadership(partition, epoch, Role.LEADER if broker_id == leader_id else Role.FOLLOWER)
+
+    def _tell(self, partition: TopicIdPartition) -> None:
+        for broker_id, view in self.views.items():
+            view.tell(self.role(partition, broker_id))
+
+
+class ClusterView:
+    """A LeadershipSource: what one process of one broker hears."""
+
+    def __init__(self, cluster: Cluster, broker_id: int) -> None:
+        self._cluster = cluster
+        self._broker_id = broker_id
+        self._observed: set[TopicIdPartition] = set()
+        self._events: asyncio.Queue[Leadership] = asyncio.Queue()
+        cluster.views[broker_id] = self
+
+    def observe(self, partition: TopicIdPartition, leader_epoch: int | None) -> None:
+        if partition not in self._observed:
+            self._observed.add(partition)
+            self.tell(self._cluster.role(partition, self._broker_id))
+
+    def forget(self, partition: TopicIdPartition) -> None:
+        self._observed.discard(partition)
+
+    async def changes(self) -> AsyncIterator[Leadership]:
+        while True:
+            yield await self._events.get()
+
+    def tell(self, event: Leadership) -> None:
+        self._events.put_nowait(event)
+
+
+class Broker:
+    """One broker, and the process of tierd beside it."""
+
+    def __init__(self, broker_id: int, tmp_path: Path, world: "World") -> None:
+        self.broker_id = broker_id
+        self.log_dir = LogDirWriter(tmp_path / f"kafka{broker_id}", node_id=broker_id)
+        self._world = world
+        self._tier = Tier(tmp_path / str(broker_id), [self.log_dir.path], store=world.objects, rows=world.rows)
+        self._tier.clock = world.clock
+
+    def start(self) -> None:
+        self.supervisor = TaskSupervisor(self._world.group, clock=self._world.clock, random=lambda: 0.5)
+        self.session: Session = self._tier.session(
+            supervisor=self.supervisor,
+            leadership=ClusterView(self._world.cluster, self.broker_id),
+            expire=ExpireSettings(grace_s=GRACE_S),
+            policies=policy_of,
+            broker_id=self.broker_id,
+        )
+        self._running = asyncio.create_task(self.session.manager.run(), name=f"manager {self.broker_id}")
+
+    async def stop(self) -> None:
+        self._running.cancel()
+        await asyncio.wait([self._running])
+        await self.supervisor.drain(0)
+        self.session.hold.close()
+
+    @property
+    def reconciles(self) -> int:
+        return self.session.recorder.succeeded.count("reconcile")
+
+    @property
+    def is_busy(self) -> bool:
+        manager = self.session.manager
+        is_looking = manager._news._arrived.is_set() or manager._replicas._lock.locked()
+        return is_looking or self.supervisor.running_passes > 0
+
+    def copied_through(self, partition: TopicIdPartition) -> int:
+        """-1 where this broker copies nothing."""
+        replica = self.session.manager._replicas.get(partition)
+        task = replica.tasks.copy if replica else None
+        copied = task.state.copied_through if task else None
+        return copied.offset if copied else -1
+
+    def knows(self, partition: TopicIdPartition) -> bool:
+        return self.session.manager._replicas.get(partition) is not None
+
+    def tasks(self) -> int:
+        """Of partitions."""
+        return sum(name.startswith(("copy ", "expire ", "follow ")) for name in self.supervisor.statistics())
+
+    def failing(self) -> list[str]:
+        health = self.supervisor.statistics().items()
+        return [f"{name}: {each.last_error}" for name, each in health if each.failures]
+
+
+class World:
+    """Both brokers, and the stores below them."""
+
+    def __init__(self, tmp_path: Path, group: asyncio.TaskGroup) -> None:
+        self.group = group
+        self.clock = StandingClock()
+        self.cluster = Cluster()
+        self.objects, self.rows = MemoryObjectStore(), MemoryKeyValueStore()
+        self.large, self.small = (Broker(number, tmp_path, self) for number in (1, 2))
+        self.shared: list[tuple[PartitionWriter, PartitionWriter]] = []
+        self.passing: list[PartitionWriter] = []
+
+    @property
+    def brokers(self) -> tuple[Broker, Broker]:
+        return self.large, self.small
+
+    def make_partitions(self) -> None:
+        topic_id = uuid4()
+        for number in range(SHARED):
+            replicas = tuple(b.log_dir.add_partition("shared", number, topic_id=topic_id) for b in self.brokers)
+            self.shared.append((replicas[0], replicas[1]))
+        for _ in range(KEPT + 1):
+            self.roll()
+        _link_many(self.large.log_dir, "idle", PARTITIONS - SHARED)
+        for number in range(0, SHARED, 2):
+            self.move(number)
+
+    def roll(self) -> None:
+        """Every busy partition gets another segment, and its brokers delete those that are old."""
+        for replicas in self.shared[:BUSY]:
+            for writer in replicas:
+                writer.append_batch(BATCH, RECORDS)
+                writer.roll()
+        self.write_checkpoints()
+
+    def retain(self) -> None:
+        """The brokers delete local segments that are old; their epochs go with them."""
+        for writer in (writer for replicas in self.shared[:BUSY] for writer in replicas):
+            bases = sorted(int(file.stem) for file in writer.path.glob("*.log"))
+            for base in bases[: -KEPT_LOCAL - 1]:
+                delete_segment(writer.path, base)
+            writer.forget_epochs_below(bases[-KEPT_LOCAL - 1])
+
+    def move(self, number: int) -> None:
+        epoch = self.cluster.move(partition_of(self.shared[number][0].path))
+        for writer in self.shared[number]:
+            writer.begin_epoch(epoch)
+
+    def make_topic(self, day: int) -> None:
+        topic_id = uuid4()
+        self.passing = [self.large.log_dir.add_partition(f"passing{day}", n, topic_id=topic_id) for n in range(PASSING)]
+        for writer in self.passing:
+            writer.append_batch(BATCH, RECORDS)
+            writer.roll()
+        self.write_checkpoints()
+
+    def delete_topic(self) -> list[TopicIdPartition]:
+        gone = [partition_of(writer.path) for writer in self.passing]
+        for writer in self.passing:
+            del self.large.log_dir.partitions[writer.partition]
+            shutil.rmtree(writer.path)
+        for partition in gone:
+            self.cluster.delete(partition)
+        self.passing = []
+        self.write_checkpoints()
+        return gone
+
+    def write_checkpoints(self) -> None:
+        for broker in self.brokers:
+            broker.log_dir.write_checkpoints()
+
+    def all_copied(self) -> bool:
+        """Whatever has rolled is in the tier, by the broker that leads it."""
+        return all(
+            self.brokers[self.cluster.leader(partition)[0] - 1].copied_through(partition) == writer.end_offset - 1
+            for writer in [*(replicas[0] for replicas in self.shared[:BUSY]), *self.passing]
+            for partition in (TopicIdPartition(writer.topic_id, writer.partition.topic, writer.partition.partition),)
+        )
+
+    def is_quiet(self) -> bool:
+        return not any(broker.is_busy for broker in self.brokers)
+
+    async def started(self, broker: Broker, *, partitions: int) -> None:
+        wait = broker.session.manager.first_reconcile_done.is_set
+        await _eventually(wait, f"all of broker {broker.broker_id} to be found")
+        # A leader copies and expires, a follower follows.
+        leaders = [self.cluster.leader(partition_of(replicas[0].path))[0] for replicas in self.shared]
+        led = leaders.count(broker.broker_id)
+        expected = partitions + led + (partitions - SHARED)
+        await _eventually(lambda: broker.tasks() == expected, f"tasks of broker {broker.broker_id}")
+        await _eventually(lambda: not broker.supervisor.running_passes, "every first pass to end")
+
+    async def step(self) -> None:
+        """Eight hours pass, and all that they bring about is done."""
+        self.write_checkpoints()  # a broker does so every minute
+        seen = [broker.reconciles for broker in self.brokers]
+        self.clock.advance(STEP_S)
+        await _eventually(
+            lambda: all(b.reconciles > n for b, n in zip(self.brokers, seen, strict=True)), "both to look at everything"
+        )
+        await _eventually(self.all_copied, "all that has rolled to be copied")
+        await _eventually(self.is_quiet, "every pass to end")
+
+    async def live_a_day(self, day: int) -> None:
+        await self.small.stop()
+        self.small.start()
+        await self.started(self.small, partitions=SHARED)
+        self.roll()
+        self.make_topic(day)
+        await self.step()
+        for number in range(BUSY - MOVED // 2, BUSY + MOVED // 2):
+            self.move(number)
+        self.retain()
+        await self.step()
+        gone = self.delete_topic()
+        await _eventually(lambda: not any(map(self.large.knows, gone)), "the topic to be gone")
+        for _ in range(STEPS - 2):
+            await self.step()
+        for broker in self.brokers:
+            assert not broker.failing()
+            broker.session.recorder.succeeded.clear()
+            broker.session.recorder.copied.clear()
+        self.clock.sleeps_s.clear()
+
+
+class Usage:
+    """What the process has, once everything is collected that nobody can reach."""
+
+    def __init__(self) -> None:
+        gc.collect()
+        objects = gc.get_objects()
+        self.tasks = len(asyncio.all_tasks())
+        self.descriptors = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+        self.objects = len(objects)
+        self.resident_bytes = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        self.parts = _parts(objects)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.tasks} tasks, {self.descriptors} descriptors, {self.objects} objects, "
+            f"{self.resident_bytes / 1e6:.0f} MB, {sum(self.parts.values())} parts"
+        )
+
+    def assert_no_more_than(self, settled: "Usage", *, days: int, memory_allowed: float = MEMORY_ALLOWED) -> None:
+        assert self.tasks <= settled.tasks + TASKS_ALLOWED
+        assert self.descriptors <= settled.descriptors + DESCRIPTORS_ALLOWED
+        grown = {
+            name: (settled.parts[name], count)
+            for name, count in self.parts.items()
+            if count > settled.parts[name] + MARKED.get(name, 0) * MARKS_A_DAY * days + PARTS_ALLOWED
+        }
+        assert not grown, f"more than on day {SETTLED_DAY}: {grown}"
+        assert self.objects <= settled.objects * MEMORY_ALLOWED
+        assert self.resident_bytes <= settled.resident_bytes * memory_allowed
+
+
+def _parts(objects: list[object]) -> Counter[str]:
+    """Instances of each class of tierd, and how much each kind of their collections holds, all of them together."""
+    kinds = Counter(map(type, objects))
+    ours = {kind for kind in kinds if str(kind.__module__).startswith("tierd.")}
+    counts = Counter({kind.__qualname__: kinds[kind] for kind in ours})
+    changeable = {kind: _slots(kind) for kind in ours if not _is_frozen(kind)}
+    for each in objects:
+        slots = changeable.get(type(each))
+        if slots is None:
+            continue
+        for name in slots:
+            _count(counts, type(each), name, getattr(each, name, None))
+        for name, value in getattr(each, "__dict__", {}).items():
+            _count(counts, type(each), name, value)
+    return counts
+
+
+def _is_frozen(kind: type) -> bool:
+    """Whether its instances never grow: then their number says everything."""
+    parameters = getattr(kind, "__dataclass_params__", None)
+    return issubclass(kind, tuple) or (parameters is not None and parameters.frozen)
+
+
+def _count(counts: Counter[str], kind: type, name: str, value: object) -> None:
+    if type(value) in _COLLECTIONS and value:
+        assert isinstance(value, Sized)
+        counts[f"{kind.__qualname__}.{name}"] += len(value)
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    return tuple(name for base in kind.__mro__ for name in getattr(base, "__slots__", ()))
+
+
+def policy_of(topic: str) -> TopicPolicy:
+    return TopicPolicy(retention_bytes=KEPT * len(BATCH), delete_with_topic=topic.startswith("passing"))
+
+
+def _link_many(log_dir: LogDirWriter, topic: str, count: int) -> None:
+    """Partitions in which nothing ever happens, quickly: all of them share their files, and lack the empty ones."""
+    made = log_dir.add_partition(topic, 0, topic_id=uuid4()).path
+    files = [file for file in made.iterdir() if not file.name.endswith("index")]
+    for number in range(1, count):
+        path = log_dir.path / f"{topic}-{number}"
+        path.mkdir()
+        for file in files:
+            (path / file.name).hardlink_to(file)
+
+
+async def _eventually(condition: Callable[[], bool], what: str) -> None:
+    """As ``eventually``, asked rarely: to ask costs more than what is waited for."""
+    await eventually(condition, what=what, deadline_s=120, interval_s=0.02)
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """A heap that only grows is looked through again and again for nothing."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 async def test_a_week_leaves_no_task_no_descriptor_and_no_memory_behind(tmp_path: Path) -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     asyncio.get_running_loop().set_debug(False)  # which keeps a traceback for each of thousands of tasks
-    log_dir = LogDirWriter(tmp_path / "kafka")
-    busy = _make_partitions(log_dir)
-    tier = Tier(tmp_path, [log_dir.path])
-    clock = StandingClock()
-    tier.clock = clock
     async with asyncio.TaskGroup() as group:
-        supervisor = TaskSupervisor(group, clock=clock, random=lambda: 0.5)
-        session = tier.session(
-            supervisor=supervisor,
-            settings=CopySettings(),
-            expire=ExpireSettings(grace_s=0),
-            policies=lambda _: TopicPolicy(retention_bytes=(KEPT + 1) * len(BATCH)),
-        )
-        running = asyncio.create_task(session.manager.run())
-        await eventually(session.manager.first_reconcile_done.is_set, what="all of them to be found", deadline_s=120)
-        await eventually(lambda: _idle(supervisor) == 2 * PARTITIONS + 1, what="a task of each kind", deadline_s=120)
-        usage: list[tuple[int, int, int]] = []
-        for day in range(1, DAYS + 1):
-            for writer in busy:
-                writer.append_batch(BATCH, 4)
-                writer.roll()
-            log_dir.write_checkpoints()
-            clock.advance(DAY_S)
-            await eventually(lambda: len(session.recorder.copied) == day * BUSY, what=f"day {day}", deadline_s=60)  # noqa: B023
-            await eventually(lambda: not supervisor.running_passes, what="every pass to end", deadline_s=60)
-            usage.append(_usage())
-        assert session.recorder.failures == session.recorder.delete_failures == 0
-        assert session.metadata.statistics().segments <= BUSY * (KEPT + 2), "the rest has expired"
-        assert session.hold.statistics().segments == 0
-        second, last = usage[1], usage[-1]
-        assert last[0] <= second[0] + 10, f"asyncio tasks: {usage}"
-        assert last[1] <= second[1] + 5, f"descriptors: {usage}"
-        assert last[2] <= second[2] * 1.05, f"objects in memory: {usage}"
-        running.cancel()
-        await asyncio.wait([running])
-        await supervisor.drain(0)
-    shutil.rmtree(log_dir.path)
-
-
-def _make_partitions(log_dir: LogDirWriter) -> list[PartitionWriter]:
-    writers = [log_dir.add_partition("busy" if number < BUSY else "idle", number) for number in range(PARTITIONS)]
-    log_dir.write_checkpoints()
-    return writers[:BUSY]
-
-
-def _idle(supervisor: TaskSupervisor) -> int:
-    """Tasks that had their first pass and wait."""
-    return len(supervisor.statistics()) - supervisor.running_passes
-
-
-def _usage() -> tuple[int, int, int]:
-    gc.collect()
-    return len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd")), len(gc.get_objects())  # noqa: PTH208
+        world = World(tmp_path, group)
+        world.make_partitions()
+        with _nothing_collected():
+            for broker, partitions in ((world.large, PARTITIONS), (world.small, SHARED)):
+                broker.start()
+                await world.started(broker, partitions=partitions)
+        for day in range(1, SETTLED_DAY + 1):
+            await world.live_a_day(day)
+        Usage()  # to look at an object for the first time gives it a dictionary of its own
+        settled = Usage()
+        print(f"settled: {settled}, {time.process_time():.1f} s of CPU")  # shown when it fails
+        for day in range(SETTLED_DAY + 1, DAYS + 1):
+            await world.live_a_day(day)
+            usage = Usage()
+            print(f"day {day}: {usage}, {time.process_time():.1f} s of CPU")
+            usage.assert_no_more_than(settled, days=day - SETTLED_DAY)
+        await world.large.stop()
+        gc.collect()
+        with _nothing_collected():
+            world.large.start()
+            await world.started(world.large, partitions=PARTITIONS)
+        await world.step()
+        Usage().assert_no_more_than(settled, days=DAYS - SETTLED_DAY, memory_allowed=MEMORY_ALLOWED_ANEW)
+        for broker in world.brokers:
+            await broker.stop()
+    for broker in world.brokers:
+        shutil.rmtree(broker.log_dir.path)

@@ -6,12 +6,14 @@ from tierd.app.once import copy_once
 from tierd.app.online_check import check_online, known_cluster_id
 from tierd.app.reading import Located, TierReader, explain_offset, found_offset, list_offsets, tier_reader
 from tierd.app.removing import delete_partition, expire, require_confirmed, undelete
+from tierd.app.repairing import RepairRequest, repair_tier
 from tierd.app.rewrapping import rewrap_keys
 from tierd.app.run import run_daemon
 from tierd.app.usage import broker_cost
 
 __all__ = [
     "Located",
+    "RepairRequest",
     "TierReader",
     "broker_cost",
     "check_online",
@@ -26,6 +28,7 @@ __all__ = [
     "known_cluster_id",
     "list_offsets",
     "rebuild_metadata",
+    "repair_tier",
     "require_confirmed",
     "rewrap_keys",
     "run_daemon",

@@ -53,6 +53,7 @@ def reading_use(statistics: FetchStatistics) -> ReadingUse:
         running=gate.running,
         pending=gate.pending,
         rejected=gate.rejected,
+        bytes_per_second=gate.bytes_per_second,
         caches={name: CacheUse(**asdict(cache)) for name, cache in caches.items() if cache is not None},
     )
 

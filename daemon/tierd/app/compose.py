@@ -56,6 +56,7 @@ class Engine:
     metadata: RemoteLogMetadataManager
     store: OwnedObjectStore
     storage: SegmentStorage
+    new_storage: "partial[SegmentStorage]"  # another one over the same objects, as for reads through a cache
     hold: SegmentHold
     session_id: UUID
     control: ControlPlane
@@ -172,6 +173,15 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
         hold = SegmentHold(mode=config.hold.mode, hold_dir=config.hold_dir, max_bytes=config.hold.max_bytes)
         metrics.watch_holds(lambda: _hold_usage(hold))
         metrics.watch_metadata(lambda: _metadata_counts(metadata.statistics()))
+        new_storage = partial(
+            SegmentStorage,
+            owned,
+            cluster_id=identity.cluster_id,
+            broker_id=identity.node_id,
+            key_prefix=config.remote.key_prefix,
+            chunk_size=config.remote.chunk_size_bytes,
+            transform=transform,
+        )
         try:
             yield Engine(
                 settings=settings,
@@ -181,14 +191,8 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
                 metrics=metrics,
                 metadata=metadata,
                 store=owned,
-                storage=SegmentStorage(
-                    owned,
-                    cluster_id=identity.cluster_id,
-                    broker_id=identity.node_id,
-                    key_prefix=config.remote.key_prefix,
-                    chunk_size=config.remote.chunk_size_bytes,
-                    transform=transform,
-                ),
+                storage=new_storage(),
+                new_storage=new_storage,
                 hold=hold,
                 session_id=session_id,
                 control=control,

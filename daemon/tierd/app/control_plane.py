@@ -2,14 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from tierd.app.identity import BrokerIdentity
 from tierd.clock import Clock
 from tierd.config import TierdConfig
-from tierd.control import BrokerTopicConfigs, KafkaLeadership, LeadershipSource, StaticLeadership
+from tierd.control import StaticLeadership
 from tierd.telemetry import LeadershipUse
+
+if TYPE_CHECKING:  # at run time only where it is configured
+    from tierd.control import BrokerTopicConfigs, KafkaLeadership
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +25,8 @@ class ControlPlane:
         topic_configs: the brokers' settings of topics; None where no connection to Kafka is configured.
     """
 
-    leadership: LeadershipSource
-    topic_configs: BrokerTopicConfigs | None = None
+    leadership: "StaticLeadership | KafkaLeadership"
+    topic_configs: "BrokerTopicConfigs | None" = None
 
     def topic_settings(self) -> Callable[[str], Mapping[str, str] | None] | None:
         """What asks for a topic's settings; None where there is nobody to ask."""
@@ -30,7 +34,7 @@ class ControlPlane:
 
     def not_ready(self) -> str:
         """Why roles are not known yet; empty when they are."""
-        return self.leadership.not_ready() if isinstance(self.leadership, KafkaLeadership) else ""
+        return "" if isinstance(self.leadership, StaticLeadership) else self.leadership.not_ready()
 
     def require_heard(self) -> None:
         """Return when roles were learned at least once.
@@ -38,20 +42,20 @@ class ControlPlane:
         Raises:
             KafkaError: the cluster never answered, so nobody knows what this broker leads.
         """
-        if isinstance(self.leadership, KafkaLeadership) and (failure := self.leadership.never_heard) is not None:
+        if not isinstance(self.leadership, StaticLeadership) and (failure := self.leadership.never_heard) is not None:
             raise failure
 
     def facts(self) -> dict[str, JsonValue]:
         """What ``/status`` says of leadership and of topics' settings."""
         settings_problem = self.topic_configs.problem if self.topic_configs is not None else ""
-        if not isinstance(self.leadership, KafkaLeadership):
+        if isinstance(self.leadership, StaticLeadership):
             return {"source": "static", "topic_settings_problem": settings_problem}
         said = asdict(self.leadership.statistics())
         return {**said, "topic_settings_problem": settings_problem}
 
     def use(self) -> LeadershipUse | None:
         """What metrics say of leadership; None where nobody is asked."""
-        if not isinstance(self.leadership, KafkaLeadership):
+        if isinstance(self.leadership, StaticLeadership):
             return None
         said = self.leadership.statistics()
         return LeadershipUse(
@@ -63,7 +67,7 @@ class ControlPlane:
 
     def close(self) -> None:
         """Let connections go."""
-        if isinstance(self.leadership, KafkaLeadership):
+        if not isinstance(self.leadership, StaticLeadership):
             self.leadership.close()
 
 
@@ -72,10 +76,12 @@ def control_plane(
 ) -> ControlPlane:
     """Build what the configuration asks for; nothing is connected yet."""
     kafka = config.leadership.kafka
-    topic_configs = None
-    if kafka is not None:
-        topic_configs = BrokerTopicConfigs(kafka, cluster_id=identity.cluster_id, clock=clock, random=random)
-    if config.leadership.source == "static" or kafka is None:
+    if kafka is None:
+        return ControlPlane(StaticLeadership(config.leadership.partitions))
+    from tierd.control import BrokerTopicConfigs, KafkaLeadership  # noqa: PLC0415 - only when configured
+
+    topic_configs = BrokerTopicConfigs(kafka, cluster_id=identity.cluster_id, clock=clock, random=random)
+    if config.leadership.source == "static":
         return ControlPlane(StaticLeadership(config.leadership.partitions), topic_configs)
     leadership = KafkaLeadership(
         kafka, cluster_id=identity.cluster_id, node_id=identity.node_id, clock=clock, random=random

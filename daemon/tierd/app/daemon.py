@@ -18,9 +18,9 @@ from pathlib import Path
 import structlog
 
 from tierd import __version__
-from tierd.app.backoff import Backoff
 from tierd.app.commands import control_handlers
 from tierd.app.compose import Engine, compose
+from tierd.app.fetching import fetching
 from tierd.app.instance_lock import instance_lock, make_state_dir
 from tierd.app.ownership import own_until_done
 from tierd.app.policy_changes import PolicyChanges
@@ -30,6 +30,7 @@ from tierd.app.snapshot import status_snapshot
 from tierd.app.stopping import StopRequest, handled_signals
 from tierd.app.supervise import TaskSupervisor
 from tierd.app.systemd import SystemdNotifier, feed_watchdog
+from tierd.backoff import Backoff
 from tierd.config import TierdConfig
 from tierd.errors import ForeignTierError, TierError
 from tierd.serve import ControlServer, HttpServer, StatusSnapshot
@@ -79,7 +80,7 @@ class Daemon:
             TierError: what made it end, where that has an exit code of its own.
         """
         with handled_signals(self._stop, self._reloader.ask):
-            async with asyncio.TaskGroup() as group:
+            async with fetching(self._engine), asyncio.TaskGroup() as group:
                 self._supervisor = TaskSupervisor(
                     group,
                     clock=self._engine.clock,
@@ -171,7 +172,7 @@ class Daemon:
 
     async def _own_tier(self) -> None:
         engine = self._engine
-        await own_until_done(engine.store, clock=engine.clock, random=engine.random, backoff=Backoff(cap_s=30))
+        await own_until_done(engine.store, clock=engine.clock, random=engine.random, backoff=Backoff())
 
     async def _follow_policies(self) -> None:
         """Apply what changes of the topics, in the file or on the brokers."""

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from tierd.app.backoff import Backoff
+from tierd.backoff import Backoff
 from tierd.clock import Clock
 from tierd.errors import ForeignTierError, RemoteStorageError, TierError
 from tierd.model import ByteRange

@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 import structlog
 
@@ -27,20 +28,26 @@ from tierd.log import (
     scan_partition,
 )
 from tierd.metadata import KeyValueStore, MetadataKeyFactory, PartitionView, list_partitions, read_partition
-from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, uuid_to_text
-from tierd.remote import ObjectKeyFactory, SegmentStorage, open_transform
+from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, uuid_from_text, uuid_to_text
+from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage, open_transform
 from tierd.tiering import (
+    AuditLimits,
+    BucketReader,
     Explanation,
     FetchService,
     FetchTask,
     Finding,
+    LedgerStep,
     ListedOffset,
     OffsetSpec,
+    RepairPlanner,
+    SegmentCheck,
     SilentRecorder,
+    TierAudit,
     TieredLog,
-    Verification,
     explain,
     open_fetch_service,
+    read_ledger,
 )
 
 log = structlog.get_logger()
@@ -64,9 +71,11 @@ class TierReader:
         metadata: KeyValueStore,
         storage: SegmentStorage,
         *,
+        store: ObjectStore,
         fetches: FetchService,
         clock: Clock,
     ) -> None:
+        self.object_store = store
         self.identity = identity
         self.storage = storage
         self.fetches = fetches
@@ -135,35 +144,86 @@ class TierReader:
     async def verify(
         self, name: TopicPartition | None, *, deep: bool, tell: Callable[[str], None]
     ) -> AsyncGenerator[Finding, None]:
-        """Yield what is wrong with the tier of one partition, or of all that the metadata knows.
+        """Yield what is wrong with the tier: of one partition, or of everything below the prefix.
 
         Args:
-            name: None means all of them.
+            name: None means everything.
             deep: also download every segment and check every batch.
-            tell: is told which partition is looked at.
+            tell: is told how far it is.
 
         Raises:
             UnknownPartitionError: nobody knows the name.
             RemoteStorageError: the store does not answer.
         """
-        local = {d.partition: d for d in await self._local_directories() if d.topic_id is not None}
-        if name is None:
-            located = [Located(partition, local.get(partition)) for partition in await self.partitions()]
-        else:
-            located = [await self.locate(name)]
-        for number, each in enumerate(located, start=1):
-            tell(f"{each.partition} ({number} of {len(located)})")
-            verification = Verification(
-                await self.tiered_log(each),
-                storage=self.storage,
-                clock=self.clock,
-                grace_s=self._config.copying.dangling_grace_s,
-            )
-            async with contextlib.aclosing(verification.run(deep=deep)) as findings:
-                async for finding in findings:
+        only = None if name is None else [(await self.locate(name)).partition]
+        async with contextlib.aclosing(self.audit(tell=tell).run(only, deep=deep)) as reports:
+            async for report in reports:
+                for finding in report.findings:
                     yield finding
-            for finding in await verification.unfinished_uploads():
-                yield finding
+
+    async def tiered_log_of(self, partition: TopicIdPartition) -> TieredLog:
+        """Look at both tiers of a partition anew."""
+        return await self.tiered_log(Located(partition, None))
+
+    async def local_partitions(self) -> list[TopicIdPartition]:
+        """The partitions of which this host has a replica."""
+        return [d.partition for d in await self._local_directories() if d.topic_id is not None]
+
+    @property
+    def object_keys(self) -> ObjectKeyFactory:
+        """Of the tier as it is configured."""
+        return ObjectKeyFactory(self._config.remote.key_prefix, self.identity.cluster_id)
+
+    @property
+    def grace_s(self) -> float:
+        """How old what is under way may be before it counts as left behind."""
+        return self._config.copying.dangling_grace_s
+
+    def audit(self, *, tell: Callable[[str], None]) -> TierAudit:
+        """What holds this tier against its metadata."""
+        return TierAudit(
+            store=self.object_store,
+            storage=self.storage,
+            keys=self.object_keys,
+            rows=self._metadata,
+            metadata_keys=self._keys,
+            tiered_log=self.tiered_log_of,
+            clock=self.clock,
+            limits=self._limits(),
+            retained=self._retained,
+            tell=tell,
+        )
+
+    def repair_planner(
+        self, led: Collection[TopicIdPartition], *, min_age_s: float, tell: Callable[[str], None]
+    ) -> RepairPlanner:
+        """What plans the repair of this tier, of the partitions that are ``led``."""
+        return RepairPlanner(
+            audit=self.audit(tell=tell),
+            check=SegmentCheck(
+                self.object_store,
+                self.storage,
+                cluster_id=self.identity.cluster_id,
+                clock=self.clock,
+                limits=self._limits(),
+                retained=self._retained,
+            ),
+            bucket=BucketReader(self.object_store, self.storage, self.object_keys),
+            storage=self.storage,
+            rows=self._metadata,
+            metadata_keys=self._keys,
+            tiered_log=self.tiered_log_of,
+            led=led,
+            hold_dir=self._config.hold_dir,
+            clock=self.clock,
+            min_age_s=min_age_s,
+        )
+
+    def _limits(self) -> AuditLimits:
+        return AuditLimits(self.grace_s, self._config.copying.attempt_timeout_s)
+
+    async def _retained(self) -> frozenset[UUID]:
+        return await asyncio.to_thread(_retained, self._config.state_dir)
 
     async def _local_directories(self) -> list[PartitionDirectory]:
         found: list[PartitionDirectory] = []
@@ -233,6 +293,12 @@ async def explain_offset(reader: TierReader, located: Located, offset: int) -> E
     )
 
 
+def _retained(state_dir: Path) -> frozenset[UUID]:
+    """The segments whose objects the store kept when they were to be deleted, as the ledger says. Blocking."""
+    lines = read_ledger(state_dir)
+    return frozenset(uuid_from_text(line.segment_id) for line in lines if line.step == LedgerStep.RETAINED)
+
+
 @contextlib.asynccontextmanager
 async def tier_reader(config: TierdConfig, config_file: Path) -> AsyncIterator[TierReader]:
     """Open both stores for reading.
@@ -275,4 +341,4 @@ async def tier_reader(config: TierdConfig, config_file: Path) -> AsyncIterator[T
                 ) as fetches,
             ):
                 # What is verified comes from the store itself.
-                yield TierReader(config, identity, metadata, storage(), fetches=fetches, clock=clock)
+                yield TierReader(config, identity, metadata, storage(), store=store, fetches=fetches, clock=clock)

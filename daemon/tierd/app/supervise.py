@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from tierd.app.backoff import Backoff
+from tierd.backoff import Backoff
 from tierd.clock import Clock
 from tierd.errors import FencedError, TierError
 from tierd.tiering import PartitionTask, TaskHealth
@@ -22,7 +22,7 @@ from tierd.tiering import PartitionTask, TaskHealth
 log = structlog.get_logger()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Supervised:
     """One task and how it fares."""
 
@@ -30,8 +30,9 @@ class _Supervised:
     retry: asyncio.Event = field(default_factory=asyncio.Event)  # set by hand: ends a quarantine early
     health: TaskHealth = field(default_factory=TaskHealth)
     runner: "asyncio.Task[None] | None" = None
-    progress_at_s: float | None = None  # monotonic, of the last sign of life; None between passes
+    progress_at_s: float = 0.0  # monotonic, of the last sign of life of the pass under way
     progress_mark: object = None
+    stopping: bool = False  # its loop ends even where a pass swallowed the cancellation
 
 
 class TaskSupervisor:
@@ -55,6 +56,7 @@ class TaskSupervisor:
         self._progress_of = progress_of
         self._stall_s = stall_s
         self._supervised: dict[str, _Supervised] = {}
+        self._passes: set[_Supervised] = set()  # those under way: few, however many tasks there are
         self._draining = False
         self._failures_total = 0
 
@@ -75,6 +77,7 @@ class TaskSupervisor:
         """Cancel the task of that name and return when it has ended; an unknown name is no error."""
         supervised = self._supervised.pop(name, None)
         if supervised is not None:
+            supervised.stopping = True
             await _end([supervised])
 
     def retry(self, names: Collection[str] | None = None) -> None:
@@ -95,19 +98,17 @@ class TaskSupervisor:
     @property
     def running_passes(self) -> int:
         """Passes under way at this moment."""
-        return sum(supervised.progress_at_s is not None for supervised in self._supervised.values())
+        return len(self._passes)
 
     def stalled(self) -> str | None:
         """Name a task whose pass has outlived every deadline of its own; None when all is well."""
         now_s = self._clock.monotonic_s()
-        for name, supervised in self._supervised.items():
-            if supervised.progress_at_s is None:
-                continue
+        for supervised in self._passes:
             mark = self._progress_of(supervised.task)
             if mark != supervised.progress_mark:
                 supervised.progress_mark, supervised.progress_at_s = mark, now_s
             elif now_s - supervised.progress_at_s > self._stall_s:
-                return name
+                return supervised.task.name
         return None
 
     async def drain(self, timeout_s: float) -> bool:
@@ -118,7 +119,7 @@ class TaskSupervisor:
         """
         self._draining = True
         everyone = list(self._supervised.values())
-        await _end([supervised for supervised in everyone if supervised.progress_at_s is None])
+        await _end([supervised for supervised in everyone if supervised not in self._passes])
         passes = [s.runner for s in everyone if s.runner is not None and not s.runner.done()]
         unfinished: Collection[asyncio.Task[None]] = ()
         if passes:
@@ -128,15 +129,16 @@ class TaskSupervisor:
         return not unfinished
 
     async def _run(self, supervised: _Supervised) -> None:
-        while not self._draining:
+        while not (self._draining or supervised.stopping):
             supervised.task.wake.clear()
             delay_s = await self._pass(supervised)
-            if not self._draining:
+            if not (self._draining or supervised.stopping):
                 await self._rest(supervised, delay_s)
 
     async def _pass(self, supervised: _Supervised) -> float | None:
         """Run one pass and return the wait before the next one."""
         supervised.progress_at_s = self._clock.monotonic_s()
+        self._passes.add(supervised)
         try:
             delay_s = await supervised.task.run_once()
         except asyncio.CancelledError:
@@ -147,7 +149,7 @@ class TaskSupervisor:
         except Exception as error:  # noqa: BLE001 - one partition never takes the others down, whatever it raises
             return self._quarantined(supervised, error)
         finally:
-            supervised.progress_at_s = None
+            self._passes.discard(supervised)
         if supervised.health.failures:
             log.info("task_recovered", task=supervised.task.name, failures=supervised.health.failures)
             supervised.health = TaskHealth()

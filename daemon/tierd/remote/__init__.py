@@ -17,13 +17,13 @@ from tierd.remote.cache.sized_lru import SizedLru
 from tierd.remote.deadlines import Deadlines
 from tierd.remote.factory import open_object_store
 from tierd.remote.key_rewrapping import KeyRewrapping, RewrapOutcome, RewrapResult
-from tierd.remote.keys import ObjectKeyFactory, SegmentKey
+from tierd.remote.keys import ObjectKeyFactory, SegmentKey, must_be_encrypted
 from tierd.remote.limited import ByteRate, LimitedObjectStore
 from tierd.remote.manager import RemoteStorageManager
 from tierd.remote.manifest import SegmentManifest
 from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, ObjectStore, UnfinishedUpload
 from tierd.remote.observed import ObjectStoreCall, ObservedObjectStore
-from tierd.remote.retrying import Backoff, Retry, RetryingObjectStore
+from tierd.remote.retrying import Retry, RetryingObjectStore
 from tierd.remote.segment_storage import SegmentStorage, UnfinishedSegmentUpload
 from tierd.remote.tier_identity import claim_tier, read_tier_identity
 from tierd.remote.tombstone import Tombstone
@@ -35,7 +35,6 @@ from tierd.remote.transform.transform import PLAIN, Transform
 __all__ = [
     "PLAIN",
     "TEMPORARY_SUFFIX",
-    "Backoff",
     "Body",
     "ByteRate",
     "CacheStatistics",
@@ -69,6 +68,7 @@ __all__ = [
     "compress",
     "file_size_of",
     "is_complete",
+    "must_be_encrypted",
     "open_key_ring",
     "open_object_store",
     "open_transform",

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from pydantic import SecretStr
 
+from tierd.backoff import Backoff
 from tierd.clock import Clock, SystemClock
 from tierd.config import AzureSettings, GcsSettings, RemoteSettings, S3Settings
 from tierd.errors import RemoteStorageError, TierError
@@ -12,7 +13,7 @@ from tierd.remote.deadlines import Deadlines
 from tierd.remote.limited import ByteRate, LimitedObjectStore
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.observed import ObjectStoreCall, ObservedObjectStore
-from tierd.remote.retrying import Backoff, Retry, RetryingObjectStore
+from tierd.remote.retrying import Retry, RetryingObjectStore
 
 _MAX_CALLS = 32  # what 2,000 partitions may ask of one store at a time
 
@@ -40,10 +41,8 @@ def open_object_store(
         RemoteStorageError: the library of the backend is not installed, or a setting cannot be used.
     """
     clock = clock or SystemClock()
-    backoff = Backoff(
-        base_s=settings.retry.backoff_s, cap_s=settings.retry.max_backoff_s, attempts=settings.retry.attempts
-    )
-    retry = Retry(clock=clock, backoff=backoff, on_retry=on_retry)
+    backoff = Backoff(base_s=settings.retry.backoff_s, cap_s=settings.retry.max_backoff_s)
+    retry = Retry(clock=clock, backoff=backoff, attempts=settings.retry.attempts, on_retry=on_retry)
     rate = ByteRate(max_bytes_per_second, clock=clock) if max_bytes_per_second else None
     backend = _open_backend(settings, retry)
     store: ObjectStore = LimitedObjectStore(backend, deadlines=Deadlines(), max_calls=_MAX_CALLS, upload_rate=rate)

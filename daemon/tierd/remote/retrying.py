@@ -2,12 +2,12 @@
 
 import random as _random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 import structlog
 
+from tierd.backoff import Backoff
 from tierd.clock import Clock
 from tierd.errors import TierError
 from tierd.model import ByteRange
@@ -18,26 +18,6 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
-    """How often to try, and how long to wait in between (remote-tiering 11.4; Kafka: ExponentialBackoff).
-
-    Attributes:
-        attempts: in all, the first one included; at least 1.
-        jitter: a wait is stretched or shortened by at most this part of itself.
-    """
-
-    base_s: float = 0.5
-    cap_s: float = 30.0
-    jitter: float = 0.2
-    attempts: int = 6
-
-    def delay_s(self, failures: int, *, random: float) -> float:
-        """The wait after ``failures`` failed attempts (1 or more); ``random`` is in [0, 1)."""
-        delay = min(self.cap_s, self.base_s * 2.0 ** min(failures - 1, 32))
-        return delay * (1 + self.jitter * (2 * random - 1))
-
-
 class Retry:
     """Repeats a call while it fails retriably. A cancellation ends it at once, also in a wait."""
 
@@ -45,24 +25,27 @@ class Retry:
         self,
         *,
         clock: Clock,
-        backoff: Backoff,
+        backoff: Backoff = Backoff(),  # noqa: B008 - frozen
+        attempts: int = 6,
         random: Callable[[], float] = _random.random,
         on_retry: Callable[[str, TierError], None] | None = None,
     ) -> None:
+        """``attempts``: in all, the first one included; at least 1."""
         self._clock = clock
         self._backoff = backoff
+        self._attempts = attempts
         self._random = random
         self._on_retry = on_retry
 
     async def __call__(self, operation: str, call: Callable[[], Awaitable[T]]) -> T:
         """Return what ``call`` returns; the last attempt reports its own failure."""
-        for failures in range(1, self._backoff.attempts):
+        for failures in range(1, self._attempts):
             try:
                 return await call()
             except TierError as error:
                 if not error.retriable:
                     raise
-                delay_s = self._backoff.delay_s(failures, random=self._random())
+                delay_s = self._backoff.delay_s(failures, random=self._random)
                 self._report(operation, error, delay_s)
             await self._clock.sleep(delay_s)
         return await call()

@@ -1,6 +1,6 @@
 """SegmentStorage: a segment as three objects in an ObjectStore, the manifest last (DESIGN 4, remote-tiering 4)."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 from uuid import UUID
@@ -74,6 +74,7 @@ class SegmentStorage:
         self._store = store
         self._keys = ObjectKeyFactory(key_prefix, cluster_id)
         self._is_encrypting = transform.encrypts
+        self._deleted: list[Callable[[RemoteLogSegmentMetadata, str], Awaitable[None]]] = []
         self._writer = SegmentWriter(
             store, cluster_id=cluster_id, broker_id=broker_id, chunk_size=chunk_size, transform=transform
         )
@@ -141,6 +142,12 @@ class SegmentStorage:
             self._reader.forget(keys, metadata)
             for suffix in (*_OBJECTS, TOMBSTONE_SUFFIX):
                 await self._store.delete(keys.segment(metadata, suffix))
+        for told in self._deleted:
+            await told(metadata, keys.segment(metadata, LOG_SUFFIX))
+
+    def on_deleted(self, tell: Callable[[RemoteLogSegmentMetadata, str], Awaitable[None]]) -> None:
+        """Call ``tell`` with every segment whose objects are gone, and the key that its log had; it must not raise."""
+        self._deleted.append(tell)
 
     async def read_manifest(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
         """Return the segment's manifest; the last few are kept, for they never change.

@@ -54,7 +54,7 @@ async def claim_tier(
     if owner != store_id:
         raise ForeignTierError(
             f"{key} says that metadata store {owner} owns this prefix; ours is {store_id}",
-            remedy="restore that metadata store, or set another remote.key_prefix",
+            remedy="restore that metadata store, run tierd rebuild-metadata, or set another remote.key_prefix",
         )
 
 

@@ -33,12 +33,14 @@ class ReadingUse:
         pending: wait for their turn.
         rejected: since the start, for too many waited.
         caches: by name, ``chunks`` and ``indexes``.
+        bytes_per_second: as the fetch quota sees it; None where nobody reads.
     """
 
     running: int = 0
     pending: int = 0
     rejected: int = 0
     caches: Mapping[str, CacheUse] = field(default_factory=dict)
+    bytes_per_second: float | None = None
 
 
 READING = (

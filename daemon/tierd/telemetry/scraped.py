@@ -217,6 +217,8 @@ def scrape(
         yield "tierd_remote_log_manager_tasks_idle_ratio", (pool,), ratio
     for quota, rate in sorted(engine.bytes_per_second.items()):
         yield "tierd_remote_quota_bytes_per_second", (quota,), rate
+    if reading.bytes_per_second is not None:
+        yield "tierd_remote_quota_bytes_per_second", ("fetch",), reading.bytes_per_second
     yield from reading_samples(reading)
 
 

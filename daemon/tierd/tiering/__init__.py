@@ -4,10 +4,17 @@ Decisions are plain functions over values; the tasks that act on them are run by
 """
 
 from tierd.tiering.auditing.explain import Explanation, Place, explain
-from tierd.tiering.auditing.findings import Finding, Severity
-from tierd.tiering.auditing.verify import Verification
+from tierd.tiering.auditing.findings import AuditLimits, Finding, Severity
+from tierd.tiering.auditing.recopy import RemoteLogCopy
+from tierd.tiering.auditing.repair import RepairOutcome, RepairResult, RepairTools, TierRepair
+from tierd.tiering.auditing.repair_plan import RepairAction, RepairKind
+from tierd.tiering.auditing.repair_planner import LEAST_AGE_S, RepairPlanner
+from tierd.tiering.auditing.segment_check import SegmentCheck
+from tierd.tiering.auditing.side_by_side import AuditReport
+from tierd.tiering.auditing.verify import TierAudit
 from tierd.tiering.copying.copy_state import CopyPhase, CopyState
 from tierd.tiering.copying.copy_task import CopyTask
+from tierd.tiering.copying.segment_copy import SegmentCopy, Writer
 from tierd.tiering.local.broker_state import BrokerCheckpoints, BrokerOffsets
 from tierd.tiering.local.held_segment import HeldSegment, HoldKind
 from tierd.tiering.local.hold import HoldStatistics, LogDirHold, SegmentHold
@@ -23,11 +30,13 @@ from tierd.tiering.reading.index_cache import RemoteIndexCache
 from tierd.tiering.reading.index_files import INDEX_CACHE_DIRECTORY
 from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
 from tierd.tiering.reading.timestamps import ListedOffset, OffsetSpec
+from tierd.tiering.rebuilding.bucket import BucketReader
 from tierd.tiering.rebuilding.rebuild import MetadataRebuild, RebuildReport
 from tierd.tiering.recorder import SilentRecorder, TieringRecorder
+from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiration_plan import ExpirationPlan, PlannedDeletion
 from tierd.tiering.removing.expiration_task import ExpirationState, ExpirationTask
-from tierd.tiering.removing.ledger import DeletionLedger, LedgerEntry, read_ledger
+from tierd.tiering.removing.ledger import DeletionLedger, LedgerEntry, LedgerStep, read_ledger
 from tierd.tiering.removing.local_view import facts_of
 from tierd.tiering.removing.partition_plan import LocalFacts, partition_plan
 from tierd.tiering.removing.partition_removal import PartitionRemover
@@ -39,10 +48,14 @@ from tierd.tiering.supervision import PartitionTask, PassiveSupervisor, Supervis
 
 __all__ = [
     "INDEX_CACHE_DIRECTORY",
+    "LEAST_AGE_S",
+    "AuditLimits",
+    "AuditReport",
     "BatchGroup",
     "BrokerCheckpoints",
     "BrokerLogOffsets",
     "BrokerOffsets",
+    "BucketReader",
     "CopyCandidate",
     "CopyLag",
     "CopyOutcome",
@@ -65,6 +78,7 @@ __all__ = [
     "HoldStatistics",
     "Isolation",
     "LedgerEntry",
+    "LedgerStep",
     "ListedOffset",
     "LocalFacts",
     "LogDirHold",
@@ -83,8 +97,18 @@ __all__ = [
     "PlannedDeletion",
     "RebuildReport",
     "RemoteIndexCache",
+    "RemoteLogCopy",
     "RemoteLogManager",
     "Removals",
+    "RepairAction",
+    "RepairKind",
+    "RepairOutcome",
+    "RepairPlanner",
+    "RepairResult",
+    "RepairTools",
+    "SegmentCheck",
+    "SegmentCopy",
+    "SegmentDeletion",
     "SegmentHold",
     "Severity",
     "SilentRecorder",
@@ -92,10 +116,12 @@ __all__ = [
     "TakenBack",
     "TaskHealth",
     "Tier",
+    "TierAudit",
+    "TierRepair",
     "TieredLog",
     "TieringRecorder",
     "TopicPolicy",
-    "Verification",
+    "Writer",
     "committed_batches",
     "copy_candidates",
     "data_batches",

@@ -15,8 +15,9 @@ from tierd.control import LeadershipSource, Role
 from tierd.errors import TierError, UnknownPartitionError
 from tierd.log import LogDirWatcher
 from tierd.metadata import KeyValueStore, RemoteLogMetadataManager
-from tierd.model import TopicPartition
+from tierd.model import TopicIdPartition, TopicPartition
 from tierd.remote import SegmentStorage
+from tierd.tiering.absent import AbsentPartitions
 from tierd.tiering.copying.intake import Intake
 from tierd.tiering.copying.quota_gate import QuotaGate
 from tierd.tiering.copying.segment_copy import Writer
@@ -127,6 +128,7 @@ class RemoteLogManager:
             now_ns: wall clock as directories' mtimes have it.
         """
         self._leadership = leadership
+        self._metadata = metadata
         self._hold = hold
         self._clock = clock
         self._intake = Intake()
@@ -161,7 +163,17 @@ class RemoteLogManager:
             )
         )
         self.remover = self._factory.partition_remover(store) if store is not None else None
+        self._abandoned = self._factory.abandoned_copies(store) if store is not None else None
         self._replicas = Replicas(log_dirs, hold=hold, leadership=leadership, listener=self, wants=wants, now_ns=now_ns)
+        self._absent: AbsentPartitions | None = None
+        if store is not None:
+            self._absent = AbsentPartitions(
+                store,
+                metadata.keys,
+                leadership=leadership,
+                policies=policies,
+                is_here=lambda partition: self._replicas.get(partition) is not None,
+            )
         self._roles = RoleKeeper(
             self._factory,
             supervisor=supervisor,
@@ -196,6 +208,8 @@ class RemoteLogManager:
         await asyncio.to_thread(self._hold.recover)
         if self.remover is not None:
             self._roles.supervisor.start(self.remover)
+        if self._abandoned is not None:
+            self._roles.supervisor.start(self._abandoned)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._news.follow(self._replicas), name="watch log dirs")
             group.create_task(self._upkeep.maintain(), name="maintain partitions")
@@ -231,6 +245,11 @@ class RemoteLogManager:
         finally:
             follower.cancel()
             await asyncio.wait([follower])
+
+    def led(self) -> dict[TopicIdPartition, int]:
+        """The leader epochs of the partitions that this broker leads, as leadership said last."""
+        spoken = [replica.leadership for replica in self._replicas.all() if replica.leadership is not None]
+        return {each.partition: each.leader_epoch for each in spoken if each.role is Role.LEADER}
 
     def _retry(self, names: Collection[str]) -> None:
         self._roles.supervisor.retry(names)
@@ -318,6 +337,8 @@ class RemoteLogManager:
                 self._role_changed.set()
 
     def _reconciled(self) -> None:
+        if self._absent is not None and not self.first_reconcile_done.is_set():
+            self._roles.supervisor.start(self._absent)
         self.first_reconcile_done.set()
         if self.remover is not None:
             self.remover.wake.set()  # another broker may have left a deletion half done
@@ -381,7 +402,17 @@ class RemoteLogManager:
             health=max(health, key=lambda each: each.failures, default=TaskHealth()),
             paused=self._intake.is_paused(replica.local.partition.topic_partition),
             problem=replica.problem or self._offline_problem(replica),
+            log_start_offset=self._log_start_offset(replica),
         )
+
+    def _log_start_offset(self, replica: Replica) -> int | None:
+        """Where a led log begins: expiration moves that on, and the copy task need not have heard."""
+        if replica.tasks.expire is None:
+            return None
+        try:
+            return self._metadata.view(replica.local.partition).log_start_offset
+        except TierError:  # not loaded, or deleted as a whole
+            return None
 
     def _offline_problem(self, replica: Replica) -> str:
         return next((s.problem for s in self._replicas.log_dirs() if s.path == replica.local.log_dir), "")

@@ -246,7 +246,8 @@ def dangling_segments(
                 due.append(metadata)
             case RemoteLogSegmentState.COPY_SEGMENT_STARTED:
                 due_ms = metadata.event_timestamp_ms + grace_ms
-                if due_ms <= now_ms:
+                # A writer whose clock was years ahead would have it kept for years.
+                if due_ms <= now_ms or metadata.event_timestamp_ms > now_ms + grace_ms:
                     due.append(metadata)
                 else:
                     waiting.append(due_ms)

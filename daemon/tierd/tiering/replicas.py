@@ -12,6 +12,7 @@ import structlog
 from tierd.control import Leadership, LeadershipSource
 from tierd.errors import LogDirOfflineError, LogError, PartitionNameError, SegmentChangedError
 from tierd.log import (
+    KnownDirectory,
     LogDirListing,
     PartitionDirectory,
     PartitionScan,
@@ -187,7 +188,7 @@ class Replicas:
 
     async def _list(self, state: LogDirState) -> LogDirListing | None:
         try:
-            listing = await asyncio.to_thread(list_log_dir, state.path)
+            listing = await asyncio.to_thread(list_log_dir, state.path, known=self._known_in(state.path))
         except LogDirOfflineError as error:
             if state.problem != str(error):
                 log.error("log_dir_offline", log_dir=str(state.path), problem=str(error), remedy=error.remedy)  # noqa: TRY400 - the cause is in the message
@@ -197,6 +198,14 @@ class Replicas:
             log.info("log_dir_online", log_dir=str(state.path))
         state.problem, state.ignored = "", listing.ignored
         return listing
+
+    def _known_in(self, log_dir: Path) -> dict[str, KnownDirectory]:
+        """What need not be identified again: a broker has thousands of replicas, and most of them never change."""
+        return {
+            local.path.name: KnownDirectory(local.directory, local.scan.mtime_ns)
+            for local in (replica.local for replica in self._replicas.values())
+            if local.log_dir == log_dir
+        }
 
     async def _stale(self, touched: set[TopicIdPartition], offline: frozenset[Path]) -> list[PartitionDirectory]:
         """Replicas whose directory has changed since their last scan, or so shortly before it that nobody can tell."""
@@ -278,6 +287,8 @@ class Replicas:
 
     async def _drop_orphaned_holds(self) -> None:
         """Holds of partitions that are on no log dir any more, all of them being healthy: their topic was deleted."""
+        if not self._hold.partitions():
+            return
         here = {replica.local.key for replica in self._replicas.values()}
         here.update((d.partition.topic_id, d.partition.partition) for d, _ in self._failed.values())
         for key in self._hold.partitions():

@@ -77,6 +77,7 @@ class RoleKeeper:
         """Stop everything: the replica is gone."""
         async with self._changing:
             await self._stop_all(replica)
+            self._factory.deletion.forget(replica.local.partition)
             self._metadata.stop(replica.local.partition)
 
     async def follow_policies(self, replicas: Iterable[Replica]) -> None:
@@ -116,6 +117,7 @@ class RoleKeeper:
                 self.supervisor.start(tasks.expire)
                 await self._set_copying(replica, wanted=self._is_copied(replica))
             case Role.FOLLOWER:
+                self._factory.deletion.forget(replica.local.partition)
                 self._metadata.follow(replica.local.partition)
                 replica.tasks.follow = self._factory.follower_task(replica.local)
                 self.supervisor.start(replica.tasks.follow)

@@ -59,6 +59,7 @@ def partition_status(
     health: TaskHealth,
     paused: bool,
     problem: str,
+    log_start_offset: int | None = None,
 ) -> PartitionStatus:
     """Put together what the log, the tasks and their supervisor say.
 
@@ -69,6 +70,7 @@ def partition_status(
         health: of the task that fares worst.
         paused: whether an operator stopped the intake.
         problem: why the directory could not be looked at, or cannot be led; empty when all is well.
+        log_start_offset: as the metadata has it now; None where only a task may know.
     """
     knowing = tasks.copy or tasks.follow
     known = knowing.state if knowing else None
@@ -83,7 +85,7 @@ def partition_status(
         leader_epoch=leadership.leader_epoch if leadership and role is Role.LEADER else None,
         copied_through=known.copied_through.offset if known and known.copied_through else None,
         high_watermark=known.high_watermark if known else None,
-        log_start_offset=known.log_start_offset if known else None,
+        log_start_offset=known.log_start_offset if log_start_offset is None and known else log_start_offset,
         local_log_start_offset=segments[0].base_offset if segments else None,
         state=state,
         reason=reason,

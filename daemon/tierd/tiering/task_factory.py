@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Callable, MutableSet
 from dataclasses import dataclass, field
+from functools import partial
 from uuid import UUID
 
 from tierd.clock import Clock
 from tierd.config import CopySettings, ExpireSettings
-from tierd.metadata import KeyValueStore, RemoteLogMetadataManager
+from tierd.metadata import KeyValueStore, RemoteLogMetadataManager, read_partition
+from tierd.model import RemoteLogSegmentMetadata
 from tierd.remote import SegmentStorage
 from tierd.tiering.copying.copy_task import CopyTask
 from tierd.tiering.copying.copy_tools import CopyTools
@@ -20,6 +22,8 @@ from tierd.tiering.local.partition_log import PartitionLog
 from tierd.tiering.plan import CopyDelay
 from tierd.tiering.policy import TopicPolicies
 from tierd.tiering.recorder import TieringRecorder
+from tierd.tiering.removing.abandoned import AbandonedCopies
+from tierd.tiering.removing.believed_clock import BelievedClock
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiration_task import ExpirationTask, ExpirationTools
 from tierd.tiering.removing.ledger import Ledger
@@ -67,11 +71,13 @@ class TaskFactory:
     def __init__(self, parts: TaskParts) -> None:
         self._parts = parts
         self._follower_slots = asyncio.Semaphore(_FOLLOWERS_AT_ONCE)
+        self._abandoned: AbandonedCopies | None = None
+        self._removal_clock = BelievedClock(parts.clock)
         self.deletion = SegmentDeletion(
             metadata=parts.metadata,
             remote=parts.remote,
             recorder=parts.recorder,
-            clock=parts.clock,
+            clock=self._removal_clock,
             broker_id=parts.writer.broker_id,
             ledger=parts.ledger,
         )
@@ -82,7 +88,7 @@ class TaskFactory:
             being_copied=parts.being_copied,
             slots=parts.delete_slots,
             recorder=parts.recorder,
-            clock=parts.clock,
+            clock=self._removal_clock,
             width=parts.expire.concurrency,
             grace_s=parts.expire.grace_s,
             interval_s=parts.expire.interval_s,
@@ -100,6 +106,7 @@ class TaskFactory:
                 writer=parts.writer,
                 attempt_timeout_s=parts.settings.attempt_timeout_s,
                 being_copied=parts.being_copied,
+                abandon=self._abandon,
             ),
             log_offsets=parts.log_offsets,
             slots=parts.slots,
@@ -156,6 +163,7 @@ class TaskFactory:
             slots=self._follower_slots,
             interval_s=self._parts.settings.interval_s,
             idle_interval_s=self._parts.settings.reconcile_interval_s,
+            is_copied=lambda: self._parts.policies(local.partition.topic).copy_enabled,
         )
 
     def partition_remover(self, store: KeyValueStore) -> PartitionRemover:
@@ -167,12 +175,23 @@ class TaskFactory:
             being_copied=self._parts.being_copied,
             slots=self._parts.delete_slots,
             recorder=self._parts.recorder,
-            clock=self._parts.clock,
+            clock=self._removal_clock,
             broker_id=self._parts.writer.broker_id,
             grace_s=self._parts.expire.grace_s,
             interval_s=self._parts.expire.interval_s,
             width=self._parts.expire.concurrency,
+            uploads=self.upload_sweep(),
         )
+
+    def abandoned_copies(self, store: KeyValueStore) -> AbandonedCopies:
+        """What cleans up after copies that ended fenced, cancelled or in doubt; from now on it is told of them."""
+        self._abandoned = AbandonedCopies(
+            read=partial(read_partition, store, self._parts.metadata.keys),
+            deletion=self.deletion,
+            clock=self._parts.clock,
+            grace_s=self._parts.settings.dangling_grace_s,
+        )
+        return self._abandoned
 
     def undeletion(self) -> Undeletion:
         """What takes expired segments back."""
@@ -181,7 +200,7 @@ class TaskFactory:
             remote=self._parts.remote,
             deletion=self.deletion,
             policies=self._parts.policies,
-            clock=self._parts.clock,
+            clock=self._removal_clock,
             broker_id=self._parts.writer.broker_id,
         )
 
@@ -195,6 +214,10 @@ class TaskFactory:
             clock=self._parts.clock,
             grace_s=self._parts.settings.dangling_grace_s,
         )
+
+    def _abandon(self, started: RemoteLogSegmentMetadata) -> None:
+        if self._abandoned is not None:
+            self._abandoned.add(started)
 
     def _delay(self, topic: str) -> CopyDelay:
         policy = self._parts.policies(topic)

@@ -25,7 +25,7 @@ from tierd.errors import (
     RetriableRemoteStorageError,
 )
 from tierd.kernels import crc32c
-from tierd.remote import Backoff, Retry
+from tierd.remote import Retry
 from tierd.remote.backends.answers import UploadGoneError
 from tierd.remote.backends.gcs import GcsObjectStore
 from tierd.remote.backends.gcs_errors import GcsRefusal, error_for
@@ -141,7 +141,7 @@ async def open_store(script: ScriptedGcs) -> AsyncIterator[OpenStore]:
             "bucket": "tier",
             "endpoint_url": script.endpoint_url,
             "part_size": PART_SIZE,
-            "retry": Retry(clock=FakeClock(), backoff=Backoff(attempts=3)),
+            "retry": Retry(clock=FakeClock(), attempts=3),
         }
         opened.append(GcsObjectStore(**settings | other))
         return opened[-1]

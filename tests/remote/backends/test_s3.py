@@ -12,7 +12,7 @@ from tests.services.faulty_path import FaultyPath
 from tests.services.s3 import S3Admin, S3Service
 from tierd.errors import RemoteAccessError, RetriableRemoteStorageError, TierError
 from tierd.model import ByteRange
-from tierd.remote import Backoff, Deadlines, FileBody, Retry, RetryingObjectStore
+from tierd.remote import Deadlines, FileBody, Retry, RetryingObjectStore
 from tierd.remote.backends.s3 import S3ObjectStore
 
 pytestmark = pytest.mark.service("s3")
@@ -219,7 +219,7 @@ class TestFaultsOnTheWay:
             failures.append(str(error))
             faulty_s3.remove("limit_data", "downstream")
 
-        retry = Retry(clock=FakeClock(), backoff=Backoff(attempts=2), on_retry=heal)
+        retry = Retry(clock=FakeClock(), attempts=2, on_retry=heal)
         faulty_s3.disable()  # what was kept alive would not meet the toxic
         faulty_s3.enable()
         # The 25 bytes of "100 Continue" pass, the reply that follows them does not.

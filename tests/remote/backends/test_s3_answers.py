@@ -16,7 +16,7 @@ from tierd.errors import (
     RetriableRemoteStorageError,
 )
 from tierd.kernels import crc32c
-from tierd.remote import Backoff, FileBody, Retry
+from tierd.remote import FileBody, Retry
 from tierd.remote.backends.s3 import S3ObjectStore
 from tierd.remote.backends.s3_options import ObjectOptions
 
@@ -55,7 +55,7 @@ async def store(script: ScriptedS3) -> AsyncIterator[S3ObjectStore]:
         path_style=True,
         part_size=PART_SIZE,
         options=ObjectOptions(storage_class="STANDARD_IA"),
-        retry=Retry(clock=FakeClock(), backoff=Backoff(attempts=3)),
+        retry=Retry(clock=FakeClock(), attempts=3),
     )
     yield store
     await store.close()

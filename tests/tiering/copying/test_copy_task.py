@@ -1,6 +1,7 @@
 """CopyTask against real segment files, a real metadata manager and a storage that can be told to fail."""
 
 import asyncio
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -461,6 +462,20 @@ class TestMetadataFailures:
         assert len(setup.storage.copied) == 1
         assert setup.session.hold.statistics().segments == 0
 
+    async def test_a_finish_that_landed_unheard_is_found_although_somebody_else_loaded_the_rows(
+        self, tmp_path: Path
+    ) -> None:
+        """The expiration of the same partition does."""
+        setup = self._setup(tmp_path, at=FINISH_BATCH, error=OutcomeUnknownError("silence"), applied=True)
+        rows = setup.tier.rows
+        assert isinstance(rows, _ScriptedRows)
+        rows.silent_after = FINISH_BATCH
+        await setup.fails_with(BackendUnavailableError)
+        rows.silent_after = None
+        await setup.session.metadata.ensure_ready(setup.partition)
+        assert (await setup.run()).status.copied_through == 7
+        assert setup.finished == [(0, 7)]
+
     @pytest.mark.spec("remote-tiering 140")
     @pytest.mark.spec("remote-tiering 141")
     async def test_while_the_metadata_is_not_ready_nothing_is_asked_of_either_store(self, tmp_path: Path) -> None:
@@ -482,6 +497,20 @@ class TestMetadataFailures:
         assert len(setup.storage.copied) == 2
 
 
+async def test_records_without_timestamps_are_as_old_as_their_file(tmp_path: Path) -> None:
+    """Not as time itself: any retention would delete them as soon as they are in the tier."""
+    setup = Setup(tmp_path, rolled=0)
+    setup.writer = setup.log_dir.add_partition("timeless")
+    path = setup.writer.active_segment
+    setup.writer.append([b"old"], timestamp_ms=-1)
+    setup.writer.roll()
+    setup.writer.append([b"next"])
+    setup.log_dir.write_checkpoints()
+    await setup.session.copy_once()
+    (row,) = setup.session.rows(partition_of(setup.writer.path))
+    assert row.max_timestamp_ms == path.stat().st_mtime_ns // 1_000_000
+
+
 class TestLogStart:
     @pytest.mark.spec("remote-tiering 125")
     async def test_the_first_leadership_takes_the_local_start(self, setup: Setup) -> None:
@@ -498,6 +527,39 @@ class TestLogStart:
         assert (await setup.run()).status.log_start_offset == 10
         view = setup.session.metadata.view(setup.partition)
         assert view.log_start_offset == 10, "and it is stored"
+
+    async def test_a_log_start_that_was_taken_over_from_another_leader_expires_nothing(self, tmp_path: Path) -> None:
+        """Its retention put it at a base of its own segments; here it lies inside one (ReplicaFetcherThread)."""
+        setup = Setup(tmp_path, rolled=2)
+        setup.writer.begin_epoch(1)  # of this broker; epoch 0 was another one's
+        setup.writer.append([b"mine"] * 4)
+        setup.log_dir.write_checkpoints()
+        delete_segment(setup.path, 0)
+        setup.set_log_start(10)
+        setup.session.recorder.gaps.clear()
+        assert (await setup.run()).error is None
+        before = setup.session.metadata.view(setup.partition).log_start_offset
+        setup.set_log_start(11)  # known to the broker before, and checkpointed only now
+        os.utime(setup.log_dir.path / "log-start-offset-checkpoint", ns=(1, 1))
+        assert (await setup.run()).error is None
+        assert setup.session.metadata.view(setup.partition).log_start_offset == before
+        setup.set_log_start(12)  # asked of this leader
+        assert (await setup.run()).status.log_start_offset == 12
+
+    async def test_a_log_that_ends_below_the_log_start_of_the_tier_is_copied_from_its_own_start(
+        self, setup: Setup
+    ) -> None:
+        """Its disk was replaced, or an unclean election cut it: nothing of it may be skipped in silence."""
+        await setup.run()
+        await setup.session.metadata.advance_log_start_offset(setup.partition, 1000)
+        setup.session = setup.new_session()
+        setup.writer.roll()
+        setup.writer.append([b"next"])
+        setup.log_dir.write_checkpoints()
+        outcome = await setup.run()
+        assert outcome.error is None
+        assert (outcome.status.log_start_offset, outcome.status.copied_through) == (0, 19)
+        assert setup.session.metadata.view(setup.partition).log_start_offset == 0
 
     async def test_the_brokers_retention_under_way_hides_nothing_of_the_tier(self, setup: Setup) -> None:
         await setup.run()

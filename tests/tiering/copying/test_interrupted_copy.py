@@ -15,7 +15,6 @@ from tests.tiering.interruption import (
 from tests.tiering.setups import Session, Tier, delete_segment, partition_of
 from tierd.metadata import MemoryKeyValueStore
 from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.tiering import Verification
 
 SEGMENTS = 2
 CALLS = 40  # more than the sequence makes: the last ones run uninterrupted, which a test checks
@@ -62,9 +61,7 @@ class _Story:
         objects = await session.storage.list_segment_objects(partition)
         assert set(objects) == {row.segment.id for row in session.rows(partition)}, "no orphan"
         assert session.hold.statistics().segments == 0
-        log = await session.tiered_log(self.path)
-        verification = Verification(log, storage=session.storage, clock=tier.clock, grace_s=0)
-        assert [finding async for finding in verification.run(deep=True)] == []
+        assert await session.findings(self.path) == []
         assert [record.offset for record in await session.read_all(self.path)] == list(range(20))
 
     async def new_process(self) -> Session:

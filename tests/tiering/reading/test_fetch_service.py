@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.eventually import eventually
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
+from tests.fakes.manual_clock import ManualClock
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Session, delete_segment
 from tests.tiering.setups import Tier as Stores
 from tierd.config import FetchSettings
@@ -60,6 +61,7 @@ class Setup:
     session: Session
     storage: HeldStorage
     tmp_path: Path
+    clock: ManualClock = field(default_factory=ManualClock)
 
     def snapshot(self) -> Callable[[], "asyncio.Future[TieredLog]"]:
         return lambda: asyncio.ensure_future(self.session.tiered_log(self.path))
@@ -94,7 +96,7 @@ def opened(setup: Setup, settings: FetchSettings) -> AbstractAsyncContextManager
         index_directory=setup.tmp_path / "indexes",
         chunks=None,
         recorder=setup.session.recorder,
-        clock=setup.stores.clock,
+        clock=setup.clock,
     )
 
 
@@ -122,7 +124,7 @@ class TestQuota:
             assert service._gate.throttle_ms() == 0
             setup.storage.error = None
             result = await read(service, task, 0)
-            assert service._gate._quota.rate(setup.stores.clock.monotonic_s()) == len(result.data)
+            assert service._gate._quota.rate(setup.clock.monotonic_s()) == len(result.data)
 
     @pytest.mark.spec("remote-tiering 208")
     async def test_above_the_quota_the_answer_is_empty_and_no_error(self, setup: Setup) -> None:
@@ -136,7 +138,7 @@ class TestQuota:
             assert setup.session.recorder.throttles_ms == [result.throttled_ms]
             assert setup.storage.calls == 0
             assert (await read(service, task, 24)).next_offset == 28, "local reads go on"
-            setup.stores.clock.advance(size / 10 + 1)
+            setup.clock.advance(size / 10 + 1)
             assert (await read(service, task, 8)).next_offset == 16
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.golden.unpack import GoldenCase, OracleRecord, golden_cases, read_lines
 from tests.tiering.setups import Tier, delete_segment, partition_of
 from tierd.log import Record
-from tierd.tiering import Isolation, Verification
+from tierd.tiering import Isolation
 
 CASES = [
     (case, logdir)
@@ -64,6 +64,4 @@ async def test_a_golden_partition_is_copied_and_reads_as_the_consumer_read_it(
     if committed.exists():
         read = await session.read_all(path, Isolation.READ_COMMITTED)
         assert [_as_oracle(record) for record in read] == read_lines(committed)
-    log = await session.tiered_log(path)
-    verification = Verification(log, storage=session.storage, clock=session.tier.clock, grace_s=0)
-    assert [finding async for finding in verification.run(deep=True)] == []
+    assert await session.findings(path) == []

@@ -123,7 +123,7 @@ async def test_a_whole_read_has_its_window_under_way_at_once(setup: Setup) -> No
 
 async def test_the_next_segment_is_under_way_before_this_one_ends(setup: Setup) -> None:
     setup.storage.is_held = True
-    reading = asyncio.create_task(offsets(setup.task(prefetch=512 * KIB)))
+    reading = asyncio.create_task(offsets(setup.task(prefetch=512 * KIB, piece=128 * KIB)))
     await eventually(lambda: {a.segment for a in setup.storage.under_way} == {0, RECORDS}, what="both segments")
     setup.storage.is_held = False
     for asked in setup.storage.under_way:
@@ -232,3 +232,13 @@ async def test_a_reader_cancelled_in_its_wait_leaves_nothing_under_way(setup: Se
     assert reading.cancelled()
     assert setup.storage.under_way == []
     assert setup.storage.cancelled == 4
+
+
+async def test_a_reader_that_never_waits_is_given_no_more(setup: Setup) -> None:
+    task = setup.task(prefetch=1024 * KIB)
+    reading = task.batches(None, None, UNCOMMITTED)
+    async with aclosing(reading) as groups:
+        async for _ in groups:
+            await eventually(lambda: not setup.storage.under_way, what="everything that was asked for")
+    assert sum(a.byte_range.size for a in setup.storage.asked) == setup.tiered_bytes
+    assert setup.storage.most_bytes <= 8 * 64 * KIB, "twice what an eager reader begins with: it waited for the first"

@@ -1,5 +1,6 @@
 """TieredLog and explain: where an offset is, from values alone."""
 
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -7,7 +8,7 @@ import pytest
 
 from tierd.errors import OffsetOutOfRangeError
 from tierd.log import DirectoryKind, PartitionDirectory, PartitionScan, SegmentFiles
-from tierd.metadata import PartitionView
+from tierd.metadata import Claim, PartitionRow, PartitionView
 from tierd.model import (
     EpochEntry,
     Lineage,
@@ -67,6 +68,13 @@ class TestBounds:
         log = _log(_view((0, 99, [(0, 0)])), _scan(0, 100, lineage=[(0, 0)]), high_watermark=50)
         assert log.end_offset == 100
         assert (log.tier_of(49), log.tier_of(50)) == (Tier.LOCAL, Tier.REMOTE)
+
+    def test_a_followers_log_start_hides_nothing_that_the_leader_keeps(self) -> None:
+        """A follower takes it over from a leader whose retention put it at a base of its own segments."""
+        view = _view((0, 99, [(0, 0)]), (100, 199, [(0, 100)]))
+        row = PartitionRow(topic="orders", revision=1, claim=Claim(0, 2, UUID(int=99)), log_start_offset=0)
+        log = TieredLog(PARTITION, replace(view, row=row), _scan(100, 200, lineage=[(0, 100)]), 300, 150)
+        assert log.log_start_offset == 0
 
     @pytest.mark.parametrize(("entry", "start"), [(None, 0), (100, 0), (200, 0), (300, 0), (150, 150), (250, 250)])
     def test_only_a_deletion_request_hides_remote_history(self, entry: int | None, start: int) -> None:
@@ -133,6 +141,12 @@ class TestGaps:
     def test_overlapping_segments_that_both_answer_are_pointed_out(self) -> None:
         log = _log(_view((5, 150, [(0, 5)]), (148, 155, [(0, 148)])), None)
         assert [finding.kind for finding in offset_findings(log)] == ["overlap"]
+
+    def test_what_was_copied_again_because_its_old_copy_goes_on_with_an_abandoned_branch_is_no_finding(self) -> None:
+        abandoned = [(0, 119, [(0, 0)]), (120, 179, [(0, 120)]), (180, 239, [(0, 180)])]
+        log = _log(_view(*abandoned, (120, 199, [(0, 120), (2, 140)])), None)
+        assert list(offset_findings(log)) == []
+        assert log.remote_end_offset == 200
 
     def test_a_shadowed_segment_is_no_finding(self) -> None:
         log = _log(_view((10, 100, [(0, 10)]), (5, 150, [(0, 5)])), None)

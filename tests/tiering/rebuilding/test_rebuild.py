@@ -46,6 +46,7 @@ from tierd.model import ByteRange, RemoteLogSegmentMetadata, RemoteLogSegmentSta
 from tierd.remote import ObjectInfo
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.tiering import RebuildReport
+from tierd.tiering.rebuilding import bucket as rebuilding
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
@@ -196,6 +197,19 @@ async def _changed(tier: FilledTier, metadata: RemoteLogSegmentMetadata, **field
     await _replaced(tier, metadata, ".manifest", json.dumps(manifest | fields).encode())
 
 
+async def _impossible_leader(tier: FilledTier, metadata: RemoteLogSegmentMetadata) -> None:
+    """No leader could ever claim a partition after it."""
+    await _changed(tier, metadata, leader_epoch=2**31)
+
+
+async def _endless_manifest(tier: FilledTier, metadata: RemoteLogSegmentMetadata) -> None:
+    await _changed(tier, metadata, padding="x" * rebuilding.MAX_MANIFEST_BYTES)
+
+
+async def _endless_tombstone(tier: FilledTier, metadata: RemoteLogSegmentMetadata) -> None:
+    await tier.store.put(OBJECT_KEYS.segment(metadata, ".tombstone"), b" " * (rebuilding.MAX_TOMBSTONE_BYTES + 1))
+
+
 @pytest.mark.parametrize(
     ("damage", "kind"),
     [
@@ -208,6 +222,9 @@ async def _changed(tier: FilledTier, metadata: RemoteLogSegmentMetadata, **field
         (_of_another_cluster, "foreign manifest"),
         (_epochs_outside, "damaged"),
         (_no_session, "damaged"),
+        (_impossible_leader, "damaged"),
+        (_endless_manifest, "too large"),
+        (_endless_tombstone, "too large"),
     ],
 )
 async def test_damage_is_reported_and_the_rest_comes_back(

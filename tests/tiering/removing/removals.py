@@ -6,6 +6,7 @@ from tests.tiering.removing.world import Process
 from tierd.errors import TierError
 from tierd.model import TopicIdPartition
 from tierd.tiering.removing.partition_removal import PartitionRemover
+from tierd.tiering.removing.sweep import UploadSweep
 from tierd.tiering.removing.undelete import Undeletion
 
 
@@ -22,7 +23,11 @@ def undeletion_of(process: Process) -> Undeletion:
 
 
 def remover_of(
-    process: Process, *, grace_s: float = 3600.0, errors: list[tuple[TopicIdPartition, TierError]] | None = None
+    process: Process,
+    *,
+    grace_s: float = 3600.0,
+    errors: list[tuple[TopicIdPartition, TierError]] | None = None,
+    uploads: UploadSweep | None = None,
 ) -> PartitionRemover:
     """What deletes partitions; its failures go to ``errors``, and without that a failure fails the test."""
 
@@ -43,4 +48,5 @@ def remover_of(
         grace_s=grace_s,
         width=process.width,
         on_error=on_error,
+        uploads=uploads,
     )

@@ -531,3 +531,34 @@ async def test_two_tasks_never_delete_the_same_segment_at_once(world: World) -> 
     with process.deletion.exclusively(metadata):
         assert await process.task().run_once() == 30
     assert process.states() == {0: STARTED}
+
+
+async def test_the_tier_of_a_log_that_began_anew_is_kept_for_a_week(world: World) -> None:
+    """Its disk was replaced by an empty one: what the tier has may be the last copy."""
+    world.grace_s = 3600.0
+    process = world.process()
+    await process.lead()
+    segments = await process.fill(2)
+    world.log.lineage = Lineage.of([(7, 0)])
+    await process.task().run_once()
+    assert process.starts(DELETING) == [0, 100]
+    world.clock.advance(6 * 86_400)
+    await process.task().run_once()
+    assert await process.suffixes(segments[0]) == [".indexes", ".log", ".manifest", ".tombstone"]
+    world.clock.advance(86_400)
+    await process.task().run_once()
+    assert process.states() == {}
+
+
+async def test_old_epochs_below_the_log_start_have_the_grace_of_all(world: World) -> None:
+    world.grace_s = 3600.0
+    process = world.process()
+    await process.lead()
+    await process.fill(1)
+    await process.metadata.advance_log_start_offset(PARTITION, 100)
+    world.log.lineage = Lineage.of([(7, 100)])
+    await process.task().run_once()
+    assert process.starts(DELETING) == [0]
+    world.clock.advance(3601)
+    await process.task().run_once()
+    assert process.states() == {}

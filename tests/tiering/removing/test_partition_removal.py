@@ -8,19 +8,40 @@ import pytest
 
 from tests.fakes.remote_segments import PARTITION
 from tests.tiering.removing.removals import remover_of
-from tests.tiering.removing.world import DELETING, FINISHED, STARTED, Process, World
+from tests.tiering.removing.world import CLUSTER_ID, DELETING, FINISHED, STARTED, Process, World
 from tierd.errors import RemoteResourceNotFoundError, RemoteStorageError, TierError
 from tierd.metadata import partitions_being_deleted
+from tierd.metadata.partition_deletes import deleted_partitions
 from tierd.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteState,
     TopicIdPartition,
+    uuid_to_text,
 )
+from tierd.remote import ObjectStore, SegmentStorage, UnfinishedSegmentUpload, UnfinishedUpload
 from tierd.tiering.removing.partition_removal import TAKEOVER_S
+from tierd.tiering.removing.sweep import UploadSweep
 
 OTHER = replace(PARTITION, partition=1)
 GRACE_S = 3600.0
+
+
+class UnfinishedUploads(SegmentStorage):
+    """Lists made-up uploads; None refuses to."""
+
+    def __init__(self, store: ObjectStore, uploads: list[UnfinishedSegmentUpload] | None) -> None:
+        super().__init__(store, cluster_id=CLUSTER_ID, broker_id=1)
+        self.uploads = uploads
+
+    async def list_unfinished_uploads(self) -> list[UnfinishedSegmentUpload]:
+        if self.uploads is None:
+            raise RemoteStorageError("refused")
+        return list(self.uploads)
+
+    async def abort_upload(self, upload: UnfinishedUpload) -> None:
+        assert self.uploads is not None
+        self.uploads = [each for each in self.uploads if each.upload != upload]
 
 
 @pytest.fixture
@@ -208,3 +229,92 @@ async def test_a_copy_under_way_is_waited_for(world: World) -> None:
     assert process.states() == {0: STARTED}
     process.being_copied.clear()
     assert await remover.run_once() is None
+
+
+async def test_a_segment_that_a_crash_left_without_a_tombstone_gets_it_and_its_grace_begins_once(world: World) -> None:
+    process = world.process()
+    await filled(world, process, PARTITION, 1)
+    remover = remover_of(process, grace_s=GRACE_S)
+    await remover.accept(PARTITION)
+    await remover.run_once()
+    (metadata,) = process.view.list()
+    await process.storage.remove_tombstone(metadata)
+    successor = world.process()
+    assert await remover_of(successor, grace_s=GRACE_S).run_once() == GRACE_S
+    assert ".tombstone" in await successor.suffixes(metadata)
+    world.clock.advance(GRACE_S)
+    assert await remover_of(successor, grace_s=GRACE_S).run_once() is None
+    assert await world.objects.list_objects("") == []
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+async def test_who_lost_a_deletion_to_another_broker_keeps_nothing_of_it(world: World, *, is_finished: bool) -> None:
+    first, second = world.process(), world.process(broker_id=2)
+    await filled(world, first, PARTITION, 2)
+    loser, winner = remover_of(first, grace_s=GRACE_S), remover_of(second, grace_s=GRACE_S)
+    await loser.accept(PARTITION)
+    world.clock.advance(TAKEOVER_S + GRACE_S)
+    await winner.run_once()
+    if is_finished:
+        world.clock.advance(GRACE_S)
+        assert await winner.run_once() is None
+    await loser.run_once()
+    assert first.metadata.statistics().partitions == 0
+
+
+async def test_the_tombstone_of_a_deleted_partition_goes_after_its_retention(world: World) -> None:
+    process = world.process()
+    await filled(world, process, PARTITION, 1)
+    remover = remover_of(process, grace_s=0)
+    await remover.accept(PARTITION)
+    await remover.run_once()
+    assert await deleted_partitions(process.kv, process.metadata.keys) == [PARTITION]
+    world.clock.advance(86_401)
+    await remover.run_once()
+    assert await deleted_partitions(process.kv, process.metadata.keys) == []
+    assert await process.kv.scan(process.metadata.keys.partition_prefix(PARTITION)) == []
+
+
+async def test_what_was_left_half_uploaded_goes_with_the_partition_and_no_other_does(world: World) -> None:
+    process = world.process()
+    await filled(world, process, PARTITION, 1)
+    ours, others = (
+        UnfinishedSegmentUpload(
+            UnfinishedUpload(f"key {number}", f"id {number}", world.clock.now_ms()),
+            uuid_to_text(PARTITION.topic_id),
+            UUID(int=number),
+            number,
+        )
+        for number in (PARTITION.partition, OTHER.partition)
+    )
+    storage = UnfinishedUploads(world.objects, [ours, others])
+    uploads = UploadSweep(
+        storage=storage,
+        metadata=process.metadata,
+        being_copied=(),
+        recorder=process.recorder,
+        clock=world.clock,
+        grace_s=GRACE_S,
+    )
+    remover = remover_of(process, grace_s=0, uploads=uploads)
+    await remover.accept(PARTITION)
+    assert await remover.run_once() is None
+    assert storage.uploads == [others]
+    assert process.recorder.aborted == 1
+
+
+async def test_a_store_that_lists_no_uploads_does_not_keep_the_partition(world: World) -> None:
+    process = world.process()
+    await filled(world, process, PARTITION, 1)
+    uploads = UploadSweep(
+        storage=UnfinishedUploads(world.objects, None),
+        metadata=process.metadata,
+        being_copied=(),
+        recorder=process.recorder,
+        clock=world.clock,
+        grace_s=GRACE_S,
+    )
+    remover = remover_of(process, grace_s=0, uploads=uploads)
+    await remover.accept(PARTITION)
+    assert await remover.run_once() is None
+    assert await world.objects.list_objects("") == []

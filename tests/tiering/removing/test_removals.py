@@ -1,6 +1,7 @@
 """What an operator asks for, carried out through the tasks of whoever owns the claim."""
 
 import asyncio
+import threading
 from collections.abc import Collection
 from pathlib import Path
 
@@ -101,6 +102,22 @@ async def test_segments_come_back_and_the_task_hears_of_it(desk: Desk) -> None:
     await desk.removals.undelete(NAME, None, force=False, dry_run=False)
     assert desk.process.starts(FINISHED) == [0]
     assert desk.task.wake.is_set()
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_planning_what_comes_back_holds_up_nobody(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, dry_run: bool
+) -> None:
+    planned_in: list[threading.Thread] = []
+
+    def plan(*_: object, **__: object) -> tuple[()]:
+        planned_in.append(threading.current_thread())
+        return ()
+
+    monkeypatch.setattr("tierd.tiering.removing.undelete.plan_undelete", plan)
+    await desk.removals.undelete(NAME, None, force=False, dry_run=dry_run)
+    assert threading.main_thread() not in planned_in
+    assert len(planned_in) == 1
 
 
 async def test_a_partition_is_marked_for_the_remover(desk: Desk) -> None:

@@ -169,3 +169,21 @@ async def test_what_the_store_keeps_by_force_can_be_taken_back(process: Process)
     assert task.state.retained == 3
     assert await take_back(process) == [200, 100, 0]
     assert task.state.retained == 0
+
+
+async def test_a_leader_that_slept_removes_nothing_that_the_next_one_takes_back(world: World, process: Process) -> None:
+    world.clock.advance(GRACE_S + 1)
+    asleep = at(process, 100)
+    follower = world.process(broker_id=2)
+    await follower.lead(leader_epoch=1)
+    with pytest.raises(FencedError):
+        await process.deletion.finish(asleep)
+    assert process.storage.deleted == []
+    assert await take_back(follower, 200, 100, force=True) == [200, 100]
+
+
+async def test_what_may_be_going_elsewhere_comes_back_only_when_insisted_on(world: World, process: Process) -> None:
+    world.clock.advance(GRACE_S + 1)
+    with pytest.raises(RefusedError, match="grace is over"):
+        await take_back(process, 200)
+    assert await take_back(process, 200, force=True) == [200]

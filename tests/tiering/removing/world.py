@@ -11,6 +11,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.remote_segments import PARTITION
 from tests.tiering.removing.rows import NOW_MS, SIZE
 from tests.tiering.setups import Recorded
+from tierd.clock import Clock
 from tierd.errors import RemoteStorageError
 from tierd.metadata import KeyValueStore, MemoryKeyValueStore, PartitionView, RemoteLogMetadataManager
 from tierd.model import (
@@ -25,6 +26,7 @@ from tierd.model import (
 from tierd.remote import ObjectStore, SegmentStorage
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.tiering.policy import TopicPolicy
+from tierd.tiering.removing.believed_clock import BelievedClock
 from tierd.tiering.removing.branch import LocalSegment
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiration_task import ExpirationTask, ExpirationTools
@@ -95,8 +97,12 @@ class World:
         ledger: Ledger | None = None,
         width: int = 1,
         broker_id: int = 1,
+        believes_leaps: bool = True,
     ) -> "Process":
-        return Process(self, objects or self.objects, rows or self.rows, ledger, width=width, broker_id=broker_id)
+        process = Process(self, objects or self.objects, rows or self.rows, ledger, width=width, broker_id=broker_id)
+        if not believes_leaps:
+            process.clock = BelievedClock(self.clock)
+        return process
 
     def ledger_lines(self) -> list[LedgerEntry]:
         return list(read_ledger(self.state_dir))
@@ -122,6 +128,7 @@ class Process:
         self.world = world
         self.width = width
         self.broker_id = broker_id
+        self.clock: Clock = world.clock
         self.kv = rows
         self.recorder = Recorded()
         self.session_id = uuid4()
@@ -152,7 +159,7 @@ class Process:
             being_copied=self.being_copied,
             slots=asyncio.Semaphore(self.width),
             recorder=self.recorder,
-            clock=self.world.clock,
+            clock=self.clock,
             width=self.width,
             grace_s=self.world.grace_s,
         )

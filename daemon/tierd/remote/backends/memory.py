@@ -60,6 +60,7 @@ class MemoryObjectStore:
         if key in self.retained and key in self._objects:
             raise RemoteObjectRetainedError(f"{key} is retained", remedy="wait until its retention has ended")
         self._objects.pop(key, None)
+        self._modified_ms.pop(key, None)
 
     async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
         """Return the objects whose key begins with ``prefix``, in order of key."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import structlog
 
+from tierd.backoff import Backoff
 from tierd.clock import SystemClock
 from tierd.errors import RemoteResourceNotFoundError, RemoteStorageError, RetriableRemoteStorageError
 from tierd.remote.backends.answers import UploadGoneError
@@ -18,7 +19,7 @@ from tierd.remote.backends.s3_options import ObjectOptions
 from tierd.remote.backends.s3_sender import BodySender, Request, Source
 from tierd.remote.deadlines import Deadlines, deadline
 from tierd.remote.object_store import FileBody, UnfinishedUpload
-from tierd.remote.retrying import Backoff, Retry
+from tierd.remote.retrying import Retry
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3.type_defs import (

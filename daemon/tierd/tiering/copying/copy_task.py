@@ -10,8 +10,9 @@ from tierd.errors import FencedError, MetadataError, TierError
 from tierd.tiering.copying.copy_state import CopyPhase, CopyState, IntakeGate
 from tierd.tiering.copying.copy_tools import CopyTools
 from tierd.tiering.copying.delay import ages_of
+from tierd.tiering.copying.deletion_requests import DeletionRequests
 from tierd.tiering.copying.due_segments import DueSegments
-from tierd.tiering.copying.frontier import first_log_start, frontier
+from tierd.tiering.copying.frontier import began_anew_at, first_log_start, frontier
 from tierd.tiering.copying.ordered_copy import OrderedCopy
 from tierd.tiering.copying.segment_copy import CustomMetadataTooLongError
 from tierd.tiering.local.broker_state import BrokerOffsets
@@ -61,6 +62,7 @@ class CopyTask:
         self._sweep = sweep
         self._gate = gate
         self._delay = delay
+        self._requests = DeletionRequests(leader_epoch)
         self._due = DueSegments(local, recorder=tools.recorder)
         self._copy = OrderedCopy(
             local, leader_epoch=leader_epoch, tools=tools, gate=gate, on_step=self._step, on_copied=self._copied
@@ -70,6 +72,7 @@ class CopyTask:
         self._told: CopiedThrough | None = None  # what the log was told of, last
         self._wake = asyncio.Event()
         self._claimed = False
+        self._in_doubt = False  # the last pass ended early: a finish that nobody heard of may be in the tier
         self._state = CopyState()
         self._waiters = PassWaiters()
         self._loaded = asyncio.Event()
@@ -144,15 +147,18 @@ class CopyTask:
 
     async def _pass(self) -> float | None:
         await self._load()
+        self._in_doubt = True
         await self._tell_log()
         waits_s = await self._copy_due()
         swept_s = await self._sweep.run_once()
-        delays = [delay for delay in (waits_s, swept_s) if delay is not None]
+        self._in_doubt = False
+        delays = [delay for delay in (waits_s, swept_s, self._requests.look_again_s()) if delay is not None]
         return min(delays, default=None)
 
     async def _load(self) -> None:
         """Claim the partition once, load its metadata, and find the frontier."""
-        known = self._state.copied_through is not None and self._metadata.is_ready(self._partition)
+        is_ready = self._metadata.is_ready(self._partition)  # also where somebody else loaded it again meanwhile
+        known = self._state.copied_through is not None and is_ready and not self._in_doubt
         try:
             if not self._claimed:
                 await self._metadata.become_leader(self._partition, self._leader_epoch)
@@ -188,6 +194,7 @@ class CopyTask:
 
     async def _copy_due(self) -> float | None:
         offsets = await self._offsets()
+        await self._follow_restarted_log(offsets)
         await self._follow_deleted_records(offsets)
         due = await self._due.find(copied_through=self._copied_offset(), log_start_offset=self._log_start())
         if not due:
@@ -249,8 +256,18 @@ class CopyTask:
         self._enter(CopyPhase.WAITING, reason, high_watermark=high_watermark, awaits_high_watermark=by_high_watermark)
         return self._interval_s
 
+    async def _follow_restarted_log(self, offsets: BrokerOffsets) -> None:
+        """Move the tier's log start back where the log itself ends below it."""
+        start = began_anew_at(self._local.scan, offsets, log_start_offset=self._log_start())
+        if start is None:
+            return
+        log.warning("log_begins_anew", partition=str(self._partition), was=self._log_start(), log_start_offset=start)
+        await self._metadata.lower_log_start_offset(self._partition, start)
+        self._state = replace(self._state, log_start_offset=start)
+
     async def _follow_deleted_records(self, offsets: BrokerOffsets) -> None:
         """Raise the tier's log start where a DeleteRecords request raised the broker's."""
+        self._requests.look(offsets)
         if self._deleted_before(offsets) is None:
             return
         await self._local.look()  # the checkpoint may be younger than the listing, which may lack a base
@@ -267,7 +284,8 @@ class CopyTask:
             segments=self._local.scan.segments,
             high_watermark=offsets.high_watermark,
         )
-        return deleted if deleted is not None and deleted > self._log_start() else None
+        is_news = deleted is not None and deleted > self._log_start() and self._requests.is_request(deleted)
+        return deleted if is_news else None
 
     async def _offsets(self) -> BrokerOffsets:
         return await self._log_offsets.offsets(self._local.log_dir, self._partition)

@@ -5,6 +5,7 @@ from collections.abc import Collection
 import structlog
 
 from tierd.errors import MissingArtefactError, SegmentChangedError
+from tierd.log import PartitionScan
 from tierd.metadata import PartitionView, effective_lineage
 from tierd.model import Lineage, OffsetRange
 from tierd.tiering.local.held_segment import HeldSegment
@@ -66,18 +67,18 @@ class DueSegments:
             )
 
 
-def lineage_for(held: HeldSegment, local: PartitionLog, view: PartitionView) -> Lineage:
+def lineage_for(held: HeldSegment, scan: PartitionScan, view: PartitionView) -> Lineage:
     """The lineage to copy ``held`` with: the broker's, and what it knew at the time of the hold.
 
     Raises:
         MissingArtefactError: there is none.
     """
-    scan = local.scan
+    path = scan.directory.path
     if not scan.lineage and not held.lineage:
         raise MissingArtefactError(
-            f"{local.path}: leader-epoch-checkpoint is missing or empty"
+            f"{path}: leader-epoch-checkpoint is missing or empty"
             + (f" ({scan.lineage_problem})" if scan.lineage_problem else ""),
-            remedy=f"restart the broker, which rebuilds the file; see tierd inspect {local.path}",
+            remedy=f"restart the broker, which rebuilds the file; see tierd inspect {path}",
         )
     known = held.lineage
     for epoch, start_offset in scan.lineage.entries:

@@ -1,6 +1,7 @@
 """FollowerTask: what a follower has to know of the tier: how far it holds its log, so that it lets go of the rest."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 
 from tierd.metadata import RemoteLogMetadataManager
@@ -16,7 +17,8 @@ class FollowerTask:
     """One followed partition. It computes the frontier again and again and does nothing else (remote-tiering 17.2).
 
     What has rolled and is not in the tier is held here too: the leader's host may be lost before it was copied, and
-    the broker's retention goes by no tier. A partition that nobody ever led is not held, or it were held for ever.
+    the broker's retention goes by no tier. A partition that nobody ever led, or whose topic is not copied, is not held,
+    or it were held for ever.
     """
 
     def __init__(
@@ -28,6 +30,7 @@ class FollowerTask:
         slots: asyncio.Semaphore,
         interval_s: float,
         idle_interval_s: float,
+        is_copied: Callable[[], bool] = lambda: True,
     ) -> None:
         """Begin nothing yet.
 
@@ -38,6 +41,7 @@ class FollowerTask:
             slots: bounds the followers that ask the metadata store at once.
             interval_s: between two looks while something is held.
             idle_interval_s: between two looks at a partition that nobody has led yet.
+            is_copied: whether the topic's segments go to the tier, at this moment; else none of them is held.
         """
         self._local = local
         self._partition = local.partition
@@ -46,6 +50,7 @@ class FollowerTask:
         self._slots = slots
         self._interval_s = interval_s
         self._idle_interval_s = idle_interval_s
+        self._is_copied = is_copied
         self._wake = asyncio.Event()
         self._state = CopyState()
 
@@ -75,7 +80,7 @@ class FollowerTask:
         copied, log_start = frontier(view, self._local.scan), view.log_start_offset
         self._state = replace(self._state, phase=CopyPhase.IDLE, copied_through=copied, log_start_offset=log_start)
         await self._log_offsets.copied_through(self._local.log_dir, self._partition, copied)
-        if log_start is None:
+        if log_start is None or not self._is_copied():
             await self._local.let_go()
             return self._idle_interval_s
         await self._local.protect(copied_through=max(copied.offset, log_start - 1), share=_HOLD_SHARE)

@@ -20,3 +20,15 @@ def first_log_start(view: PartitionView, scan: PartitionScan, offsets: BrokerOff
         view.list_epoch,
         local_log_start_offset=local_log_start(scan.segments, checkpointed=offsets.log_start_offset),
     )
+
+
+def began_anew_at(scan: PartitionScan, offsets: BrokerOffsets, *, log_start_offset: int) -> int | None:
+    """Where a log begins that ends below the tier's log start; None for any other.
+
+    Its disk was replaced, or an unclean election cut it. Until it had grown beyond that start, whatever it holds would
+    be copied and read by nobody.
+    """
+    if offsets.high_watermark is None or not scan.segments:
+        return None
+    reached = max(offsets.high_watermark, scan.segments[-1].base_offset)
+    return scan.segments[0].base_offset if reached < log_start_offset else None

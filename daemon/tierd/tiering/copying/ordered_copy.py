@@ -95,7 +95,7 @@ class OrderedCopy:
             return held, await self._prepare(held)
 
     async def _prepare(self, held: HeldSegment) -> PreparedSegment:
-        lineage = lineage_for(held, self._local, self._tools.metadata.view(self._local.partition))
+        lineage = lineage_for(held, self._local.scan, self._tools.metadata.view(self._local.partition))
         return await asyncio.to_thread(prepare_segment, held, lineage, directory=self._local.path)
 
     def _report(self, held: HeldSegment, *, seconds: float) -> None:

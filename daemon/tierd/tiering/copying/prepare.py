@@ -105,7 +105,8 @@ def _prepare(held: HeldSegment, lineage: Lineage, *, directory: Path, name: str)
         raise SegmentChangedError(f"{name}: changed while it was checked")
     return PreparedSegment(
         log_file=before,
-        max_timestamp_ms=check.max_timestamp_ms,
+        # Records without timestamps are as old as their file, not as time itself (Kafka: LogSegment.largestTimestamp).
+        max_timestamp_ms=check.max_timestamp_ms if check.max_timestamp_ms >= 0 else held.modified_ms,
         epochs=epochs,
         txn_index_empty=not transactions,
         data=LogSegmentData(

@@ -7,6 +7,9 @@
           │ fails          │ fails        │ no                   │ fails, after retries
           ▼                ▼              ▼                      ▼
        nothing         delete cycle at once                left for the sweep; not readable
+
+What could not be deleted, or whose end could not be written down, is handed to ``AbandonedCopies``: whoever sweeps the
+row may do so before our last object arrives.
 """
 
 import asyncio
@@ -20,6 +23,7 @@ import structlog
 from tierd.clock import Clock
 from tierd.errors import (
     BackendUnavailableError,
+    MetadataError,
     OutcomeUnknownError,
     RemoteStorageError,
     RetriableRemoteStorageError,
@@ -67,8 +71,22 @@ class SegmentCopy:
         writer: Writer,
         attempt_timeout_s: float,
         being_copied: MutableSet[UUID],
+        abandon: Callable[[RemoteLogSegmentMetadata], None] = lambda _: None,
     ) -> None:
-        """``attempt_timeout_s`` is the deadline of an upload of up to 1 GiB; larger ones get it per GiB."""
+        """Copy nothing yet.
+
+        Args:
+            metadata: what is in the tier.
+            remote: moves the bytes.
+            deletion: removes failed attempts.
+            recorder: is told of attempts.
+            clock: time.
+            new_id: fresh segment ids.
+            writer: who copies.
+            attempt_timeout_s: deadline of an upload of up to 1 GiB; larger ones get it per GiB.
+            being_copied: has the ids of attempts under way.
+            abandon: is handed an attempt that may have left objects nobody else knows of.
+        """
         self._metadata = metadata
         self._remote = remote
         self._deletion = deletion
@@ -78,6 +96,7 @@ class SegmentCopy:
         self._writer = writer
         self._attempt_timeout_s = attempt_timeout_s
         self._being_copied = being_copied
+        self._abandon = abandon
 
     async def copy(
         self,
@@ -101,8 +120,12 @@ class SegmentCopy:
             # Recorded before the first byte leaves: cancelled in between, we leave a segment that readers ignore
             # and the sweep reaps, never an object nobody knows of.
             await self._add(started)
-            custom_metadata = await self._upload_or_delete(started, held, prepared, directory)
-            await self._finish(started, custom_metadata)
+            try:
+                custom_metadata = await self._upload_or_delete(started, held, prepared, directory)
+                await self._finish(started, custom_metadata)
+            except (asyncio.CancelledError, MetadataError):
+                self._abandon(started)
+                raise
             return started
         finally:
             self._being_copied.discard(segment.id)
@@ -172,6 +195,7 @@ class SegmentCopy:
             await self._deletion.delete(started, custom_metadata=custom_metadata)
         except TierError as error:
             log.warning("attempt_not_deleted", segment=str(started.segment), problem=str(error), remedy=error.remedy)
+            self._abandon(started)
 
     async def _finish(self, started: RemoteLogSegmentMetadata, custom_metadata: bytes | None) -> None:
         """Record the copy as finished, trying again for a while: the bytes are there already."""

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tierd.log import read_offset_checkpoint
@@ -22,10 +22,12 @@ class BrokerOffsets:
     Attributes:
         high_watermark: exclusive, a lower bound up to five seconds old; None until the broker wrote one.
         log_start_offset: listed only while it lies above the base of the first local segment.
+        starts_written: another value whenever the broker wrote its log starts anew; None where they are never old.
     """
 
     high_watermark: int | None
     log_start_offset: int | None
+    starts_written: object = field(default=None, compare=False)
 
 
 class BrokerCheckpoints:
@@ -43,7 +45,8 @@ class BrokerCheckpoints:
         """
         watermarks = await self._read(log_dir / HIGH_WATERMARK_CHECKPOINT)
         starts = await self._read(log_dir / LOG_START_CHECKPOINT)
-        return BrokerOffsets(watermarks.get(partition), starts.get(partition))
+        written = _written(self._files[log_dir / LOG_START_CHECKPOINT][0])
+        return BrokerOffsets(watermarks.get(partition), starts.get(partition), written)
 
     async def _read(self, path: Path) -> Mapping[TopicPartition, int]:
         # One stat on a directory that is in the kernel's cache: cheaper than a thread.
@@ -57,6 +60,10 @@ class BrokerCheckpoints:
                 known = (signature, await asyncio.to_thread(read_offset_checkpoint, path))
                 self._files[path] = known
             return known[1]
+
+
+def _written(signature: _Signature) -> object:
+    return signature or "never"
 
 
 def _signature(path: Path) -> _Signature:

@@ -55,9 +55,10 @@ def catalog_change(
     doubtful = {*unreadable, *(directory.path for directory in unidentified)}
 
     def is_gone(partition: TopicIdPartition, directory: PartitionDirectory) -> bool:
-        wanted = wants(partition.topic)
+        if partition in by_partition:
+            return False
         in_doubt = directory.path.parent in offline or directory.path in doubtful
-        return partition not in by_partition and not (wanted and in_doubt)
+        return not (in_doubt and wants(partition.topic))
 
     return CatalogChange(
         appeared=tuple(d for p, d in by_partition.items() if p not in known),

@@ -135,6 +135,14 @@ class SegmentHold:
             self._unheld[key] = (unheld, reason)
         return tuple(sources[base] for base in sorted(sources))
 
+    def concerns(self, scan: PartitionScan) -> bool:
+        """Whether ``protect`` may have anything to do, or to take back, for that partition. Does not block."""
+        if scan.deleted_segments or len(scan.segments) > 1:
+            return True
+        key = (scan.directory.partition.topic_id, scan.directory.partition.partition)
+        with self._lock:
+            return bool(self._held.get(key)) or self._unheld.get(key, (0, ""))[0] > 0
+
     def held(self, key: PartitionKey) -> tuple[HeldSegment, ...]:
         """The held segments of a partition, ascending."""
         with self._lock:

@@ -19,6 +19,7 @@ class PartitionLog:
 
     def __init__(self, scan: PartitionScan, hold: SegmentHold) -> None:
         self._scan = scan
+        self._log_dir = scan.directory.path.parent  # asked for everywhere, of thousands at a time
         self._hold = hold
         self._looking = asyncio.Lock()
         self._pending: tuple[HeldSegment, ...] = ()
@@ -49,7 +50,7 @@ class PartitionLog:
     @property
     def log_dir(self) -> Path:
         """The log dir that holds it."""
-        return self._scan.directory.path.parent
+        return self._log_dir
 
     @property
     def scan(self) -> PartitionScan:
@@ -127,7 +128,8 @@ class PartitionLog:
         )
 
     async def _adopt(self, scan: PartitionScan) -> None:
-        if self._protects:
+        # Most partitions of most brokers have one segment, and a thread costs more than all the rest of a look.
+        if self._protects and (self._pending or self._hold.concerns(scan)):
             through = self._measured_through
             try:
                 pending = await asyncio.to_thread(self._hold.protect, scan, copied_through=through, share=self._share)
@@ -137,4 +139,4 @@ class PartitionLog:
                 ) from error
             # A copy may have been finished while the thread was at it.
             self._pending = tuple(held for held in pending if held.end_offset > self._measured_through)
-        self._scan = scan
+        self._scan, self._log_dir = scan, scan.directory.path.parent

@@ -19,11 +19,13 @@ class GateStatistics:
         running: have a place.
         pending: wait for one.
         rejected: were refused since the start, for too many waited.
+        bytes_per_second: as the fetch quota sees it.
     """
 
     running: int = 0
     pending: int = 0
     rejected: int = 0
+    bytes_per_second: float = 0.0
 
 
 class FetchGate:
@@ -42,7 +44,8 @@ class FetchGate:
 
     def statistics(self) -> GateStatistics:
         """What runs and waits."""
-        return GateStatistics(self._running, len(self._pending), self._rejected)
+        rate = self._quota.rate(self._clock.monotonic_s())
+        return GateStatistics(self._running, len(self._pending), self._rejected, rate)
 
     def throttle_ms(self) -> int:
         """How long remote reads are held back by the quota; 0 when it is kept. Asked when a read is submitted."""

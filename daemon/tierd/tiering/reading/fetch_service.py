@@ -14,10 +14,13 @@ from tierd.tiering.quota import UNLIMITED, RateQuota
 from tierd.tiering.reading.fetch_gate import FetchGate, GateStatistics
 from tierd.tiering.reading.fetch_task import FetchResult, FetchTask
 from tierd.tiering.reading.index_cache import RemoteIndexCache
+from tierd.tiering.reading.kept_readers import KeptReaders
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
 from tierd.tiering.reading.timestamps import ListedOffset
 from tierd.tiering.recorder import TieringRecorder
+
+_KEPT_READERS = 16  # each has at most a quarter of fetch.prefetch under way, and a range that it did not use up
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class FetchService:
             ),
             clock=clock,
         )
+        self._kept = KeptReaders(capacity=_KEPT_READERS, clock=clock)
         self._running: set[asyncio.Task[FetchResult]] = set()
 
     @property
@@ -85,6 +89,7 @@ class FetchService:
             piece_bytes=self._piece_bytes,
             indexes=self._indexes,
             gate=self._gate,
+            kept=self._kept,
         )
 
     async def read(
@@ -143,6 +148,7 @@ class FetchService:
             reading.cancel()
         if running:
             await asyncio.wait(running)
+        await self._kept.close()
 
     def _ended(self, reading: "asyncio.Task[FetchResult]") -> None:
         self._running.discard(reading)

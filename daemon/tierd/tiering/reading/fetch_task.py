@@ -9,6 +9,7 @@ from tierd.log import AbortedTransaction, Record, RecordBatch
 from tierd.remote import RemoteStorageManager
 from tierd.tiering.reading.committed import committed_batches, data_batches
 from tierd.tiering.reading.fetch_gate import FetchGate
+from tierd.tiering.reading.kept_readers import KeptReaders, ReaderPlace
 from tierd.tiering.reading.read_ahead import ReadAheadLimits
 from tierd.tiering.reading.read_session import ReadSession, ReadSources
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
@@ -20,6 +21,7 @@ from tierd.tiering.recorder import TieringRecorder
 _DECODED_BYTES = 1 << 20  # decoded at once: bounds the records in memory
 _FIRST_BYTES = 256 << 10  # what a sequential reader waits for before its first record
 _PIECE_BYTES = 4 << 20
+_KEPT_SHARE = 4  # of ``prefetch_bytes`` is for each of the readers that are kept between two reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class FetchTask:
         piece_bytes: int = _PIECE_BYTES,
         indexes: RemoteIndexes | None = None,
         gate: FetchGate | None = None,
+        kept: KeptReaders | None = None,
     ) -> None:
         """Prepare to read.
 
@@ -90,11 +93,13 @@ class FetchTask:
             piece_bytes: of one range of it; the size of stored chunks, or a multiple.
             indexes: shared with other partitions; None for indexes of its own.
             gate: bounds and counts what ``read`` and ``list_offset`` ask of the tier; None: unbounded.
+            kept: remembers where ``read`` ended, so that one that goes on there has its bytes under way; None: nobody.
         """
         self._sources = ReadSources(snapshot, remote, indexes or RemoteIndexes(remote.fetch_index), recorder)
         self._prefetch_bytes = prefetch_bytes
         self._piece_bytes = min(piece_bytes, max(prefetch_bytes, SMALLEST_WINDOW_BYTES))
         self._gate = gate
+        self._kept = kept
 
     async def read(
         self, offset: int, *, max_bytes: int, isolation: Isolation, at_least_one: bool = True
@@ -114,27 +119,48 @@ class FetchTask:
             RemoteResourceNotFoundError: metadata says the segment is there, the store says it is not.
             RemoteStorageError: the store did not answer.
         """
-        window_bytes = max_bytes + SMALLEST_WINDOW_BYTES
-        session = ReadSession(
-            self._sources, isolation, ReadAheadLimits(first_bytes=window_bytes, piece_bytes=window_bytes)
-        )
+        log = await self._sources.snapshot()
+        session = self._kept.take(ReaderPlace(log.partition, offset, isolation)) if self._kept else None
+        session = session or ReadSession(self._sources, isolation, self._limits(max_bytes))
+        goes_on_at: int | None = None
         try:
-            await session.begin(offset)
-            if self._gate is None or session.tier_of(offset) is Tier.LOCAL or offset >= session.end_offset:
-                return await _read(session, offset, max_bytes, isolation, at_least_one=at_least_one)
-            if throttled_ms := self._gate.throttle_ms():
-                self._sources.recorder.fetch_throttled(throttled_ms)
-                return FetchResult.nothing(Tier.REMOTE, offset, throttled_ms=throttled_ms)
-            size = 0
-            async with self._gate.place(f"read from offset {offset}"):
-                try:
-                    result = await _read(session, offset, max_bytes, isolation, at_least_one=at_least_one)
-                    size = len(result.data)
-                finally:
-                    self._gate.record(size)
+            await session.begin(offset, log)
+            result = await self._admitted(session, offset, max_bytes, isolation, at_least_one=at_least_one)
+            if (result.data or result.throttled_ms) and result.next_offset < session.end_offset:
+                goes_on_at = result.next_offset
             return result
         finally:
-            await session.close()
+            if self._kept is None or goes_on_at is None or session.tier_of(goes_on_at) is Tier.LOCAL:
+                await session.close()
+            else:
+                await self._kept.keep(ReaderPlace(log.partition, goes_on_at, isolation), session)
+
+    def _limits(self, max_bytes: int) -> ReadAheadLimits:
+        """Of one read, and of those that go on behind it."""
+        window_bytes = max_bytes + SMALLEST_WINDOW_BYTES
+        if self._kept is None:
+            return ReadAheadLimits(first_bytes=window_bytes, piece_bytes=window_bytes)
+        return ReadAheadLimits(
+            first_bytes=window_bytes, piece_bytes=self._piece_bytes, ahead_bytes=self._prefetch_bytes // _KEPT_SHARE
+        )
+
+    async def _admitted(
+        self, session: ReadSession, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool
+    ) -> FetchResult:
+        """Read when the gate lets remote reads pass."""
+        if self._gate is None or session.tier_of(offset) is Tier.LOCAL or offset >= session.end_offset:
+            return await _read(session, offset, max_bytes, isolation, at_least_one=at_least_one)
+        if throttled_ms := self._gate.throttle_ms():
+            self._sources.recorder.fetch_throttled(throttled_ms)
+            return FetchResult.nothing(Tier.REMOTE, offset, throttled_ms=throttled_ms)
+        size = 0
+        async with self._gate.place(f"read from offset {offset}"):
+            try:
+                result = await _read(session, offset, max_bytes, isolation, at_least_one=at_least_one)
+                size = len(result.data)
+            finally:
+                self._gate.record(size)
+        return result
 
     async def list_offset(
         self, timestamp_ms: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
@@ -206,6 +232,17 @@ async def _read(
     kept = _within(piece.batches, max_bytes, at_least_one=at_least_one) if piece else []
     if not kept or piece is None:
         return FetchResult.nothing(Tier.REMOTE if piece is None else piece.tier, offset)
+    last, used = piece, len(kept)
+    left_bytes = max_bytes - sum(batch.size_bytes for batch in kept)
+    while left_bytes > 0 and used == len(last.batches) and session.goes_on(last):
+        more = await session.next_piece(last.next_offset, max_bytes=left_bytes)
+        if more is None or more.segment != piece.segment:
+            break
+        fitting = _within(more.batches, left_bytes, at_least_one=False)
+        kept += fitting
+        left_bytes -= sum(batch.size_bytes for batch in fitting)
+        last, used = more, len(fitting)
+    session.give_back(last, used)
     upper = kept[-1].last_offset + 1
     return FetchResult(
         tier=piece.tier,

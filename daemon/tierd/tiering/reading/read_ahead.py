@@ -9,6 +9,8 @@ from tierd.model import RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
 from tierd.tiering.reading.remote_reader import RemoteSegmentReader
 
+_EAGER_RANGES = 4
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadAheadLimits:
@@ -18,7 +20,8 @@ class ReadAheadLimits:
         first_bytes: of the range that the reader waits for when it begins.
         piece_bytes: of every other range; the size of stored chunks, or a multiple of it.
         ahead_bytes: asked for and not used yet, at most; 0 asks for nothing before it is wanted.
-        is_eager: ask for all of that at once; otherwise a reader that goes on is given twice as much each time.
+        is_eager: ask for some ranges at once; otherwise nothing is ahead of a reader before it goes on. Then both have
+            twice as much each time that they had to wait for bytes: so much hides the latency, and no more is held.
     """
 
     first_bytes: int
@@ -47,26 +50,25 @@ class ReadAhead:
         limits: ReadAheadLimits,
         *,
         on_open: Callable[[], None],
-        on_close: Callable[[int], None],
+        on_bytes: Callable[[int], None],
     ) -> None:
-        """Read from ``remote``; ``on_open`` is told of every reader, ``on_close`` how many of its bytes were used."""
+        """Read from ``remote``; ``on_open`` is told of every reader, ``on_bytes`` of what is used."""
         self._remote = remote
         self._limits = limits
         self._on_open = on_open
-        self._on_close = on_close
+        self._on_bytes = on_bytes
         self._open: deque[tuple[RemoteSegmentReader, Stretch]] = deque()
-        self._allowed_bytes = limits.ahead_bytes if limits.is_eager else 0
+        self._allowed_bytes = min(_EAGER_RANGES * limits.piece_bytes, limits.ahead_bytes) if limits.is_eager else 0
+        self._has_waited = False
 
-    async def current(
-        self, offset: int, wanted: RemoteLogSegmentMetadata
-    ) -> tuple[RemoteSegmentReader, Stretch] | None:
+    async def current(self, offset: int, wanted: RemoteLogSegmentMetadata) -> RemoteSegmentReader | None:
         """The open reader that stands in ``wanted`` and has ``offset`` before it; those before it are closed."""
         while self._open:
             reader, stretch = self._open[0]
             if reader.metadata.segment == wanted.segment and offset < stretch.end_offset:
-                return reader, stretch
+                return reader
             self._open.popleft()
-            await self._end(reader)
+            await reader.close()
         return None
 
     def begin(self, stretch: Stretch, position: int) -> RemoteSegmentReader:
@@ -85,15 +87,21 @@ class ReadAhead:
             self._append(behind, 0, self._limits.piece_bytes).begin()
 
     def went_on(self) -> None:
-        """The reader took a piece and wants the next one: it reads on, so it may have more ahead."""
-        doubled = max(2 * self._allowed_bytes, 2 * self._limits.piece_bytes)
-        self._allowed_bytes = min(doubled, self._limits.ahead_bytes)
+        """The reader took a piece and wants the next one; if it had to wait for it, it may have more ahead."""
+        wanted = max((2 if self._has_waited else 1) * self._allowed_bytes, 2 * self._limits.piece_bytes)
+        self._allowed_bytes = min(wanted, self._limits.ahead_bytes)
+        self._has_waited = False
+
+    async def drop_failed(self) -> None:
+        """Forget what failed while nobody was waiting for it: it is asked for again."""
+        for reader, _ in self._open:
+            await reader.drop_failed()
 
     async def close(self) -> None:
         """End everything that is under way."""
         while self._open:
             reader, _ = self._open.popleft()
-            await self._end(reader)
+            await reader.close()
 
     @property
     def _ahead_bytes(self) -> int:
@@ -106,11 +114,12 @@ class ReadAhead:
             position=position,
             first_bytes=first_bytes,
             piece_bytes=self._limits.piece_bytes,
+            on_wait=self._waited,
+            on_bytes=self._on_bytes,
         )
         self._open.append((reader, stretch))
         self._on_open()
         return reader
 
-    async def _end(self, reader: RemoteSegmentReader) -> None:
-        self._on_close(reader.fetched_bytes)
-        await reader.close()
+    def _waited(self) -> None:
+        self._has_waited = True

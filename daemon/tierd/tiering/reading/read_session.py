@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tierd.errors import (
     CorruptRecordError,
@@ -12,7 +13,7 @@ from tierd.errors import (
     SegmentChangedError,
 )
 from tierd.log import AbortedTransaction, LocalLog, RecordBatch, iter_batches, last_stable_offset
-from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierd.remote import RemoteStorageManager
 from tierd.tiering.reading.read_ahead import ReadAhead, ReadAheadLimits, Stretch
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
@@ -30,6 +31,14 @@ class Piece:
     batches: Sequence[RecordBatch]
     next_offset: int
     tier: Tier
+    segment: RemoteLogSegmentId | None = None  # None: a local one
+
+
+class _Rest(NamedTuple):
+    """Batches of a remote piece that were not used, ascending; the open reader stands behind them."""
+
+    segment: RemoteLogSegmentId
+    batches: Sequence[RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,24 +68,29 @@ class ReadSession:
             sources.remote,
             limits,
             on_open=lambda: sources.recorder.fetch_requested(self._topic),
-            on_close=lambda size: sources.recorder.bytes_fetched(self._topic, size),
+            on_bytes=lambda size: sources.recorder.bytes_fetched(self._topic, size),
         )
         self._pieces = 0
+        self._rest: _Rest | None = None
         self.end_offset = 0
 
-    async def begin(self, offset: int | None) -> int:
-        """Look at the log; return the offset to begin at, the log start when None is asked for.
+    async def begin(self, offset: int | None, log: TieredLog | None = None) -> int:
+        """Look at the log, or take ``log``; return the offset to begin at, the log start when None is asked for.
+
+        A session that has read goes on from there: what it has open is used where it still fits.
 
         Raises:
             OffsetOutOfRangeError: the log does not reach from or to ``offset``.
         """
-        log = await self._look()
+        await self._ahead.drop_failed()
+        log = await self._look(log)
         start = log.log_start_offset if offset is None else offset
         log.require_readable(start)
         return start
 
     async def close(self) -> None:
         """End what is read ahead. The session may go on; it begins a new range then."""
+        self._rest = None
         await self._ahead.close()
 
     def tier_of(self, offset: int) -> Tier:
@@ -104,6 +118,16 @@ class ReadSession:
         raise SegmentChangedError(
             f"{self._require_log().partition}: the log changed {_REPLANS} times under one read", remedy="read again"
         )
+
+    def give_back(self, piece: Piece, used: int) -> None:
+        """Say that only the first ``used`` batches of ``piece``, just read, were; a read behind them has the rest."""
+        if piece.segment is not None and used < len(piece.batches):
+            self._rest = _Rest(piece.segment, piece.batches[used:])
+
+    def goes_on(self, piece: Piece) -> bool:
+        """Whether the segment of ``piece``, which is remote, has more behind it."""
+        segment = self._require_log().remote_segment(piece.next_offset)
+        return segment is not None and segment.segment == piece.segment and piece.next_offset < self.end_offset
 
     async def aborted(self, from_offset: int, upper: int) -> tuple[AbortedTransaction, ...]:
         """Aborted transactions that touch ``[from_offset, upper)``, each once (remote-tiering 14.4)."""
@@ -135,8 +159,8 @@ class ReadSession:
         self._probe = (offset, answer)
         return answer
 
-    async def _look(self) -> TieredLog:
-        self._log = log = await self._sources.snapshot()
+    async def _look(self, log: TieredLog | None = None) -> TieredLog:
+        self._log = log = log or await self._sources.snapshot()
         self._probe = None
         stable = await exclusive_end(log, self._isolation)
         self._local = None
@@ -167,12 +191,15 @@ class ReadSession:
         return Piece(batches, batches[-1].last_offset + 1, Tier.LOCAL) if batches else None
 
     async def _remote_piece(self, log: TieredLog, offset: int) -> Piece:
+        rest = await self._take_rest(log, offset)
         reader, end = await self._reader_at(log, offset)
+        segment = reader.metadata.segment
         try:
-            while found := await self._next_batches(log, reader):
+            while found := rest or await self._next_batches(log, reader):
+                rest = ()
                 batches = [batch for batch in found if batch.last_offset >= offset and batch.base_offset < end]
                 if batches:
-                    return Piece(batches, batches[-1].last_offset + 1, Tier.REMOTE)
+                    return Piece(batches, batches[-1].last_offset + 1, Tier.REMOTE, segment)
                 if found[-1].base_offset >= end:
                     break
         except CorruptRecordError as error:
@@ -182,6 +209,19 @@ class ReadSession:
             self._sources.recorder.fetch_failed(self._topic)
             raise
         return Piece((), end, Tier.REMOTE)
+
+    async def _take_rest(self, log: TieredLog, offset: int) -> Sequence[RecordBatch]:
+        """What was given back, where ``offset`` is still read there; else the reader behind it is closed."""
+        rest, self._rest = self._rest, None
+        if rest is None:
+            return ()
+        segment = log.remote_segment(offset)
+        first, last = rest.batches[0], rest.batches[-1]
+        if segment is not None and segment.segment == rest.segment and first.base_offset <= offset <= last.last_offset:
+            self._ahead.fill(lambda behind: self._following(log, behind))
+            return rest.batches
+        await self._ahead.close()
+        return ()
 
     async def _next_batches(self, log: TieredLog, reader: RemoteSegmentReader) -> Sequence[RecordBatch]:
         if not reader.ahead_bytes:
@@ -207,8 +247,7 @@ class ReadSession:
         if metadata is None:
             raise log.missing(offset)
         if (found := await self._ahead.current(offset, metadata)) is not None:
-            reader, stretch = found
-            return reader, stretch.end_offset
+            return found, log.readable_end(metadata, offset)
         position = 0
         if offset > metadata.start_offset:
             position = await self._sources.indexes.lookup_offset(metadata, offset)

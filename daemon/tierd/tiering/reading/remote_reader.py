@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from tierd.errors import RemoteIntegrityError
 from tierd.log import RecordBatch, iter_batches
@@ -24,6 +25,8 @@ class RemoteSegmentReader:
         position: int,
         first_bytes: int,
         piece_bytes: int,
+        on_wait: Callable[[], None] = lambda: None,
+        on_bytes: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Begin at byte ``position``, where a batch begins.
 
@@ -33,6 +36,8 @@ class RemoteSegmentReader:
             position: of the first batch.
             first_bytes: of the first range, which somebody is waiting for.
             piece_bytes: of every range after it; they end at its multiples, as stored chunks do.
+            on_wait: told whenever bytes are wanted that are not there yet.
+            on_bytes: told how many came whenever some are used.
         """
         self._remote = remote
         self._metadata = metadata
@@ -44,6 +49,8 @@ class RemoteSegmentReader:
         self._begun = position  # exclusive end of what was asked for
         self._under_way: deque[asyncio.Task[bytes]] = deque()  # invariant: consecutive ranges, up to _begun
         self._fetched_bytes = 0
+        self._on_wait = on_wait
+        self._on_bytes = on_bytes
 
     @property
     def metadata(self) -> RemoteLogSegmentMetadata:
@@ -77,18 +84,15 @@ class RemoteSegmentReader:
             RemoteIntegrityError: the object ends before its metadata says, or a batch in it is damaged.
         """
         while self._position + len(self._tail) < self._metadata.size_bytes:
-            data = self._tail + await self._fetch()
-            # Parsing 16 MiB takes as long as other tasks should not wait.
-            batches = await asyncio.to_thread(_parse, data, self._name, self._position)
-            if batches:
-                last = batches[-1]
-                used = last.position + last.size_bytes - self._position
-                self._tail = data[used:]
-                self._position += used
-                return batches
-            self._tail = data
-            if not self._under_way and (missing := _missing_bytes(data)):
-                self._begin(self._begun, self._begun + missing)
+            data = await self._fetch()
+            # Parsing 4 MiB takes as long as other tasks should not wait.
+            parsed = await asyncio.to_thread(_parse, self._tail, data, self._name, self._position)
+            self._position += len(self._tail) + len(data) - len(parsed.tail)
+            self._tail = parsed.tail
+            if parsed.batches:
+                return parsed.batches
+            if not self._under_way and (size := _size_of_first(self._tail)) is not None:
+                self._begin(self._begun, self._begun + max(size - len(self._tail), SMALLEST_WINDOW_BYTES))
         if self._tail:
             raise RemoteIntegrityError(
                 f"{self._metadata.segment}: {len(self._tail)} bytes at its end are no whole batch",
@@ -109,6 +113,11 @@ class RemoteSegmentReader:
             if not task.cancelled():
                 task.exception()  # nobody waits for it any more
 
+    async def drop_failed(self) -> None:
+        """Ask again for what is under way, if some of it has failed already."""
+        if any(task.done() and (task.cancelled() or task.exception()) for task in self._under_way):
+            await self.close()
+
     @property
     def _name(self) -> str:
         return str(self._metadata.segment)
@@ -118,6 +127,8 @@ class RemoteSegmentReader:
             self.begin()
         start = self._position + len(self._tail)
         oldest = self._under_way[0]
+        if not oldest.done():
+            self._on_wait()
         data = await self._result(oldest)
         self._under_way.popleft()
         if not data:
@@ -126,6 +137,7 @@ class RemoteSegmentReader:
                 remedy=f"run tierd verify {self._metadata.segment.topic_id_partition}",
             )
         self._fetched_bytes += len(data)
+        self._on_bytes(len(data))
         return data
 
     async def _result(self, fetch: "asyncio.Task[bytes]") -> bytes:
@@ -146,13 +158,33 @@ class RemoteSegmentReader:
         return True
 
 
-def _parse(data: bytes, name: str, position: int) -> list[RecordBatch]:
-    return list(iter_batches(data, name=name, position=position))
+class _Parsed(NamedTuple):
+    batches: list[RecordBatch]
+    tail: bytes  # the beginning of a batch that goes on in the next range
 
 
-def _missing_bytes(data: bytes) -> int | None:
-    """How much more the first, incomplete batch in ``data`` needs."""
+def _parse(tail: bytes, data: bytes, name: str, position: int) -> _Parsed:
+    """Check the batches of ``tail`` and ``data``, copying none but the one that lies across. Blocking."""
+    if not tail:
+        return _walked(data, 0, name, position)
+    size = _size_of_first((tail + data[:_BATCH_HEADER_BYTES])[:_BATCH_HEADER_BYTES])
+    taken = len(data) if size is None or size <= len(tail) else size - len(tail)  # nonsense is refused below
+    across = _walked(tail + data[:taken], 0, name, position)
+    if not across.batches:
+        return across
+    rest = _walked(data, taken, name, position + len(tail) + taken)
+    return _Parsed(across.batches + rest.batches, rest.tail)
+
+
+def _walked(data: bytes, start: int, name: str, position: int) -> _Parsed:
+    view = memoryview(data)[start:]
+    batches = list(iter_batches(view, name=name, position=position))
+    used = batches[-1].position + batches[-1].size_bytes - position if batches else 0
+    return _Parsed(batches, bytes(view[used:]))
+
+
+def _size_of_first(data: bytes) -> int | None:
+    """How large the first batch in ``data`` says that it is; None when that is not there yet."""
     if len(data) < _BATCH_HEADER_BYTES:
         return None
-    size = _BATCH_HEADER_BYTES + int.from_bytes(data[8:12], "big")
-    return max(size - len(data), SMALLEST_WINDOW_BYTES)
+    return _BATCH_HEADER_BYTES + int.from_bytes(data[8:_BATCH_HEADER_BYTES], "big", signed=True)

@@ -66,12 +66,15 @@ class TieredLog:
         segments = self.scan.segments if self.scan else ()
         if not self.finished and self.view.log_start_offset is None:
             return local_log_start(segments, checkpointed=self.log_start_checkpoint)
-        deleted = deleted_records_before(
-            checkpointed=self.log_start_checkpoint, segments=segments, high_watermark=self.high_watermark
-        )
+        start = self.view.log_start_offset
+        if start is None:
+            start = deleted_records_before(
+                checkpointed=self.log_start_checkpoint, segments=segments, high_watermark=self.high_watermark
+            )
+        # What the checkpoint says beyond it may be another leader's retention; the leader's copy task judges that.
         first_remote = self.finished[0].start_offset if self.finished else None
-        starts = [start for start in (first_remote, self.local_start_offset) if start is not None]
-        return max(self.view.log_start_offset or 0, deleted or 0, min(starts, default=0))
+        firsts = [first for first in (first_remote, self.local_start_offset) if first is not None]
+        return max(start or 0, min(firsts, default=0))
 
     @property
     def remote_end_offset(self) -> int:

@@ -22,6 +22,10 @@ from tierd.remote import ObjectInfo, ObjectKeyFactory, ObjectStore, SegmentKey, 
 
 _PAGE: Final = 1000
 _SEGMENTS_AT_ONCE: Final = 1024  # tasks at a time; how many of them talk to the store is bounded by the slots
+MAX_MANIFEST_BYTES: Final = 16 << 20
+"""Some fifty times what the largest segment's takes. Whatever is larger is never read."""
+MAX_TOMBSTONE_BYTES: Final = 64 << 10
+_LIMITS: Final = ((".manifest", MAX_MANIFEST_BYTES), (".tombstone", MAX_TOMBSTONE_BYTES))
 _SUFFIXES: Final = (".log", ".indexes", ".manifest", ".tombstone")
 
 
@@ -118,6 +122,10 @@ class BucketReader:
             key = next(iter(objects.values())).key
             what = "a copy that was never finished, or a deletion that was; its objects are in nobody's metadata"
             return RebuildProblem(RebuildSeverity.NOTE, "no manifest", key, what)
+        for suffix, limit in _LIMITS:
+            if (info := objects.get(suffix)) is not None and info.size_bytes > limit:
+                what = f"it has {info.size_bytes} bytes, and no {suffix} has more than {limit}"
+                return RebuildProblem(RebuildSeverity.DAMAGE, "too large", info.key, what)
         try:
             async with self._slots:
                 return await self._described(partition, manifest.key, objects)
@@ -160,6 +168,8 @@ class BucketReader:
         """The segment as it was when its copy began."""
         if (manifest.topic, manifest.partition) != (partition.topic, partition.partition):
             raise ValueError(f"it is of {manifest.topic}-{manifest.partition}")
+        if not -1 <= manifest.leader_epoch < 2**31:  # no leader could claim the partition after it
+            raise ValueError(f"its leader epoch is {manifest.leader_epoch}")
         return RemoteLogSegmentMetadata(
             segment=RemoteLogSegmentId(partition, uuid_from_text(manifest.segment_id)),
             start_offset=manifest.start_offset,

@@ -23,7 +23,13 @@ import structlog
 from tierd.clock import Clock
 from tierd.errors import RemoteIntegrityError, RemoteObjectRetainedError, StateDirError, TierError
 from tierd.metadata import RemoteLogMetadataManager
-from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete, TopicIdPartition
+from tierd.model import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    SoftDelete,
+    TopicIdPartition,
+)
 from tierd.remote import Tombstone
 from tierd.tiering.recorder import TieringRecorder
 from tierd.tiering.removing.expiration_plan import DeleteReason
@@ -75,7 +81,7 @@ class SegmentDeletion:
         self._busy: set[UUID] = set()
         self.steps = 0
         """How many durable steps were taken so far, by anybody: a sign of life for whoever waits for his turn."""
-        self._retained: dict[UUID, tuple[TopicIdPartition, float]] = {}
+        self._retained: dict[TopicIdPartition, dict[UUID, float]] = {}  # until when a refused deletion waits
 
     @contextlib.contextmanager
     def exclusively(self, metadata: RemoteLogSegmentMetadata) -> Iterator[bool]:
@@ -94,18 +100,18 @@ class SegmentDeletion:
         """Whether somebody deletes the segment, or takes it back, at this moment."""
         return segment_id in self._busy
 
-    def retained_for_s(self, segment_id: UUID) -> float:
+    def retained_for_s(self, segment: RemoteLogSegmentId) -> float:
         """Seconds until a deletion that the store refused is worth another try; 0 when it may be tried."""
-        _, retry_at_s = self._retained.get(segment_id, (None, 0.0))
+        retry_at_s = self._retained.get(segment.topic_id_partition, {}).get(segment.id, 0.0)
         return max(0.0, retry_at_s - self._clock.monotonic_s())
 
     def retained_of(self, partition: TopicIdPartition) -> int:
         """How many segments of the partition the store keeps although they were deleted."""
-        return sum(each == partition for each, _ in self._retained.values())
+        return len(self._retained.get(partition, ()))
 
     def forget(self, partition: TopicIdPartition) -> None:
-        """The partition is led elsewhere now: what the store keeps of it is not ours to count."""
-        self._retained = {i: kept for i, kept in self._retained.items() if kept[0] != partition}
+        """The partition is led elsewhere now, or gone: what the store keeps of it is not ours to count."""
+        self._retained.pop(partition, None)
 
     async def delete(
         self,
@@ -177,6 +183,7 @@ class SegmentDeletion:
 
         Raises:
             RemoteObjectRetainedError: the store keeps an object; noted, and tried again after ``RETAINED_RETRY_S``.
+            FencedError: the partition is not ours any more; nothing was removed.
             TierError: it stopped half-way; a later pass repeats it.
         """
         soft = metadata.soft_delete
@@ -188,6 +195,9 @@ class SegmentDeletion:
             after_ms = self._clock.now_ms() + grace_ms
             await self.begin(metadata, reason=soft.reason, detail=detail, delete_after_ms=after_ms)
             return False
+        # Objects are fenced by nothing: whoever lost the partition while it slept must not remove what a new leader
+        # takes back.
+        await self._metadata.prove_leadership(metadata.segment.topic_id_partition)
         await self._note(metadata, LedgerStep.DELETED, soft.reason, "its grace is over")
         await self._remove(metadata, None, soft.reason)
         return True
@@ -217,7 +227,7 @@ class SegmentDeletion:
         """
         reason = metadata.soft_delete.reason if metadata.soft_delete else ""
         await self._note(metadata, LedgerStep.UNDELETED, reason, detail)
-        self._retained.pop(metadata.segment.id, None)
+        self._let_go(metadata.segment)
 
     async def _remove(self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None, reason: str) -> None:
         try:
@@ -230,16 +240,23 @@ class SegmentDeletion:
                 await self._note(metadata, LedgerStep.FAILED, reason, str(error))
             raise
         await self._step(metadata, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, None)
-        self._retained.pop(metadata.segment.id, None)
+        self._let_go(metadata.segment)
 
     async def _retain(self, metadata: RemoteLogSegmentMetadata, reason: str, error: TierError) -> None:
         """Take note that the store keeps the objects, once per process in ledger and log."""
-        segment_id, partition = metadata.segment.id, metadata.segment.topic_id_partition
-        known = segment_id in self._retained
-        self._retained[segment_id] = (partition, self._clock.monotonic_s() + RETAINED_RETRY_S)
+        of_partition = self._retained.setdefault(metadata.segment.topic_id_partition, {})
+        known = metadata.segment.id in of_partition
+        of_partition[metadata.segment.id] = self._clock.monotonic_s() + RETAINED_RETRY_S
         if not known:
             log.warning("segment_retained", segment=str(metadata.segment), problem=str(error), remedy=error.remedy)
             await self._note(metadata, LedgerStep.RETAINED, reason, str(error))
+
+    def _let_go(self, segment: RemoteLogSegmentId) -> None:
+        """The store keeps nothing of the segment any more."""
+        of_partition = self._retained.get(segment.topic_id_partition, {})
+        of_partition.pop(segment.id, None)
+        if not of_partition:
+            self._retained.pop(segment.topic_id_partition, None)
 
     async def _is_marked(self, metadata: RemoteLogSegmentMetadata) -> bool:
         try:

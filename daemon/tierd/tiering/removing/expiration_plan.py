@@ -27,6 +27,8 @@ class DeleteReason(StrEnum):
     DANGLING = "dangling"
     DELETE_RETRY = "delete_retry"
     TOPIC_DELETED = "topic_deleted"
+    DAMAGED = "damaged"
+    ORPHAN = "orphan"
 
 
 class PlannedDeletion(NamedTuple):
@@ -185,7 +187,7 @@ class _Scan:
                         breach = max(0, breach - metadata.size_bytes)
                 elif not in_lineage(metadata, self.log_end_offset, filtered):
                     continue  # another branch's: stepped over
-                elif self.time is not None and metadata.max_timestamp_ms <= self.time.cutoff_ms:
+                elif self.time is not None and _newest_ms(metadata) <= self.time.cutoff_ms:
                     self._expire(metadata, DeleteReason.RETENTION_TIME, self._of_age(metadata, self.time))
                     breach = max(0, breach - metadata.size_bytes)
                 elif self.size is not None and breach > 0 and breach >= metadata.size_bytes:
@@ -214,7 +216,7 @@ class _Scan:
 
     @staticmethod
     def _of_age(metadata: RemoteLogSegmentMetadata, rule: TimeRule) -> str:
-        older_ms = rule.cutoff_ms - metadata.max_timestamp_ms
+        older_ms = rule.cutoff_ms - _newest_ms(metadata)
         return f"newest record {older_ms / 1000:.0f} s past the {rule.retention_ms / 1000:g} s of retention"
 
 
@@ -268,4 +270,9 @@ def _once(*groups: Iterable[PlannedDeletion]) -> tuple[PlannedDeletion, ...]:
 def _expires_at(kept: RemoteLogSegmentMetadata, retention_ms: int, being_copied: Collection[UUID]) -> int | None:
     if retention_ms < 0 or kept.segment.id in being_copied:
         return None
-    return kept.max_timestamp_ms + retention_ms
+    return _newest_ms(kept) + retention_ms
+
+
+def _newest_ms(metadata: RemoteLogSegmentMetadata) -> int:
+    """Of records that have no timestamp nobody knows more than when their segment came into the tier."""
+    return metadata.max_timestamp_ms if metadata.max_timestamp_ms >= 0 else metadata.event_timestamp_ms

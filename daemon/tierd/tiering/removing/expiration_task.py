@@ -32,6 +32,7 @@ log = structlog.get_logger()
 
 _IDLE_S: Final = 3600.0  # events wake the task; this is for one that was lost
 _PLANNED_IN_LOOP: Final = 1024  # rows; some milliseconds, more go to a thread
+LEFT_BEHIND_GRACE_S: Final = 7 * 86_400.0  # at least, where there is a grace at all
 _DELETING: Final = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 
 
@@ -171,6 +172,9 @@ class ExpirationTask:
         view = self._metadata.view(self._partition)
         if view.delete_state is not None:
             return None  # all of it goes; the remover sees to that
+        if not view.segments:
+            self._state, self._settled = ExpirationState(), None
+            return await self._rest(None, undone=False)  # most partitions of most brokers: nothing is looked at
         policy = self._tools.policies(self._partition.topic)
         facts = await self._facts(policy)
         if self._is_settled(view, facts, policy):
@@ -243,7 +247,7 @@ class ExpirationTask:
         return True
 
     async def _carry_out(self, view: PartitionView, plan: ExpirationPlan) -> None:
-        chosen = [p for p in plan.deletions if not self._deletion.retained_for_s(p.metadata.segment.id)]
+        chosen = [p for p in plan.deletions if not self._deletion.retained_for_s(p.metadata.segment)]
         chosen_bytes = sum(planned.metadata.size_bytes for planned in chosen)
         self._state = ExpirationState(len(chosen), chosen_bytes, in_grace=_in_grace(view))
         try:
@@ -284,7 +288,7 @@ class ExpirationTask:
     async def _delete_alone(self, present: RemoteLogSegmentMetadata, planned: PlannedDeletion) -> None:
         reason, detail = planned.reason, planned.detail
         if present.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-            after_ms = self._tools.clock.now_ms() + round(self._tools.grace_s * 1000)
+            after_ms = self._tools.clock.now_ms() + round(self._grace_s(planned) * 1000)
             row = await self._deletion.begin(present, reason=reason, detail=detail, delete_after_ms=after_ms)
             self._marked.add(present.segment.id)
             self._log("segment_expired", row, reason, detail)
@@ -302,6 +306,26 @@ class ExpirationTask:
             await self._deletion.delete(present, reason=reason, detail=detail)
         self._log("segment_deleted", present, reason, detail)
 
+    def _grace_s(self, planned: PlannedDeletion) -> float:
+        """How long the segment can be taken back.
+
+        What was readable until the log itself turned to other epochs is a tier that was left behind: after the loss of
+        a disk, which the broker replaces by an empty log, the last copy there is. People need days to notice that.
+        """
+        configured_s = self._tools.grace_s
+        log_start = self._metadata.view(self._partition).log_start_offset or 0
+        is_of_old = planned.reason is DeleteReason.UNREFERENCED_EPOCH
+        if not configured_s or not is_of_old or planned.metadata.end_offset < log_start:
+            return configured_s
+        log.warning(
+            "segment_left_behind",
+            partition=str(self._partition),
+            segment=str(planned.metadata.segment),
+            why=planned.detail,
+            remedy="if its disk was lost, tierd undelete --force takes it back; it goes after a week",
+        )
+        return max(configured_s, LEFT_BEHIND_GRACE_S)
+
     def _present(self, metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata | None:
         """The row as it is now: it may have been taken back since the plan was made."""
         return self._metadata.view(self._partition).segment(metadata.segment.id)
@@ -312,7 +336,7 @@ class ExpirationTask:
         left = await self._plan(view, facts, policy)
         self._marked &= view.segments.keys()
         self._state = ExpirationState(in_grace=_in_grace(view))
-        retained = [self._deletion.retained_for_s(p.metadata.segment.id) for p in left.deletions]
+        retained = [self._deletion.retained_for_s(p.metadata.segment) for p in left.deletions]
         blocked = left.blocked_by is not None and left.blocked_by in self._tools.being_copied
         if not left.deletions and not blocked:
             self._settled = (view, facts, policy, left.next_due_ms)

@@ -13,7 +13,7 @@ from uuid import UUID
 import structlog
 
 from tierd.clock import Clock
-from tierd.errors import RemoteObjectRetainedError, RemoteResourceNotFoundError, TierError
+from tierd.errors import FencedError, RemoteObjectRetainedError, RemoteResourceNotFoundError, TierError
 from tierd.metadata import (
     KeyValueStore,
     PartitionBeingDeleted,
@@ -31,6 +31,7 @@ from tierd.model import (
 from tierd.tiering.recorder import TieringRecorder
 from tierd.tiering.removing.deletion import RETAINED_RETRY_S, SegmentDeletion
 from tierd.tiering.removing.expiration_plan import DeleteReason
+from tierd.tiering.removing.sweep import UploadSweep
 from tierd.tiering.removing.workers import in_order
 
 log = structlog.get_logger()
@@ -65,8 +66,25 @@ class PartitionRemover:
         interval_s: float = 30.0,
         width: int = 4,
         on_error: Callable[[TopicIdPartition, TierError], None] | None = None,
+        uploads: UploadSweep | None = None,
     ) -> None:
-        """``store``: the one below ``metadata``; ``on_error``: is told of each failure, by default the log is."""
+        """Begin nothing yet.
+
+        Args:
+            store: the one below ``metadata``.
+            metadata: what is in the tier.
+            deletion: deletes one segment.
+            being_copied: ids of the copies under way in this process, live.
+            slots: bounds the segments deleted at once, over all partitions.
+            recorder: is told of outcomes.
+            clock: time.
+            broker_id: this broker.
+            grace_s: how long objects stay.
+            interval_s: the wait after a failure.
+            width: segments of one partition deleted at once.
+            on_error: is told of each failure, by default the log is.
+            uploads: discards what dead processes have left half uploaded; None where nobody does.
+        """
         self._store = store
         self._metadata = metadata
         self._deletion = deletion
@@ -79,8 +97,11 @@ class PartitionRemover:
         self._interval_s = interval_s
         self._width = width
         self._on_error = on_error or _log_failure
+        self._uploads = uploads
         self._asked: dict[TopicIdPartition, float] = {}  # and since when, monotonic
         self._at_once: set[TopicIdPartition] = set()
+        self._marked: dict[TopicIdPartition, set[UUID]] = {}  # whose tombstones are known to be there
+        self._claimed: set[TopicIdPartition] = set()  # announced to the metadata by us, and by nobody else
         self._wake = asyncio.Event()
 
     @property
@@ -127,8 +148,13 @@ class PartitionRemover:
             self._at_once.add(partition)
         if view.delete_state is None:
             claim = view.row.claim
-            await self._claim(partition, claim.leader_epoch, is_ours=claim.broker_id == self._broker_id)
-            await self._put(partition, _MARKED)
+            try:
+                await self._claim(partition, claim.leader_epoch, is_ours=claim.broker_id == self._broker_id)
+                await self._put(partition, _MARKED)
+            except FencedError:
+                self._let_go(partition)
+                raise
+            self._claimed.add(partition)
             log.info("partition_marked_for_deletion", partition=str(partition), segments=len(view.segments))
         self._wake.set()
 
@@ -139,12 +165,19 @@ class PartitionRemover:
             MetadataError: the store cannot say what is being deleted.
         """
         waits = [await self._mark_asked()]
-        for entry in await partitions_being_deleted(self._store, self._metadata.keys):
+        claimed = frozenset(self._claimed)
+        entries = await partitions_being_deleted(self._store, self._metadata.keys)
+        for entry in entries:
             try:
                 waits.append(await self._go_on(entry))
             except TierError as error:
+                if isinstance(error, FencedError):  # somebody else goes on with it
+                    self._let_go(entry.metadata.partition)
                 self._on_error(entry.metadata.partition, error)
                 waits.append(self._interval_s)
+        for partition in claimed - {entry.metadata.partition for entry in entries}:
+            self._let_go(partition)  # somebody else has come to the end of it
+        await self._metadata.forget_deleted_partitions()
         self._recorder.task_succeeded("remove")
         return min((wait for wait in waits if wait is not None), default=None)
 
@@ -174,18 +207,29 @@ class PartitionRemover:
         is_ours = event.broker_id == self._broker_id
         left_s = TAKEOVER_S + self._grace_s - (self._clock.now_ms() - event.event_timestamp_ms) / 1000
         if not is_ours and left_s > 0:
+            if partition in self._claimed:
+                self._let_go(partition)
             return left_s
+        self._claimed.add(partition)
         await self._claim(partition, entry.leader_epoch, is_ours=is_ours)
         if event.state is _MARKED or (event.state is _STARTED and not is_ours):
             await self._put(partition, _STARTED)
         wait_s = None if event.state is _FINISHED else await self._remove_segments(partition)
         if wait_s is None:
+            if self._uploads is not None and event.state is not _FINISHED:
+                await self._uploads.discard_of(partition)  # nobody leads it: no other sweep would ever judge them
             await self._put(partition, _FINISHED)
-            self._metadata.stop(partition)
-            self._deletion.forget(partition)
-            self._at_once.discard(partition)
+            self._let_go(partition)
             log.info("partition_deleted", partition=str(partition))
         return wait_s
+
+    def _let_go(self, partition: TopicIdPartition) -> None:
+        """Forget a partition that is deleted, or that somebody else deletes."""
+        self._metadata.stop(partition)
+        self._deletion.forget(partition)
+        self._claimed.discard(partition)
+        self._at_once.discard(partition)
+        self._marked.pop(partition, None)
 
     async def _remove_segments(self, partition: TopicIdPartition) -> float | None:
         """First all rows, then the objects; return seconds until more may go, None when nothing is left."""
@@ -198,15 +242,24 @@ class PartitionRemover:
         return sorted(self._metadata.view(partition).list(), key=lambda metadata: metadata.start_offset)
 
     async def _begin(self, metadata: RemoteLogSegmentMetadata) -> None:
-        if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        """Begin the deletion of a readable segment; one that a crash left in its grace without a tombstone gets it."""
+        marked = self._marked.setdefault(metadata.segment.topic_id_partition, set())
+        is_readable = metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        in_grace = metadata.soft_delete is not None and self._wait_s(metadata) > 0
+        if not is_readable and (not in_grace or metadata.segment.id in marked):
             return
         at_once = metadata.segment.topic_id_partition in self._at_once
         after_ms = self._clock.now_ms() + (0 if at_once else round(self._grace_s * 1000))
         with self._deletion.exclusively(metadata) as alone:
-            if alone:
+            if not alone:
+                return
+            if is_readable:
                 await self._deletion.begin(
                     metadata, reason=DeleteReason.TOPIC_DELETED, detail=_DETAIL, delete_after_ms=after_ms
                 )
+            else:
+                await self._deletion.mark(metadata, detail=_DETAIL)
+            marked.add(metadata.segment.id)
 
     async def _finish(self, metadata: RemoteLogSegmentMetadata) -> None:
         if metadata.segment.id in self._being_copied or self._wait_s(metadata) > 0:
@@ -224,7 +277,7 @@ class PartitionRemover:
 
     def _wait_s(self, metadata: RemoteLogSegmentMetadata) -> float:
         """Seconds until the objects of the segment may go."""
-        if retained_s := self._deletion.retained_for_s(metadata.segment.id):
+        if retained_s := self._deletion.retained_for_s(metadata.segment):
             return min(retained_s, RETAINED_RETRY_S)
         if metadata.soft_delete is None or metadata.segment.topic_id_partition in self._at_once:
             return self._interval_s if metadata.segment.id in self._being_copied else 0.0

@@ -76,7 +76,7 @@ class DanglingSweep:
         rows = self._metadata.view(self._partition).list()
         if not self._deletion.retained_of(self._partition):
             return rows
-        return tuple(row for row in rows if not self._deletion.retained_for_s(row.segment.id))
+        return tuple(row for row in rows if not self._deletion.retained_for_s(row.segment))
 
     async def take(self, metadata: RemoteLogSegmentMetadata, *, reason: str, detail: str) -> None:
         """Remove one now that somebody else found. Whoever calls has made sure to be alone with the segment.
@@ -204,6 +204,20 @@ class UploadSweep:
                 young += 1
         self._recorder.uploads_aborted(aborted)
         return young
+
+    async def discard_of(self, partition: TopicIdPartition) -> None:
+        """Discard every unfinished upload of a partition that is deleted, whose claim is ours: nobody may end one.
+
+        What the store refuses is logged; the deletion does not wait for it.
+        """
+        place, aborted = (uuid_to_text(partition.topic_id), partition.partition), 0
+        try:
+            for upload, topic_id, segment_id, number in await self._storage.list_unfinished_uploads():
+                if (topic_id, number) == place and segment_id not in self._being_copied:
+                    aborted += await self._abort(upload)
+        except TierError as error:
+            log.warning("upload_sweep_failed", partition=str(partition), problem=str(error), remedy=error.remedy)
+        self._recorder.uploads_aborted(aborted)
 
     async def _abort(self, upload: UnfinishedUpload) -> bool:
         try:

@@ -1,7 +1,8 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierd.app.backoff import Backoff
+from tierd.backoff import Backoff
 
 
 def test_waits_double_up_to_the_cap() -> None:
@@ -14,3 +15,11 @@ def test_jitter_stays_within_its_bounds_for_any_count(failures: int, random: flo
     plain = Backoff(base_s=0.5, cap_s=30, jitter=0).delay_s(failures, random=lambda: random)
     jittered = Backoff(base_s=0.5, cap_s=30, jitter=0.2).delay_s(failures, random=lambda: random)
     assert plain * 0.8 <= jittered <= plain * 1.2
+
+
+@pytest.mark.parametrize(
+    ("failures", "random", "delay_s"),
+    [(1, 0.5, 0.5), (2, 0.5, 1.0), (7, 0.5, 30.0), (1000, 0.5, 30.0), (1, 0.0, 0.4), (1, 1.0, 0.6)],
+)
+def test_waits_double_up_to_the_cap_and_are_jittered(failures: int, random: float, delay_s: float) -> None:
+    assert Backoff().delay_s(failures, random=lambda: random) == pytest.approx(delay_s)

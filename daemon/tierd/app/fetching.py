@@ -1,0 +1,41 @@
+"""The reads of a running daemon: the caches of which it is the owner, and the service over them."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from tierd.app.caches import chunk_cache, reading_use
+from tierd.app.compose import Engine
+from tierd.model import RemoteLogSegmentMetadata
+from tierd.remote import ChunkCache
+from tierd.tiering import FetchService, open_fetch_service
+
+
+@contextlib.asynccontextmanager
+async def fetching(engine: Engine) -> AsyncIterator[FetchService]:
+    """Open both caches and the service; close them afterwards, before the store that they read from."""
+    config = engine.settings.config
+    async with (
+        chunk_cache(config, engine.store, clock=engine.clock, is_daemon=True) as chunks,
+        open_fetch_service(
+            engine.new_storage(read_range=chunks.get, align_plain_reads=True) if chunks else engine.new_storage(),
+            settings=config.fetch,
+            piece_bytes=config.remote.chunk_size_bytes,
+            index_directory=config.cache_dir,
+            chunks=chunks,
+            recorder=engine.metrics,
+            clock=engine.clock,
+        ) as fetches,
+    ):
+        engine.metrics.watch_reading(lambda: reading_use(fetches.statistics()))
+        engine.storage.on_deleted(lambda metadata, log_key: _forget(fetches, chunks, metadata, log_key))
+        yield fetches
+
+
+async def _forget(
+    fetches: FetchService, chunks: ChunkCache | None, metadata: RemoteLogSegmentMetadata, log_key: str
+) -> None:
+    """Give back the room that a deleted segment took."""
+    if fetches.index_cache is not None:
+        fetches.index_cache.remove([metadata.segment.id])
+    if chunks is not None:
+        await chunks.remove(log_key)

@@ -1,0 +1,63 @@
+"""OpenSegment: a manifest that was believed, and why it was."""
+
+from dataclasses import dataclass
+
+from tierd.errors import RemoteIntegrityError
+from tierd.model import RemoteLogSegmentMetadata
+from tierd.remote.keys import must_be_encrypted
+from tierd.remote.manifest import SegmentManifest
+from tierd.remote.transform.binding import SegmentBinding
+from tierd.remote.transform.cipher import SegmentCipher
+from tierd.remote.transform.codec import ChunkCodec
+from tierd.remote.transform.key_ring import KeyRing
+from tierd.remote.transform.layout import ChunkLayout
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSegment:
+    """A manifest that was believed, and what it takes to read by it."""
+
+    manifest: SegmentManifest
+    layout: ChunkLayout
+    codec: ChunkCodec
+
+
+def opened(
+    content: bytes, metadata: RemoteLogSegmentMetadata, cluster_id: str, ring: KeyRing, *, key: str
+) -> OpenSegment:
+    """Believe ``content`` as the manifest of the segment.
+
+    Raises:
+        RemoteIntegrityError: it is damaged, was changed, or describes another segment.
+        RemoteKeyMissingError: it is encrypted, and the ring has not the key.
+    """
+    manifest = SegmentManifest.decode(content, key=key)
+    manifest.require_describes(metadata, key=key)
+    cipher = None
+    if manifest.encryption is not None:
+        cipher = authenticated(manifest, content, SegmentBinding.of(metadata, cluster_id=cluster_id), ring, key=key)
+    elif must_be_encrypted(metadata.custom_metadata):
+        raise RemoteIntegrityError(
+            f"{key}: the manifest says that the segment is not encrypted, the metadata says that it is",
+            remedy="somebody replaced it: restore the objects from versions or a replica of the bucket",
+        )
+    return OpenSegment(manifest, manifest.layout(), ChunkCodec(None, cipher))
+
+
+def authenticated(
+    manifest: SegmentManifest, content: bytes, binding: SegmentBinding, ring: KeyRing, *, key: str
+) -> SegmentCipher:
+    """Return the cipher of an encrypted segment, whose manifest ``content`` was checked with it.
+
+    Raises:
+        RemoteKeyMissingError: the ring has not the key.
+        RemoteIntegrityError: the manifest was changed, or is another segment's.
+    """
+    assert manifest.encryption is not None, "only what is encrypted has a cipher"
+    try:
+        wrapped = manifest.encryption.wrapped
+    except ValueError as error:
+        raise RemoteIntegrityError(f"{key}: {error}", remedy="restore the manifest from a version of it") from error
+    cipher = SegmentCipher(ring.unwrap(wrapped, binding, key=key), binding)
+    manifest.require_authentic(cipher, content, key=key)
+    return cipher

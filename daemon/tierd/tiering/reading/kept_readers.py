@@ -1,0 +1,80 @@
+"""KeptReaders: where sequential readers stand, so that the next read finds its bytes under way."""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tierd.clock import Clock
+from tierd.model import TopicIdPartition
+from tierd.tiering.reading.read_session import ReadSession
+from tierd.tiering.reading.tiered_log import Isolation
+
+_IDLE_S = 30.0
+
+
+class ReaderPlace(NamedTuple):
+    """Where a reader will go on, if it does: a read from exactly there takes it over."""
+
+    partition: TopicIdPartition
+    offset: int
+    isolation: Isolation
+
+
+@dataclass(slots=True)
+class _Kept:
+    session: ReadSession
+    since_s: float
+
+
+class KeptReaders:
+    """Sessions between two reads, those kept longest ago first. It owns them until they are taken; ``close`` it."""
+
+    def __init__(self, *, capacity: int, clock: Clock, idle_s: float = _IDLE_S) -> None:
+        """Keep at most ``capacity`` sessions, each for ``idle_s``."""
+        self._capacity = capacity
+        self._clock = clock
+        self._idle_s = idle_s
+        self._kept: OrderedDict[ReaderPlace, _Kept] = OrderedDict()
+        self._sweeper: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def take(self, place: ReaderPlace) -> ReadSession | None:
+        """Hand over the session that stands at ``place``, None when there is none; the caller keeps or closes it."""
+        kept = self._kept.pop(place, None)
+        return None if kept is None else kept.session
+
+    async def keep(self, place: ReaderPlace, session: ReadSession) -> None:
+        """Take ``session`` over. What stood at the same place, or is one too many, is closed."""
+        surplus = [self._kept.pop(place)] if place in self._kept else []
+        if self._is_closed:
+            await session.close()
+            return
+        self._kept[place] = _Kept(session, self._clock.monotonic_s())
+        if self._sweeper is None or self._sweeper.done():
+            self._sweeper = asyncio.create_task(self._sweep(), name="close idle remote readers")
+        while len(self._kept) > self._capacity:
+            surplus.append(self._kept.popitem(last=False)[1])
+        for kept in surplus:
+            await kept.session.close()
+
+    async def close(self) -> None:
+        """Close them all; none is kept any more. Closing twice is harmless."""
+        self._is_closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.wait({self._sweeper})
+        while self._kept:
+            await self._kept.popitem()[1].session.close()
+
+    async def _sweep(self) -> None:
+        while self._kept:
+            oldest = next(iter(self._kept.values()))
+            due_s = oldest.since_s + self._idle_s - self._clock.monotonic_s()
+            if due_s > 0:
+                await self._clock.sleep(due_s)
+            else:
+                await self._kept.popitem(last=False)[1].session.close()

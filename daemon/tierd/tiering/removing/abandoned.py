@@ -1,0 +1,97 @@
+"""AbandonedCopies: objects of copies whose end this process could not write down, once no row tells of them."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from tierd.clock import Clock
+from tierd.errors import TierError
+from tierd.metadata import PartitionView
+from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tierd.tiering.removing.deletion import SegmentDeletion
+
+log = structlog.get_logger()
+
+REMEMBERED: Final = 10_000
+_SHORTEST_WAIT_S: Final = 1.0  # so that a grace of nothing is no busy loop
+
+
+class AbandonedCopies:
+    """Cleans up after copies that ended fenced, cancelled or in doubt. A ``PartitionTask``.
+
+    The next leader sweeps the row of such a copy, and the objects that are there by then. A leader that slept longer
+    than any grace writes objects after that: nobody knows of them but itself. So each copy is looked up again after a
+    grace. While its row is there it is somebody else's business; once it is gone, objects of its id are nobody's,
+    for an id is never used twice.
+    """
+
+    def __init__(
+        self,
+        *,
+        read: Callable[[TopicIdPartition], Awaitable[PartitionView]],
+        deletion: SegmentDeletion,
+        clock: Clock,
+        grace_s: float,
+    ) -> None:
+        """``read``: a partition as the store has it now; ``grace_s``: before the first look, and between two."""
+        self._read = read
+        self._deletion = deletion
+        self._clock = clock
+        self._grace_s = max(grace_s, _SHORTEST_WAIT_S)
+        self._waiting: deque[tuple[float, RemoteLogSegmentMetadata]] = deque()  # and when to look, ascending
+        self._wake = asyncio.Event()
+
+    @property
+    def name(self) -> str:
+        """There is one."""
+        return "remove abandoned copies"
+
+    @property
+    def wake(self) -> asyncio.Event:
+        """Set when there is a new one."""
+        return self._wake
+
+    def add(self, started: RemoteLogSegmentMetadata) -> None:
+        """Look after a copy that this process began and works on no more. Beyond 10,000 the oldest is given up."""
+        if len(self._waiting) >= REMEMBERED:
+            _, given_up = self._waiting.popleft()
+            log.warning(
+                "abandoned_copy_forgotten",
+                segment=str(given_up.segment),
+                remedy="tierd verify shows whether it left objects behind",
+            )
+        self._waiting.append((self._clock.monotonic_s() + self._grace_s, started))
+        self._wake.set()
+
+    async def run_once(self) -> float | None:
+        """Look at every copy that is due; return seconds until the next one is, None when there is none.
+
+        What cannot be looked up or removed now is told of and tried again. A cancellation forgets nothing.
+        """
+        for due_s, started in [entry for entry in self._waiting if entry[0] <= self._clock.monotonic_s()]:
+            is_settled = await self._settle(started)
+            self._waiting.remove((due_s, started))
+            if not is_settled:
+                self._waiting.append((self._clock.monotonic_s() + self._grace_s, started))
+        if not self._waiting:
+            return None
+        return max(0.0, self._waiting[0][0] - self._clock.monotonic_s())
+
+    async def _settle(self, started: RemoteLogSegmentMetadata) -> bool:
+        """Remove the objects where no row is left; return whether there is nothing more to do."""
+        try:
+            view = await self._read(started.segment.topic_id_partition)
+            row = view.segments.get(started.segment.id)
+            if row is not None:
+                return row.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+            await self._deletion.delete_objects(started)
+        except TierError as error:
+            log.warning(
+                "abandoned_copy_not_removed", segment=str(started.segment), problem=str(error), remedy=error.remedy
+            )
+            return False
+        log.info("abandoned_copy_removed", segment=str(started.segment))
+        return True

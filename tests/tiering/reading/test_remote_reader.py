@@ -1,0 +1,100 @@
+"""The batches of a segment, however its bytes are cut into ranges."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes.log_dirs import SegmentShape
+from tests.fakes.remote_segments import segment
+from tierd.errors import CorruptRecordError, RemoteIntegrityError
+from tierd.log import NewRecord, encode_batch, iter_batches
+from tierd.model import ByteRange, IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierd.tiering.reading.remote_reader import RemoteSegmentReader, _parse
+
+SIZES = st.lists(st.integers(0, 300), min_size=1, max_size=12)
+
+
+class Ranges:
+    """A ``RemoteStorageManager`` that only has the bytes of one log."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.asked: list[ByteRange] = []
+
+    async def fetch_log_segment(self, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
+        self.asked.append(byte_range)
+        return self.content[byte_range.start : byte_range.end + 1]
+
+    def custom_metadata(self, metadata: RemoteLogSegmentMetadata) -> bytes:
+        return b""
+
+    async def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes:
+        raise NotImplementedError
+
+    async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        raise NotImplementedError
+
+    async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        raise NotImplementedError
+
+
+def log_of(sizes: list[int]) -> bytes:
+    """A batch of one record of each size."""
+    batches = [encode_batch([NewRecord(None, b"v" * size, 1)], base_offset=at) for at, size in enumerate(sizes)]
+    return b"".join(bytes(batch) for batch in batches)
+
+
+@given(sizes=SIZES, cuts=st.lists(st.integers(1, 4000), max_size=20))
+def test_batches_are_the_same_wherever_the_bytes_are_cut(sizes: list[int], cuts: list[int]) -> None:
+    content = log_of(sizes)
+    edges = [0, *sorted({min(cut, len(content)) for cut in cuts}), len(content)]
+    found, tail, position = [], b"", 0
+    for start, end in pairwise(edges):
+        data = content[start:end]
+        parsed = _parse(tail, data, "log", position)
+        position += len(tail) + len(data) - len(parsed.tail)
+        found += parsed.batches
+        tail = parsed.tail
+    assert tail == b""
+    assert found == list(iter_batches(content, name="log"))
+    assert b"".join(bytes(batch.data) for batch in found) == content
+
+
+@given(
+    sizes=SIZES, cut=st.integers(1, 4000), length=st.one_of(st.integers(-(1 << 31), 13), st.integers(14, (1 << 31) - 1))
+)
+def test_a_length_that_is_nonsense_is_refused_or_never_complete(sizes: list[int], cut: int, length: int) -> None:
+    content = bytearray(log_of(sizes))
+    content[8:12] = length.to_bytes(4, "big", signed=True)
+    whole = bytes(content)
+    cut = min(cut, len(whole))
+    try:
+        parsed = _parse(b"", whole[:cut], "log", 0)
+        parsed = _parse(parsed.tail, whole[cut:], "log", 0)
+    except CorruptRecordError:
+        return
+    assert parsed.batches == [] or bytes(whole) == log_of(sizes)
+
+
+async def test_a_batch_larger_than_a_range_is_put_together() -> None:
+    batch = SegmentShape(records_per_batch=100, value_bytes=3000).batch()
+    content = bytes(batch)
+    remote = Ranges(content)
+    metadata = segment(0, 99, size_bytes=len(content))
+    reader = RemoteSegmentReader(remote, metadata, position=0, first_bytes=1, piece_bytes=1)
+    (found,) = await reader.next_batches()
+    assert bytes(found.data) == content
+    assert await reader.next_batches() == ()
+    assert sum(asked.size for asked in remote.asked) == len(content)
+    assert reader.fetched_bytes == len(content)
+
+
+async def test_what_is_left_at_the_end_is_no_batch() -> None:
+    content = log_of([10, 20])[:-1]
+    metadata = segment(0, 1, size_bytes=len(content))
+    reader = RemoteSegmentReader(Ranges(content), metadata, position=0, first_bytes=1 << 20, piece_bytes=1 << 20)
+    assert len(await reader.next_batches()) == 1
+    with pytest.raises(RemoteIntegrityError, match="no whole batch"):
+        await reader.next_batches()
