@@ -6,16 +6,20 @@ from pathlib import Path
 
 from tests.bench.append import bench_append
 from tests.bench.cold_reading import bench_cold_reading
-from tests.bench.copying import MIB, bench_filesystem, bench_s3
+from tests.bench.copying import MIB, bench_filesystem, bench_s3, bench_s3_transformed
 from tests.bench.decode import bench_decode
 from tests.bench.loading import bench_loading
 from tests.bench.many_partitions import bench_many_partitions
+from tests.bench.metadata import bench_metadata, bench_rebuild
 from tests.bench.reading import bench_reading
 from tests.bench.recovery import bench_recovery
 from tests.bench.report import Figure, print_table, write_json
 from tests.bench.transforming import bench_transforming
 
-NAMES = ("filesystem", "s3", "many", "decode", "append", "recovery", "loading", "reading", "cold", "transform")
+NAMES = (
+    *("filesystem", "s3", "s3-transformed", "transform", "cold", "metadata", "rebuild"),
+    *("many", "decode", "append", "recovery", "loading", "reading"),
+)
 
 
 def main() -> None:
@@ -50,6 +54,16 @@ def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:
             )
         case "s3":
             return bench_s3(root, segments=1 if quick else 4, segment_bytes=(64 if quick else 512) * MIB, rounds=rounds)
+        case "s3-transformed":
+            return bench_s3_transformed(
+                root, segments=1 if quick else 2, segment_bytes=(64 if quick else 512) * MIB, rounds=1 if quick else 3
+            )
+        case "metadata":
+            return bench_metadata(
+                root, segments=2_000 if quick else 100_000, seconds=0.3 if quick else 1, rounds=1 if quick else 3
+            )
+        case "rebuild":
+            return bench_rebuild(root, segments=200 if quick else 10_000)
         case "decode":
             return bench_decode(data_bytes=(4 if quick else 16) * MIB, rounds=rounds)
         case "append":
@@ -57,7 +71,7 @@ def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:
         case "reading":
             return bench_reading(root, size_bytes=(16 if quick else 512) * MIB, rounds=rounds)
         case "cold":
-            return bench_cold_reading(root, size_bytes=(32 if quick else 256) * MIB, rounds=rounds)
+            return bench_cold_reading(root, size_bytes=(32 if quick else 256) * MIB, rounds=min(rounds, 3))
         case "transform":
             return bench_transforming(root, size_bytes=(32 if quick else 1024) * MIB, rounds=1 if quick else 3)
         case "recovery":

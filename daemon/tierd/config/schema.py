@@ -104,7 +104,7 @@ class FetchSettings(Settings):
     cache_bytes: ByteSize = Field(1024 * MIB, ge=0, description="size of the chunk cache on disk; 0: none")
     index_cache_bytes: ByteSize = Field(1024 * MIB, ge=0, description="size of the index cache on disk")
     prefetch_bytes: ByteSize = Field(
-        16 * MIB, alias="prefetch", ge=0, description="how far a sequential reader reads ahead in the tier"
+        32 * MIB, alias="prefetch", ge=0, description="how far a sequential reader reads ahead in the tier"
     )
     concurrency: WholeNumber = Field(10, ge=1, le=256, description="remote reads at once")
     max_pending: WholeNumber = Field(100, ge=1, le=100_000, description="remote reads that may wait for their turn")
