@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install run test services lint bench crash docs clean
+.PHONY: install run test services lint bench crash crash-points docs clean
 .DELETE_ON_ERROR:
 
 install: $(VENV)/.stamp-dev
@@ -40,6 +40,12 @@ SEEDS ?= 10000
 FIRST ?= 0
 crash: $(VENV)/.stamp-dev
 	$(BIN)/python -m tests.crash --seeds $(SEEDS) --first $(FIRST)
+
+# Every operation that changes the tier killed at every point, on every metadata backend, with both successors.
+crash-points: $(VENV)/.stamp-dev services
+	$(BIN)/python -m tests.tiering.crash_points
+	$(BIN)/python -m tests.services run postgres redis -- sh -c 'for backend in sqlite postgres redis; do \
+	    echo $$backend; $(BIN)/python -m tests.tiering.crash_points --backend $$backend --jobs 2 || exit 1; done'
 
 docs: $(VENV)/.stamp-dev
 	$(BIN)/python -m tierd.config.reference

@@ -1,23 +1,48 @@
 """The metadata store from the command line: followed, exported, imported, and rebuilt from the bucket alone."""
 
+import base64
 import contextlib
 import json
 import signal
 import sqlite3
 import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fakes.log_dirs import LogDirWriter
-from tests.scenarios.command import TIERD, CommandResult, run_tierd
-from tests.scenarios.installation import Installation
+from tests.scenarios.command import COMMAND_DEADLINE_S, TIERD, CommandResult
+from tests.scenarios.installation import Installation, Settings
+from tests.scenarios.warm_tierd import WarmTierd
 from tierd.model import TopicPartition
 
 
+class WarmInstallation(Installation):
+    """Every command is forked from a process that has imported everything already."""
+
+    def tierd(self, *arguments: str, deadline_s: float = COMMAND_DEADLINE_S) -> CommandResult:
+        return self.ask(*arguments)
+
+    def _with_config(self, arguments: Sequence[str]) -> list[str]:
+        return [*arguments, "--config", str(self.config_file)]  # behind the verb of ``metadata``
+
+
+@pytest.fixture(scope="module")
+def warm() -> Iterator[WarmTierd]:
+    with WarmTierd() as process:
+        yield process
+
+
+@pytest.fixture
+def tierd(tmp_path: Path, log_dir: LogDirWriter, warm: WarmTierd) -> Installation:
+    """Nothing was copied yet."""
+    return WarmInstallation(tmp_path / "tierd", [log_dir.path], warm=warm)
+
+
 def metadata_command(tierd: Installation, *arguments: str) -> CommandResult:
-    return run_tierd("metadata", *arguments, "--config", str(tierd.config_file))
+    return tierd.tierd("metadata", *arguments)
 
 
 def drop_metadata(tierd: Installation) -> None:
@@ -30,9 +55,9 @@ def without_event(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def another(copied: Installation, log_dir: LogDirWriter, tmp_path: Path) -> Installation:
+def another(copied: Installation, log_dir: LogDirWriter, tmp_path: Path, warm: WarmTierd) -> Installation:
     """The same log dirs and bucket with a metadata store of its own, still empty."""
-    return Installation(tmp_path / "another", [log_dir.path], remote=copied.settings["remote"])
+    return WarmInstallation(tmp_path / "another", [log_dir.path], remote=copied.settings["remote"], warm=warm)
 
 
 def test_an_export_is_imported_and_the_tier_reads_the_same(
@@ -48,6 +73,55 @@ def test_an_export_is_imported_and_the_tier_reads_the_same(
     assert another.cat("orders-0") == copied.cat("orders-0")
     assert another.tierd("copy", "--once").exit_code == 0  # its identity is the tier's
     assert another.tierd("verify", "--deep").exit_code == 0
+
+
+def on_postgres(dsn: str) -> Settings:
+    return {"metadata": {"backend": "postgres", "postgres": {"dsn": dsn}}}
+
+
+def on_redis(url: str) -> Settings:
+    return {"metadata": {"backend": "redis", "redis": {"url": url}}}
+
+
+@pytest.mark.service("postgres")
+@pytest.mark.service("redis")
+def test_metadata_moves_from_sqlite_to_postgres_and_on_to_redis(
+    copied: Installation, postgres_dsn: str, redis_url: str, tmp_path: Path
+) -> None:
+    segments, records = copied.segments("orders-0"), copied.cat("orders-0")
+    for number, settings in enumerate((on_postgres(postgres_dsn), on_redis(redis_url))):
+        file = tmp_path / f"{number}.jsonl"
+        assert metadata_command(copied, "export", str(file)).exit_code == 0
+        copied.configure(settings)
+        ended = metadata_command(copied, "import", str(file))
+        assert ended.exit_code == 0, ended.output
+        assert copied.segments("orders-0") == segments
+        assert copied.cat("orders-0") == records
+        ended = copied.tierd("copy", "--once")  # its identity is the tier's
+        assert ended.exit_code == 0, ended.output
+        assert copied.tierd("verify", "--deep").exit_code == 0
+
+
+@pytest.mark.service("postgres")
+@pytest.mark.service("redis")
+@pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain", "encrypted"])
+def test_metadata_is_rebuilt_into_servers_from_the_bucket(
+    tierd: Installation, postgres_dsn: str, redis_url: str, *, is_encrypted: bool
+) -> None:
+    key = {"id": "first", "key": base64.b64encode(bytes(32)).decode()}
+    if is_encrypted:
+        tierd.configure({"remote": {"encryption": {"enabled": True, "active_key": "first", "keys": [key]}}})
+    ended = tierd.tierd("copy", "--once")
+    assert ended.exit_code == 0, ended.output
+    segments, records = tierd.segments("orders-0"), tierd.cat("orders-0")
+    for settings in (on_postgres(postgres_dsn), on_redis(redis_url)):
+        tierd.configure(settings)
+        ended = tierd.tierd("rebuild-metadata")
+        assert ended.exit_code == 0, ended.output
+        assert without_event(tierd.segments("orders-0")) == without_event(segments)
+        assert tierd.cat("orders-0") == records
+        ended = tierd.tierd("verify", "--deep")
+        assert ended.exit_code == 0, ended.output
 
 
 def test_the_export_begins_with_whose_it_is(copied: Installation) -> None:

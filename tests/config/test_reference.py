@@ -71,19 +71,23 @@ def test_both_files_are_written_below_the_given_root(tmp_path: Path) -> None:
     assert (tmp_path / "config/tierd.yaml").read_text() == render_yaml()
 
 
-@pytest.mark.parametrize("name", ["tierd", "quickstart", "s3", "filesystem"])
-def test_every_example_is_sound(name: str) -> None:
-    env = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key"}
-
-    assert load_config(ROOT / "config" / f"{name}.yaml", env)
-
-
-def test_the_example_of_a_cluster_is_sound(tmp_path: Path) -> None:
+@pytest.mark.parametrize("example", sorted((ROOT / "config").glob("*.yaml")), ids=lambda example: example.stem)
+def test_every_example_is_sound(example: Path, tmp_path: Path) -> None:
     (tmp_path / "kafka-password").write_text("secret")
     (tmp_path / "metadata-dsn").write_text("postgresql://tierd:secret@metadata.example.com/tierd")
-    env = {"CREDENTIALS_DIRECTORY": str(tmp_path)}
+    (tmp_path / "tier-key-2026-01").write_text(base64.b64encode(bytes(32)).decode())
 
-    config = load_config(ROOT / "config" / "kafka.yaml", env)
+    config = load_config(example, {"CREDENTIALS_DIRECTORY": str(tmp_path)})
+
+    assert config.log_dirs
+
+
+@pytest.mark.parametrize("name", ["kafka", "several-brokers"])
+def test_a_cluster_leads_and_keeps_as_kafka_does(tmp_path: Path, name: str) -> None:
+    for credential in ("kafka-password", "metadata-dsn", "tier-key-2026-01"):
+        (tmp_path / credential).write_text(base64.b64encode(bytes(32)).decode())
+
+    config = load_config(ROOT / "config" / f"{name}.yaml", {"CREDENTIALS_DIRECTORY": str(tmp_path)})
 
     assert config.leadership.source == "kafka"
     assert config.topics.for_topic("orders").retention_ms == "from-broker"

@@ -12,7 +12,7 @@ from tests.fakes.clock import FakeClock
 from tests.services.faulty_path import FaultyPath
 from tierd.errors import RetriableRemoteStorageError, TierError
 from tierd.model import ByteRange
-from tierd.remote import Backoff, Body, Deadlines, FileBody, ObjectStore, Retry, RetryingObjectStore
+from tierd.remote import Body, Deadlines, FileBody, ObjectStore, Retry, RetryingObjectStore
 
 SHORT = Deadlines(base_s=3, min_bytes_per_second=1e8)
 """For ``store``, whose read timeout must be longer."""
@@ -76,7 +76,7 @@ class ObjectStoreFaults:
             failures.append(f"{operation}: {error}")
             path.remove("limit_data", "downstream")
 
-        retry = Retry(clock=FakeClock(), backoff=Backoff(attempts=2), on_retry=heal)
+        retry = Retry(clock=FakeClock(), attempts=2, on_retry=heal)
         path.disable()  # what was kept alive would not meet the toxic
         path.enable()
         path.add("limit_data", "downstream", bytes=5)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.control.connecting import plaintext
 from tests.fakes.kafka_broker import CLUSTER_ID, ScriptedBroker
-from tierd.control.broker_connections import BrokerConnections, retry_delay_s
+from tierd.control.broker_connections import BACKOFF, BrokerConnections
 from tierd.control.cluster_metadata import BrokerAddress
 from tierd.control.kafka_connection import KafkaConnection
 from tierd.control.kafka_messages import metadata
@@ -152,6 +152,6 @@ async def test_a_cluster_with_many_dead_brokers_is_searched_a_few_at_a_time() ->
 
 
 def test_waits_double_up_to_half_a_minute_with_jitter() -> None:
-    assert [retry_delay_s(n, random=0.5) for n in (1, 2, 3, 4)] == pytest.approx([0.2, 0.4, 0.8, 1.6])
-    assert retry_delay_s(99, random=0.5) == pytest.approx(30.0)
-    assert retry_delay_s(1, random=0.0) == pytest.approx(0.16)
+    assert [BACKOFF.delay_s(n, random=lambda: 0.5) for n in (1, 2, 3, 4)] == pytest.approx([0.2, 0.4, 0.8, 1.6])
+    assert BACKOFF.delay_s(99, random=lambda: 0.5) == pytest.approx(30.0)
+    assert BACKOFF.delay_s(1, random=lambda: 0.0) == pytest.approx(0.16)

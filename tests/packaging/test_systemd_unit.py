@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tierd.cli.failures import ExitCode
 from tierd.config import CopySettings, parse_duration_s
 from tierd.config.schema import TierdConfig
 
@@ -12,17 +13,22 @@ UNIT = Path(__file__).parents[2] / "systemd" / "tierd.service"
 MAX_EXPOSURE = 3.0
 
 
-@pytest.fixture(scope="module")
-def service() -> dict[str, list[str]]:
-    """Every setting of the [Service] section; systemd lets a key come more than once."""
+def settings_of(wanted: str) -> dict[str, list[str]]:
+    """Every setting of a section; systemd lets a key come more than once."""
     section, settings = "", dict[str, list[str]]()
     for line in UNIT.read_text().splitlines():
         if line.startswith("["):
             section = line.strip("[]")
-        elif section == "Service" and line and not line.startswith("#"):
+        elif section == wanted and line and not line.startswith("#"):
             key, _, value = line.partition("=")
             settings.setdefault(key, []).append(value)
     return settings
+
+
+@pytest.fixture(scope="module")
+def service() -> dict[str, list[str]]:
+    """The section that says how tierd runs."""
+    return settings_of("Service")
 
 
 def seconds(service: dict[str, list[str]], key: str) -> float:
@@ -35,6 +41,26 @@ def test_readiness_and_the_watchdog_are_told_by_the_daemon(service: dict[str, li
     assert seconds(service, "WatchdogSec") >= 30
     assert service["ExecStart"] == ["/opt/tierd/bin/tierd run --config /etc/tierd/tierd.yaml"]
     assert service["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
+
+
+def test_a_store_that_is_away_at_the_start_is_waited_for_without_end(service: dict[str, list[str]]) -> None:
+    assert settings_of("Unit")["StartLimitIntervalSec"] == ["0"]
+    assert service["Restart"] == ["on-failure"]
+    assert str(ExitCode.UNREACHABLE.value) not in service["RestartPreventExitStatus"][0].split()
+    assert seconds(service, "RestartSec") >= 5
+
+
+def test_stores_and_brokers_are_reached(service: dict[str, list[str]]) -> None:
+    assert set(service["RestrictAddressFamilies"][0].split()) == {"AF_UNIX", "AF_INET", "AF_INET6"}
+    assert "PrivateNetwork" not in service
+    assert "IPAddressDeny" not in service
+
+
+@pytest.mark.parametrize("example", sorted((UNIT.parents[1] / "config").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_credentials_of_the_examples_are_in_the_unit(example: Path) -> None:
+    named = set(re.findall(r"credential:([a-z][a-z0-9-]+)", example.read_text()))
+
+    assert named <= set(re.findall(r"^#LoadCredential=([a-z0-9-]+):", UNIT.read_text(), re.MULTILINE))
 
 
 def test_the_stop_timeout_is_longer_than_ours(service: dict[str, list[str]]) -> None:

@@ -76,6 +76,10 @@ class ClusterTraffic:
                     self.send(name, partition, self._records(random, 20))
                 target = self._bases(name, partition)[-1]
 
+    def begin_anew(self) -> None:
+        """Send as another producer from now on: the cluster has lost what it knew of this one."""
+        self._plain.close()
+
     def send(self, topic: str, partition: int, records: Sequence[SentRecord]) -> None:
         """Send records outside of any transaction, from the story's own thread."""
         self._note(topic, partition, self._plain, records)
@@ -101,7 +105,7 @@ class ClusterTraffic:
         if self._failure is not None:
             raise self._failure
 
-    def _run(self, transactional: bool) -> None:  # noqa: FBT001 - the argument of a thread
+    def _run(self, transactional: bool) -> None:
         random = Random(f"{self._seed} {transactional}")
         producer = JournalledProducer(self._cluster.bootstrap, transactional_id="story" if transactional else None)
         try:

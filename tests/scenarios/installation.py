@@ -164,6 +164,15 @@ class Daemon:
         assert self._process is not None, "the daemon is not running"
         self._process.send_signal(number)
 
+    def reload(self) -> None:
+        """SIGHUP; return when the file was read and taken."""
+        taken = self._reloads()
+        self.send_signal(signal.SIGHUP)
+        self.wait_until(lambda: self._reloads() > taken, what="the reload to be taken")
+
+    def _reloads(self) -> int:
+        return self.log_file.read_text(errors="replace").count('"config_reloaded"')
+
     def wait_end(self, *, deadline_s: float = STOP_DEADLINE_S) -> int:
         """Wait for an end that the daemon finds by itself; return the exit code."""
         assert self._process is not None, "the daemon is not running"

@@ -264,9 +264,12 @@ class KafkaCluster:
         admin = self._admin()
         admin.elect_leaders(ElectionType.UNCLEAN, [TopicPartition(topic, partition)]).result(CLIENT_DEADLINE_S)
 
-    def reassign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Begin to move a partition to these nodes, the preferred leader first."""
-        moves = {"version": 1, "partitions": [{"topic": topic, "partition": partition, "replicas": [*replicas]}]}
+    def reassign(self, topic: str, partition: int, replicas: Sequence[int], *, log_dir: Path | None = None) -> None:
+        """Begin to move a partition to these nodes, the preferred leader first, or on them to another log dir."""
+        move: dict[str, object] = {"topic": topic, "partition": partition, "replicas": [*replicas]}
+        if log_dir is not None:
+            move["log_dirs"] = [str(log_dir)] * len(replicas)
+        moves = {"version": 1, "partitions": [move]}
         plan = self._lab_dir / f"reassign-{topic}-{partition}.json"
         plan.write_text(json.dumps(moves))
         node = self._nodes[next(number for number in self.running if number not in self._frozen)]

@@ -53,7 +53,13 @@ class S3Admin:
 
     def keys(self, bucket: str) -> list[str]:
         """Every visible key, ascending."""
-        return [str(item["Key"]) for item in self._call("ListObjectsV2", Bucket=bucket).get("Contents", [])]
+        keys: list[str] = []
+        while True:
+            start = {"StartAfter": keys[-1]} if keys else {}
+            answer = self._call("ListObjectsV2", Bucket=bucket, **start)
+            keys += [str(item["Key"]) for item in answer.get("Contents", [])]
+            if not answer.get("IsTruncated"):
+                return keys
 
     def read(self, bucket: str, key: str) -> bytes:
         """The bytes of one object."""

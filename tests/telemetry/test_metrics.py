@@ -261,7 +261,9 @@ def test_how_busy_the_engine_is_is_asked_at_each_scrape() -> None:
 def test_reads_and_their_caches_are_asked_for_at_each_scrape() -> None:
     it = metrics()
     chunks = CacheUse(hits=3, misses=2, hit_bytes=30, miss_bytes=20, evictions=1, damaged=4, entries=5, size_bytes=50)
-    it.watch_reading(lambda: ReadingUse(running=6, pending=7, rejected=8, caches={"chunks": chunks}, bytes_per_second=9.0))
+    it.watch_reading(
+        lambda: ReadingUse(running=6, pending=7, rejected=8, caches={"chunks": chunks}, bytes_per_second=9.0)
+    )
 
     samples = scrape(it)
     assert samples["tierd_remote_log_reader_task_queue_size", ()] == 7

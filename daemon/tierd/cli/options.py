@@ -21,7 +21,7 @@ PartitionArgument = Annotated[
     str, typer.Argument(metavar="TP", help="A partition, named as its directory is: topic-partition.")
 ]
 PartitionsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[TP]...", help="Partitions, topic-partition each; none means all.")
+    list[str] | None, typer.Argument(metavar="TP", help="Partitions, topic-partition each; none means all.")
 ]
 PartitionDirectory = Annotated[
     Path,

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 import structlog
 
+from tierd.backoff import Backoff
 from tierd.config import KafkaConnectionSettings
 from tierd.control.cluster_metadata import BrokerAddress, ClusterMetadata
 from tierd.control.kafka_connection import KafkaConnection
@@ -18,13 +19,9 @@ log = structlog.get_logger()
 A = TypeVar("A")
 
 _ATTEMPTS: Final = 5  # brokers tried before a failure is reported; the next attempt goes on behind them
-_BASE_S: Final = 0.2
-_CAP_S: Final = 30.0
 
-
-def retry_delay_s(failures: int, *, random: float) -> float:
-    """Return the wait after so many failed attempts in a row, at least 1; ``random`` is in [0, 1)."""
-    return min(_CAP_S, _BASE_S * 2.0 ** min(failures - 1, 16)) * (0.8 + 0.4 * random)
+BACKOFF: Final = Backoff(base_s=0.2)
+"""Between attempts: a cluster that elects a leader is away for a second, and its brokers are few."""
 
 
 class BrokerConnections:

@@ -11,7 +11,7 @@ import structlog
 
 from tierd.clock import Clock
 from tierd.config import KafkaConnectionSettings
-from tierd.control.broker_connections import BrokerConnections, retry_delay_s
+from tierd.control.broker_connections import BACKOFF, BrokerConnections
 from tierd.control.cluster_metadata import ClusterMetadata, TopicKnowledge
 from tierd.control.kafka_messages import metadata
 from tierd.control.leadership import Leadership
@@ -235,7 +235,7 @@ class KafkaLeadership:
 
     def _pause_s(self) -> float:
         if self._failures:
-            return retry_delay_s(self._failures, random=self._random())
+            return BACKOFF.delay_s(self._failures, random=self._random)
         return self._refresh_s * (1 - _JITTER + 2 * _JITTER * self._random())
 
     async def _rest(self, until_s: float) -> None:

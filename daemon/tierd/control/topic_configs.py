@@ -9,7 +9,7 @@ import structlog
 
 from tierd.clock import Clock
 from tierd.config import KafkaConnectionSettings
-from tierd.control.broker_connections import BrokerConnections, retry_delay_s
+from tierd.control.broker_connections import BACKOFF, BrokerConnections
 from tierd.control.cluster_metadata import TopicConfig
 from tierd.control.kafka_messages import describe_topic_configs
 from tierd.errors import KafkaError
@@ -89,7 +89,7 @@ class BrokerTopicConfigs:
                 failures += 1
                 if failures == 1:
                     log.warning("topic_settings_unknown", problem=str(error), remedy=error.remedy)
-                await self._clock.sleep(retry_delay_s(failures, random=self._random()))
+                await self._clock.sleep(BACKOFF.delay_s(failures, random=self._random))
             else:
                 failures = 0
                 await self._rest()

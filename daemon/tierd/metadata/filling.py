@@ -20,6 +20,7 @@ from tierd.metadata.keys import MetadataKeyFactory
 from tierd.metadata.kv.base import Batch, Delete, Expect, KeyValueStore, Put
 from tierd.metadata.reader import list_partitions
 from tierd.metadata.row import PartitionRow
+from tierd.metadata.value_fields import FORMAT
 from tierd.model import TopicIdPartition
 
 _WRITES_PER_BATCH: Final = 500
@@ -159,7 +160,7 @@ async def require_empty(store: KeyValueStore, keys: MetadataKeyFactory) -> None:
 
 
 def _encode(source: FillingSource) -> bytes:
-    return bytes([serde.FORMAT]) + json.dumps({"kind": source.kind, "name": source.name}).encode()
+    return bytes([FORMAT]) + json.dumps({"kind": source.kind, "name": source.name}).encode()
 
 
 def _decode(key: str, value: bytes) -> FillingSource:

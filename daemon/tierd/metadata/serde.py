@@ -12,14 +12,21 @@ rewritten. A value that cannot be decoded names its key and is never skipped.
 """
 
 import base64
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final, NoReturn, TypeVar, cast
+from typing import Final, cast
 from uuid import UUID
 
-from tierd.errors import MetadataDecodeError
 from tierd.metadata.row import Claim, PartitionDelete, PartitionRow
+from tierd.metadata.value_fields import (
+    INT64_MAX,
+    decoded_value,
+    encode_value,
+    int_field,
+    refuse,
+    text_field,
+    unknown_fields,
+)
 from tierd.model import (
     EpochEntry,
     RemoteLogSegmentId,
@@ -31,9 +38,6 @@ from tierd.model import (
     uuid_to_text,
 )
 
-FORMAT: Final = 1
-_FORMAT_BYTE: Final = bytes([FORMAT])
-_INT64_MAX: Final = 2**63 - 1
 _STATES: Final = tuple(RemoteLogSegmentState)
 _DELETE_STATES: Final = tuple(RemotePartitionDeleteState)
 _SEGMENT_FIELDS: Final = frozenset(
@@ -45,10 +49,7 @@ _SEGMENT_FIELDS: Final = frozenset(
 _ROW_FIELDS: Final = frozenset(
     {"topic", "revision", "leader_epoch", "broker", "session", "log_start", "log_start_offset", "deletion"}
 )
-_encode_json: Final = json.JSONEncoder(separators=(",", ":")).encode
-_decode_json: Final = json.JSONDecoder().raw_decode  # json.loads looks for white space, twice per row
 _session_from_text: Final = lru_cache(maxsize=1024)(uuid_from_text)  # few sessions, many segments: one object each
-_T = TypeVar("_T")
 
 
 @lru_cache(maxsize=1024)  # many segments share a key prefix: one object each
@@ -77,7 +78,7 @@ def encode_segment(metadata: RemoteLogSegmentMetadata, unknown: Mapping[str, obj
         body["txn_empty"] = True
     if metadata.soft_delete is not None:
         body["soft_delete"] = [metadata.soft_delete.reason, metadata.soft_delete.delete_after_ms]
-    return _encode(body)
+    return encode_value(body)
 
 
 def decode_segment(
@@ -88,7 +89,7 @@ def decode_segment(
     Raises:
         MetadataDecodeError: the value cannot be understood; names the key.
     """
-    return _decoded(key, value, lambda body: (_segment_of(body, segment), _unknown(body, _SEGMENT_FIELDS)))
+    return decoded_value(key, value, lambda body: (_segment_of(body, segment), unknown_fields(body, _SEGMENT_FIELDS)))
 
 
 def encode_row(row: PartitionRow) -> bytes:
@@ -105,7 +106,7 @@ def encode_row(row: PartitionRow) -> bytes:
         body["log_start_offset"] = row.log_start_offset
     if row.deletion is not None:
         body["deletion"] = _deletion_body(row.deletion)
-    return _encode(body)
+    return encode_value(body)
 
 
 def decode_row(key: str, value: bytes) -> PartitionRow:
@@ -114,12 +115,12 @@ def decode_row(key: str, value: bytes) -> PartitionRow:
     Raises:
         MetadataDecodeError: the value cannot be understood; names the key.
     """
-    return _decoded(key, value, _row_of)
+    return decoded_value(key, value, _row_of)
 
 
 def encode_reference(segment_id: UUID) -> bytes:
     """Encode which segment an epoch finds from an offset on."""
-    return _encode({"id": uuid_to_text(segment_id)})
+    return encode_value({"id": uuid_to_text(segment_id)})
 
 
 def decode_reference(key: str, value: bytes) -> str:
@@ -128,12 +129,12 @@ def decode_reference(key: str, value: bytes) -> str:
     Raises:
         MetadataDecodeError: the value cannot be understood; names the key.
     """
-    return _decoded(key, value, lambda body: _text(body, "id"))
+    return decoded_value(key, value, lambda body: text_field(body, "id"))
 
 
 def encode_highest(offset: int) -> bytes:
     """Encode the largest offset ever finished in an epoch."""
-    return _encode({"offset": offset})
+    return encode_value({"offset": offset})
 
 
 def decode_highest(key: str, value: bytes) -> int:
@@ -142,17 +143,17 @@ def decode_highest(key: str, value: bytes) -> int:
     Raises:
         MetadataDecodeError: the value cannot be understood; names the key.
     """
-    return _decoded(key, value, lambda body: _int(body, "offset"))
+    return decoded_value(key, value, lambda body: int_field(body, "offset"))
 
 
 def encode_mark() -> bytes:
     """Encode a row whose key says everything."""
-    return _encode({})
+    return encode_value({})
 
 
 def encode_topic(topic: str) -> bytes:
     """Encode the topic name of an index row."""
-    return _encode({"topic": topic})
+    return encode_value({"topic": topic})
 
 
 def decode_topic(key: str, value: bytes) -> str:
@@ -161,12 +162,12 @@ def decode_topic(key: str, value: bytes) -> str:
     Raises:
         MetadataDecodeError: the value cannot be understood; names the key.
     """
-    return _decoded(key, value, lambda body: _text(body, "topic"))
+    return decoded_value(key, value, lambda body: text_field(body, "topic"))
 
 
 def encode_deleting(topic: str, deletion: PartitionDelete, leader_epoch: int) -> bytes:
     """Encode the index row of a partition that is being deleted, or was."""
-    return _encode({"topic": topic, "leader_epoch": leader_epoch, **_deletion_body(deletion)})
+    return encode_value({"topic": topic, "leader_epoch": leader_epoch, **_deletion_body(deletion)})
 
 
 def decode_deleting(key: str, value: bytes) -> tuple[str, PartitionDelete, int]:
@@ -175,12 +176,14 @@ def decode_deleting(key: str, value: bytes) -> tuple[str, PartitionDelete, int]:
     Raises:
         MetadataDecodeError: the value cannot be understood; names the key.
     """
-    return _decoded(key, value, lambda body: (_text(body, "topic"), _deletion_of(body), _int(body, "leader_epoch")))
+    return decoded_value(
+        key, value, lambda body: (text_field(body, "topic"), _deletion_of(body), int_field(body, "leader_epoch"))
+    )
 
 
 def encode_identity(store_id: UUID) -> bytes:
     """Encode the random identity of a metadata store."""
-    return _encode({"store_id": uuid_to_text(store_id)})
+    return encode_value({"store_id": uuid_to_text(store_id)})
 
 
 def decode_identity(key: str, value: bytes) -> UUID:
@@ -189,12 +192,12 @@ def decode_identity(key: str, value: bytes) -> UUID:
     Raises:
         MetadataDecodeError: the value cannot be understood; names the key.
     """
-    return _decoded(key, value, lambda body: uuid_from_text(_text(body, "store_id")))
+    return decoded_value(key, value, lambda body: uuid_from_text(text_field(body, "store_id")))
 
 
 def encode_body(body: Mapping[str, object]) -> bytes:
     """Encode the fields of any value, as ``decode_body`` gave them."""
-    return _encode(body)
+    return encode_value(body)
 
 
 def decode_body(key: str, value: bytes) -> dict[str, object]:
@@ -203,26 +206,26 @@ def decode_body(key: str, value: bytes) -> dict[str, object]:
     Raises:
         MetadataDecodeError: the value cannot be understood; names the key.
     """
-    return _decoded(key, value, lambda body: body)
+    return decoded_value(key, value, lambda body: body)
 
 
 def _segment_of(body: dict[str, object], segment: RemoteLogSegmentId) -> RemoteLogSegmentMetadata:
-    state = _int(body, "state")
+    state = int_field(body, "state")
     custom = body.get("custom")
-    start_offset = _int(body, "start")
+    start_offset = int_field(body, "start")
     return RemoteLogSegmentMetadata(
         segment=segment,
         start_offset=start_offset,
-        end_offset=_int(body, "end"),
-        max_timestamp_ms=_int(body, "max_ts"),
-        broker_id=_int(body, "broker"),
-        event_timestamp_ms=_int(body, "event_ts"),
-        size_bytes=_int(body, "size"),
+        end_offset=int_field(body, "end"),
+        max_timestamp_ms=int_field(body, "max_ts"),
+        broker_id=int_field(body, "broker"),
+        event_timestamp_ms=int_field(body, "event_ts"),
+        size_bytes=int_field(body, "size"),
         segment_leader_epochs=_epochs_of(body["epochs"], start_offset),
-        leader_epoch=_int(body, "leader_epoch"),
-        session_id=_session_from_text(_text(body, "session")),
-        custom_metadata=None if custom is None else _custom_from_text(_text(body, "custom")),
-        state=_STATES[state] if 0 <= state < len(_STATES) else _refuse(f"{state} is no segment state"),
+        leader_epoch=int_field(body, "leader_epoch"),
+        session_id=_session_from_text(text_field(body, "session")),
+        custom_metadata=None if custom is None else _custom_from_text(text_field(body, "custom")),
+        state=_STATES[state] if 0 <= state < len(_STATES) else refuse(f"{state} is no segment state"),
         txn_index_empty=body.get("txn_empty", False) is True,
         soft_delete=_soft_delete_of(body["soft_delete"]) if "soft_delete" in body else None,
     )
@@ -231,16 +234,16 @@ def _segment_of(body: dict[str, object], segment: RemoteLogSegmentId) -> RemoteL
 def _soft_delete_of(pair: object) -> SoftDelete:
     if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and type(pair[1]) is int:
         return SoftDelete(pair[0], pair[1])
-    return _refuse(f"soft_delete is {pair!r}, not a reason and a time")
+    return refuse(f"soft_delete is {pair!r}, not a reason and a time")
 
 
 def _epochs_of(pairs: object, start_offset: int) -> tuple[EpochEntry, ...]:
     if not isinstance(pairs, list):
-        _refuse("epochs is no list")
+        refuse("epochs is no list")
     entries: list[EpochEntry] = []
     for epoch, first in pairs:
-        if type(epoch) is not int or type(first) is not int or not 0 <= epoch < 2**31 or not 0 <= first <= _INT64_MAX:
-            _refuse(f"epochs: {epoch!r} at {first!r} is no epoch entry")
+        if type(epoch) is not int or type(first) is not int or not 0 <= epoch < 2**31 or not 0 <= first <= INT64_MAX:
+            refuse(f"epochs: {epoch!r} at {first!r} is no epoch entry")
         # Most segments lie in one epoch: its first offset is their start, and one int object serves both.
         entries.append(EpochEntry(epoch, start_offset if first == start_offset else first))
     return tuple(entries)
@@ -249,17 +252,19 @@ def _epochs_of(pairs: object, start_offset: int) -> tuple[EpochEntry, ...]:
 def _row_of(body: dict[str, object]) -> PartitionRow:
     log_start: int | None
     if "log_start_offset" in body:
-        log_start = _int(body, "log_start_offset")
+        log_start = int_field(body, "log_start_offset")
     else:
         # As rows were written at first: 0 stood for "never set" too, and the next leader finds the same value again.
-        log_start = (_int(body, "log_start") or None) if "log_start" in body else None
+        log_start = (int_field(body, "log_start") or None) if "log_start" in body else None
     return PartitionRow(
-        topic=_text(body, "topic"),
-        revision=_int(body, "revision"),
-        claim=Claim(_int(body, "leader_epoch"), _int(body, "broker"), uuid_from_text(_text(body, "session"))),
+        topic=text_field(body, "topic"),
+        revision=int_field(body, "revision"),
+        claim=Claim(
+            int_field(body, "leader_epoch"), int_field(body, "broker"), uuid_from_text(text_field(body, "session"))
+        ),
         log_start_offset=log_start,
         deletion=_deletion_of(body["deletion"]) if "deletion" in body else None,
-        unknown=_unknown(body, _ROW_FIELDS),
+        unknown=unknown_fields(body, _ROW_FIELDS),
     )
 
 
@@ -273,55 +278,9 @@ def _deletion_body(deletion: PartitionDelete) -> dict[str, object]:
 
 def _deletion_of(fields: object) -> PartitionDelete:
     if not isinstance(fields, dict):
-        _refuse("deletion is no object")
+        refuse("deletion is no object")
     body = cast("dict[str, object]", fields)
-    state = _int(body, "state")
+    state = int_field(body, "state")
     if not 0 <= state < len(_DELETE_STATES):
-        _refuse(f"{state} is no partition delete state")
-    return PartitionDelete(_DELETE_STATES[state], _int(body, "event_ts"), _int(body, "broker"))
-
-
-def _unknown(body: dict[str, object], known: frozenset[str]) -> Mapping[str, object]:
-    return {} if body.keys() <= known else {name: value for name, value in body.items() if name not in known}
-
-
-def _int(body: dict[str, object], name: str) -> int:
-    value = body[name]
-    if type(value) is int and -1 <= value <= _INT64_MAX:
-        return value
-    return _refuse(f"{name} is {value!r}, not an integer of 64 bits")
-
-
-def _text(body: dict[str, object], name: str) -> str:
-    value = body[name]
-    return value if isinstance(value, str) else _refuse(f"{name} is {value!r}, not a text")
-
-
-def _refuse(problem: str) -> NoReturn:
-    raise ValueError(problem)
-
-
-def _encode(body: Mapping[str, object]) -> bytes:
-    return _FORMAT_BYTE + _encode_json(body).encode()
-
-
-def _decoded(key: str, value: bytes, convert: Callable[[dict[str, object]], _T]) -> _T:
-    if value[:1] != _FORMAT_BYTE:
-        found = f"format {value[0]}" if value else "an empty value"
-        raise MetadataDecodeError(
-            f"{key}: {found}, this tierd reads format {FORMAT}",
-            remedy="upgrade tierd if a later one wrote this store, otherwise restore the store from a backup",
-        )
-    try:
-        text = value[1:].decode()
-        if not text.startswith("{"):
-            _refuse("not a JSON object")
-        body, end = _decode_json(text)
-        if end != len(text):
-            _refuse("something follows the JSON object")
-        return convert(cast("dict[str, object]", body))
-    except KeyError as error:
-        problem = f"the field {error} is missing"
-    except (ValueError, TypeError, RecursionError) as error:
-        problem = str(error) or type(error).__name__
-    raise MetadataDecodeError(f"{key}: {problem}", remedy="restore the metadata store from a backup")
+        refuse(f"{state} is no partition delete state")
+    return PartitionDelete(_DELETE_STATES[state], int_field(body, "event_ts"), int_field(body, "broker"))

@@ -16,17 +16,17 @@ from tierd.remote.cache.chunk_cache import CacheStatistics, ChunkCache
 from tierd.remote.cache.sized_lru import SizedLru
 from tierd.remote.deadlines import Deadlines
 from tierd.remote.factory import open_object_store
-from tierd.remote.key_rewrapping import KeyRewrapping, RewrapOutcome, RewrapResult
 from tierd.remote.keys import ObjectKeyFactory, SegmentKey, must_be_encrypted
 from tierd.remote.limited import ByteRate, LimitedObjectStore
 from tierd.remote.manager import RemoteStorageManager
-from tierd.remote.manifest import SegmentManifest
 from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, ObjectStore, UnfinishedUpload
 from tierd.remote.observed import ObjectStoreCall, ObservedObjectStore
 from tierd.remote.retrying import Retry, RetryingObjectStore
-from tierd.remote.segment_storage import SegmentStorage, UnfinishedSegmentUpload
+from tierd.remote.segments.key_rewrapping import KeyRewrapping, RewrapOutcome, RewrapResult
+from tierd.remote.segments.manifest import SegmentManifest
+from tierd.remote.segments.segment_storage import SegmentStorage, UnfinishedSegmentUpload
+from tierd.remote.segments.tombstone import Tombstone
 from tierd.remote.tier_identity import claim_tier, read_tier_identity
-from tierd.remote.tombstone import Tombstone
 from tierd.remote.transform.compression import compress
 from tierd.remote.transform.factory import open_key_ring, open_transform
 from tierd.remote.transform.key_ring import KeyRing

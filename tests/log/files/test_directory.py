@@ -1,3 +1,5 @@
+import os
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.log.batches import TOPIC_ID, make_partition
 from tierd.errors import LogDirOfflineError, MissingArtefactError, PartitionNameError, SegmentChangedError
-from tierd.log import DirectoryKind, identify_directory, list_log_dir, parse_directory_name
+from tierd.log import DirectoryKind, KnownDirectory, identify_directory, list_log_dir, parse_directory_name
 from tierd.model import TopicPartition
 
 ID = "0123456789abcdef0123456789abcdef"
@@ -133,3 +135,19 @@ def test_a_log_dir_that_is_gone_is_offline(tmp_path: Path) -> None:
 def test_a_directory_that_is_gone_has_changed(tmp_path: Path) -> None:
     with pytest.raises(SegmentChangedError):
         identify_directory(tmp_path / "orders-0")
+
+
+def test_what_has_not_changed_is_not_identified_again(tmp_path: Path) -> None:
+    before = make_partition(tmp_path, {0: b""})
+    known = {before.path.name: KnownDirectory(before, before.path.stat().st_mtime_ns)}
+    (before.path / "partition.metadata").write_text("nobody reads this")
+    assert list_log_dir(tmp_path, known=known).partitions == (before,)
+    os.utime(before.path, ns=(0, before.path.stat().st_mtime_ns + 1))  # as a file that came or went does
+    assert list_log_dir(tmp_path, known=known).partitions == ()
+
+
+def test_another_directory_of_that_name_is_identified(tmp_path: Path) -> None:
+    before = make_partition(tmp_path, {0: b""})
+    other = replace(before, topic_id=uuid4(), inode=before.inode + 1)
+    known = {before.path.name: KnownDirectory(other, before.path.stat().st_mtime_ns)}
+    assert list_log_dir(tmp_path, known=known).partitions == (before,)

@@ -1,3 +1,4 @@
+import asyncio
 import contextlib
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -124,6 +125,22 @@ def configured(admin: Admin, **settings: str) -> Iterator[None]:
     finally:
         for name, value in before.items():
             admin.execute_command("CONFIG", "SET", name, value)
+
+
+async def test_a_cancellation_is_never_swallowed(redis_url: str) -> None:
+    async with opened(redis_url) as store:
+
+        async def read_on() -> None:
+            for _ in range(20):
+                await store.get("v1/any")
+
+        for turns in range(200):
+            reading = asyncio.create_task(read_on())
+            for _ in range(turns % 40):
+                await asyncio.sleep(0)
+            reading.cancel()
+            await asyncio.wait([reading])
+            assert reading.cancelled()
 
 
 async def test_wrong_credentials_are_an_error_that_a_person_must_mend(redis_url: str, server: RedisServer) -> None:

@@ -17,13 +17,13 @@ from tierd.errors import ConfigError, ConfigFault
 
 
 def check_config(
-    config: ConfigOption = DEFAULT_CONFIG,
     online: Annotated[
         bool, typer.Option("--online", help="Also try what the file names: log dirs, metadata store, object store.")
     ] = False,
     policy: Annotated[
         bool, typer.Option("--policy", help="Print the least that the object store must allow, and nothing else.")
     ] = False,
+    config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
     """List every fault of the configuration file, each with line and column; exits with 2 when there is one.

@@ -19,7 +19,9 @@ from tierd.tiering import LedgerEntry, read_ledger
 
 
 def deletions(
-    partition: Annotated[str | None, typer.Argument(metavar="[TP]", help="One partition; none means all.")] = None,
+    partition: Annotated[
+        str | None, typer.Argument(metavar="TP", help="A partition, topic-partition; none means all.")
+    ] = None,
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="How far back, such as 24h, or an ISO 8601 time.")
     ] = None,

@@ -24,7 +24,7 @@ _DEFAULT_PART_BYTES = 25 << 20
 
 def estimate(
     log_dirs: Annotated[
-        list[Path], typer.Argument(metavar="LOGDIR...", exists=True, file_okay=False, help="The broker's log dirs.")
+        list[Path], typer.Argument(metavar="LOGDIR", exists=True, file_okay=False, help="The broker's log dirs.")
     ],
     *,
     retention: Annotated[

@@ -14,7 +14,9 @@ _REACHED_NOTHING = 3
 
 
 def inspect(
-    paths: Annotated[list[Path], typer.Argument(help="Segments, indexes, snapshots, checkpoints, directories.")],
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH", help="Segments, indexes, snapshots, checkpoints, directories.")
+    ],
     records: Annotated[bool, typer.Option("--records", help="Decode the records of every sound batch too.")] = False,
     deep: Annotated[
         bool,

@@ -19,8 +19,8 @@ from tierd.tiering import RebuildReport
 
 
 def rebuild_metadata(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be rebuilt.")] = False,
     config: ConfigOption = DEFAULT_CONFIG,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be rebuilt, and write nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Rebuild the metadata of the tier from the bucket's manifests into the configured, empty metadata store.

@@ -26,7 +26,7 @@ _PROBLEMS_SHOWN = 1000
 
 def rewrap_keys(
     partitions: PartitionsArgument = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:

@@ -23,11 +23,11 @@ FOLLOW_INTERVAL_S = 1.0
 
 def segments(
     partition: PartitionArgument,
-    config: ConfigOption = DEFAULT_CONFIG,
-    as_json: JsonOption = False,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with every change, until the partition is deleted or Ctrl-C.")
     ] = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
 ) -> None:
     """List the remote segments of a partition with state, offsets, size and leader epochs, by start offset.
 

@@ -46,9 +46,9 @@ class StatusFacts(TypedDict):
 
 
 def status(
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every two seconds, until Ctrl-C.")] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every two seconds, until Ctrl-C.")] = False,
 ) -> None:
     """Show, per partition, role, epoch, frontier, lag and why nothing happens, as the running daemon sees it.
 

@@ -27,7 +27,7 @@ Tell = Callable[[str], None]
 
 def verify(
     partition: Annotated[
-        str | None, typer.Argument(metavar="[TP]", help="A partition, topic-partition; all when not given.")
+        str | None, typer.Argument(metavar="TP", help="A partition, topic-partition; none means all.")
     ] = None,
     deep: Annotated[
         bool, typer.Option("--deep", help="Download every segment and check every batch and index.")

@@ -56,7 +56,7 @@ class RedisConnections:
                 url,
                 max_connections=pool_size,
                 timeout=timeout_s,
-                socket_timeout=timeout_s,
+                socket_timeout=None,  # with one the client swallows cancellations (asyncio.wait_for before Python 3.12)
                 socket_connect_timeout=timeout_s,
                 socket_keepalive=True,
                 health_check_interval=_CHECKED_AFTER_S,

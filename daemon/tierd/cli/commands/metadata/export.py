@@ -19,7 +19,7 @@ from tierd.errors import NotConfirmedError, StateDirError
 def export(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="A file that does not exist yet; standard output when not given."),
+        typer.Argument(metavar="FILE", help="A file that does not exist yet; standard output when not given."),
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from tierd.errors import RemoteIntegrityError
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.remote.keys import must_be_encrypted
-from tierd.remote.manifest import SegmentManifest
+from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.transform.binding import SegmentBinding
 from tierd.remote.transform.cipher import SegmentCipher
 from tierd.remote.transform.codec import ChunkCodec

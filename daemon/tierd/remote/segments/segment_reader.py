@@ -7,11 +7,11 @@ from functools import partial
 
 from tierd.errors import RemoteIntegrityError, RemoteResourceNotFoundError
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
-from tierd.remote.early_reads import EarlyReads, ReadRange
 from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory, must_be_encrypted
 from tierd.remote.object_store import ObjectStore
-from tierd.remote.open_segment import OpenSegment, opened
-from tierd.remote.shared_calls import SharedCalls
+from tierd.remote.segments.early_reads import EarlyReads, ReadRange
+from tierd.remote.segments.open_segment import OpenSegment, opened
+from tierd.remote.segments.shared_calls import SharedCalls
 from tierd.remote.transform.binding import ArtefactKind
 from tierd.remote.transform.codec import ChunkDamagedError
 from tierd.remote.transform.layout import ChunkLayout

@@ -13,8 +13,8 @@ from tierd.errors import RemoteIntegrityError, RemoteStorageError
 from tierd.kernels import crc32c
 from tierd.model import IndexType
 from tierd.remote import SegmentManifest
-from tierd.remote.manifest import Transformation
-from tierd.remote.open_segment import authenticated
+from tierd.remote.segments.manifest import Transformation
+from tierd.remote.segments.open_segment import authenticated
 from tierd.remote.transform.binding import SegmentBinding
 from tierd.remote.transform.cipher import SegmentCipher
 from tierd.remote.transform.layout import ChunkLayout, StoredChunk

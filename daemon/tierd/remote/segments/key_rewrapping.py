@@ -20,9 +20,9 @@ from tierd.errors import (
 )
 from tierd.model import TopicPartition, uuid_to_text
 from tierd.remote.keys import MANIFEST_SUFFIX, ObjectKeyFactory
-from tierd.remote.manifest import SegmentManifest
 from tierd.remote.object_store import ObjectStore
-from tierd.remote.open_segment import authenticated
+from tierd.remote.segments.manifest import SegmentManifest
+from tierd.remote.segments.open_segment import authenticated
 from tierd.remote.transform.key_ring import KeyRing
 
 _PAGE_OBJECTS = 3000  # of a listing; a third of them are manifests

@@ -28,7 +28,15 @@ from tierd.model import (
     uuid_from_text,
     uuid_to_text,
 )
-from tierd.remote.manifest_parts import Compression, Encryption, IndexArtefact, LogArtefact, LogChunk, Part, Size
+from tierd.remote.segments.manifest_parts import (
+    Compression,
+    Encryption,
+    IndexArtefact,
+    LogArtefact,
+    LogChunk,
+    Part,
+    Size,
+)
 from tierd.remote.transform.binding import SegmentBinding
 from tierd.remote.transform.cipher import ALGORITHM, TAG_BYTES, SegmentCipher
 from tierd.remote.transform.key_ring import WrappedKey

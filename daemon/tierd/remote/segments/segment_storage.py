@@ -15,7 +15,6 @@ from tierd.model import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tierd.remote.early_reads import ReadRange
 from tierd.remote.keys import (
     INDEXES_SUFFIX,
     LOG_SUFFIX,
@@ -24,11 +23,12 @@ from tierd.remote.keys import (
     ObjectKeyFactory,
     SegmentKey,
 )
-from tierd.remote.manifest import SegmentManifest, index_contents
 from tierd.remote.object_store import ObjectInfo, ObjectStore, UnfinishedUpload
-from tierd.remote.segment_reader import SegmentReader
-from tierd.remote.segment_writer import SegmentWriter
-from tierd.remote.tombstone import Tombstone
+from tierd.remote.segments.early_reads import ReadRange
+from tierd.remote.segments.manifest import SegmentManifest, index_contents
+from tierd.remote.segments.segment_reader import SegmentReader
+from tierd.remote.segments.segment_writer import SegmentWriter
+from tierd.remote.segments.tombstone import Tombstone
 from tierd.remote.transform.transform import PLAIN, Transform
 
 _OBJECTS = (LOG_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX)

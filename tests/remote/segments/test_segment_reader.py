@@ -23,7 +23,7 @@ from tierd.errors import (
 from tierd.model import ByteRange, IndexType
 from tierd.remote import SegmentStorage, Transform
 from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.remote.early_reads import ReadRange
+from tierd.remote.segments.early_reads import ReadRange
 
 MIB = 1 << 20
 

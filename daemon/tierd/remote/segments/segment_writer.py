@@ -13,8 +13,8 @@ from uuid import UUID
 from tierd.kernels import crc32c
 from tierd.model import BlockChecksums, ByteRange, LogSegmentData, RemoteLogSegmentMetadata
 from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory
-from tierd.remote.manifest import SegmentManifest, Transformation, index_contents, tierd_version
 from tierd.remote.object_store import FileBody, ObjectStore
+from tierd.remote.segments.manifest import SegmentManifest, Transformation, index_contents, tierd_version
 from tierd.remote.transform.binding import ArtefactKind, SegmentBinding
 from tierd.remote.transform.cipher import SegmentCipher
 from tierd.remote.transform.codec import ChunkCodec
