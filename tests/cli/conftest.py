@@ -1,14 +1,36 @@
 """An installation with a small self-made log dir, for tests of the real command line."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.log_dirs import LogDirWriter
+from tests.scenarios.command import COMMAND_DEADLINE_S, CommandResult
 from tests.scenarios.installation import Installation
+from tests.scenarios.warm_tierd import WarmTierd
 
 ROLLED_THROUGH = 11
 LAST_OFFSET = 15
+
+
+class WarmInstallation(Installation):
+    """Every command is forked from a process that has imported everything already."""
+
+    def tierd(self, *arguments: str, deadline_s: float = COMMAND_DEADLINE_S) -> CommandResult:
+        """Run one command with this configuration."""
+        del deadline_s  # the warm process runs one command at a time, to its end
+        return self.ask(*arguments)
+
+    def _with_config(self, arguments: Sequence[str]) -> list[str]:
+        return [*arguments, "--config", str(self.config_file)]  # behind the verb of a group
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[WarmTierd]:
+    """A process that has imported tierd."""
+    with WarmTierd() as process:
+        yield process
 
 
 @pytest.fixture
@@ -26,9 +48,9 @@ def log_dir(tmp_path: Path) -> LogDirWriter:
 
 
 @pytest.fixture
-def tierd(tmp_path: Path, log_dir: LogDirWriter) -> Installation:
+def tierd(tmp_path: Path, log_dir: LogDirWriter, warm: WarmTierd) -> Installation:
     """Nothing was copied yet."""
-    return Installation(tmp_path / "tierd", [log_dir.path])
+    return WarmInstallation(tmp_path / "tierd", [log_dir.path], warm=warm)
 
 
 @pytest.fixture

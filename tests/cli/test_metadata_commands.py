@@ -6,39 +6,17 @@ import json
 import signal
 import sqlite3
 import subprocess
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.conftest import WarmInstallation
 from tests.fakes.log_dirs import LogDirWriter
-from tests.scenarios.command import COMMAND_DEADLINE_S, TIERD, CommandResult
+from tests.scenarios.command import TIERD, CommandResult
 from tests.scenarios.installation import Installation, Settings
 from tests.scenarios.warm_tierd import WarmTierd
 from tierd.model import TopicPartition
-
-
-class WarmInstallation(Installation):
-    """Every command is forked from a process that has imported everything already."""
-
-    def tierd(self, *arguments: str, deadline_s: float = COMMAND_DEADLINE_S) -> CommandResult:
-        return self.ask(*arguments)
-
-    def _with_config(self, arguments: Sequence[str]) -> list[str]:
-        return [*arguments, "--config", str(self.config_file)]  # behind the verb of ``metadata``
-
-
-@pytest.fixture(scope="module")
-def warm() -> Iterator[WarmTierd]:
-    with WarmTierd() as process:
-        yield process
-
-
-@pytest.fixture
-def tierd(tmp_path: Path, log_dir: LogDirWriter, warm: WarmTierd) -> Installation:
-    """Nothing was copied yet."""
-    return WarmInstallation(tmp_path / "tierd", [log_dir.path], warm=warm)
 
 
 def metadata_command(tierd: Installation, *arguments: str) -> CommandResult:

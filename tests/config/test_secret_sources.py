@@ -137,6 +137,10 @@ def test_a_credential_never_leaves_its_directory(tmp_path: Path, name: str) -> N
         "    access_key_id_file: /nonexistent/id\n    secret_access_key_file: /nonexistent/key\n",
         "    access_key_id: ${NOT_SET}\n    secret_access_key: ${NOT_SET}\n",
         "    access_key_id: ${NOT_SET}\n    secret_access_key_file: /nonexistent/key\n",
+        "    proxy_url: credential:proxy\n    sse: {type: c, customer_key: credential:customer}\n",
+        "  encryption:\n    active_key: a\n    keys: [{id: a, key: credential:a}, {id: b, key_file: /nonexistent/b}]\n",
+        "  encryption:\n    active_key: a\n    keys:\n      - id: a\n        key: ${NOT_SET}\n",
+        "metadata: {backend: postgres, postgres: {dsn: credential:dsn}}\n",
         "",
     ],
 )

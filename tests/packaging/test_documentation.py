@@ -5,6 +5,7 @@ import pytest
 
 from tierd import errors
 from tierd.cli.failures import exit_code_of
+from tierd.cli.main import VERBS
 from tierd.errors import TierError
 from tierd.telemetry.metrics import DECLARATIONS
 
@@ -58,3 +59,9 @@ def test_every_decision_is_listed() -> None:
     for page in (DOCS / "decisions").glob("0*.md"):
         assert f"({page.name})" in index
         assert all(f"**{part}" in page.read_text() for part in ("Context.", "Decision.", "What we gave up."))
+
+
+def test_the_readme_names_every_command() -> None:
+    named = set(re.findall(r"`([a-z][a-z -]*)`", (ROOT / "README.md").read_text().partition("## Commands")[2]))
+
+    assert {" ".join(verb.words) for verb in VERBS if not verb.hidden} <= named

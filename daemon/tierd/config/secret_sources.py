@@ -1,16 +1,20 @@
 """Where secrets come from: the file itself, a file beside it, or a systemd credential."""
 
+import base64
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from tierd.config.document import Document
-from tierd.config.places import Location
+from tierd.config.places import Location, dotted
 from tierd.config.schema import TierdConfig
 from tierd.config.traversal import Leaf, field_at, fields_of, is_secret, leaves, section_at
 
 _CREDENTIAL = "credential:"
 _MAX_BYTES = 64 * 1024
-_STAND_IN = "not read"
+_STAND_INS = ("not read", base64.b64encode(bytes(32)).decode(), "http://not.read")  # text, a key, an address
 
 
 def resolve_secrets(document: Document, env: Mapping[str, str]) -> None:
@@ -30,10 +34,22 @@ def stand_in_for_secrets(document: Document) -> None:
     for leaf in list(leaves(TierdConfig, document.tree)):
         secret = leaf.key if is_secret(leaf.field) else _secret_of_file(leaf)
         if secret:
-            leaf.holder[secret] = _STAND_IN
+            leaf.holder[secret] = _stand_in_at((*leaf.location[:-1], secret))
     for location in [location for location in document.spoilt if _is_secret_at(location)]:
         del document.spoilt[location]
-        _section_in(document, location)[str(location[-1])] = _STAND_IN
+        _section_in(document, location)[str(location[-1])] = _stand_in_at(location)
+
+
+def _stand_in_at(location: Location) -> str:
+    """The first text that the field at ``location`` takes for a secret."""
+    field = field_at(TierdConfig, location)
+    assert field is not None, "secrets are fields"
+    adapter: TypeAdapter[object] = TypeAdapter(field.rebuild_annotation())
+    for text in _STAND_INS:
+        with contextlib.suppress(ValidationError):
+            adapter.validate_python(text)
+            return text
+    raise AssertionError(f"no stand-in for the secret {dotted(location)}")
 
 
 def _is_secret_at(location: Location) -> bool:
@@ -44,7 +60,11 @@ def _is_secret_at(location: Location) -> bool:
 def _section_in(document: Document, location: Location) -> dict[str, object]:
     holder: object = document.tree
     for part in location[:-1]:
-        holder = holder[str(part)] if isinstance(holder, dict) else None
+        match holder, part:
+            case dict(), str():
+                holder = holder[part]
+            case list(), int():
+                holder = holder[part]
     assert isinstance(holder, dict), "what holds a spoilt value is a section"
     return holder
 

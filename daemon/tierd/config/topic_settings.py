@@ -24,7 +24,7 @@ CleanupPolicy = Literal["from-broker", "delete", "compact", "compact,delete"]
 
 
 class TopicDefaults(Settings):
-    """What a topic keeps, and how it is copied. ``from-broker`` needs leadership.source kafka."""
+    """What a topic keeps, and how it is copied. ``from-broker`` needs the section leadership.kafka."""
 
     retention_ms: RetentionMs = Field(
         -1, alias="retention", description="how long the tier keeps records; -1: for ever; from-broker: as Kafka"
