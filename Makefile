@@ -16,8 +16,9 @@ install: $(VENV)/.stamp-dev
 run: $(VENV)/.stamp-run
 	@$(BIN)/tierd demo --config config/quickstart.yaml
 
+# Two workers, a file to one of them; each starts real servers of its own.
 test: $(VENV)/.stamp-dev services
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n 2 --dist loadfile
 
 # A server that cannot be had on this machine makes its tests skip by name, but with CI=true it is a failure.
 services:

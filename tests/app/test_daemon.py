@@ -8,12 +8,14 @@ import stat
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from tests.fakes.eventually import eventually
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape, write_log_dir
 from tests.scenarios.command import TIERD
 from tests.scenarios.installation import Installation
@@ -23,6 +25,8 @@ from tierd.app.daemon import Daemon
 from tierd.app.systemd import SystemdNotifier
 from tierd.config import TierdConfig, load_config
 from tierd.errors import ForeignTierError
+from tierd.model import LogSegmentData, RemoteLogSegmentMetadata
+from tierd.remote import SegmentStorage
 from tierd.tiering import RemoteLogManager, Supervisor
 
 SHAPE = SegmentShape(batches=60, records_per_batch=8, value_bytes=1000)  # about half a megabyte a segment
@@ -48,15 +52,6 @@ def slow(tierd: Installation) -> Installation:
 
 def states(tierd: Installation) -> list[str]:
     return [segment["state"] for segment in tierd.segments("synthetic-0")]
-
-
-def test_a_signal_lets_the_running_copy_end_and_begins_no_other(slow: Installation) -> None:
-    daemon = slow.daemon()
-    daemon.start()
-    daemon.wait_until(lambda: "COPY_SEGMENT_STARTED" in states(slow), what="a copy under way")
-    daemon.send_signal(signal.SIGTERM)
-    assert daemon.wait_end() == 0, daemon.log_tail()
-    assert states(slow) == ["COPY_SEGMENT_FINISHED"]
 
 
 def test_what_does_not_end_before_the_deadline_is_cancelled_and_copied_by_the_next_run(slow: Installation) -> None:
@@ -189,6 +184,36 @@ async def composed(tierd: Installation, kind: type[Engine]) -> AsyncIterator[tup
     config.state_dir.mkdir()
     async with compose(config, tierd.config_file) as engine:
         yield config, kind(**{field.name: getattr(engine, field.name) for field in fields(Engine)})
+
+
+class HeldStorage(SegmentStorage):
+    """A storage whose uploads wait until they are let go; from then on none waits."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:  # noqa: ANN401 - SegmentStorage's own
+        super().__init__(*args, **settings)
+        self.reached = asyncio.Event()
+        self.let_go = asyncio.Event()
+
+    async def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes:
+        self.reached.set()
+        await self.let_go.wait()
+        return await super().copy_log_segment_data(metadata, data)
+
+
+async def test_a_signal_lets_the_running_copy_end_and_begins_no_other(tierd: Installation) -> None:
+    async with composed(tierd, Engine) as (_, engine):
+        storage = HeldStorage(*engine.new_storage.args, **engine.new_storage.keywords)
+        daemon = Daemon(replace(engine, storage=storage), tierd.config_file, {}, SystemdNotifier(None))
+        with capture_logs() as logs:
+            async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+                running = group.create_task(daemon.run())
+                await storage.reached.wait()
+                os.kill(os.getpid(), signal.SIGTERM)
+                await eventually(lambda: "stopping" in [entry["event"] for entry in logs], what="the orderly stop")
+                assert await asyncio.to_thread(states, tierd) == ["COPY_SEGMENT_STARTED"]
+                storage.let_go.set()
+        assert running.result() == 0
+    assert await asyncio.to_thread(states, tierd) == ["COPY_SEGMENT_FINISHED"]
 
 
 async def test_infrastructure_that_dies_ends_the_daemon_in_order_with_exit_code_1(tierd: Installation) -> None:

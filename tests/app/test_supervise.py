@@ -170,7 +170,6 @@ async def test_news_do_not_cut_a_quarantine_short_but_a_retry_by_hand_does(
 
 
 @pytest.mark.parametrize("failure", [torn(), MemoryError(), RuntimeError("a bug"), asyncio.CancelledError()])
-@pytest.mark.spec("remote-tiering 9.1")
 async def test_whatever_one_task_raises_the_others_go_on(
     supervisor: TaskSupervisor, clock: Steady, failure: BaseException
 ) -> None:

@@ -16,6 +16,8 @@ from tests.services.kafka_cluster import KafkaCluster
 from tests.services.kafka_fixtures import MakeCluster
 from tests.services.kafka_records import SentRecord
 from tests.services.waiting import wait_until
+from tierd.log import REPLICATION_OFFSET_CHECKPOINT, read_offset_checkpoint
+from tierd.model import TopicPartition
 
 pytestmark = [pytest.mark.service("kafka"), pytest.mark.service("s3")]
 
@@ -70,6 +72,21 @@ class TieredTopic:
         )
 
     def read(self, *options: str, partition: int = 0) -> list[int]:
+        """Read what is committed by now, once the broker has said so on disk: no reader of its files goes further."""
+        committed, name = self.cluster.end_offset(self.name, partition), TopicPartition(self.name, partition)
+
+        def written() -> int | None:
+            directory = self.cluster.partition_dir(self.name, partition)
+            if directory is None:
+                return None
+            return read_offset_checkpoint(directory.parent / REPLICATION_OFFSET_CHECKPOINT).get(name)
+
+        wait_until(
+            lambda: written() == committed,
+            what=f"the high watermark {committed} of {name} in its log dir",
+            deadline_s=DEADLINE_S,
+            last_seen=written,
+        )
         return [record["offset"] for record in self.tierd.cat(f"{self.name}-{partition}", *options)]
 
     def objects(self) -> list[str]:

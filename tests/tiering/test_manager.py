@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -17,7 +17,7 @@ from tests.tiering.running import PlainSupervisor, StandingClock, running
 from tests.tiering.setups import Session, Tier, delete_segment, partition_of
 from tierd.config import CopySettings
 from tierd.errors import BackendUnavailableError, UnknownPartitionError
-from tierd.log import LogDirListing, list_log_dir
+from tierd.log import KnownDirectory, LogDirListing, list_log_dir
 from tierd.metadata import Batch, MemoryKeyValueStore
 from tierd.model import TopicPartition
 from tierd.remote import Body
@@ -155,10 +155,10 @@ class TestFollowing:
         (world.log_dir.path / "replication-offset-checkpoint").write_text("0\n0\n")
         listings = 0
 
-        def list_unlucky(log_dir: Path) -> LogDirListing:
+        def list_unlucky(log_dir: Path, *, known: Mapping[str, KnownDirectory]) -> LogDirListing:
             nonlocal listings
             listings += 1
-            listing = list_log_dir(log_dir)
+            listing = list_log_dir(log_dir, known=known)
             # The third reconcile's first look comes too early for one log dir, and too late for the other.
             return replace(listing, partitions=()) if listings in (5, 6) else listing
 

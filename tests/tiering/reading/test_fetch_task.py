@@ -30,6 +30,7 @@ class CountingStorage(SegmentStorage):
         super().__init__(stores.store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID)
         self.ranges: list[ByteRange] = []
         self.indexes: list[IndexType] = []
+        self.indexed_segments: list[int] = []  # their base offsets, beside ``indexes``
         self.error: Exception | None = None
 
     async def fetch_log_segment(self, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
@@ -40,6 +41,7 @@ class CountingStorage(SegmentStorage):
 
     async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         self.indexes.append(index_type)
+        self.indexed_segments.append(metadata.start_offset)
         return await super().fetch_index(metadata, index_type)
 
 
