@@ -18,7 +18,7 @@ run: $(VENV)/.stamp-run
 
 # Two workers, a file to one of them; each starts real servers of its own.
 test: $(VENV)/.stamp-dev services
-	$(BIN)/pytest -q -n 2 --dist loadfile
+	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 # A server that cannot be had on this machine makes its tests skip by name, but with CI=true it is a failure.
 services:
