@@ -128,10 +128,6 @@ def _written(value: object, field: FieldInfo) -> str:
             return str(value)
 
 
-def _help(field: FieldInfo) -> str:
-    return f"{field.description}"
-
-
 def _markdown_rows(model: type[BaseModel], location: Location = ()) -> Iterator[str]:
     plain = {key: field for key, field in fields_of(model).items() if section_of(field.annotation) is None}
     yield ""

@@ -11,11 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from tierd.app import broker_cost
+from tierd.cli.costs import cost_json, cost_parts
 from tierd.cli.display import answer_console, human_size, plain_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
 from tierd.cli.session import log_to_stderr
 from tierd.config import load_config
-from tierd.cost import Cost, CostReport, RequestClass, TopicCost
+from tierd.cost import CostReport, RequestClass, TopicCost
 
 
 def cost(
@@ -55,23 +56,19 @@ def _table(report: CostReport) -> Table:
             *(str(topic.requests.get(kind, 0)) for kind in (RequestClass.PUT, RequestClass.LIST, RequestClass.GET)),
             f"{topic.past.total:.2f}",
             f"{topic.month.total:.2f}",
-            _parts(topic.month),
+            cost_parts(topic.month),
         )
     empty = [""] * 6
-    table.add_row("all", *empty, f"{report.past.total:.2f}", f"{report.month.total:.2f}", _parts(report.month))
+    table.add_row("all", *empty, f"{report.past.total:.2f}", f"{report.month.total:.2f}", cost_parts(report.month))
     return table
-
-
-def _parts(cost: Cost) -> str:
-    return f"storage {cost.storage:.2f}, requests {cost.requests:.2f}, traffic {cost.traffic:.2f}"
 
 
 def _as_json(report: CostReport) -> dict[str, JsonValue]:
     return {
         "currency": report.currency,
         "hours": report.hours,
-        "past": _cost_json(report.past),
-        "month": _cost_json(report.month),
+        "past": cost_json(report.past),
+        "month": cost_json(report.month),
         "topics": [_topic_json(topic) for topic in report.topics],
     }
 
@@ -83,10 +80,6 @@ def _topic_json(topic: TopicCost) -> dict[str, JsonValue]:
         "uploaded_bytes": topic.uploaded_bytes,
         "downloaded_bytes": topic.downloaded_bytes,
         "stored_bytes": topic.stored_bytes,
-        "past": _cost_json(topic.past),
-        "month": _cost_json(topic.month),
+        "past": cost_json(topic.past),
+        "month": cost_json(topic.month),
     }
-
-
-def _cost_json(cost: Cost) -> dict[str, JsonValue]:
-    return {"storage": cost.storage, "requests": cost.requests, "traffic": cost.traffic, "total": cost.total}

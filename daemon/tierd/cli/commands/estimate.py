@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from rich.table import Table
 from rich.text import Text
 
+from tierd.cli.costs import cost_json, cost_parts
 from tierd.cli.display import answer_console, human_size, plain_table
 from tierd.cli.options import JsonOption
 from tierd.cli.progress import progress_line
@@ -85,7 +86,7 @@ def _table(topics: Sequence[TopicEstimate], currency: str) -> Table:
             human_size(round(topic.stored_bytes)),
             f"{topic.ratio:.2f}",
             f"{topic.month.total:.2f}",
-            _parts(topic.month),
+            cost_parts(topic.month),
         )
     total = sum((topic.month for topic in topics), Cost())
     due, day, stored = (
@@ -93,13 +94,9 @@ def _table(topics: Sequence[TopicEstimate], currency: str) -> Table:
         for name in ("due_bytes", "bytes_per_day", "stored_bytes")
     )
     count = str(sum(topic.partitions for topic in topics))
-    table.add_row("all", count, due, day, stored, "", f"{total.total:.2f}", _parts(total))
+    table.add_row("all", count, due, day, stored, "", f"{total.total:.2f}", cost_parts(total))
     return table
 
 
-def _parts(cost: Cost) -> str:
-    return f"storage {cost.storage:.2f}, requests {cost.requests:.2f}, traffic {cost.traffic:.2f}"
-
-
 def _as_json(topic: TopicEstimate) -> dict[str, JsonValue]:
-    return asdict(topic) | {"month": asdict(topic.month) | {"total": topic.month.total}}
+    return asdict(topic) | {"month": cost_json(topic.month)}
