@@ -13,7 +13,7 @@ from tierd.app.control_plane import ControlPlane, control_plane
 from tierd.app.identity import BrokerIdentity, broker_identity
 from tierd.app.own_logs import LocalLogs, local_logs
 from tierd.app.ownership import OwnedObjectStore
-from tierd.app.stores import log_dir_identities, metadata_store, object_store
+from tierd.app.stores import log_dir_identities, metadata_store, object_store, segment_storage
 from tierd.app.topic_policies import TopicPolicies
 from tierd.app.usage import UsageKeeper
 from tierd.clock import Clock, SystemClock
@@ -173,15 +173,7 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
         hold = SegmentHold(mode=config.hold.mode, hold_dir=config.hold_dir, max_bytes=config.hold.max_bytes)
         metrics.watch_holds(lambda: _hold_usage(hold))
         metrics.watch_metadata(lambda: _metadata_counts(metadata.statistics()))
-        new_storage = partial(
-            SegmentStorage,
-            owned,
-            cluster_id=identity.cluster_id,
-            broker_id=identity.node_id,
-            key_prefix=config.remote.key_prefix,
-            chunk_size=config.remote.chunk_size_bytes,
-            transform=transform,
-        )
+        new_storage = segment_storage(config, identity, owned, transform)
         try:
             yield Engine(
                 settings=settings,

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from tierd.app.identity import broker_identity
 from tierd.app.instance_lock import instance_lock, make_state_dir
-from tierd.app.stores import log_dir_identities, metadata_store, object_store
+from tierd.app.stores import log_dir_identities, metadata_store, object_store, segment_storage
 from tierd.clock import SystemClock
 from tierd.config import TierdConfig
 from tierd.errors import MetadataExportError
@@ -22,7 +22,7 @@ from tierd.metadata import (
     import_lines,
 )
 from tierd.model import TopicIdPartition
-from tierd.remote import ObjectKeyFactory, SegmentStorage, open_transform
+from tierd.remote import ObjectKeyFactory, open_transform
 from tierd.tiering import MetadataRebuild, RebuildReport
 
 Tell = Callable[[str], None]
@@ -101,17 +101,9 @@ async def rebuild_metadata(config: TierdConfig, config_file: Path, *, dry_run: b
             object_store(config, clock=clock) as store,
         ):
             transform = resources.enter_context(contextlib.closing(open_transform(config.remote)))
-            storage = SegmentStorage(
-                store,
-                cluster_id=identity.cluster_id,
-                broker_id=identity.node_id,
-                key_prefix=config.remote.key_prefix,
-                chunk_size=config.remote.chunk_size_bytes,
-                transform=transform,
-            )
             rebuild = MetadataRebuild(
                 store=store,
-                storage=storage,
+                storage=segment_storage(config, identity, store, transform)(),
                 metadata=metadata,
                 keys=MetadataKeyFactory(identity.cluster_id),
                 object_keys=ObjectKeyFactory(config.remote.key_prefix, identity.cluster_id),

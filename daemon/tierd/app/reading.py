@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -12,7 +11,7 @@ import structlog
 
 from tierd.app.caches import chunk_cache
 from tierd.app.identity import BrokerIdentity, broker_identity
-from tierd.app.stores import log_dir_identities, metadata_store, object_store
+from tierd.app.stores import log_dir_identities, metadata_store, object_store, segment_storage
 from tierd.clock import Clock, SystemClock
 from tierd.config import TierdConfig
 from tierd.errors import LogDirOfflineError, UnknownPartitionError
@@ -319,15 +318,7 @@ async def tier_reader(config: TierdConfig, config_file: Path) -> AsyncIterator[T
         object_store(config, clock=clock) as store,
     ):
         with contextlib.closing(open_transform(config.remote)) as transform:
-            storage = partial(
-                SegmentStorage,
-                store,
-                cluster_id=identity.cluster_id,
-                broker_id=identity.node_id,
-                key_prefix=config.remote.key_prefix,
-                chunk_size=config.remote.chunk_size_bytes,
-                transform=transform,
-            )
+            storage = segment_storage(config, identity, store, transform)
             async with (
                 chunk_cache(config, store, clock=clock, is_daemon=False) as chunks,
                 open_fetch_service(

@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import structlog
 
+from tierd.app.identity import BrokerIdentity
 from tierd.clock import Clock
 from tierd.config import TierdConfig
 from tierd.errors import LogDirOfflineError
@@ -18,7 +20,7 @@ from tierd.metadata import (
     RedisKeyValueStore,
     SqliteKeyValueStore,
 )
-from tierd.remote import ObjectStore, ObjectStoreCall, open_object_store
+from tierd.remote import ObjectStore, ObjectStoreCall, SegmentStorage, Transform, open_object_store
 
 log = structlog.get_logger()
 
@@ -43,6 +45,21 @@ async def object_store(
         yield store
     finally:
         await store.close()
+
+
+def segment_storage(
+    config: TierdConfig, identity: BrokerIdentity, store: ObjectStore, transform: Transform
+) -> partial[SegmentStorage]:
+    """What makes segment storages over ``store``; how they read ranges may still be said."""
+    return partial(
+        SegmentStorage,
+        store,
+        cluster_id=identity.cluster_id,
+        broker_id=identity.node_id,
+        key_prefix=config.remote.key_prefix,
+        chunk_size=config.remote.chunk_size_bytes,
+        transform=transform,
+    )
 
 
 @contextlib.asynccontextmanager
