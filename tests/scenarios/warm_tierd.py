@@ -4,73 +4,47 @@ Each command still is a process of its own, with its own event loop, arguments a
 the second of importing. Run as a script it is that process; imported, it is how a test talks to it.
 """
 
-import gc
 import importlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from tests.fakes.forking_parent import ForkingParent, serve_lines
 from tests.scenarios.command import CommandResult
 
 
-class WarmTierd:
+class WarmTierd(ForkingParent):
     """Runs ``tierd`` commands one at a time. Use as a context manager."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.scenarios.warm_tierd"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[2],
-        )
+        super().__init__("tests.scenarios.warm_tierd")
 
     def run(self, *arguments: str) -> CommandResult:
         """Run one command to its end."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         with tempfile.TemporaryDirectory() as folder:
             out, err = Path(folder, "stdout"), Path(folder, "stderr")
-            self._process.stdin.write(json.dumps({"arguments": arguments, "out": str(out), "err": str(err)}) + "\n")
-            self._process.stdin.flush()
-            answer = self._process.stdout.readline()
+            self.say(json.dumps({"arguments": arguments, "out": str(out), "err": str(err)}))
+            answer = self.hear()
             assert answer, "the warm process has ended"
             return CommandResult(int(answer), out.read_text(), err.read_text())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(10)
-        self._process.stdout.close()
 
 
 def _serve() -> None:
     main = importlib.import_module("tierd.cli").main
     for verb in ("cat", "segments", "verify"):
         importlib.import_module(f"tierd.cli.commands.{verb}")
-    gc.collect()
-    gc.freeze()  # or the first collection in every child would copy all these pages
-    for line in sys.stdin:
-        order = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            _become(order["arguments"], order["out"], order["err"])
-            os._exit(_exit_code(main))  # at once: taking down what was imported takes longer than most commands
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+    serve_lines(partial(_live, main))
+
+
+def _live(main: Callable[[], None], line: str) -> int:
+    order = json.loads(line)
+    _become(order["arguments"], order["out"], order["err"])
+    return _exit_code(main)
 
 
 def _exit_code(main: Callable[[], None]) -> int:

@@ -5,20 +5,17 @@ too: a process may die between any two of them.
 """
 
 import asyncio
-import gc
 import json
 import logging
 import os
-import subprocess
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import structlog
 
+from tests.fakes.forking_parent import ForkingParent, serve_lines
 from tests.tiering.crash_points.burial import run_until_killed
 from tests.tiering.crash_points.campaign import lived
 from tests.tiering.crash_points.operations import OPERATIONS, Operation
@@ -29,22 +26,14 @@ from tierd.tiering import TopicPolicy
 _WRITES = frozenset({"os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"})
 
 
-class ForkedVictims:
+class ForkedVictims(ForkingParent):
     """Victims as processes of their own, one at a time. Use as a context manager."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.tiering.crash_points.victim"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[3],
-        )
+        super().__init__("tests.tiering.crash_points.victim")
 
     def kill(self, world: World, operation: Operation, at: int | None, *, place: str) -> Points:
         """Run the operation and kill it at a point; what is returned tells how that ended."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         order = {
             "root": str(world.root),
             "address": world.address,
@@ -54,39 +43,14 @@ class ForkedVictims:
             "at": at,
             "place": place,
         }
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        said, ended = self._process.stdout.readline().split(maxsplit=2), self._process.stdout.readline()
+        self.say(json.dumps(order))
+        said, ended = self.hear().split(maxsplit=2), self.hear()
         assert ended.strip() in {"0", str(KILLED_EXIT_CODE)}, f"{operation.name} at {at}: {said} {ended}"
         points = Points(at=at)
         points.is_dead = int(ended) == KILLED_EXIT_CODE
         now_ms, points.count, points.place = int(said[0]), int(said[1]), said[2].strip()
         points.now_ms = lambda: now_ms
         return points
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(10)
-        self._process.stdout.close()
-
-
-def _serve() -> None:
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    gc.collect()
-    gc.freeze()  # or the first collection in every child would copy all these pages
-    for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            os._exit(_live(line))
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
 
 
 def _live(line: str) -> int:
@@ -124,4 +88,5 @@ def _file_system_points(points: Points, root: str) -> "Callable[[str, tuple[obje
 
 if __name__ == "__main__":
     asyncio.set_event_loop(None)
-    _serve()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    serve_lines(_live)

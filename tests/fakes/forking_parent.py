@@ -1,0 +1,58 @@
+"""ForkingParent: a process that has imported everything and forks a child for every line that it is given."""
+
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+
+class ForkingParent:
+    """Talks to a module that calls ``serve_lines``, one child at a time. Use as a context manager."""
+
+    def __init__(self, module: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+
+    def say(self, line: str) -> None:
+        """Have a child begin with ``line``, which has no end of line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def hear(self) -> str:
+        """Return the next line that the child or, with its exit code, the parent printed; empty when it has ended."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(10)
+        self._process.stdout.close()
+
+
+def serve_lines(live: Callable[[str], int]) -> None:
+    """Be that process: let a child ``live`` every line of standard input, and print its exit code when it has ended."""
+    gc.collect()
+    gc.freeze()  # or the first collection in every child would copy all these pages
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            os._exit(live(line))  # at once: taking down what was imported takes longer than most lives
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
