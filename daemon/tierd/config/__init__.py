@@ -3,6 +3,7 @@
 from tierd.config.leadership_settings import KafkaConnectionSettings, LeadershipSettings
 from tierd.config.loading import load_config
 from tierd.config.metadata_settings import MetadataSettings, PostgresSettings, RedisSettings, SqliteSettings
+from tierd.config.pipeline_settings import PipelineSettings
 from tierd.config.remote_settings import (
     AzureSettings,
     CompressionSettings,
@@ -48,6 +49,7 @@ __all__ = [
     "LogDirSettings",
     "LoggingSettings",
     "MetadataSettings",
+    "PipelineSettings",
     "PostgresSettings",
     "RedisSettings",
     "RemoteSettings",

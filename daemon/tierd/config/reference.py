@@ -181,7 +181,7 @@ def _type(field: FieldInfo) -> str:
     return ("list of " if is_list(field.annotation) else "") + kind + (f", {bounds}" if bounds else "")
 
 
-_PLAIN: dict[object, str] = {bool: "true or false", int: "whole number", str: "text"}
+_PLAIN: dict[object, str] = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 
 
 def _types(annotation: object) -> Iterator[object]:

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from tierd.config.leadership_settings import LeadershipSettings
 from tierd.config.metadata_settings import MetadataSettings
+from tierd.config.pipeline_settings import PipelineSettings
 from tierd.config.places import Location, PlacedFaultsError, path_faults
 from tierd.config.remote_settings import RemoteSettings
 from tierd.config.section import Settings
@@ -173,6 +174,9 @@ class TierdConfig(Settings):
     expire: ExpireSettings = Field(default_factory=ExpireSettings, description="removing what retention does not keep")
     hold: HoldSettings = Field(default_factory=HoldSettings, description="protection from the broker's retention")
     fetch: FetchSettings = Field(default_factory=FetchSettings, description="reading back")
+    pipeline: PipelineSettings = Field(
+        default_factory=PipelineSettings, description="compaction, merging and audit by Spark"
+    )
     cost: CostSettings = Field(default_factory=CostSettings, description="what the tier costs")
     http: HttpSettings = Field(default_factory=HttpSettings, description="the status endpoint")
     shutdown_timeout_s: Duration = Field(
@@ -191,6 +195,11 @@ class TierdConfig(Settings):
         return self.fetch.cache_dir or self.state_dir / "cache"
 
     @property
+    def pipeline_dir(self) -> Path:
+        """Where the job keeps its log and its scratch files."""
+        return self.pipeline.local_dir or self.state_dir / "pipeline"
+
+    @property
     def sqlite_path(self) -> Path:
         """The SQLite metadata file."""
         return self.metadata.sqlite.path or self.state_dir / "metadata.db"
@@ -202,6 +211,7 @@ class TierdConfig(Settings):
             ("state_dir",): self.state_dir,
             ("hold", "dir"): self.hold.dir,
             ("fetch", "cache_dir"): self.fetch.cache_dir,
+            ("pipeline", "local_dir"): self.pipeline.local_dir,
             ("metadata", "sqlite", "path"): self.metadata.sqlite.path,
             ("remote", "filesystem", "path"): self.remote.filesystem.path if self.remote.filesystem else None,
         }

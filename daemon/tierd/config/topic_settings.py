@@ -13,6 +13,7 @@ from tierd.config.values import (
     LocalRetentionBytes,
     LocalRetentionMs,
     Pattern,
+    Ratio,
     RetentionBytes,
     RetentionMs,
     SegmentBytes,
@@ -44,6 +45,18 @@ class TopicDefaults(Settings):
     delete_retention_s: Duration = Field(
         86_400.0, alias="delete_retention", ge=0, description="how long compaction keeps tombstones of deleted keys"
     )
+    min_cleanable_dirty_ratio: Ratio = Field(
+        0.5, description="share of a partition that must be new since its last compaction before the next one"
+    )
+    min_compaction_lag_s: Duration = Field(
+        0.0, alias="min_compaction_lag", ge=0, description="age that a segment must have before it is compacted"
+    )
+    max_compaction_lag_s: Duration | None = Field(
+        None,
+        alias="max_compaction_lag",
+        gt=0,
+        description="age at which it is compacted whatever the ratio; none: never",
+    )
     segment_bytes: SegmentBytes = Field(
         1 << 30, description="size that small segments are merged to, and at which own log dirs roll"
     )
@@ -69,6 +82,9 @@ class TopicOverride(Settings):
     local_retention_bytes: LocalRetentionBytes | None = Field(None, description="as in defaults")
     cleanup_policy: CleanupPolicy | None = Field(None, description="as in defaults")
     delete_retention_s: Duration | None = Field(None, alias="delete_retention", ge=0, description="as in defaults")
+    min_cleanable_dirty_ratio: Ratio | None = Field(None, description="as in defaults")
+    min_compaction_lag_s: Duration | None = Field(None, alias="min_compaction_lag", ge=0, description="as in defaults")
+    max_compaction_lag_s: Duration | None = Field(None, alias="max_compaction_lag", gt=0, description="as in defaults")
     segment_bytes: SegmentBytes | None = Field(None, description="as in defaults")
     copy_enabled: Switch | None = Field(None, alias="copy", description="as in defaults")
     copy_lag_ms: LagMs | None = Field(None, alias="copy_lag", description="as in defaults")

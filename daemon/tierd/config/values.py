@@ -119,6 +119,14 @@ def _whole_number(value: object) -> object:
     return value
 
 
+def _ratio(value: object) -> object:
+    if isinstance(value, ExpandedText):
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"{value!r} is no share: write a number from 0 to 1, such as 0.5")
+    return float(value)
+
+
 def _switch(value: object) -> object:
     if isinstance(value, ExpandedText) and value.lower() in ("true", "false"):
         return value.lower() == "true"
@@ -201,6 +209,7 @@ def full_match(patterns: Sequence[str], text: str) -> bool:
 Text = Annotated[str, BeforeValidator(_text)]
 WholeNumber = Annotated[int, BeforeValidator(_whole_number)]
 Switch = Annotated[bool, BeforeValidator(_switch)]
+Ratio = Annotated[float, BeforeValidator(_ratio)]
 Duration = Annotated[float, BeforeValidator(_duration), Unit.DURATION]
 ByteSize = Annotated[int, BeforeValidator(_size), Unit.SIZE]
 ByteLimit = Annotated[int | None, BeforeValidator(_size_or_unlimited), Unit.SIZE]

@@ -1,0 +1,56 @@
+"""The scheduled Spark job: compaction, merging of small segments, audit."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from tierd.config.section import Settings
+from tierd.config.values import MIB, AbsolutePath, ByteLimit, ByteSize, Duration, Switch, Text, WholeNumber
+
+
+class PipelineSettings(Settings):
+    """When the job runs, where Spark runs it, and how much it may take."""
+
+    enabled: Switch = Field(False, description="true: tierd run starts the job by the schedule; needs the extra spark")
+    schedule: Text = Field("0 3 * * *", description="cron expression of five fields: when a run begins")
+    time_zone: Text = Field("UTC", description="of schedule and pause_windows, such as Europe/Berlin")
+    jitter_s: Duration = Field(
+        0.0, alias="jitter", ge=0, description="a run begins up to that much later, so that hosts do not begin together"
+    )
+    pause_windows: tuple[Text, ...] = Field(
+        (), description="times of day in which no run begins and none goes on", examples=['["08:00-18:00"]']
+    )
+    master: Text = Field(
+        "local[2]", description="Spark master: local[N], spark://host:7077, yarn or k8s://https://host:443"
+    )
+    spark_conf: dict[str, str] = Field({}, description="further settings of Spark, name: value")
+    java_home: AbsolutePath | None = Field(None, description="the Java that Spark runs on; default: JAVA_HOME, or java")
+    local_dir: AbsolutePath | None = Field(
+        None, description="where the driver keeps its log and Spark its scratch files; default: pipeline in state_dir"
+    )
+    driver_memory_bytes: ByteSize = Field(
+        1024 * MIB, alias="driver_memory", ge=512 * MIB, description="heap of the driver, which is all with local"
+    )
+    executor_memory_bytes: ByteSize = Field(
+        1024 * MIB, alias="executor_memory", ge=512 * MIB, description="heap of each executor, elsewhere than local"
+    )
+    nice: WholeNumber = Field(
+        10, ge=0, le=19, description="how far the job stands back for the broker's processor time"
+    )
+    io_class: Literal["none", "best-effort", "idle"] = Field(
+        "idle", description="how far it stands back for the broker's disks, as ionice says it"
+    )
+    max_bytes_per_run: ByteLimit = Field(None, gt=0, description="segments that one run rewrites, in bytes")
+    timeout_s: Duration = Field(6 * 3600.0, alias="timeout", gt=0, description="deadline of a run; then it is killed")
+    stop_timeout_s: Duration = Field(
+        15.0, alias="stop_timeout", gt=0, description="how long a run may take to stop when it is asked to"
+    )
+    retries: WholeNumber = Field(2, ge=0, le=10, description="how often a run that failed is begun again, with backoff")
+    compact: Switch = Field(True, description="compact topics whose cleanup policy says so")
+    merge: Switch = Field(True, description="merge neighbouring small segments of all topics")
+    merge_below_bytes: ByteSize = Field(
+        64 * MIB, alias="merge_below", gt=0, description="segments smaller than this are small"
+    )
+    audit_bytes: ByteSize = Field(
+        256 * MIB, ge=0, description="segments whose checksums a run verifies, in bytes, chosen anew each time; 0: none"
+    )
