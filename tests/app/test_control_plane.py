@@ -6,11 +6,11 @@ import pytest
 
 from tests.fakes.clock import FakeClock
 from tierd.app.control_plane import ControlPlane, control_plane
-from tierd.app.identity import BrokerIdentity
 from tierd.config import KafkaConnectionSettings, LeadershipSettings, LogDirSettings, RemoteSettings, TierdConfig
 from tierd.config.remote_settings import FilesystemSettings
 from tierd.control import KafkaLeadership, StaticLeadership
 from tierd.errors import KafkaUnreachableError
+from tierd.log import BrokerIdentity
 from tierd.telemetry import Metrics
 
 NOBODY = KafkaConnectionSettings(bootstrap_servers=("127.0.0.1:1",))

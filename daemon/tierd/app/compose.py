@@ -10,7 +10,6 @@ from uuid import UUID, uuid4
 
 from tierd import __version__
 from tierd.app.control_plane import ControlPlane, control_plane
-from tierd.app.identity import BrokerIdentity, broker_identity
 from tierd.app.own_logs import LocalLogs, local_logs
 from tierd.app.ownership import OwnedObjectStore
 from tierd.app.stores import log_dir_identities, metadata_store, object_store, segment_storage
@@ -18,6 +17,7 @@ from tierd.app.topic_policies import TopicPolicies
 from tierd.app.usage import UsageKeeper
 from tierd.clock import Clock, SystemClock
 from tierd.config import TierdConfig
+from tierd.log import BrokerIdentity, broker_identity
 from tierd.metadata import (
     KeyValueStore,
     MetadataKeyFactory,

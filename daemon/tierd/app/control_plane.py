@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from tierd.app.identity import BrokerIdentity
 from tierd.clock import Clock
 from tierd.config import TierdConfig
 from tierd.control import StaticLeadership
+from tierd.log import BrokerIdentity
 from tierd.telemetry import LeadershipUse
 
 if TYPE_CHECKING:  # at run time only where it is configured

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-from tierd.app.identity import broker_identity
 from tierd.app.instance_lock import instance_lock, make_state_dir
 from tierd.app.stores import log_dir_identities, metadata_store, object_store, segment_storage
 from tierd.clock import SystemClock
 from tierd.config import TierdConfig
 from tierd.errors import MetadataExportError
+from tierd.log import broker_identity
 from tierd.metadata import (
     MetadataKeyFactory,
     SegmentChange,

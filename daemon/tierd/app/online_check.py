@@ -8,7 +8,6 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 from tierd.app.checklist import Checklist, CheckStep
-from tierd.app.identity import BrokerIdentity, broker_identity
 from tierd.app.store_self_test import StoreSelfTest
 from tierd.app.stores import log_dir_identities, metadata_store
 from tierd.clock import Clock, SystemClock
@@ -21,7 +20,7 @@ from tierd.errors import (
     StateDirError,
     TierError,
 )
-from tierd.log import list_log_dir
+from tierd.log import BrokerIdentity, broker_identity, list_log_dir
 from tierd.metadata import Batch, Delete, Expect, KeyValueStore, MetadataKeyFactory, Put
 from tierd.remote import ObjectKeyFactory, open_object_store
 

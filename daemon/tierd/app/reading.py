@@ -10,7 +10,6 @@ from uuid import UUID
 import structlog
 
 from tierd.app.caches import chunk_cache
-from tierd.app.identity import BrokerIdentity, broker_identity
 from tierd.app.stores import log_dir_identities, metadata_store, object_store, segment_storage
 from tierd.clock import Clock, SystemClock
 from tierd.config import TierdConfig
@@ -18,8 +17,10 @@ from tierd.errors import LogDirOfflineError, UnknownPartitionError
 from tierd.log import (
     LOG_START_OFFSET_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
+    BrokerIdentity,
     DirectoryKind,
     PartitionDirectory,
+    broker_identity,
     find_log_end_offset,
     last_stable_offset,
     list_log_dir,

@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from tierd.app.identity import broker_identity
 from tierd.app.stores import log_dir_identities, metadata_store, object_store
 from tierd.clock import SystemClock
 from tierd.config import TierdConfig
 from tierd.errors import ConfigError, ConfigFault
+from tierd.log import broker_identity
 from tierd.metadata import KeyValueStore, MetadataKeyFactory, list_partitions, read_partition
 from tierd.model import TopicPartition
 from tierd.remote import KeyRewrapping, ObjectKeyFactory, RewrapOutcome, open_key_ring

@@ -6,23 +6,18 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 
-import structlog
-
-from tierd.app.identity import BrokerIdentity
 from tierd.clock import Clock
 from tierd.config import TierdConfig
-from tierd.errors import LogDirOfflineError
-from tierd.log import MetaProperties, read_meta_properties
-from tierd.metadata import (
-    KeyValueStore,
-    MemoryKeyValueStore,
-    PostgresKeyValueStore,
-    RedisKeyValueStore,
-    SqliteKeyValueStore,
+from tierd.log import BrokerIdentity, MetaProperties, read_identities
+from tierd.metadata import KeyValueStore, open_metadata
+from tierd.remote import (
+    ObjectStore,
+    ObjectStoreCall,
+    SegmentStorage,
+    Transform,
+    open_object_store,
+    segment_storages,
 )
-from tierd.remote import ObjectStore, ObjectStoreCall, SegmentStorage, Transform, open_object_store
-
-log = structlog.get_logger()
 
 
 @contextlib.asynccontextmanager
@@ -51,15 +46,7 @@ def segment_storage(
     config: TierdConfig, identity: BrokerIdentity, store: ObjectStore, transform: Transform
 ) -> partial[SegmentStorage]:
     """What makes segment storages over ``store``; how they read ranges may still be said."""
-    return partial(
-        SegmentStorage,
-        store,
-        cluster_id=identity.cluster_id,
-        broker_id=identity.node_id,
-        key_prefix=config.remote.key_prefix,
-        chunk_size=config.remote.chunk_size_bytes,
-        transform=transform,
-    )
+    return segment_storages(config.remote, store, transform, cluster_id=identity.cluster_id, broker_id=identity.node_id)
 
 
 @contextlib.asynccontextmanager
@@ -72,39 +59,11 @@ async def metadata_store(config: TierdConfig, *, read_only: bool) -> AsyncIterat
         MetadataError: it is damaged, or refuses us, or the package that it needs is not installed.
         BackendUnavailableError: it cannot be opened.
     """
-    store = await _open_metadata_store(config, read_only=read_only)
+    store = await open_metadata(config.metadata, sqlite_path=config.sqlite_path, read_only=read_only)
     try:
         yield store
     finally:
         await store.close()
-
-
-async def _open_metadata_store(config: TierdConfig, *, read_only: bool) -> KeyValueStore:
-    settings = config.metadata
-    if settings.backend == "postgres":
-        assert settings.postgres is not None, "the schema asks for the section of the backend"
-        assert settings.postgres.dsn is not None, "the schema asks for the address"
-        return await PostgresKeyValueStore.open(
-            settings.postgres.dsn.get_secret_value(),
-            schema_name=settings.postgres.schema_name,
-            pool_size=settings.postgres.pool_size,
-            timeout_s=settings.timeout_s,
-            read_only=read_only,
-        )
-    if settings.backend == "redis":
-        assert settings.redis is not None, "the schema asks for the section of the backend"
-        assert settings.redis.url is not None, "the schema asks for the address"
-        return await RedisKeyValueStore.open(
-            settings.redis.url.get_secret_value(),
-            replicas=settings.redis.replicas,
-            pool_size=settings.redis.pool_size,
-            timeout_s=settings.timeout_s,
-            read_only=read_only,
-        )
-    path = config.sqlite_path
-    if read_only and not await asyncio.to_thread(path.exists):
-        return MemoryKeyValueStore()
-    return await SqliteKeyValueStore.open(path, read_only=read_only, timeout_s=settings.timeout_s)
 
 
 async def log_dir_identities(config: TierdConfig) -> dict[Path, MetaProperties | None]:
@@ -114,14 +73,4 @@ async def log_dir_identities(config: TierdConfig) -> dict[Path, MetaProperties |
         CheckpointError: one cannot be understood.
         LogDirOfflineError: none can be read.
     """
-    found: dict[Path, MetaProperties | None] = {}
-    offline: list[LogDirOfflineError] = []
-    for log_dir in config.log_dirs:
-        try:
-            found[log_dir.path] = await asyncio.to_thread(read_meta_properties, log_dir.path)
-        except LogDirOfflineError as error:
-            offline.append(error)
-            log.warning("log_dir_offline", log_dir=str(log_dir.path), problem=str(error), remedy=error.remedy)
-    if offline and not found:
-        raise offline[0]
-    return found
+    return await asyncio.to_thread(read_identities, [log_dir.path for log_dir in config.log_dirs])

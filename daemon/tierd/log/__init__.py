@@ -16,6 +16,7 @@ from tierd.log.broker.watcher import (
     PartitionChanged,
     WatchLimitReached,
 )
+from tierd.log.dirs.identity import BrokerIdentity, broker_identity, read_identities
 from tierd.log.dirs.manager import LogManager
 from tierd.log.dirs.offline_recovery import RecoveredLogDir, RecoveredPartition, recover_log_dir
 from tierd.log.dirs.partition_access import opened_partition
@@ -93,6 +94,7 @@ __all__ = [
     "AppendOrigin",
     "BatchBuilder",
     "BatchHeader",
+    "BrokerIdentity",
     "CheckpointChanged",
     "Compression",
     "ControlRecordType",
@@ -145,6 +147,7 @@ __all__ = [
     "UnifiedLog",
     "WatchLimitReached",
     "WriteAnew",
+    "broker_identity",
     "build_indexes",
     "check_segment",
     "encode_batch",
@@ -166,6 +169,7 @@ __all__ = [
     "parse_lineage",
     "parse_offset_checkpoint",
     "parse_producer_snapshot",
+    "read_identities",
     "read_lineage",
     "read_meta_properties",
     "read_offset_checkpoint",

@@ -24,6 +24,7 @@ from tierd.metadata.kv import (
 )
 from tierd.metadata.lineage import effective_lineage
 from tierd.metadata.manager import RemoteLogMetadataManager
+from tierd.metadata.opening import open_metadata
 from tierd.metadata.partition_deletes import PartitionBeingDeleted, partitions_being_deleted
 from tierd.metadata.reader import StoredSegmentRow, list_partitions, read_partition, read_segment
 from tierd.metadata.rebuild import (
@@ -78,6 +79,7 @@ __all__ = [
     "import_lines",
     "is_tier_known",
     "list_partitions",
+    "open_metadata",
     "partitions_being_deleted",
     "read_partition",
     "read_segment",

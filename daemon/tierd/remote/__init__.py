@@ -15,7 +15,7 @@ from tierd.remote.cache.checked_file import (
 from tierd.remote.cache.chunk_cache import CacheStatistics, ChunkCache
 from tierd.remote.cache.sized_lru import SizedLru
 from tierd.remote.deadlines import Deadlines
-from tierd.remote.factory import open_object_store
+from tierd.remote.factory import open_object_store, segment_storages
 from tierd.remote.keys import ObjectKeyFactory, SegmentKey, must_be_encrypted
 from tierd.remote.limited import ByteRate, LimitedObjectStore
 from tierd.remote.manager import RemoteStorageManager
@@ -74,5 +74,6 @@ __all__ = [
     "open_transform",
     "read_checked",
     "read_tier_identity",
+    "segment_storages",
     "write_checked",
 ]

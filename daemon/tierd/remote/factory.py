@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from pydantic import SecretStr
 
@@ -14,6 +15,8 @@ from tierd.remote.limited import ByteRate, LimitedObjectStore
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.observed import ObjectStoreCall, ObservedObjectStore
 from tierd.remote.retrying import Retry, RetryingObjectStore
+from tierd.remote.segments.segment_storage import SegmentStorage
+from tierd.remote.transform.transform import Transform
 
 _MAX_CALLS = 32  # what 2,000 partitions may ask of one store at a time
 
@@ -50,6 +53,21 @@ def open_object_store(
         store = ObservedObjectStore(store, on_call=on_attempt, clock=clock)
     store = RetryingObjectStore(store, retry)
     return ObservedObjectStore(store, on_call=on_call, clock=clock) if on_call else store
+
+
+def segment_storages(
+    settings: RemoteSettings, store: ObjectStore, transform: Transform, *, cluster_id: str, broker_id: int
+) -> partial[SegmentStorage]:
+    """What makes segment storages over ``store``; how they read ranges may still be said."""
+    return partial(
+        SegmentStorage,
+        store,
+        cluster_id=cluster_id,
+        broker_id=broker_id,
+        key_prefix=settings.key_prefix,
+        chunk_size=settings.chunk_size_bytes,
+        transform=transform,
+    )
 
 
 def _open_backend(settings: RemoteSettings, retry: Retry) -> ObjectStore:

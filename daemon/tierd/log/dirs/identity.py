@@ -1,11 +1,15 @@
 """Whose tier this is: cluster and node, from the configuration or from what the log dirs say of themselves."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tierd.errors import ConfigError, ConfigFault
-from tierd.log import MetaProperties
+import structlog
+
+from tierd.errors import ConfigError, ConfigFault, LogDirOfflineError
+from tierd.log.files.meta_properties import MetaProperties, read_meta_properties
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,26 @@ def broker_identity(
     if cluster is None or node is None or faults:
         raise ConfigError([ConfigFault(config_file, 0, 0, fault) for fault in faults])
     return BrokerIdentity(str(cluster), int(node))
+
+
+def read_identities(log_dirs: Iterable[Path]) -> dict[Path, MetaProperties | None]:
+    """Read the ``meta.properties`` of every log dir; one that is offline says nothing while another one does. Blocking.
+
+    Raises:
+        CheckpointError: one cannot be understood.
+        LogDirOfflineError: none can be read.
+    """
+    found: dict[Path, MetaProperties | None] = {}
+    offline: list[LogDirOfflineError] = []
+    for log_dir in log_dirs:
+        try:
+            found[log_dir] = read_meta_properties(log_dir)
+        except LogDirOfflineError as error:
+            offline.append(error)
+            log.warning("log_dir_offline", log_dir=str(log_dir), problem=str(error), remedy=error.remedy)
+    if offline and not found:
+        raise offline[0]
+    return found
 
 
 def _agreed(

@@ -2,9 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from tierd.app.identity import BrokerIdentity, broker_identity
 from tierd.errors import ConfigError
-from tierd.log import MetaProperties
+from tierd.log import BrokerIdentity, MetaProperties, broker_identity
 
 A, B = Path("/a"), Path("/b")
 FILE = Path("/etc/tierd.yaml")

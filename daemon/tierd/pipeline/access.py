@@ -1,0 +1,252 @@
+"""The tier from a synchronous place: a Spark worker, or the driver. TierAccess travels, OpenTier works."""
+
+import concurrent.futures
+import contextlib
+from collections import deque
+from collections.abc import Coroutine, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from tierd.config import MetadataSettings, RemoteSettings, TierdConfig
+from tierd.errors import RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.log import broker_identity, read_identities
+from tierd.metadata import (
+    KeyValueStore,
+    MetadataKeyFactory,
+    PartitionView,
+    list_partitions,
+    open_metadata,
+    read_partition,
+)
+from tierd.model import ByteRange, IndexType, LogSegmentData, RemoteLogSegmentMetadata, TopicIdPartition
+from tierd.pipeline.loop_thread import LoopThread
+from tierd.remote import (
+    ObjectStoreCall,
+    SegmentManifest,
+    SegmentStorage,
+    open_object_store,
+    open_transform,
+    segment_storages,
+)
+
+T = TypeVar("T")
+
+PIECE_BYTES: Final = 4 << 20
+AHEAD: Final = 2  # pieces under way besides the one in use: more gained nothing with 4 requests at a time
+_CALL_TIMEOUT_S: Final = 900.0  # the store has deadlines and repetitions of its own; this one ends what they miss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierAccess:
+    """What it takes to open one cluster's tier. Picklable; the settings carry secrets, their ``repr`` does not.
+
+    Attributes:
+        sqlite_path: of the sqlite metadata backend; only a host that has the file sees what is in it.
+        log_dirs: of the host that the settings are for.
+        broker_id: recorded in what is staged.
+    """
+
+    remote: RemoteSettings
+    metadata: MetadataSettings
+    sqlite_path: Path
+    log_dirs: tuple[Path, ...]
+    cluster_id: str
+    broker_id: int
+
+    @classmethod
+    def from_config(cls, config: TierdConfig, config_file: Path) -> Self:
+        """Take what is needed; the log dirs are asked who they are only if the configuration does not say. Blocking.
+
+        Raises:
+            ConfigError: cluster or node are not known.
+            CheckpointError: a ``meta.properties`` cannot be understood.
+            LogDirOfflineError: no log dir can be read, and the configuration does not say.
+        """
+        log_dirs = tuple(log_dir.path for log_dir in config.log_dirs)
+        is_said = config.cluster_id is not None and config.node_id is not None
+        identity = broker_identity(
+            config_file,
+            cluster_id=config.cluster_id,
+            node_id=config.node_id,
+            found={} if is_said else read_identities(log_dirs),
+        )
+        return cls(
+            remote=config.remote,
+            metadata=config.metadata,
+            sqlite_path=config.sqlite_path,
+            log_dirs=log_dirs,
+            cluster_id=identity.cluster_id,
+            broker_id=identity.node_id,
+        )
+
+    @contextlib.contextmanager
+    def open(self) -> "Iterator[OpenTier]":
+        """Open the tier; nothing is connected before the first call. Closed, nothing of it is left running."""
+        with contextlib.ExitStack() as stack:
+            loop = stack.enter_context(LoopThread("tierd-access"))
+            tier = OpenTier(self, loop)
+            stack.callback(tier.close)
+            yield tier
+
+
+class OpenTier:
+    """Reads and stages segments, one call at a time; ``pieces`` reads ahead. For one thread."""
+
+    def __init__(self, access: TierAccess, loop: LoopThread) -> None:
+        self._access = access
+        self._loop = loop
+        self._transform = open_transform(access.remote)
+        self._store = open_object_store(access.remote, on_call=self._count)
+        self._storage: SegmentStorage = segment_storages(
+            access.remote,
+            self._store,
+            self._transform,
+            cluster_id=access.cluster_id,
+            broker_id=access.broker_id,
+        )()
+        self._rows: KeyValueStore | None = None
+        self._keys = MetadataKeyFactory(access.cluster_id)
+        self._fetched_bytes = 0
+
+    @property
+    def fetched_bytes(self) -> int:
+        """What came from the object store so far: logs, indexes and manifests."""
+        return self._fetched_bytes
+
+    def partitions(self) -> list[TopicIdPartition]:
+        """Every partition that the metadata knows.
+
+        Raises:
+            MetadataError: the metadata store is damaged, or does not answer.
+        """
+        return self._call(list_partitions(self._metadata(), self._keys))
+
+    def view(self, partition: TopicIdPartition) -> PartitionView:
+        """The partition's remote segments as they are stored now.
+
+        Raises:
+            MetadataError: as ``partitions``.
+        """
+        return self._call(read_partition(self._metadata(), self._keys, partition))
+
+    def read(self, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
+        """Return the log's bytes in ``byte_range``, clipped at its end.
+
+        Raises:
+            RemoteResourceNotFoundError: the segment's objects are not there.
+            RemoteIntegrityError: stored bytes are not what was stored.
+            RemoteStorageError: the store failed.
+        """
+        return self._call(self._storage.fetch_log_segment(metadata, byte_range))
+
+    def read_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        """Return one artefact of the segment; that of aborted transactions is empty where there is none.
+
+        Raises:
+            As ``read``.
+        """
+        if index_type is not IndexType.TRANSACTION:
+            return self._call(self._storage.fetch_index(metadata, index_type))
+        if metadata.txn_index_empty:
+            return b""
+        try:
+            return self._call(self._storage.fetch_index(metadata, index_type))
+        except RemoteResourceNotFoundError:
+            if self.manifest(metadata).index(index_type) is not None:
+                raise
+            return b""
+
+    def manifest(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
+        """The segment's manifest.
+
+        Raises:
+            As ``read``.
+        """
+        return self._call(self._storage.read_manifest(metadata))
+
+    def pieces(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        piece_bytes: int = PIECE_BYTES,
+        ahead: int = AHEAD,
+    ) -> Iterator[bytes]:
+        """Yield the log's bytes of ``[start, end)`` in order, in pieces that end where stored chunks end.
+
+        At most ``ahead + 1`` pieces are in memory or under way. Whoever stops early closes the iterator.
+
+        Args:
+            metadata: whose log.
+            start: position of the first byte.
+            end: exclusive; None: the end of the log.
+            piece_bytes: at least so many bytes a piece, made up to whole chunks.
+            ahead: pieces asked for before they are wanted.
+
+        Raises:
+            As ``read``.
+        """
+        end = metadata.size_bytes if end is None else min(end, metadata.size_bytes)
+        if start >= end:
+            return
+        chunk = self.manifest(metadata).log.chunk_size_bytes
+        step = -(-piece_bytes // chunk) * chunk
+        begun: deque[concurrent.futures.Future[bytes]] = deque()
+        at = start
+        try:
+            while at < end or begun:
+                while at < end and len(begun) <= ahead:
+                    next_at = min((at // step + 1) * step, end)
+                    fetch = self._storage.fetch_log_segment(metadata, ByteRange(at, next_at - 1))
+                    begun.append(self._loop.begin(fetch))
+                    at = next_at
+                yield _not_empty(self._loop.result(begun.popleft(), timeout_s=_CALL_TIMEOUT_S), metadata)
+        finally:
+            for fetch_under_way in begun:
+                fetch_under_way.cancel()
+
+    def stage(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> SegmentManifest:
+        """Store log and indexes of an output; its manifest is the leader's to write.
+
+        Raises:
+            RemoteConflictError: an object is there already, with other bytes.
+            RemoteStorageError: the store failed.
+        """
+        return self._call(self._storage.stage_log_segment_data(metadata, data))
+
+    def close(self) -> None:
+        """Close both stores."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._transform.close)
+            stack.callback(partial(self._close_store))
+            if self._rows is not None:
+                self._call(self._rows.close())
+
+    def _close_store(self) -> None:
+        self._call(self._store.close())
+
+    def _metadata(self) -> KeyValueStore:
+        if self._rows is None:
+            access = self._access
+            opening = open_metadata(access.metadata, sqlite_path=access.sqlite_path, read_only=True)
+            self._rows = self._call(opening)
+        return self._rows
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.call(work, timeout_s=_CALL_TIMEOUT_S)
+
+    def _count(self, call: ObjectStoreCall) -> None:
+        if call.operation == "get":
+            self._fetched_bytes += call.size_bytes
+
+
+def _not_empty(piece: bytes, metadata: RemoteLogSegmentMetadata) -> bytes:
+    if not piece:
+        raise RemoteIntegrityError(
+            f"{metadata.segment}: the object ends before its metadata says",
+            remedy=f"run tierd verify {metadata.segment.topic_id_partition}",
+        )
+    return piece

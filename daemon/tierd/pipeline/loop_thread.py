@@ -1,0 +1,76 @@
+"""LoopThread: an event loop for callers that have none, in a thread of its own."""
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import uvloop
+
+from tierd.errors import RetriableRemoteStorageError
+
+T = TypeVar("T")
+
+_STOP_TIMEOUT_S: Final = 30.0
+
+
+class LoopThread:
+    """Runs coroutines for other threads until it is closed. For any thread but its own."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
+        """Begin ``work``; cancelling what is returned cancels it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def call(self, work: Coroutine[Any, Any, T], *, timeout_s: float) -> T:
+        """Return what ``work`` returns. Interrupted, it is cancelled.
+
+        Raises:
+            RetriableRemoteStorageError: it took longer than ``timeout_s``.
+        """
+        return self.result(self.begin(work), timeout_s=timeout_s)
+
+    def result(self, begun: "concurrent.futures.Future[T]", *, timeout_s: float) -> T:
+        """Wait for what ``begin`` gave; see ``call``."""
+        try:
+            return begun.result(timeout_s)
+        except BaseException as error:
+            if begun.done():
+                raise
+            begun.cancel()
+            if isinstance(error, TimeoutError):
+                raise RetriableRemoteStorageError(
+                    f"the tier did not answer within {timeout_s:g} s", remedy="look at the store, then run again"
+                ) from error
+            raise
+
+    def close(self) -> None:
+        """Cancel what is still running and end the thread. Closing again does nothing."""
+        if self._loop.is_closed():
+            return
+        self.begin(_cancel_others()).result(_STOP_TIMEOUT_S)
+        self.begin(self._loop.shutdown_default_executor()).result(_STOP_TIMEOUT_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_STOP_TIMEOUT_S)
+        self._loop.close()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

@@ -1,0 +1,64 @@
+"""One Spark session per process: starting one takes ten seconds."""
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+# What pyspark and py4j leave to the garbage collector, and what pyspark says of pandas and Arrow versions.
+_THEIR_WARNINGS = (
+    r"ignore:unclosed <socket\.socket:ResourceWarning",
+    r"ignore:unclosed file <_io\.:ResourceWarning",
+    r"ignore:subprocess \d+ is still running:ResourceWarning",
+    r"ignore::DeprecationWarning:pyspark",
+    r"ignore::FutureWarning:pyspark",
+    r"ignore::UserWarning:pyspark",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything below this directory talks to a session."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            for line in _THEIR_WARNINGS:
+                item.add_marker(pytest.mark.filterwarnings(line))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session of two threads, without a user interface, whose workers run this very Python."""
+    root = tmp_path_factory.mktemp("spark")
+    before = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")}
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("tierd tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.memory", "1g")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.local.dir", str(root / "local"))
+            .config("spark.sql.warehouse.dir", str(root / "warehouse"))
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={root}")
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("ERROR")
+    yield session
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session.stop()
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
