@@ -2,8 +2,9 @@
 
 ``<root>/kafka-<version>/<stage>/logdir/`` is one log dir, ``<root>/kafka-<version>/<stage>/oracle/<partition>/`` what
 it holds: ``records.jsonl.gz`` (a consumer), ``committed.jsonl.gz`` (the same, read_committed), ``offsets.json``
-(ListOffsets), ``dump.txt.gz`` (DumpLogSegments). The stages: ``clean``, ``epochs``, ``compact-before``, ``old-format``,
-and ``crash`` with a ``before`` (damaged) and an ``after`` (recovered by the broker).
+(ListOffsets), ``dump.txt.gz`` (DumpLogSegments). The stages: ``clean``, ``epochs``, ``old-format``, ``crash`` with a
+``before`` (damaged) and an ``after`` (recovered by the broker), and one partition's life under the log cleaner:
+``compact-before``, ``compact-pass1``, ``compact-more`` (appended to), ``compact-pass2``; the last three without dumps.
 """
 
 import gzip
