@@ -15,7 +15,7 @@ from tests.fakes.remote_segments import segment
 from tests.fakes.transforms import TRANSFORM_NAMES, mixed_content, transform_named
 from tierd.errors import RemoteConflictError, RemoteIntegrityError, RemoteResourceNotFoundError
 from tierd.model import ByteRange, IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierd.remote import RemoteStorageManager, Transform
+from tierd.remote import RemoteStorageManager, SegmentManifest, SegmentStorage, Transform
 
 
 @dataclass(frozen=True)
@@ -193,6 +193,22 @@ class RemoteStorageContract:
         longer = replace(one.metadata, size_bytes=len(one.content) + 10)
         with pytest.raises(RemoteIntegrityError):
             await remote.fetch_log_segment(longer, ByteRange(0, len(one.content)))
+
+    @pytest.mark.parametrize("content", [b"", mixed_content((3 << 20) + 5)], ids=["empty", "four chunks"])
+    async def test_a_staged_segment_is_nothing_to_readers_until_it_is_committed(
+        self, remote: SegmentStorage, tmp_path: Path, content: bytes
+    ) -> None:
+        one = rolled(tmp_path, content)
+        staged = (await remote.stage_log_segment_data(one.metadata, one.data)).encode()
+        with pytest.raises(RemoteResourceNotFoundError):
+            await remote.fetch_index(one.metadata, IndexType.OFFSET)
+        for _ in range(2):
+            manifest = SegmentManifest.decode(staged, key="from another process")
+            await remote.commit_log_segment(one.metadata, manifest, [])
+        assert await remote.fetch_log_segment(one.metadata, ByteRange(0, 1 << 30)) == content
+        for kind, index in one.indexes.items():
+            assert await remote.fetch_index(one.metadata, kind) == index
+        await remote.delete_log_segment_data(one.metadata)
 
     @pytest.mark.spec("remote-tiering 245")
     async def test_deleting_again_is_success(self, remote: RemoteStorageManager, one: Rolled) -> None:

@@ -9,38 +9,29 @@ of that key: no field can be changed unseen, and yet the key can be wrapped anew
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import zip_longest
-from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError
 
 from tierd.errors import RemoteFormatError, RemoteIntegrityError
-from tierd.kernels import crc32c, crc32c_of_file, crc32c_of_range
+from tierd.kernels import crc32c_of_file
 from tierd.model import (
-    BlockChecksums,
-    ByteRange,
     IndexType,
     LogSegmentData,
+    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     uuid_from_text,
     uuid_to_text,
 )
-from tierd.remote.segments.manifest_parts import (
-    Compression,
-    Encryption,
-    IndexArtefact,
-    LogArtefact,
-    LogChunk,
-    Part,
-    Size,
-)
+from tierd.remote.segments.description import describe_indexes, describe_log, index_contents, plain_layout
+from tierd.remote.segments.manifest_parts import Compression, Encryption, IndexArtefact, LogArtefact, Part, Size
 from tierd.remote.transform.binding import SegmentBinding
 from tierd.remote.transform.cipher import ALGORITHM, TAG_BYTES, SegmentCipher
 from tierd.remote.transform.key_ring import WrappedKey
-from tierd.remote.transform.layout import ChunkLayout, StoredChunk, original_sizes
+from tierd.remote.transform.layout import ChunkLayout, original_sizes
 
 FORMAT_VERSION = 1
 
@@ -108,7 +99,7 @@ class SegmentManifest(Part):
         One of an encrypted segment has still to be ``sealed``.
         """
         partition = metadata.segment.topic_id_partition
-        done = transformation or Transformation(_plain_layout(data.log_checksums, chunk_size), None, None)
+        done = transformation or Transformation(plain_layout(data.log_checksums, chunk_size), None, None)
         return cls(
             cluster_id=cluster_id,
             topic=partition.topic,
@@ -127,8 +118,8 @@ class SegmentManifest(Part):
             batch_count=data.batch_count,
             size_bytes=data.log_checksums.size_bytes,
             txn_index_empty=metadata.txn_index_empty,
-            log=_describe_log(done.layout, crc32c_of_file(data.log_checksums)),
-            indexes=_describe_indexes(index_contents(data), TAG_BYTES if done.wrapped_key else 0),
+            log=describe_log(done.layout, crc32c_of_file(data.log_checksums)),
+            indexes=describe_indexes(index_contents(data), TAG_BYTES if done.wrapped_key else 0),
             compression=Compression.at(done.level),
             encryption=Encryption.under(done.wrapped_key) if done.wrapped_key else None,
             tierd_version=tierd_version,
@@ -139,6 +130,20 @@ class SegmentManifest(Part):
         assert self.encryption is not None, "only an encrypted segment has a key to seal with"
         tag = cipher.tag_of(_signed(json.loads(self.encode())))
         return self.model_copy(update={"encryption": self.encryption.model_copy(update={"manifest_tag": tag})})
+
+    def replacing(self, segments: Iterable[RemoteLogSegmentId], cipher: SegmentCipher | None) -> Self:
+        """This manifest, of a segment that makes ``segments`` obsolete; sealed where the segment is encrypted."""
+        named = self.model_copy(update={"replaces": tuple(uuid_to_text(segment.id) for segment in segments)})
+        return named if cipher is None else named.sealed(cipher)
+
+    def completed(self, metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
+        """``metadata`` of a segment that was begun before its content was known, with what is known of it now."""
+        return replace(
+            metadata,
+            size_bytes=self.size_bytes,
+            max_timestamp_ms=self.max_timestamp_ms,
+            txn_index_empty=self.txn_index_empty,
+        )
 
     def encode(self) -> bytes:
         """The JSON form, unknown fields included."""
@@ -275,43 +280,6 @@ def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     if len(fields) != len(listed):
         raise ValueError("a name stands twice in one object")
     return fields
-
-
-def index_contents(data: LogSegmentData) -> Mapping[IndexType, bytes]:
-    """The artefacts of the ``.indexes`` object in their order; one that the segment has not is left out."""
-    contents = {
-        IndexType.OFFSET: data.offset_index,
-        IndexType.TIMESTAMP: data.time_index,
-        IndexType.TRANSACTION: data.transaction_index,
-        IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot,
-        IndexType.LEADER_EPOCH: data.leader_epoch_index,
-    }
-    return MappingProxyType({kind: content for kind, content in contents.items() if content is not None})
-
-
-def _plain_layout(checksums: BlockChecksums, chunk_size: int) -> ChunkLayout:
-    starts = range(0, checksums.size_bytes, chunk_size)
-    ranges = [ByteRange(start, min(start + chunk_size, checksums.size_bytes) - 1) for start in starts]
-    chunks = tuple(StoredChunk(r.size, crc32c_of_range(checksums, r)) for r in ranges)
-    return ChunkLayout(checksums.size_bytes, chunk_size, chunks)
-
-
-def _describe_log(layout: ChunkLayout, crc: int) -> LogArtefact:
-    return LogArtefact(
-        size_bytes=sum(chunk.size_bytes for chunk in layout.chunks),
-        crc32c=crc,
-        chunk_size_bytes=layout.chunk_size,
-        chunks=tuple(map(LogChunk.of, layout.chunks)),
-    )
-
-
-def _describe_indexes(contents: Mapping[IndexType, bytes], growth: int) -> dict[str, IndexArtefact]:
-    described, position = {}, 0
-    for kind, content in contents.items():
-        size_bytes = len(content) + growth
-        described[kind.value] = IndexArtefact(position=position, size_bytes=size_bytes, crc32c=crc32c(content))
-        position += size_bytes
-    return described
 
 
 def tierd_version() -> str:

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 
 from tierd.errors import RemoteIntegrityError
-from tierd.model import RemoteLogSegmentMetadata
+from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.remote.keys import must_be_encrypted
 from tierd.remote.segments.manifest import SegmentManifest
-from tierd.remote.transform.binding import SegmentBinding
+from tierd.remote.segments.manifest_parts import IndexArtefact
+from tierd.remote.transform.binding import ArtefactKind, SegmentBinding
 from tierd.remote.transform.cipher import SegmentCipher
-from tierd.remote.transform.codec import ChunkCodec
+from tierd.remote.transform.codec import ChunkCodec, ChunkDamagedError
 from tierd.remote.transform.key_ring import KeyRing
 from tierd.remote.transform.layout import ChunkLayout
 
@@ -20,6 +21,42 @@ class OpenSegment:
     manifest: SegmentManifest
     layout: ChunkLayout
     codec: ChunkCodec
+
+    def decode_chunk(self, number: int, stored: bytes | memoryview, *, key: str) -> bytes:
+        """Return the original bytes of chunk ``number`` of the log, which lies at ``key``. Blocking.
+
+        Raises:
+            RemoteIntegrityError: ``stored`` is not what was stored.
+        """
+        layout = self.layout
+        try:
+            return self.codec.decode(
+                stored,
+                layout.chunks[number],
+                number=number,
+                count=len(layout.chunks),
+                size_bytes=layout.original_range(number).size,
+            )
+        except ChunkDamagedError as error:
+            raise RemoteIntegrityError(
+                f"{key}: chunk {number} is damaged: {error}",
+                remedy="run tierd verify --deep; restore the object from a version or a replica of the bucket",
+            ) from error
+
+    def decode_index(self, index_type: IndexType, artefact: IndexArtefact, stored: bytes, *, key: str) -> bytes:
+        """Return the original bytes of an index, which lies at ``key``.
+
+        Raises:
+            RemoteIntegrityError: ``stored`` is not what was stored.
+        """
+        kind = ArtefactKind.of_index(index_type)
+        try:
+            return self.codec.decode_index(kind, stored, artefact.size_bytes, expected_crc=artefact.crc32c)
+        except ChunkDamagedError as error:
+            raise RemoteIntegrityError(
+                f"{key}: the {index_type.value} index is damaged: {error}",
+                remedy="run tierd verify --deep; the index can be rebuilt from the log",
+            ) from error
 
 
 def opened(

@@ -12,8 +12,6 @@ from tierd.remote.object_store import ObjectStore
 from tierd.remote.segments.early_reads import EarlyReads, ReadRange
 from tierd.remote.segments.open_segment import OpenSegment, opened
 from tierd.remote.segments.shared_calls import SharedCalls
-from tierd.remote.transform.binding import ArtefactKind
-from tierd.remote.transform.codec import ChunkDamagedError
 from tierd.remote.transform.layout import ChunkLayout
 from tierd.remote.transform.transform import Transform
 
@@ -130,14 +128,7 @@ class SegmentReader:
                 stored = await self._store.get(key, ByteRange.of_size(artefact.position, artefact.size_bytes))
             elif artefact.size_bytes:
                 stored = (await reads.read(_WHOLE))[artefact.position : artefact.position + artefact.size_bytes]
-        kind = ArtefactKind.of_index(index_type)
-        try:
-            return segment.codec.decode_index(kind, stored, artefact.size_bytes, expected_crc=artefact.crc32c)
-        except ChunkDamagedError as error:
-            raise RemoteIntegrityError(
-                f"{key}: the {index_type.value} index is damaged: {error}",
-                remedy="run tierd verify --deep; the index can be rebuilt from the log",
-            ) from error
+        return segment.decode_index(index_type, artefact, stored, key=key)
 
     async def _load(self, key: str, metadata: RemoteLogSegmentMetadata) -> OpenSegment:
         content = await self._store.get(key)
@@ -201,7 +192,9 @@ class SegmentReader:
         self, key: str, segment: OpenSegment, run: range, pieces: Sequence[bytes | memoryview]
     ) -> list[bytes]:
         """Decode chunks in threads, all at once; what they give up together is at most a run."""
-        decodes = [partial(_decode, key, segment, number, piece) for number, piece in zip(run, pieces, strict=True)]
+        decodes = [
+            partial(segment.decode_chunk, number, piece, key=key) for number, piece in zip(run, pieces, strict=True)
+        ]
         return list(await asyncio.gather(*map(self._transform.threads.submit, decodes)))
 
 
@@ -225,24 +218,6 @@ async def _read_stored(reads: EarlyReads, key: str, stored_range: ByteRange, wha
             remedy="run tierd verify; the object was cut short or replaced",
         )
     return stored
-
-
-def _decode(key: str, segment: OpenSegment, number: int, stored: bytes | memoryview) -> bytes:
-    """Blocking."""
-    layout = segment.layout
-    try:
-        return segment.codec.decode(
-            stored,
-            layout.chunks[number],
-            number=number,
-            count=len(layout.chunks),
-            size_bytes=layout.original_range(number).size,
-        )
-    except ChunkDamagedError as error:
-        raise RemoteIntegrityError(
-            f"{key}: chunk {number} is damaged: {error}",
-            remedy="run tierd verify --deep; restore the object from a version or a replica of the bucket",
-        ) from error
 
 
 def _cut(stored: memoryview, layout: ChunkLayout, run: range) -> list[bytes | memoryview]:

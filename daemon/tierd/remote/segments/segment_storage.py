@@ -1,6 +1,6 @@
 """SegmentStorage: a segment as three objects in an ObjectStore, the manifest last (DESIGN 4, remote-tiering 4)."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 from uuid import UUID
@@ -12,6 +12,7 @@ from tierd.model import (
     ByteRange,
     IndexType,
     LogSegmentData,
+    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
@@ -24,8 +25,9 @@ from tierd.remote.keys import (
     SegmentKey,
 )
 from tierd.remote.object_store import ObjectInfo, ObjectStore, UnfinishedUpload
+from tierd.remote.segments.description import index_contents
 from tierd.remote.segments.early_reads import ReadRange
-from tierd.remote.segments.manifest import SegmentManifest, index_contents
+from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.segment_reader import SegmentReader
 from tierd.remote.segments.segment_writer import SegmentWriter
 from tierd.remote.segments.tombstone import Tombstone
@@ -106,6 +108,45 @@ class SegmentStorage:
                 if not await self._is_stored(keys, metadata, data):
                     raise
         return keys.custom_metadata(is_encrypted=self._is_encrypting)
+
+    async def stage_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> SegmentManifest:
+        """Store log and indexes only; return the manifest for ``commit_log_segment``, perhaps of another process.
+
+        Nobody can read the segment before that. Again with the same data it is success, unless the segment is
+        encrypted: what was staged before, by whichever process, is in the way then, for its data key is another one.
+
+        Args:
+            metadata: as it will be when it is finished, with the size of ``data`` and its largest timestamp.
+            data: the content; it may be empty.
+
+        Raises:
+            RemoteConflictError: an object is there already with other bytes.
+            RemoteIntegrityError: the log is not what was checked.
+        """
+        with _storage_errors("stage", metadata):
+            return await self._writer.stage(self._keys_of(metadata), metadata, data)
+
+    async def commit_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, manifest: SegmentManifest, replaces: Iterable[RemoteLogSegmentId]
+    ) -> None:
+        """Check what was staged and store its manifest, which says what it ``replaces``. Again the same is success.
+
+        Checked: that the manifest is this segment's and, where it is encrypted, was made by a holder of the key ring;
+        sizes of both objects, every index, and samples of the log.
+
+        Args:
+            metadata: as ``manifest.completed`` gives it.
+            manifest: from ``stage_log_segment_data``.
+            replaces: the segments that this one makes obsolete, in the order of their offsets.
+
+        Raises:
+            RemoteResourceNotFoundError: an object is not there.
+            RemoteIntegrityError: an object is not what the manifest says, or the manifest is not this segment's.
+            RemoteKeyMissingError: the segment is encrypted, and the key ring has not its key.
+            RemoteConflictError: it was committed already, and otherwise.
+        """
+        with _storage_errors("commit", metadata):
+            await self._writer.commit(self._keys_of(metadata), metadata, manifest, replaces)
 
     async def fetch_log_segment(self, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
         """Return the log's bytes in ``byte_range``, clipped at its end; empty when past it.

@@ -5,16 +5,20 @@ cancellation for one, makes the very same objects.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Self
 from uuid import UUID
 
 from tierd.kernels import crc32c
-from tierd.model import BlockChecksums, ByteRange, LogSegmentData, RemoteLogSegmentMetadata
+from tierd.model import BlockChecksums, ByteRange, LogSegmentData, RemoteLogSegmentId, RemoteLogSegmentMetadata
 from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory
 from tierd.remote.object_store import FileBody, ObjectStore
-from tierd.remote.segments.manifest import SegmentManifest, Transformation, index_contents, tierd_version
+from tierd.remote.segments.description import index_contents
+from tierd.remote.segments.manifest import SegmentManifest, Transformation, tierd_version
+from tierd.remote.segments.open_segment import opened
+from tierd.remote.segments.staged_segment import check_staged
 from tierd.remote.transform.binding import ArtefactKind, SegmentBinding
 from tierd.remote.transform.cipher import SegmentCipher
 from tierd.remote.transform.codec import ChunkCodec
@@ -33,6 +37,10 @@ class _Content(NamedTuple):
     segment_id: UUID
     checksums: BlockChecksums
     indexes: tuple[int, ...]  # their CRC-32C
+
+    @classmethod
+    def of(cls, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> Self:
+        return cls(metadata.segment.id, data.log_checksums, tuple(map(crc32c, index_contents(data).values())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +81,50 @@ class SegmentWriter:
                 of the same segment, if they are encrypted.
             RemoteIntegrityError: the log is not what was checked.
         """
-        indexes = index_contents(data)
-        content = _Content(metadata.segment.id, data.log_checksums, tuple(map(crc32c, indexes.values())))
+        content = _Content.of(metadata, data)
+        manifest = await self._put_artefacts(keys, metadata, data, content)
+        await self._store.put(keys.segment(metadata, MANIFEST_SUFFIX), manifest.encode())
+        self._attempts.pop(content, None)
+
+    async def stage(
+        self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
+    ) -> SegmentManifest:
+        """Store log and indexes; return the manifest, sealed where it is encrypted. Errors as ``write``."""
+        content = _Content.of(metadata, data)
+        manifest = await self._put_artefacts(keys, metadata, data, content)
+        manifest.require_describes(metadata, key=keys.segment(metadata, MANIFEST_SUFFIX))
+        self._attempts.pop(content, None)
+        return manifest
+
+    async def commit(
+        self,
+        keys: ObjectKeyFactory,
+        metadata: RemoteLogSegmentMetadata,
+        manifest: SegmentManifest,
+        replaces: Iterable[RemoteLogSegmentId],
+    ) -> None:
+        """Store the manifest of what was staged, whichever process did, if the objects are what it says.
+
+        The tag of a staged manifest is believed under the data key that it carries wrapped: only a holder of the key
+        ring can have made it. Under the same key it is sealed anew, for ``replaces`` is part of it.
+
+        Raises:
+            RemoteStorageError: as ``SegmentStorage.commit_log_segment``.
+        """
+        key = keys.segment(metadata, MANIFEST_SUFFIX)
+        staged = opened(manifest.encode(), metadata, self._cluster_id, self._transform.ring, key=key)
+        await check_staged(self._store, keys, metadata, staged, cluster_id=self._cluster_id)
+        committed = staged.manifest.replacing(replaces, staged.codec.cipher)
+        await self._store.put(key, committed.encode())
+
+    async def _put_artefacts(
+        self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, data: LogSegmentData, content: _Content
+    ) -> SegmentManifest:
         attempt = await self._attempt(content, metadata, data)
         transformation = await self._put_log(keys.segment(metadata, LOG_SUFFIX), data, attempt)
         encode = attempt.codec.encode_index
-        stored = b"".join(encode(ArtefactKind.of_index(kind), index) for kind, index in indexes.items())
+        indexes = index_contents(data).items()
+        stored = b"".join(encode(ArtefactKind.of_index(kind), index) for kind, index in indexes)
         await self._store.put(keys.segment(metadata, INDEXES_SUFFIX), stored)
         manifest = SegmentManifest.describe(
             metadata,
@@ -89,10 +135,7 @@ class SegmentWriter:
             tierd_version=self._tierd_version,
             transformation=transformation,
         )
-        if attempt.codec.cipher is not None:
-            manifest = manifest.sealed(attempt.codec.cipher)
-        await self._store.put(keys.segment(metadata, MANIFEST_SUFFIX), manifest.encode())
-        self._attempts.pop(content, None)
+        return manifest if attempt.codec.cipher is None else manifest.sealed(attempt.codec.cipher)
 
     async def _put_log(self, key: str, data: LogSegmentData, attempt: _Attempt) -> Transformation | None:
         checksums = data.log_checksums

@@ -1,0 +1,49 @@
+"""What a manifest says of the artefacts of a segment: where they lie, and their checksums."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from tierd.kernels import crc32c, crc32c_of_range
+from tierd.model import BlockChecksums, ByteRange, IndexType, LogSegmentData
+from tierd.remote.segments.manifest_parts import IndexArtefact, LogArtefact, LogChunk
+from tierd.remote.transform.layout import ChunkLayout, StoredChunk
+
+
+def index_contents(data: LogSegmentData) -> Mapping[IndexType, bytes]:
+    """The artefacts of the ``.indexes`` object in their order; one that the segment has not is left out."""
+    contents = {
+        IndexType.OFFSET: data.offset_index,
+        IndexType.TIMESTAMP: data.time_index,
+        IndexType.TRANSACTION: data.transaction_index,
+        IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot,
+        IndexType.LEADER_EPOCH: data.leader_epoch_index,
+    }
+    return MappingProxyType({kind: content for kind, content in contents.items() if content is not None})
+
+
+def plain_layout(checksums: BlockChecksums, chunk_size: int) -> ChunkLayout:
+    """The chunks of a log that is stored as it is."""
+    starts = range(0, checksums.size_bytes, chunk_size)
+    ranges = [ByteRange(start, min(start + chunk_size, checksums.size_bytes) - 1) for start in starts]
+    chunks = tuple(StoredChunk(r.size, crc32c_of_range(checksums, r)) for r in ranges)
+    return ChunkLayout(checksums.size_bytes, chunk_size, chunks)
+
+
+def describe_log(layout: ChunkLayout, crc: int) -> LogArtefact:
+    """The ``.log`` object; ``crc`` is that of the original bytes."""
+    return LogArtefact(
+        size_bytes=sum(chunk.size_bytes for chunk in layout.chunks),
+        crc32c=crc,
+        chunk_size_bytes=layout.chunk_size,
+        chunks=tuple(map(LogChunk.of, layout.chunks)),
+    )
+
+
+def describe_indexes(contents: Mapping[IndexType, bytes], growth: int) -> dict[str, IndexArtefact]:
+    """The ``.indexes`` object, in which every artefact is larger by ``growth`` bytes."""
+    described, position = {}, 0
+    for kind, content in contents.items():
+        size_bytes = len(content) + growth
+        described[kind.value] = IndexArtefact(position=position, size_bytes=size_bytes, crc32c=crc32c(content))
+        position += size_bytes
+    return described
