@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from tests.log.batches import batch, plain
 from tierd.kernels import BatchColumns, Columns, RecordFault, compiled, decode_batches, decode_records, reference
-from tierd.kernels.records import WORTH_COMPILING_RECORDS, KernelChoice
+from tierd.kernels.choice import WORTH_COMPILING_RECORDS, KernelChoice
 from tierd.log.records.compression import Compression
 from tierd.log.records.record import Header, RecordError, iter_raw_records
 from tierd.log.records.record_batch import iter_batches

@@ -1,8 +1,10 @@
 """Loops over raw bytes and their arithmetic: numbers in, numbers out, no I/O."""
 
 from tierd.kernels.checksums import combine_crc32c, crc32c, crc32c_of_file, crc32c_of_range
+from tierd.kernels.choice import compile_kernels
 from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns, RecordFault
-from tierd.kernels.records import compile_kernels, decode_batches, decode_records
+from tierd.kernels.keys import hash_keys, latest_per_key
+from tierd.kernels.records import decode_batches, decode_records
 
 __all__ = [
     "STEP_RECORDS",
@@ -16,4 +18,6 @@ __all__ = [
     "crc32c_of_range",
     "decode_batches",
     "decode_records",
+    "hash_keys",
+    "latest_per_key",
 ]

@@ -1,23 +1,16 @@
-"""Kernels in plain Python: what the compiled twins have to agree with, and what runs where nothing can be compiled."""
+"""Find the fields of records, in plain Python."""
 
 import struct
 from array import array
 
 from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns, RecordFault
+from tierd.kernels.reference.varints import FaultError, read_field, read_varint, read_varlong, wrap
 
-_INT_MASK = 0xFFFFFFFF
-_LONG_MASK = 0xFFFFFFFFFFFFFFFF
 _TYPES = "qqiiiiii"  # of the arrays of Columns
 _HEADER_BYTES = 61
 _HEADER = struct.Struct(">qi4xb4xhiqq14xi")  # offset, length, magic, attributes, delta, base and max timestamp, count
 
 Row = tuple[int, ...]  # a number for each of _TYPES
-
-
-class _FaultError(Exception):
-    def __init__(self, fault: RecordFault) -> None:
-        super().__init__(fault)
-        self.fault = fault
 
 
 def decode_records(
@@ -49,7 +42,7 @@ def decode_records(
             rows.append(row)
     except IndexError:
         fault = RecordFault.BYTES_END
-    except _FaultError as error:
+    except FaultError as error:
         fault = error.fault
     if must_fill and not fault and at != len(payload):
         fault = RecordFault.BYTES_LEFT
@@ -95,7 +88,7 @@ def _plain_batch(data: bytes | memoryview, at: int, room: int) -> tuple[list[Row
         for _ in range(count):
             row, position = _record(data, position, base, base_ms, max_ms if attributes & 8 else None)
             rows.append(row)
-    except (IndexError, _FaultError):
+    except (IndexError, FaultError):
         return None
     return (rows, end) if position == end else None
 
@@ -109,63 +102,25 @@ def _columns(rows: list[Row], end: int, fault: RecordFault) -> Columns:
 def _record(
     data: bytes | memoryview, at: int, base_offset: int, base_timestamp_ms: int, append_time_ms: int | None
 ) -> tuple[Row, int]:
-    length, at = _varint(data, at)
+    length, at = read_varint(data, at)
     end = at + length
     if length < 0 or end > len(data):
-        raise _FaultError(RecordFault.RECORD_SIZE)
-    timestamp_delta_ms, at = _varlong(data, at + 1)  # one byte of attributes before it, unused
-    offset_delta, at = _varint(data, at)
-    key_start, key_size, at = _field(data, at, end)
-    value_start, value_size, at = _field(data, at, end)
-    header_count, at = _varint(data, at)
+        raise FaultError(RecordFault.RECORD_SIZE)
+    timestamp_delta_ms, at = read_varlong(data, at + 1)  # one byte of attributes before it, unused
+    offset_delta, at = read_varint(data, at)
+    key_start, key_size, at = read_field(data, at, end)
+    value_start, value_size, at = read_field(data, at, end)
+    header_count, at = read_varint(data, at)
     if header_count < 0 or header_count > max(end - at, 0):
-        raise _FaultError(RecordFault.HEADER_COUNT)
+        raise FaultError(RecordFault.HEADER_COUNT)
     headers_start = at
     for _ in range(header_count):
-        _, name_size, at = _field(data, at, end)
+        _, name_size, at = read_field(data, at, end)
         if name_size < 0:
-            raise _FaultError(RecordFault.HEADER_NAME)
-        _, _, at = _field(data, at, end)
+            raise FaultError(RecordFault.HEADER_NAME)
+        _, _, at = read_field(data, at, end)
     if at != end:
-        raise _FaultError(RecordFault.NOT_FILLED)
-    offset = _wrap(base_offset + offset_delta)
-    timestamp_ms = _wrap(base_timestamp_ms + timestamp_delta_ms) if append_time_ms is None else append_time_ms
+        raise FaultError(RecordFault.NOT_FILLED)
+    offset = wrap(base_offset + offset_delta)
+    timestamp_ms = wrap(base_timestamp_ms + timestamp_delta_ms) if append_time_ms is None else append_time_ms
     return (offset, timestamp_ms, key_start, key_size, value_start, value_size, headers_start, header_count), at
-
-
-def _wrap(number: int) -> int:
-    """Into a signed 64-bit number, as Java adds."""
-    number &= _LONG_MASK
-    return number - (1 << 64) if number >> 63 else number
-
-
-def _field(data: bytes | memoryview, at: int, end: int) -> tuple[int, int, int]:
-    """Start, size (-1 for null) and end of a field."""
-    size, at = _varint(data, at)
-    if size == -1:
-        return at, -1, at
-    if size < 0 or at + size > end:
-        raise _FaultError(RecordFault.FIELD_SIZE)
-    return at, size, at + size
-
-
-def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    value, at = _groups(data, at, 5)
-    value &= _INT_MASK
-    return (value >> 1) ^ -(value & 1), at
-
-
-def _varlong(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    value, at = _groups(data, at, 10)
-    value &= _LONG_MASK
-    return (value >> 1) ^ -(value & 1), at
-
-
-def _groups(data: bytes | memoryview, at: int, most: int) -> tuple[int, int]:
-    value = 0
-    for index in range(most):
-        byte = data[at + index]
-        value |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            return value, at + index + 1
-    raise _FaultError(RecordFault.NUMBER_TOO_LONG)

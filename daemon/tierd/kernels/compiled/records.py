@@ -1,80 +1,28 @@
-"""Kernels compiled by numba: twins of ``reference``, same signatures, same answers.
-
-Importing this module takes about a second, and is impossible where memory must not be made executable
-(``MemoryDenyWriteExecute=``): ``kernels.records`` decides, nobody else imports it.
-"""
-
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+"""Find the fields of records, compiled."""
 
 import numpy as np
-from numba import njit
 
 from tierd.kernels.columns import SMALLEST_RECORD_BYTES, STEP_RECORDS, BatchColumns, Columns, RecordFault
+from tierd.kernels.compiled.jit import BYTES, compile_for
+from tierd.kernels.compiled.varints import read_field, read_varint
 
-_BYTES_END = int(RecordFault.BYTES_END)
 _RECORD_SIZE = int(RecordFault.RECORD_SIZE)
-_NUMBER_TOO_LONG = int(RecordFault.NUMBER_TOO_LONG)
-_FIELD_SIZE = int(RecordFault.FIELD_SIZE)
 _HEADER_COUNT = int(RecordFault.HEADER_COUNT)
 _HEADER_NAME = int(RecordFault.HEADER_NAME)
 _NOT_FILLED = int(RecordFault.NOT_FILLED)
 
 _HEADER_BYTES = 61
-_BYTES = "Array(uint8, 1, 'C', readonly=True)"
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
-def _compiled(signature: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Compile now, for these types only; the machine code is kept beside the source or in the user's cache."""
-
-    def compile_function(function: Callable[P, T]) -> Callable[P, T]:
-        try:
-            compiled: Callable[P, T] = njit(signature, nogil=True, cache=True)(function)
-        except (RuntimeError, OSError):  # no place to keep it: a read-only installation without a home
-            compiled = njit(signature, nogil=True)(function)
-        return compiled
-
-    return compile_function
-
-
-@_compiled(f"UniTuple(int64, 2)({_BYTES}, int64, int64)")
-def _varint(data: np.ndarray, at: int, most: int) -> tuple[int, int]:
-    """Value and end of a zigzag number of at most ``most`` bytes; for a bad one, the end is minus the fault."""
-    value = np.uint64(0)
-    for index in range(most):
-        if at >= data.size:
-            return 0, -_BYTES_END
-        byte = np.uint64(data[at])
-        at += 1
-        value |= (byte & np.uint64(0x7F)) << np.uint64(7 * index)
-        if byte < np.uint64(0x80):
-            if most == 5:
-                value &= np.uint64(0xFFFFFFFF)
-            return int(value >> np.uint64(1)) ^ -int(value & np.uint64(1)), at
-    return 0, -_NUMBER_TOO_LONG
-
-
-@_compiled(f"UniTuple(int64, 2)({_BYTES}, int64, int64)")
-def _field(data: np.ndarray, at: int, end: int) -> tuple[int, int]:
-    """Size and start of a field that must end by ``end``; the size is -1 for null, the start as in ``_varint``."""
-    size, at = _varint(data, at, 5)
-    if at >= 0 and (size < -1 or (size >= 0 and at + size > end)):
-        return 0, -_FIELD_SIZE
-    return size, at
-
-
-@_compiled(f"int64({_BYTES}, int64, int64, int64)")
+@compile_for(f"int64({BYTES}, int64, int64, int64)")
 def _skip_headers(data: np.ndarray, at: int, end: int, count: int) -> int:
     for _ in range(count):
-        size, at = _field(data, at, end)
+        size, at = read_field(data, at, end)
         if at < 0:
             return at
         if size < 0:
             return -_HEADER_NAME
-        size, at = _field(data, at + size, end)
+        size, at = read_field(data, at + size, end)
         if at < 0:
             return at
         at += max(size, 0)
@@ -84,7 +32,7 @@ def _skip_headers(data: np.ndarray, at: int, end: int, count: int) -> int:
 _OUT = "int64[:, :], int32[:, :]"
 
 
-@_compiled(f"UniTuple(int64, 3)({_BYTES}, int64, int64, {_OUT})")
+@compile_for(f"UniTuple(int64, 3)({BYTES}, int64, int64, {_OUT})")
 def _decode(data: np.ndarray, at: int, count: int, longs: np.ndarray, numbers: np.ndarray) -> tuple[int, int, int]:
     """Fill the columns of ``longs`` (2 × count) and ``numbers`` (6 × count), a record each, with deltas for offsets.
 
@@ -93,25 +41,25 @@ def _decode(data: np.ndarray, at: int, count: int, longs: np.ndarray, numbers: n
     """
     for index in range(count):
         begin = at
-        length, at = _varint(data, at, 5)
+        length, at = read_varint(data, at, 5)
         if at < 0:
             return index, begin, -at
         end = at + length
         if length < 0 or end > data.size:
             return index, begin, _RECORD_SIZE
-        timestamp_delta, at = _varint(data, at + 1, 10)
+        timestamp_delta, at = read_varint(data, at + 1, 10)
         if at < 0:
             return index, begin, -at
-        offset_delta, at = _varint(data, at, 5)
+        offset_delta, at = read_varint(data, at, 5)
         if at < 0:
             return index, begin, -at
-        key_size, key_start = _field(data, at, end)
+        key_size, key_start = read_field(data, at, end)
         if key_start < 0:
             return index, begin, -key_start
-        value_size, value_start = _field(data, key_start + max(key_size, 0), end)
+        value_size, value_start = read_field(data, key_start + max(key_size, 0), end)
         if value_start < 0:
             return index, begin, -value_start
-        headers, at = _varint(data, value_start + max(value_size, 0), 5)
+        headers, at = read_varint(data, value_start + max(value_size, 0), 5)
         if at < 0:
             return index, begin, -at
         if headers < 0 or headers > max(end - at, 0):
@@ -134,7 +82,7 @@ def _decode(data: np.ndarray, at: int, count: int, longs: np.ndarray, numbers: n
     return count, at, 0
 
 
-@_compiled(f"int64({_BYTES}, int64, int64)")
+@compile_for(f"int64({BYTES}, int64, int64)")
 def _big_endian(data: np.ndarray, at: int, size: int) -> int:
     """The signed number in ``size`` bytes."""
     value = int(data[at])
@@ -145,7 +93,7 @@ def _big_endian(data: np.ndarray, at: int, size: int) -> int:
     return value
 
 
-@_compiled(f"UniTuple(int64, 3)({_BYTES}, int64, {_OUT}, int32[:, :])")
+@compile_for(f"UniTuple(int64, 3)({BYTES}, int64, {_OUT}, int32[:, :])")
 def _walk(
     data: np.ndarray, at: int, longs: np.ndarray, numbers: np.ndarray, batches: np.ndarray
 ) -> tuple[int, int, int]:

@@ -1,0 +1,86 @@
+"""Which twin works: the compiled one, once there is enough to do that loading it pays."""
+
+import threading
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+import structlog
+
+from tierd.kernels import reference
+from tierd.kernels.arrays import Numbers
+from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns
+
+if TYPE_CHECKING:
+    import numpy as np
+
+log = structlog.get_logger()
+
+WORTH_COMPILING_RECORDS = 100_000
+"""Decoding so many with the reference takes as long as loading numba."""
+
+
+class _Kernels(Protocol):
+    """What both twins have; the reference says what each does."""
+
+    def decode_records(
+        self,
+        payload: bytes | memoryview,
+        count: int,
+        *,
+        base_offset: int = 0,
+        base_timestamp_ms: int = 0,
+        append_time_ms: int | None = None,
+        start: int = 0,
+        must_fill: bool = True,
+    ) -> Columns: ...
+
+    def decode_batches(
+        self, data: bytes | memoryview, *, start: int = 0, at_most: int = STEP_RECORDS
+    ) -> BatchColumns: ...
+
+    def hash_keys(
+        self, payload: bytes | memoryview, key_start: Numbers, key_size: Numbers, secret: bytes
+    ) -> tuple["np.ndarray", "np.ndarray"]: ...
+
+    def latest_per_key(
+        self, hi: Numbers, lo: Numbers, position: Numbers
+    ) -> tuple["np.ndarray", "np.ndarray", "np.ndarray"]: ...
+
+
+class KernelChoice:
+    """Begins with the reference; changes once, for good, to the compiled kernels. For any thread."""
+
+    def __init__(self, *, compiled_module: str = "tierd.kernels.compiled") -> None:
+        self._compiled_module = compiled_module
+        self._kernels = cast("_Kernels", reference)
+        self._is_decided = False
+        self._decoded = 0  # threads may lose counts of one another: it is an estimate
+        self._lock = threading.Lock()
+
+    def for_records(self, count: int) -> _Kernels:
+        """The kernels for ``count`` more records; the first call that makes it pay takes about a second."""
+        if not self._is_decided:
+            self._decoded += max(count, 0)
+            if self._decoded >= WORTH_COMPILING_RECORDS:
+                self.compile()
+        return self._kernels
+
+    def compile(self) -> None:
+        """Load the compiled kernels now; where that is impossible, say so once and stay with the reference."""
+        with self._lock:
+            if self._is_decided:
+                return
+            try:
+                self._kernels = cast("_Kernels", import_module(self._compiled_module))
+            except Exception as error:  # noqa: BLE001 numba and LLVM fail in ways of their own, and we can do without
+                log.warning("kernels_not_compiled", reason=str(error), consequence="records are decoded slowly")
+            self._is_decided = True
+
+
+CHOICE = KernelChoice()
+"""The one of this process."""
+
+
+def compile_kernels() -> None:
+    """Load the compiled kernels now rather than amid the work; takes about a second, once."""
+    CHOICE.compile()

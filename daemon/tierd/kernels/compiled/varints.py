@@ -1,0 +1,40 @@
+"""Numbers of zigzag and base 128 in compiled code.
+
+numba keeps what it compiled per file and does not see that a function of another file changed: whoever changes this one
+removes the ``__pycache__`` beside it.
+"""
+
+import numpy as np
+
+from tierd.kernels.columns import RecordFault
+from tierd.kernels.compiled.jit import BYTES, compile_for
+
+_BYTES_END = int(RecordFault.BYTES_END)
+_NUMBER_TOO_LONG = int(RecordFault.NUMBER_TOO_LONG)
+_FIELD_SIZE = int(RecordFault.FIELD_SIZE)
+
+
+@compile_for(f"UniTuple(int64, 2)({BYTES}, int64, int64)")
+def read_varint(data: np.ndarray, at: int, most: int) -> tuple[int, int]:
+    """Value and end of a zigzag number of at most ``most`` bytes; for a bad one, the end is minus the fault."""
+    value = np.uint64(0)
+    for index in range(most):
+        if at >= data.size:
+            return 0, -_BYTES_END
+        byte = np.uint64(data[at])
+        at += 1
+        value |= (byte & np.uint64(0x7F)) << np.uint64(7 * index)
+        if byte < np.uint64(0x80):
+            if most == 5:
+                value &= np.uint64(0xFFFFFFFF)
+            return int(value >> np.uint64(1)) ^ -int(value & np.uint64(1)), at
+    return 0, -_NUMBER_TOO_LONG
+
+
+@compile_for(f"UniTuple(int64, 2)({BYTES}, int64, int64)")
+def read_field(data: np.ndarray, at: int, end: int) -> tuple[int, int]:
+    """Size and start of a field that must end by ``end``; the size is -1 for null, the start as in ``read_varint``."""
+    size, at = read_varint(data, at, 5)
+    if at >= 0 and (size < -1 or (size >= 0 and at + size > end)):
+        return 0, -_FIELD_SIZE
+    return size, at

@@ -1,0 +1,25 @@
+"""Keys as numbers: their hashes, and which record is the latest of each, with whichever twin pays."""
+
+from typing import TYPE_CHECKING
+
+from tierd.kernels.arrays import Numbers
+from tierd.kernels.choice import CHOICE
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_DECODINGS_PER_HASH = 3  # what a short key costs the reference, in records that it could have decoded
+_LOOKUPS_PER_DECODING = 8
+
+
+def hash_keys(
+    payload: bytes | memoryview, key_start: Numbers, key_size: Numbers, secret: bytes
+) -> tuple["np.ndarray", "np.ndarray"]:
+    """Hash keys so that nobody without the secret can make two that collide; see ``reference.keys.hash_keys``."""
+    kernels = CHOICE.for_records(_DECODINGS_PER_HASH * len(key_start))
+    return kernels.hash_keys(payload, key_start, key_size, secret)
+
+
+def latest_per_key(hi: Numbers, lo: Numbers, position: Numbers) -> tuple["np.ndarray", "np.ndarray", "np.ndarray"]:
+    """Keep one row a key, that of its largest position; see ``reference.keys.latest_per_key``."""
+    return CHOICE.for_records(len(hi) // _LOOKUPS_PER_DECODING).latest_per_key(hi, lo, position)

@@ -1,0 +1,6 @@
+"""Kernels in plain Python: what the compiled twins have to agree with, and what runs where nothing can be compiled."""
+
+from tierd.kernels.reference.keys import hash_keys, latest_per_key
+from tierd.kernels.reference.records import decode_batches, decode_records
+
+__all__ = ["decode_batches", "decode_records", "hash_keys", "latest_per_key"]
