@@ -13,6 +13,7 @@
     ├── RecordLineError                    a line that should be a record, and is none (also ValueError)
     ├── NotConfirmedError                  what would take something away was not confirmed; nothing was done
     ├── RefusedError                       it would do harm, or be undone at once; nothing was done
+    │   └── InputsChangedError             what a compaction replaces is not what it was any more
     ├── LogError                           what is on local disk
     │   ├── PartitionNameError             a directory name that is no partition's (also ValueError)
     │   ├── CheckpointError                a text file in a log dir that cannot be understood
@@ -67,6 +68,8 @@
     │   ├── MetadataDecodeError            a stored value that cannot be decoded; names the key
     │   ├── PreconditionFailedError        a batch refused by the store; names the key
     │   ├── FencedError                    a newer leader, or a newer session of ours, owns the partition
+    │   ├── LeaseHeldError                 somebody else holds the lease; says who and until when
+    │   ├── LeaseLostError                 the lease is not the caller's any more
     │   ├── MetadataFillingRefusedError    an import or rebuild would mix two tiers, or another program writes
     │   ├── MetadataExportError            what should be an export is none, or is damaged; names the line
     │   ├── BackendUnavailableError        retriable; definitely not written
@@ -77,6 +80,9 @@
     │   ├── KafkaAuthenticationError       login refused: mechanism, user or password
     │   ├── KafkaProtocolError             what answered is no broker that we can talk to
     │   └── ForeignClusterError            the brokers belong to another cluster
+    ├── PipelineError                      the jobs on Spark
+    │   ├── WorkOrderError                 an order, or a message about one, that cannot be understood; names the field
+    │   └── LeaderChannelError             the leader or the job is gone, too slow, or breaks the protocol
     └── OffsetOutOfRangeError              the offset is in neither tier
 
 A message says what, which, and what next.
@@ -84,6 +90,7 @@ A message says what, which, and what next.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
@@ -154,6 +161,10 @@ class NotConfirmedError(TierError):
 
 class RefusedError(TierError):
     """What was asked for would do harm, or would be undone at once; nothing was done."""
+
+
+class InputsChangedError(RefusedError):
+    """A segment that a compaction or merge is to replace is not what it was when that began; nothing was written."""
 
 
 class LogError(TierError):
@@ -435,6 +446,29 @@ class FencedError(MetadataError):
     """Another leader epoch or session owns the partition; this writer must stop until leadership changes."""
 
 
+class LeaseHeldError(MetadataError):
+    """Somebody else holds the lease, or has just taken it.
+
+    Attributes:
+        holder: who.
+        expires_at_ms: wall clock from which on it is free, unless it is renewed.
+    """
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, name: str, holder: str, expires_at_ms: int) -> None:
+        until = datetime.fromtimestamp(expires_at_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")
+        super().__init__(
+            f"the lease {name} is held by {holder} until {until}", remedy="wait for it to be released or to expire"
+        )
+        self.holder = holder
+        self.expires_at_ms = expires_at_ms
+
+
+class LeaseLostError(MetadataError):
+    """The lease ran out and is another holder's, or nobody's; what it protected must stop."""
+
+
 class MetadataFillingRefusedError(MetadataError):
     """An import or a rebuild would overwrite metadata or mix two tiers; what was there is as it was."""
 
@@ -483,3 +517,15 @@ class ForeignClusterError(KafkaError):
 
 class OffsetOutOfRangeError(TierError):
     """The offset is in neither tier."""
+
+
+class PipelineError(TierError):
+    """A job on Spark, or how it and the leader work together."""
+
+
+class WorkOrderError(PipelineError):
+    """A work order, or a message about one, cannot be understood; the message names the field."""
+
+
+class LeaderChannelError(PipelineError):
+    """Between leader and job: the other side is gone, did not answer in time, or does not speak the protocol."""

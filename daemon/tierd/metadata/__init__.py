@@ -37,6 +37,7 @@ from tierd.metadata.rebuild import (
 )
 from tierd.metadata.row import Claim, PartitionDelete, PartitionRow
 from tierd.metadata.rows import rows_of
+from tierd.metadata.serde import decode_segment, encode_segment
 from tierd.metadata.statistics import MetadataStatistics
 from tierd.metadata.transfer import TransferCounts, export_lines, import_lines
 
@@ -72,8 +73,10 @@ __all__ = [
     "ViewChange",
     "changes",
     "changes_between",
+    "decode_segment",
     "differences",
     "effective_lineage",
+    "encode_segment",
     "export_lines",
     "holds_segments",
     "import_lines",

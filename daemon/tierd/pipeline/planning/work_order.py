@@ -1,0 +1,163 @@
+"""WorkOrder: everything that a job must know of one run, decided before it starts; values only.
+
+::
+
+    WorkOrder ── PartitionWork ─┬─ inputs   s0 s1 s2 s3 s4 s5    ascending, every one of them readable
+                 (one each)     └─ groups  [s0 s1 s2][s3][s4 s5]  each becomes one output, or stays as it is
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import ClassVar, Final, NamedTuple
+from uuid import UUID
+
+from pydantic import ConfigDict
+
+from tierd.log import AbortedTransaction, ProducerStateEntry, parse_producer_snapshot
+from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition
+from tierd.pipeline.planning.segment_rows import SegmentRow
+
+SECRET_BYTES: Final = 16
+_JSON: Final = ConfigDict(extra="forbid", strict=True, ser_json_bytes="base64", val_json_bytes="base64")
+
+
+class WorkKind(StrEnum):
+    """What is done to a partition in this run."""
+
+    COMPACT = "compact"
+    MERGE = "merge"
+    ERASE = "erase"
+
+
+class Group(NamedTuple):
+    """Neighbouring inputs that become one output: places in ``PartitionWork.inputs``, both inclusive."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionWork:
+    """One partition's part of an order.
+
+    Attributes:
+        index: its place in the order; by it the job names the partition.
+        inputs: ascending by offset, COPY_SEGMENT_FINISHED; all that the latest record of a key is looked for in.
+        groups: ascending and apart from one another. An input in no group stays as it is.
+        first_dirty_offset: below it everything was compacted before.
+        round_end_offset: exclusive; the last input ends before it, and no batch of the round lies beyond it.
+        delete_retention_ms: how long a tombstone, or the marker of a transaction without data, is kept.
+        expire_before_ms: records with an older timestamp go; None where records do not expire one by one.
+        erased_keys: every record with such a key goes, tombstones too.
+        aborted: transactions of the whole tier that begin below ``round_end_offset``, ascending by their markers.
+        producer_snapshot: of the last finished segment of the tier, as Kafka writes it.
+
+    Raises:
+        ValueError: the parts do not fit together.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _JSON
+
+    index: int
+    partition: TopicIdPartition
+    kind: WorkKind
+    inputs: tuple[SegmentRow, ...]
+    groups: tuple[Group, ...]
+    first_dirty_offset: int
+    round_end_offset: int
+    delete_retention_ms: int
+    producer_snapshot: bytes
+    expire_before_ms: int | None = None
+    erased_keys: frozenset[bytes] = frozenset()
+    aborted: tuple[AbortedTransaction, ...] = ()
+
+    def __post_init__(self) -> None:
+        for metadata in self.inputs:
+            if metadata.segment.topic_id_partition != self.partition:
+                raise ValueError(f"input {metadata.segment} is not of {self.partition}")
+        for former, later in pairwise(self.inputs):
+            if later.start_offset <= former.start_offset:
+                raise ValueError(f"input {later.segment} does not follow {former.segment}")
+        for first, last in self.groups:
+            if not 0 <= first <= last < len(self.inputs):
+                raise ValueError(f"group {first}-{last} is none of {len(self.inputs)} inputs")
+        for one, other in pairwise(self.groups):
+            if other.first <= one.last:
+                raise ValueError(f"group {other.first}-{other.last} does not follow {one.first}-{one.last}")
+        if self.inputs and self.inputs[-1].end_offset >= self.round_end_offset:
+            raise ValueError(f"input {self.inputs[-1].segment} ends beyond offset {self.round_end_offset}")
+
+    @property
+    def compacts(self) -> bool:
+        """Whether only the latest record of a key stays; otherwise nothing goes but what is erased."""
+        return self.kind is WorkKind.COMPACT
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the logs of all groups together."""
+        return sum(metadata.size_bytes for number in range(len(self.groups)) for metadata in self.group_inputs(number))
+
+    def group_inputs(self, number: int) -> tuple[RemoteLogSegmentMetadata, ...]:
+        """The inputs of group ``number``, ascending."""
+        first, last = self.groups[number]
+        return self.inputs[first : last + 1]
+
+    def live_producers(self) -> Mapping[int, ProducerStateEntry]:
+        """What was known of the producers at the end of the tier, by producer id.
+
+        Raises:
+            CorruptIndexError: the snapshot cannot be understood.
+        """
+        entries = parse_producer_snapshot(self.producer_snapshot, f"producer snapshot of {self.partition}")
+        return {entry.producer_id: entry for entry in entries}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkOrder:
+    """What one run does. The same order gives the same outputs, byte for byte.
+
+    Attributes:
+        now_ms: wall clock of the run, for every decision in it.
+        secret: key of the hash that keys are compared by: nobody can prepare keys that collide. Not in ``repr``.
+        partitions: at the place that their ``index`` says.
+
+    Raises:
+        ValueError: the parts do not fit together.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _JSON
+
+    run_id: UUID
+    now_ms: int
+    secret: bytes
+    partitions: tuple[PartitionWork, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.secret) != SECRET_BYTES:
+            raise ValueError(f"a secret of {len(self.secret)} bytes, not {SECRET_BYTES}")
+        for place, work in enumerate(self.partitions):
+            if work.index != place:
+                raise ValueError(f"{work.partition} has the index {work.index} at place {place}")
+
+    def __repr__(self) -> str:
+        return f"WorkOrder(run_id={self.run_id}, now_ms={self.now_ms}, partitions={len(self.partitions)})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """The segment that a group is to become.
+
+    Attributes:
+        index: of the partition in the order.
+        group: place in that partition's ``groups``.
+        metadata: COPY_SEGMENT_STARTED, with provisional size, largest timestamp and ``txn_index_empty``. Whoever
+            writes the objects puts the true ones in their place, and changes nothing else.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _JSON
+
+    index: int
+    group: int
+    metadata: SegmentRow
