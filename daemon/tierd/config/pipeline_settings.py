@@ -1,11 +1,15 @@
 """The scheduled Spark job: compaction, merging of small segments, audit."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from tierd.config.places import Location, PlacedFaultsError
 from tierd.config.section import Settings
 from tierd.config.values import MIB, AbsolutePath, ByteLimit, ByteSize, Duration, Switch, Text, WholeNumber
+from tierd.schedule import PauseWindow, Schedule, parse_time_zone
 
 
 class PipelineSettings(Settings):
@@ -18,7 +22,7 @@ class PipelineSettings(Settings):
         0.0, alias="jitter", ge=0, description="a run begins up to that much later, so that hosts do not begin together"
     )
     pause_windows: tuple[Text, ...] = Field(
-        (), description="times of day in which no run begins and none goes on", examples=['["08:00-18:00"]']
+        (), description='times of day, such as "08:00-18:00", in which no run begins and none goes on'
     )
     master: Text = Field(
         "local[2]", description="Spark master: local[N], spark://host:7077, yarn or k8s://https://host:443"
@@ -54,3 +58,26 @@ class PipelineSettings(Settings):
     audit_bytes: ByteSize = Field(
         256 * MIB, ge=0, description="segments whose checksums a run verifies, in bytes, chosen anew each time; 0: none"
     )
+
+    def timetable(self) -> Schedule:
+        """When runs begin and rest."""
+        return Schedule(
+            self.schedule, time_zone=self.time_zone, pause_windows=self.pause_windows, jitter_s=self.jitter_s
+        )
+
+    @model_validator(mode="after")
+    def _timetable_is_understood(self) -> "PipelineSettings":
+        parts: list[tuple[Location, Callable[[], object]]] = [
+            (("schedule",), lambda: Schedule(self.schedule)),
+            (("time_zone",), lambda: parse_time_zone(self.time_zone)),
+        ]
+        parts += [(("pause_windows", i), partial(PauseWindow.parse, w)) for i, w in enumerate(self.pause_windows)]
+        faults: list[tuple[Location, str]] = []
+        for location, parse in parts:
+            try:
+                parse()
+            except ValueError as error:
+                faults.append((location, str(error)))
+        if faults:
+            raise PlacedFaultsError(faults)
+        return self
