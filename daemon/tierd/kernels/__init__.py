@@ -5,6 +5,7 @@ from tierd.kernels.choice import compile_kernels
 from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns, RecordFault
 from tierd.kernels.keys import hash_keys, latest_per_key
 from tierd.kernels.records import decode_batches, decode_records
+from tierd.kernels.rewriting import encode_records, select_records
 
 __all__ = [
     "STEP_RECORDS",
@@ -18,6 +19,8 @@ __all__ = [
     "crc32c_of_range",
     "decode_batches",
     "decode_records",
+    "encode_records",
     "hash_keys",
     "latest_per_key",
+    "select_records",
 ]

@@ -1,6 +1,7 @@
 """Which twin works: the compiled one, once there is enough to do that loading it pays."""
 
 import threading
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -8,7 +9,7 @@ import structlog
 
 from tierd.kernels import reference
 from tierd.kernels.arrays import Numbers
-from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns
+from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns, RecordFault
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,6 +46,19 @@ class _Kernels(Protocol):
     def latest_per_key(
         self, hi: Numbers, lo: Numbers, position: Numbers
     ) -> tuple["np.ndarray", "np.ndarray", "np.ndarray"]: ...
+
+    def select_records(
+        self, payload: bytes | memoryview, count: int, keep: Numbers, *, timestamp_shift_ms: int = 0
+    ) -> bytes | RecordFault: ...
+
+    def encode_records(
+        self,
+        offset_delta: Numbers,
+        timestamp_delta_ms: Numbers,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        headers: Sequence[bytes] = (),
+    ) -> bytes: ...
 
 
 class KernelChoice:

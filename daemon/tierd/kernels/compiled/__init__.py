@@ -6,5 +6,13 @@ Importing this package takes about a second, and is impossible where memory must
 
 from tierd.kernels.compiled.keys import hash_keys, latest_per_key
 from tierd.kernels.compiled.records import decode_batches, decode_records
+from tierd.kernels.compiled.rewriting import encode_records, select_records
 
-__all__ = ["decode_batches", "decode_records", "hash_keys", "latest_per_key"]
+__all__ = [
+    "decode_batches",
+    "decode_records",
+    "encode_records",
+    "hash_keys",
+    "latest_per_key",
+    "select_records",
+]

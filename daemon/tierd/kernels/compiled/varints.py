@@ -38,3 +38,32 @@ def read_field(data: np.ndarray, at: int, end: int) -> tuple[int, int]:
     if at >= 0 and (size < -1 or (size >= 0 and at + size > end)):
         return 0, -_FIELD_SIZE
     return size, at
+
+
+@compile_for("int64(int64)")
+def varint_size_bytes(number: int) -> int:
+    """How many bytes ``write_varint`` takes."""
+    rest, size = np.uint64((number << 1) ^ (number >> 63)), 1
+    while rest > np.uint64(0x7F):
+        rest >>= np.uint64(7)
+        size += 1
+    return size
+
+
+@compile_for("int64(uint8[::1], int64, int64)")
+def write_varint(out: np.ndarray, at: int, number: int) -> int:
+    """Write ``number`` at ``at``, in as few bytes as it takes, and return where it ends."""
+    rest = np.uint64((number << 1) ^ (number >> 63))
+    while rest > np.uint64(0x7F):
+        out[at] = np.uint8(rest & np.uint64(0x7F)) | np.uint8(0x80)
+        rest >>= np.uint64(7)
+        at += 1
+    out[at] = np.uint8(rest)
+    return at + 1
+
+
+@compile_for(f"int64(uint8[::1], int64, {BYTES}, int64, int64)")
+def write_bytes(out: np.ndarray, at: int, data: np.ndarray, start: int, end: int) -> int:
+    """Copy ``data[start:end]`` to ``at`` and return where it ends."""
+    out[at : at + end - start] = data[start:end]
+    return at + end - start

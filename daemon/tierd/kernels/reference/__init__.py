@@ -2,5 +2,13 @@
 
 from tierd.kernels.reference.keys import hash_keys, latest_per_key
 from tierd.kernels.reference.records import decode_batches, decode_records
+from tierd.kernels.reference.rewriting import encode_records, select_records
 
-__all__ = ["decode_batches", "decode_records", "hash_keys", "latest_per_key"]
+__all__ = [
+    "decode_batches",
+    "decode_records",
+    "encode_records",
+    "hash_keys",
+    "latest_per_key",
+    "select_records",
+]

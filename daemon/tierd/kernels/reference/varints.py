@@ -1,4 +1,4 @@
-"""Numbers of zigzag and base 128, read (log-format 2.3); faults are raised and caught in this package."""
+"""Numbers of zigzag and base 128, read and written (log-format 2.3); faults are raised and caught in this package."""
 
 from tierd.kernels.columns import RecordFault
 
@@ -36,6 +36,17 @@ def _groups(data: bytes | memoryview, at: int, most: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at + index + 1
     raise FaultError(RecordFault.NUMBER_TOO_LONG)
+
+
+def encode_varint(number: int) -> bytes:
+    """A number of 32 or 64 bits in as few bytes as it takes."""
+    rest = (number << 1) ^ (number >> 63)
+    groups = bytearray()
+    while rest > 0x7F:
+        groups.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    groups.append(rest)
+    return bytes(groups)
 
 
 def read_field(data: bytes | memoryview, at: int, end: int) -> tuple[int, int, int]:

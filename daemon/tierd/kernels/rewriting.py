@@ -1,0 +1,25 @@
+"""Records written anew, with whichever twin pays."""
+
+from collections.abc import Sequence
+
+from tierd.kernels.arrays import Numbers
+from tierd.kernels.choice import CHOICE
+from tierd.kernels.columns import RecordFault
+
+
+def select_records(
+    payload: bytes | memoryview, count: int, keep: Numbers, *, timestamp_shift_ms: int = 0
+) -> bytes | RecordFault:
+    """Keep some of ``count`` records, bytes unchanged, or their timestamps moved; see ``reference.select_records``."""
+    return CHOICE.for_records(len(keep)).select_records(payload, count, keep, timestamp_shift_ms=timestamp_shift_ms)
+
+
+def encode_records(
+    offset_delta: Numbers,
+    timestamp_delta_ms: Numbers,
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    headers: Sequence[bytes] = (),
+) -> bytes:
+    """Encode records of magic 2; see ``reference.encode_records``."""
+    return CHOICE.for_records(len(keys)).encode_records(offset_delta, timestamp_delta_ms, keys, values, headers)

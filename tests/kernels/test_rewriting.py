@@ -1,0 +1,166 @@
+"""Records written anew: kept ones unchanged or with other deltas, and new ones as the log room writes them."""
+
+from array import array
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.kernels.batches_of_brokers import golden_payloads
+from tierd.kernels import RecordFault, compiled, encode_records, reference, select_records
+from tierd.log.records.record import Header, RawRecord, RecordError, iter_raw_records
+from tierd.log.records.record_encoding import encode_field, encode_record, encode_varint
+
+TWINS = pytest.mark.parametrize("kernels", [reference, compiled])
+EDGES = (0, 1, -1, 63, 64, -64, -65, 8191, 8192, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
+longs = st.one_of(st.sampled_from(EDGES), st.integers(-(2**63), 2**63 - 1))
+ints = st.one_of(st.sampled_from(EDGES[:11]), st.integers(-(2**31), 2**31 - 1))
+fields = st.one_of(st.none(), st.binary(max_size=70), st.sampled_from([bytes(63), bytes(64), bytes(8191), bytes(8192)]))
+header_rows = st.lists(st.tuples(st.text(max_size=5), st.one_of(st.none(), st.binary(max_size=5))), max_size=3)
+rows = st.lists(st.tuples(longs, ints, fields, fields, header_rows), max_size=8)
+Row = tuple[int, int, bytes | None, bytes | None, list[Header]]
+
+
+def encoded(found: list[Row]) -> bytes:
+    return b"".join(encode_record(*row) for row in found)
+
+
+def wrapped(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def both(payload: bytes, keep: list[bool], shift_ms: int = 0) -> bytes | RecordFault:
+    expected, found, chosen = (
+        select(payload, len(keep), np.array(keep, dtype=bool), timestamp_shift_ms=shift_ms)
+        for select in (reference.select_records, compiled.select_records, select_records)
+    )
+    assert found == expected == chosen
+    assert type(found) is type(expected)
+    assert isinstance(expected, bytes | RecordFault)
+    return expected
+
+
+@given(rows, st.data())
+def test_kept_records_are_copied_byte_for_byte(found: list[Row], data: st.DataObject) -> None:
+    keep = data.draw(st.lists(st.booleans(), min_size=len(found), max_size=len(found)))
+    kept = [row for row, is_kept in zip(found, keep, strict=True) if is_kept]
+    assert both(encoded(found), keep) == encoded(kept)
+
+
+@given(rows, st.data(), st.one_of(longs, st.integers(-(2**65), 2**65)))
+def test_timestamps_move_as_in_java_and_nothing_else_does(found: list[Row], data: st.DataObject, shift_ms: int) -> None:
+    keep = data.draw(st.lists(st.booleans(), min_size=len(found), max_size=len(found)))
+    kept = [(wrapped(row[0] + shift_ms), *row[1:]) for row, is_kept in zip(found, keep, strict=True) if is_kept]
+    assert both(encoded(found), keep, shift_ms) == encoded(kept)
+
+
+@settings(max_examples=300)
+@given(st.one_of(st.binary(max_size=120), rows.map(encoded)), st.data())
+def test_twins_agree_on_any_bytes(payload: bytes, data: st.DataObject) -> None:
+    damaged = bytearray(payload)
+    for _ in range(data.draw(st.integers(0, 3)) if damaged else 0):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    torn = bytes(damaged[: data.draw(st.integers(0, len(damaged)))])
+    for content in (bytes(damaged), torn):
+        both(content, data.draw(st.lists(st.booleans(), max_size=9)), data.draw(longs))
+
+
+@pytest.mark.parametrize(
+    ("payload", "count", "shift_ms", "fault"),
+    [
+        (b"", 1, 0, RecordFault.BYTES_END),
+        (encode_varint(-1), 1, 0, RecordFault.RECORD_SIZE),
+        (encode_varint(2**31 - 1) + bytes(9), 1, 0, RecordFault.RECORD_SIZE),
+        (b"\xff" * 9, 1, 0, RecordFault.NUMBER_TOO_LONG),
+        (encode_record(0, 0, b"k", b"v") + b"\0", 1, 0, RecordFault.BYTES_LEFT),
+        (encode_record(0, 0, b"k", b"v"), 0, 0, RecordFault.BYTES_LEFT),
+        (encode_varint(0) + encode_record(0, 0, b"k", b"v"), 2, 1, RecordFault.NOT_FILLED),
+        (encode_varint(1) + b"\0", 1, 1, RecordFault.BYTES_END),
+        (encode_varint(11) + b"\0" + b"\x80" * 10, 1, 1, RecordFault.NUMBER_TOO_LONG),
+    ],
+)
+def test_faults_have_their_names(payload: bytes, count: int, shift_ms: int, fault: RecordFault) -> None:
+    assert both(payload, [True] * count, shift_ms) is fault
+
+
+@TWINS
+def test_a_negative_count_is_a_fault_and_a_wrong_number_of_choices_a_mistake(kernels: ModuleType) -> None:
+    assert kernels.select_records(b"", -1, np.zeros(0, bool)) is RecordFault.NEGATIVE_COUNT
+    with pytest.raises(ValueError, match="1 choices for 2 records"):
+        kernels.select_records(b"", 2, np.zeros(1, bool))
+
+
+@TWINS
+def test_any_buffer_and_any_choices_of_bytes_are_taken(kernels: ModuleType) -> None:
+    payload = encode_record(5, 0, b"k", b"v") + encode_record(6, 1, b"l", b"w")
+    for buffer in (payload, memoryview(payload), memoryview(bytearray(payload))):
+        for keep in (memoryview(array("b", [0, 1])), np.array([0, 1]), np.array([True, False])[::-1]):
+            assert kernels.select_records(buffer, 2, keep) == payload[len(payload) // 2 :]
+            assert select_records(buffer, 2, keep) == payload[len(payload) // 2 :]
+
+
+def test_batches_of_real_brokers_lose_what_is_not_kept_and_nothing_else(golden: Path) -> None:
+    random = np.random.default_rng(6)
+    selected = 0
+    for batch, payload in golden_payloads(golden):
+        records = list(iter_raw_records(payload, batch.record_count))
+        assert both(payload, [True] * len(records)) == payload
+        for shift_ms in (0, 86_400_000, -(2**40)):
+            keep = [bool(choice) for choice in random.random(len(records)) < 0.5]
+            result = both(payload, keep, shift_ms)
+            assert isinstance(result, bytes)
+            expected = [
+                record._replace(timestamp_delta_ms=record.timestamp_delta_ms + shift_ms)
+                for record, is_kept in zip(records, keep, strict=True)
+                if is_kept
+            ]
+            assert list(iter_raw_records(result, len(expected))) == expected
+            selected += len(expected)
+    assert selected > 1000
+
+
+def both_encoded(found: list[Row], headers: list[bytes]) -> bytes:
+    columns = (
+        memoryview(array("i", [row[1] for row in found])),
+        memoryview(array("q", [row[0] for row in found])),
+        [row[2] for row in found],
+        [row[3] for row in found],
+        headers,
+    )
+    expected, found_bytes, chosen = (
+        kernel(*columns) for kernel in (reference.encode_records, compiled.encode_records, encode_records)
+    )
+    assert expected == found_bytes == chosen
+    return expected
+
+
+def encoded_headers(row: Row) -> bytes:
+    pieces = [encode_field(name.encode()) + encode_field(value) for name, value in row[4]]
+    return encode_varint(len(pieces)) + b"".join(pieces) if pieces else b""
+
+
+@given(rows)
+def test_new_records_are_the_log_rooms_own(found: list[Row]) -> None:
+    assert both_encoded(found, [encoded_headers(row) for row in found]) == encoded(found)
+    assert both_encoded(found, []) == encoded([(*row[:4], []) for row in found])
+
+
+@given(rows)
+def test_what_was_encoded_is_decoded(found: list[Row]) -> None:
+    payload = both_encoded(found, [encoded_headers(row) for row in found])
+    assert list(iter_raw_records(payload, len(found))) == [RawRecord(*row[:4], tuple(row[4])) for row in found]
+    with pytest.raises(RecordError):
+        list(iter_raw_records(payload, len(found) + 1))
+
+
+@TWINS
+@pytest.mark.parametrize(
+    "lengths", [(2, 1, 1, 1, 1), (1, 2, 1, 1, 1), (1, 1, 2, 1, 1), (1, 1, 1, 2, 1), (1, 1, 1, 1, 2)]
+)
+def test_columns_of_different_lengths_are_refused(kernels: ModuleType, lengths: tuple[int, ...]) -> None:
+    offsets, stamps, keys, values, headers = lengths
+    with pytest.raises(ValueError, match=r"argument|shape|keys and values"):
+        kernels.encode_records(np.arange(offsets), np.arange(stamps), [b"k"] * keys, [None] * values, [b"\0"] * headers)
