@@ -13,7 +13,7 @@ from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-
 from tests.bench.report import Figure
 from tierd.kernels import compile_kernels
 from tierd.log.records.batch_builder import NewRecord, encode_batch
-from tierd.log.records.record_columns import iter_log_columns
+from tierd.log.records.log_columns import iter_log_columns
 
 KIB = 1 << 10
 MIB = 1 << 20

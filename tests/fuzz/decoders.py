@@ -31,10 +31,11 @@ from tierd.log.records.batch_builder import NewRecord, Producer, encode_batch
 from tierd.log.records.batch_header import parse_header, stamp_crc
 from tierd.log.records.compression import Compression, PayloadError, compress, decompress
 from tierd.log.records.leader_change import LeaderChange, encode_leader_change, parse_leader_change
+from tierd.log.records.log_columns import iter_log_columns
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.record import Record, RecordError, iter_raw_records, parse_control_type, parse_end_marker
 from tierd.log.records.record_batch import RecordBatch, iter_batches
-from tierd.log.records.record_columns import iter_columns, iter_log_columns
+from tierd.log.records.record_columns import iter_columns
 from tierd.log.records.record_encoding import encode_record
 from tierd.log.records.validation import ValidationCounters, validate_and_assign
 from tierd.model import Lineage, TopicPartition

@@ -67,6 +67,7 @@ from tierd.log.records.batch_builder import BatchBuilder, encode_batch, encode_e
 from tierd.log.records.batch_header import BatchHeader
 from tierd.log.records.batch_restamp import set_last_offset, set_leader_epoch
 from tierd.log.records.compression import MAX_DECOMPRESSED_BYTES, Compression
+from tierd.log.records.log_columns import iter_piece_columns
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.new_record import NewRecord, Producer
 from tierd.log.records.record import ControlRecordType, Record
@@ -160,6 +161,7 @@ __all__ = [
     "identify_directory",
     "inspect_path",
     "iter_batches",
+    "iter_piece_columns",
     "last_stable_offset",
     "list_log_dir",
     "max_timestamp",

@@ -4,6 +4,7 @@ First durable, then visible; every batch carries the leader epoch and session of
 fences a stale one (remote-tiering 2 to 7).
 """
 
+from tierd.metadata.branch import OwnBranch, Stretch
 from tierd.metadata.cache import PartitionView, ViewChange
 from tierd.metadata.changes import SegmentChange, changes, changes_between
 from tierd.metadata.epoch_state import RemoteLogLeaderEpochState
@@ -53,6 +54,7 @@ __all__ = [
     "MemoryKeyValueStore",
     "MetadataKeyFactory",
     "MetadataStatistics",
+    "OwnBranch",
     "PartitionBeingDeleted",
     "PartitionDelete",
     "PartitionRow",
@@ -69,6 +71,7 @@ __all__ = [
     "SqliteKeyValueStore",
     "StoreFilling",
     "StoredSegmentRow",
+    "Stretch",
     "TransferCounts",
     "ViewChange",
     "changes",

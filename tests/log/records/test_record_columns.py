@@ -7,8 +7,9 @@ from tierd.errors import CorruptRecordError, InvalidRecordError
 from tierd.log import RecordBatch, iter_batches
 from tierd.log.records.batch_builder import NewRecord, encode_batch
 from tierd.log.records.compression import Compression, compress
+from tierd.log.records.log_columns import iter_log_columns
 from tierd.log.records.log_config import TimestampType
-from tierd.log.records.record_columns import columns_of, iter_columns, iter_log_columns
+from tierd.log.records.record_columns import columns_of, iter_columns
 
 payloads = st.one_of(st.none(), st.binary(max_size=40))
 records = st.builds(

@@ -7,13 +7,54 @@ in arrays; keys, values and headers stay where they are until somebody asks.
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from tierd.errors import CorruptRecordError, InvalidRecordError
-from tierd.kernels import STEP_RECORDS, Columns, RecordFault, crc32c, decode_batches, decode_records
-from tierd.log.records.batch_header import CRC_START_V2, IS_LOG_APPEND_TIME, BatchHeader, parse_header
+from tierd.kernels import STEP_RECORDS, Columns, RecordFault, crc32c, decode_records
+from tierd.log.records.batch_header import (
+    CRC_START_V2,
+    IS_CONTROL,
+    IS_LOG_APPEND_TIME,
+    IS_TRANSACTIONAL,
+    BatchHeader,
+    parse_header,
+)
 from tierd.log.records.compression import MAX_DECOMPRESSED_BYTES
 from tierd.log.records.record import Header, Record, parse_headers
-from tierd.log.records.record_batch import RecordBatch, with_data
+from tierd.log.records.record_batch import RecordBatch
+
+_FLAGS_AT: Final = 22  # the low byte of a batch's attributes
+_PRODUCER_AT: Final = 43
+_RUN_FLAGS: Final = IS_LOG_APPEND_TIME | IS_TRANSACTIONAL | IS_CONTROL
+
+
+class BatchRun(NamedTuple):
+    """The records ``[first, end)`` of some columns; of one producer, where they are transactional.
+
+    Attributes:
+        attributes: of their batches, without codec and delete horizon.
+        producer_id: -1 unless they are transactional.
+    """
+
+    first: int
+    end: int
+    attributes: int
+    producer_id: int
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether the timestamps are the broker's."""
+        return bool(self.attributes & IS_LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the records belong to transactions."""
+        return bool(self.attributes & IS_TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the records are Kafka's own."""
+        return bool(self.attributes & IS_CONTROL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +69,7 @@ class RecordColumns:
 
     payload: bytes | memoryview = field(repr=False)
     columns: Columns = field(repr=False)
-    batches: "BatchHeader | _Batches"
+    batches: "BatchHeader | PieceBatches"
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -86,6 +127,12 @@ class RecordColumns:
         """The batch that the record at ``index`` belongs to."""
         return self.batches if isinstance(self.batches, BatchHeader) else self.batches.of_record(index)
 
+    def runs(self) -> "Iterator[BatchRun]":
+        """Neighbouring records by what their batches are, ascending; every record is in exactly one run."""
+        if isinstance(self.batches, BatchHeader):
+            return iter((BatchRun(0, len(self), *_kind(self.batches.attributes, self.batches.producer_id)),))
+        return self.batches.runs(len(self))
+
     def record(self, index: int) -> Record:
         """The whole record, as a consumer sees it."""
         batch = self.batch(index)
@@ -108,7 +155,7 @@ class RecordColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class _Batches:
+class PieceBatches:
     """Batches of a piece of a log, whose headers are parsed when they are asked for.
 
     Attributes:
@@ -124,6 +171,7 @@ class _Batches:
     first_records: memoryview = field(repr=False)
 
     def of_record(self, index: int) -> BatchHeader:
+        """The batch that the record at ``index`` belongs to."""
         return self._header(self.starts[bisect_right(self.first_records, index) - 1])
 
     def check(self, end: int) -> None:
@@ -132,6 +180,21 @@ class _Batches:
         for start, next_start in zip(starts, [*starts[1:], end], strict=True):
             if crc32c(data[start + CRC_START_V2 : next_start]) != int.from_bytes(data[start + 17 : start + 21], "big"):
                 raise CorruptRecordError(self.name, self.position + start, "wrong checksum of the batch")
+
+    def runs(self, record_count: int) -> Iterator[BatchRun]:
+        """The runs of all of the piece's ``record_count`` records."""
+        data, kinds = self.data, []
+        for start in self.starts:
+            producer = data[start + _PRODUCER_AT : start + _PRODUCER_AT + 8]
+            kinds.append(_kind(data[start + _FLAGS_AT], int.from_bytes(producer, "big", signed=True)))
+        firsts = self.first_records
+        begun = 0
+        for index, kind in enumerate(kinds):
+            if index + 1 == len(kinds) or kinds[index + 1] != kind:
+                end = record_count if index + 1 == len(kinds) else firsts[index + 1]
+                if end > begun:
+                    yield BatchRun(begun, end, *kind)
+                begun = end
 
     def _header(self, start: int) -> BatchHeader:
         header = parse_header(self.data, start, name=self.name, position=self.position + start)
@@ -175,48 +238,9 @@ def iter_columns(
             return
 
 
-def iter_log_columns(
-    data: bytes | memoryview,
-    *,
-    name: str,
-    position: int = 0,
-    check_crc: bool = True,
-    max_bytes: int = MAX_DECOMPRESSED_BYTES,
-    step_records: int = STEP_RECORDS,
-) -> Iterator[RecordColumns]:
-    """Decode the records of a piece of a log, many batches at a time where they are small and not compressed.
-
-    Args:
-        data: bytes that begin with a batch; below 2 GiB. An incomplete batch at the end is left out.
-        name: the file, for errors.
-        position: where in the file ``data`` begins.
-        check_crc: refuse a batch whose bytes do not have its checksum.
-        max_bytes: what a batch may become when it is decompressed.
-        step_records: how many records to decode at a time.
-
-    Raises:
-        CorruptRecordError: an impossible header, or a wrong checksum.
-        InvalidRecordError: records that cannot be decoded.
-        ValueError: a legacy entry.
-    """
-    view, at = memoryview(data), 0
-    while True:
-        found = decode_batches(view, start=at, at_most=step_records)
-        if found.records.end > at:
-            batches = _Batches(view, name, position, found.position, found.first_record)
-            if check_crc:
-                batches.check(found.records.end)
-            at = found.records.end
-            yield RecordColumns(data, found.records, batches)
-            continue
-        header = parse_header(view, at, name=name, position=position + at)
-        if header is None or at + header.size_bytes > len(view):
-            return
-        batch = with_data(header, view[at : at + header.size_bytes])
-        if check_crc and not batch.is_valid:
-            raise CorruptRecordError(name, batch.position, "wrong checksum of the batch")
-        yield from iter_columns(batch, max_bytes=max_bytes, step_records=step_records)
-        at += header.size_bytes
+def _kind(attributes: int, producer_id: int) -> tuple[int, int]:
+    """What the records of a run have in common, as the fields of ``BatchRun``."""
+    return attributes & _RUN_FLAGS, producer_id if attributes & IS_TRANSACTIONAL else -1
 
 
 def _decode(batch: RecordBatch, payload: bytes | memoryview, *, start: int, count: int, left: int) -> RecordColumns:

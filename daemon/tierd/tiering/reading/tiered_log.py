@@ -6,8 +6,8 @@ from functools import cached_property
 
 from tierd.errors import OffsetOutOfRangeError
 from tierd.log import PartitionScan
-from tierd.metadata import PartitionView, effective_lineage
-from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tierd.metadata import OwnBranch, PartitionView, effective_lineage
+from tierd.model import Lineage, RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.tiering.plan import deleted_records_before, local_log_start
 
 
@@ -48,10 +48,13 @@ class TieredLog:
         return effective_lineage(self.view, self.scan.lineage if self.scan else Lineage())
 
     @cached_property
+    def _branch(self) -> OwnBranch:
+        return OwnBranch(self.view, self.lineage)
+
+    @property
     def finished(self) -> tuple[RemoteLogSegmentMetadata, ...]:
         """Readable remote segments, ascending."""
-        readable = (m for m in self.view.list() if m.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
-        return tuple(sorted(readable, key=lambda m: (m.start_offset, m.end_offset)))
+        return self._branch.finished
 
     @property
     def local_start_offset(self) -> int | None:
@@ -79,12 +82,7 @@ class TieredLog:
     @property
     def remote_end_offset(self) -> int:
         """Exclusive end of what the tier holds of our own branch; 0 when it holds nothing."""
-        ends = (
-            min(m.epoch_end(entry.epoch), self._epoch_end(entry.epoch))
-            for m in self.finished
-            for entry in m.segment_leader_epochs
-        )
-        return max(ends, default=-1) + 1
+        return self._branch.end_offset
 
     @property
     def end_offset(self) -> int:
@@ -99,26 +97,11 @@ class TieredLog:
 
     def remote_segment(self, offset: int) -> RemoteLogSegmentMetadata | None:
         """The readable segment that holds ``offset`` in the epoch that wrote it."""
-        epoch = self.lineage.epoch_for(offset)
-        return None if epoch is None else self.view.segment_for(epoch, offset)
+        return self._branch.segment_for(offset)
 
     def readable_end(self, metadata: RemoteLogSegmentMetadata, offset: int) -> int:
-        """Exclusive end of what ``metadata`` holds of our own branch, from ``offset`` on.
-
-        After an unclean election a segment may go on with epochs, or with offsets of an epoch, that our lineage has
-        abandoned; whoever reads on must take those from another segment.
-        """
-        end = offset
-        while end <= metadata.end_offset:
-            epoch = self.lineage.epoch_for(end)
-            begins = next((e.start_offset for e in metadata.segment_leader_epochs if e.epoch == epoch), None)
-            if epoch is None or begins is None or begins > end:
-                break
-            own_end = min(metadata.epoch_end(epoch), self._epoch_end(epoch)) + 1
-            if own_end <= end:  # the segment goes on with another epoch where ours goes on with this one
-                break
-            end = own_end
-        return end
+        """Exclusive end of what ``metadata`` holds of our own branch, from ``offset`` on; see ``OwnBranch``."""
+        return self._branch.readable_end(metadata, offset)
 
     def next_indexed_segment(self, offset: int) -> RemoteLogSegmentMetadata | None:
         """The first segment from ``offset`` on that may name aborted transactions (remote-tiering 14.4)."""
@@ -159,10 +142,3 @@ class TieredLog:
             f"{self.partition}: offset {offset} is in neither tier; it was deleted before it was copied",
             remedy=f"{remedy}; run tierd verify {self.partition}",
         )
-
-    def _epoch_end(self, epoch: int) -> int:
-        """Last offset that our lineage gives to ``epoch``, inclusive."""
-        following = self.lineage.next_entry(epoch)
-        if self.lineage.start_offset_of(epoch) is None:
-            return -1
-        return (1 << 63) - 1 if following is None else following.start_offset - 1

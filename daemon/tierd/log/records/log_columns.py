@@ -1,0 +1,107 @@
+"""The records of a log, or of a piece of one, as columns: many batches at a time where they allow it."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from tierd.errors import CorruptRecordError
+from tierd.kernels import STEP_RECORDS, decode_batches
+from tierd.log.records.batch_header import BatchHeader, parse_header
+from tierd.log.records.compression import MAX_DECOMPRESSED_BYTES
+from tierd.log.records.record_batch import RecordBatch, with_data
+from tierd.log.records.record_columns import PieceBatches, RecordColumns, iter_columns
+
+
+def iter_log_columns(
+    data: bytes | memoryview,
+    *,
+    name: str,
+    position: int = 0,
+    check_crc: bool = True,
+    max_bytes: int = MAX_DECOMPRESSED_BYTES,
+    step_records: int = STEP_RECORDS,
+) -> Iterator[RecordColumns]:
+    """Decode the records of a piece of a log, many batches at a time where they are small and not compressed.
+
+    Args:
+        data: bytes that begin with a batch; below 2 GiB. An incomplete batch at the end is left out.
+        name: the file, for errors.
+        position: where in the file ``data`` begins.
+        check_crc: refuse a batch whose bytes do not have its checksum.
+        max_bytes: what a batch may become when it is decompressed.
+        step_records: how many records to decode at a time.
+
+    Raises:
+        CorruptRecordError: an impossible header, or a wrong checksum.
+        InvalidRecordError: records that cannot be decoded.
+        ValueError: a legacy entry.
+    """
+    for found in iter_piece_columns(
+        (data,),
+        name=name,
+        position=position,
+        check_crc=check_crc,
+        may_be_torn=True,
+        max_bytes=max_bytes,
+        step_records=step_records,
+    ):
+        if not isinstance(found, RecordColumns):
+            raise ValueError(f"an entry of magic {found.magic} has no columns")  # noqa: TRY004 - it is the data
+        yield found
+
+
+def iter_piece_columns(
+    pieces: Iterable[bytes | memoryview],
+    *,
+    name: str,
+    position: int = 0,
+    check_crc: bool = True,
+    may_be_torn: bool = False,
+    wanted: Callable[[BatchHeader], bool] = lambda _: True,
+    max_bytes: int = MAX_DECOMPRESSED_BYTES,
+    step_records: int = STEP_RECORDS,
+) -> Iterator[RecordColumns | RecordBatch]:
+    """Decode the records of a log that comes in pieces, cut anywhere; legacy entries come as they are.
+
+    In memory at a time: one piece, what the one before left of a batch, and the columns of a step.
+
+    Args:
+        pieces: consecutive bytes that begin with a batch, each below 1 GiB.
+        name: the file, for errors.
+        position: where in the file the first piece begins.
+        check_crc: refuse a batch whose bytes do not have its checksum.
+        may_be_torn: leave out an incomplete batch at the end.
+        wanted: which batches are worth decoding; it is asked only where that costs more than asking.
+        max_bytes: what a batch may become when it is decompressed.
+        step_records: how many records to decode at a time.
+
+    Raises:
+        CorruptRecordError: an impossible header, a wrong checksum, or an incomplete batch at the end.
+        InvalidRecordError: records that cannot be decoded.
+    """
+    tail = b""
+    for piece in pieces:
+        data = b"".join((tail, piece)) if tail else piece
+        view, at = memoryview(data), 0
+        while True:
+            found = decode_batches(view, start=at, at_most=step_records)
+            if found.records.end > at:
+                batches = PieceBatches(view, name, position, found.position, found.first_record)
+                if check_crc:
+                    batches.check(found.records.end)
+                at = found.records.end
+                yield RecordColumns(data, found.records, batches)
+                continue
+            header = parse_header(view, at, name=name, position=position + at)
+            if header is None or at + header.size_bytes > len(view):
+                break
+            if wanted(header):
+                batch = with_data(header, view[at : at + header.size_bytes])
+                if check_crc and not batch.is_valid:
+                    raise CorruptRecordError(name, batch.position, "wrong checksum of the batch")
+                if batch.magic < 2:
+                    yield batch
+                else:
+                    yield from iter_columns(batch, max_bytes=max_bytes, step_records=step_records)
+            at += header.size_bytes
+        tail, position = bytes(view[at:]), position + at
+    if tail and not may_be_torn:
+        raise CorruptRecordError(name, position, f"an incomplete batch, {len(tail)} bytes")

@@ -1,0 +1,91 @@
+"""OwnBranch: what of a partition's remote segments belongs to one lineage. Decisions only (remote-tiering 8)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from tierd.metadata.cache import PartitionView
+from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState
+
+
+class Stretch(NamedTuple):
+    """The offsets ``[start_offset, end_offset)`` of a segment, which need not hold a record for each of them."""
+
+    metadata: RemoteLogSegmentMetadata
+    start_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True)
+class OwnBranch:
+    """The remote segments as a reader of one lineage sees them.
+
+    Attributes:
+        view: the segments.
+        lineage: which epoch wrote which offset, over all that is to be read.
+    """
+
+    view: PartitionView
+    lineage: Lineage
+
+    @cached_property
+    def finished(self) -> tuple[RemoteLogSegmentMetadata, ...]:
+        """Readable segments of any branch, ascending."""
+        readable = (m for m in self.view.list() if m.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+        return tuple(sorted(readable, key=lambda m: (m.start_offset, m.end_offset)))
+
+    @property
+    def end_offset(self) -> int:
+        """Exclusive end of what the tier holds of the branch; 0 when it holds nothing."""
+        ends = (
+            min(m.epoch_end(entry.epoch), self._epoch_end(entry.epoch))
+            for m in self.finished
+            for entry in m.segment_leader_epochs
+        )
+        return max(ends, default=-1) + 1
+
+    def segment_for(self, offset: int) -> RemoteLogSegmentMetadata | None:
+        """The readable segment that holds ``offset`` in the epoch that wrote it."""
+        epoch = self.lineage.epoch_for(offset)
+        return None if epoch is None else self.view.segment_for(epoch, offset)
+
+    def readable_end(self, metadata: RemoteLogSegmentMetadata, offset: int) -> int:
+        """Exclusive end of what ``metadata`` holds of the branch, from ``offset`` on.
+
+        After an unclean election a segment may go on with epochs, or with offsets of an epoch, that the lineage has
+        abandoned; whoever reads on must take those from another segment.
+        """
+        end = offset
+        while end <= metadata.end_offset:
+            epoch = self.lineage.epoch_for(end)
+            begins = next((e.start_offset for e in metadata.segment_leader_epochs if e.epoch == epoch), None)
+            if epoch is None or begins is None or begins > end:
+                break
+            own_end = min(metadata.epoch_end(epoch), self._epoch_end(epoch)) + 1
+            if own_end <= end:  # the segment goes on with another epoch where the branch goes on with this one
+                break
+            end = own_end
+        return end
+
+    def stretches(self, start_offset: int, end_offset: int) -> Iterator[Stretch]:
+        """What to read of ``[start_offset, end_offset)``, ascending; between two of them the tier may have a hole."""
+        at, starts = start_offset, iter(self.finished)
+        while at < end_offset:
+            metadata = self.segment_for(at)
+            end = at if metadata is None else min(self.readable_end(metadata, at), end_offset)
+            if metadata is not None and end > at:
+                yield Stretch(metadata, at, end)
+                at = end
+                continue
+            following = next((m.start_offset for m in starts if m.start_offset > at), None)
+            if following is None:
+                return
+            at = following
+
+    def _epoch_end(self, epoch: int) -> int:
+        """Last offset that the lineage gives to ``epoch``, inclusive."""
+        following = self.lineage.next_entry(epoch)
+        if self.lineage.start_offset_of(epoch) is None:
+            return -1
+        return (1 << 63) - 1 if following is None else following.start_offset - 1
