@@ -1,0 +1,128 @@
+"""RunHistory: what past runs did, for ``tierd compact --history``; JSON lines in the state directory.
+
+::
+
+    <state dir>/pipeline-runs.jsonl    one line a run, the newest last; the oldest are dropped
+"""
+
+import os
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from tierd.errors import StateDirError
+
+HISTORY_NAME: Final = "pipeline-runs.jsonl"
+_RUNS_KEPT: Final = 500
+PROBLEMS_KEPT: Final = 20
+
+
+class RunOutcome(StrEnum):
+    """How a run ended."""
+
+    SUCCEEDED = "succeeded"
+    NOTHING_DUE = "nothing_due"
+    PARTLY = "partly"  # some groups or partitions could not be done; the others were
+    FAILED = "failed"
+    CANCELLED = "cancelled"  # by a shutdown, a pause, or somebody's Ctrl-C
+    TIMED_OUT = "timed_out"
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether somebody should look."""
+        return self in (RunOutcome.PARTLY, RunOutcome.FAILED, RunOutcome.TIMED_OUT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One run. Bytes are those of logs, before compression; ``bytes_after`` of what replaced ``bytes_before``.
+
+    Attributes:
+        trigger: ``schedule`` or ``command``.
+        attempt: 1 for the first; a run that failed is tried again.
+        partitions: that had something due.
+        counts: what the job counted, such as records read and dropped.
+        problems: the first few.
+        log_file: of the job; empty when none was started.
+    """
+
+    run_id: str
+    trigger: str
+    attempt: int
+    began_ms: int
+    ended_ms: int
+    outcome: RunOutcome
+    partitions: int = 0
+    groups_replaced: int = 0
+    groups_unchanged: int = 0
+    groups_failed: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    log_file: str = ""
+
+
+_LINE: Final = TypeAdapter(RunRecord)
+
+
+class RunHistory:
+    """The runs of one state directory, whose lock the caller holds. Blocking."""
+
+    def __init__(self, state_dir: Path, *, runs_kept: int = _RUNS_KEPT) -> None:
+        """Keep at most ``runs_kept`` runs."""
+        self._path = state_dir / HISTORY_NAME
+        self._runs_kept = runs_kept
+
+    def append(self, record: RunRecord) -> None:
+        """Add a run; durable when this returns, and a crash leaves the file as it was or as it is to be.
+
+        Raises:
+            StateDirError: it cannot be written.
+        """
+        lines = [*(_LINE.dump_json(known) for known in self.read()[-self._runs_kept + 1 :]), _LINE.dump_json(record)]
+        temporary = self._path.with_suffix(".tmp")
+        try:
+            with temporary.open("wb") as file:
+                file.write(b"".join(line + b"\n" for line in lines))
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self._path)
+            _sync_directory(self._path.parent)
+        except OSError as error:
+            raise StateDirError(
+                f"{self._path}: {error.strerror}", remedy="free disk space, or mend the disk"
+            ) from error
+
+    def read(self) -> list[RunRecord]:
+        """Every run that is kept, the oldest first; a line that cannot be understood is left out.
+
+        Raises:
+            StateDirError: the file cannot be read.
+        """
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StateDirError(
+                f"{self._path}: {error.strerror}", remedy="mend the disk, or its permissions"
+            ) from error
+        records = []
+        for line in content.splitlines():
+            try:
+                records.append(_LINE.validate_json(line))
+            except ValidationError:  # a later tierd may know more; its runs are not worth a refusal
+                continue
+        return records
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,148 @@
+"""SparkProcess: one spark-submit with everything that it starts, in a process group of its own."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from tierd.config import PipelineSettings
+from tierd.errors import PipelineError
+from tierd.pipeline.jobs.session import spark_settings
+from tierd.pipeline.running.requirements import SparkInstallation
+
+ENTRY: Final = Path(__file__).parents[1] / "jobs" / "__main__.py"
+_LOG_TAIL_BYTES: Final = 4096
+_IO_CLASSES: Final = {"best-effort": ("-c", "2", "-n", "7"), "idle": ("-c", "3")}
+
+
+class JobProcess(Protocol):
+    """A job that can be started; tests have one without Spark."""
+
+    async def run(self, socket: Path, log_file: Path, *, stop_timeout_s: float) -> int:
+        """Start the job for the leader on ``socket`` and return its exit code.
+
+        Cancelled, it asks the job to stop, kills it after ``stop_timeout_s``, and leaves no process behind.
+
+        Raises:
+            PipelineError: it cannot be started.
+        """
+
+
+class SparkProcess:
+    """Starts jobs as the settings say."""
+
+    def __init__(
+        self, settings: PipelineSettings, spark: SparkInstallation, *, config_file: Path, scratch: Path
+    ) -> None:
+        """Prepare to start jobs.
+
+        Args:
+            settings: of the pipeline.
+            spark: what is installed.
+            config_file: the job reads it again, for the stores.
+            scratch: an own directory of the run; it need not be there yet.
+        """
+        self._settings = settings
+        self._spark = spark
+        self._config_file = config_file
+        self._scratch = scratch
+
+    async def run(self, socket: Path, log_file: Path, *, stop_timeout_s: float) -> int:
+        """Run ``spark-submit`` with its output in ``log_file``; see ``JobProcess``."""
+        properties = await asyncio.to_thread(self._prepare)
+        command = submit_command(
+            self._settings, self._spark, properties=properties, socket=socket, config_file=self._config_file
+        )
+        log = await asyncio.to_thread(log_file.open, "ab")
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environment(),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise PipelineError(
+                f"{command[0]} cannot be run: {error.strerror}", remedy="see tierd check-config"
+            ) from error
+        finally:
+            log.close()
+        try:
+            return await process.wait()
+        finally:
+            await asyncio.shield(_end(process, stop_timeout_s))
+
+    def _prepare(self) -> Path:
+        """Write the properties into a file that only we can read: arguments show in the list of processes."""
+        self._scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self._scratch / "spark.properties"
+        settled = spark_settings(self._settings, self._scratch)
+        lines = "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in settled.items())
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(lines)
+        return path
+
+    def _environment(self) -> Mapping[str, str]:
+        own = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        if self._spark.java_home is not None:
+            own["JAVA_HOME"] = str(self._spark.java_home)
+        return {**os.environ, **own, "SPARK_HOME": str(self._spark.home), "SPARK_LOCAL_DIRS": str(self._scratch)}
+
+
+def submit_command(
+    settings: PipelineSettings, spark: SparkInstallation, *, properties: Path, socket: Path, config_file: Path
+) -> Sequence[str]:
+    """The command line of a job; ``nice`` and ``ionice`` go first where they are installed."""
+    command: list[str] = []
+    if settings.nice and (nice := shutil.which("nice")):
+        command += [nice, "-n", str(settings.nice)]
+    if settings.io_class in _IO_CLASSES and (ionice := shutil.which("ionice")):
+        command += [ionice, *_IO_CLASSES[settings.io_class]]
+    command += [str(spark.submit), "--properties-file", str(properties), str(ENTRY)]
+    return [*command, "--leader", str(socket), "--config", str(config_file)]
+
+
+def last_lines(log_file: Path, *, lines: int = 3) -> str:
+    """The last lines of a log that say something, for an error; empty when there are none. Blocking."""
+    try:
+        with log_file.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
+            tail = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return " | ".join([line.strip() for line in tail.splitlines() if line.strip()][-lines:])
+
+
+async def _end(process: asyncio.subprocess.Process, stop_timeout_s: float) -> None:
+    """Ask the whole group to stop, then kill it; nothing of it is left when this returns."""
+    if process.returncode is None:
+        _signal(process.pid, signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), stop_timeout_s)
+    _signal(process.pid, signal.SIGKILL)  # workers may outlive the one that we started
+    await process.wait()
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, number)
+
+
+def _escaped(text: str) -> str:
+    """As Java's properties have it: ASCII, with what separates or continues lines escaped."""
+    escaped = "".join(f"\\{c}" if c in "\\:=#! " else c for c in text)
+    escaped = escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return "".join(c if c.isascii() else "".join(f"\\u{unit:04x}" for unit in _utf16(c)) for c in escaped)
+
+
+def _utf16(character: str) -> list[int]:
+    encoded = character.encode("utf-16-be")
+    return [int.from_bytes(encoded[at : at + 2], "big") for at in range(0, len(encoded), 2)]

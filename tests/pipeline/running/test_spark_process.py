@@ -1,0 +1,141 @@
+"""Starting and ending spark-submit: here a script stands for it, and tells what it was given."""
+
+import asyncio
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.eventually import eventually
+from tierd.config import PipelineSettings
+from tierd.errors import PipelineError
+from tierd.pipeline.running.requirements import SparkInstallation, find_spark, java_version
+from tierd.pipeline.running.spark_process import SparkProcess, last_lines, submit_command
+
+
+def installed(folder: Path, script: str) -> SparkInstallation:
+    submit = folder / "spark" / "bin" / "spark-submit"
+    submit.parent.mkdir(parents=True)
+    submit.write_text(f"#!/bin/sh\n{script}\n")
+    submit.chmod(0o755)
+    return SparkInstallation(folder / "spark", None)
+
+
+def process(folder: Path, script: str, **settings: object) -> SparkProcess:
+    return SparkProcess(
+        PipelineSettings.model_validate(settings),
+        installed(folder, script),
+        config_file=folder / "tierd.yaml",
+        scratch=folder / "scratch",
+    )
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie, which nobody but init can take away, runs no more."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+async def test_the_exit_code_and_the_output_are_the_jobs(tmp_path: Path) -> None:
+    job = process(tmp_path, 'echo "hello $PYSPARK_PYTHON"; echo trouble >&2; exit 7')
+    assert await job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=1) == 7
+    assert "hello /" in (tmp_path / "log").read_text()
+    assert last_lines(tmp_path / "log", lines=1) == "trouble"
+
+
+async def test_the_job_hears_of_leader_and_configuration(tmp_path: Path) -> None:
+    job = process(tmp_path, 'echo "$@"')
+    await job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=1)
+    said = (tmp_path / "log").read_text()
+    assert f"--leader {tmp_path / 'socket'} --config {tmp_path / 'tierd.yaml'}" in said
+
+
+async def test_settings_are_in_a_file_that_only_we_can_read_and_not_in_the_arguments(tmp_path: Path) -> None:
+    job = process(
+        tmp_path, 'echo "$@"; cat "$2"', spark_conf={"spark.hadoop.secret": "a b=c\\dü"}, nice=0, io_class="none"
+    )
+    await job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=1)
+    arguments, *properties = (tmp_path / "log").read_text().splitlines()
+    assert "secret" not in arguments
+    assert "spark.hadoop.secret=a\\ b\\=c\\\\d\\u00fc" in properties
+    assert stat.S_IMODE((tmp_path / "scratch" / "spark.properties").stat().st_mode) == 0o600
+
+
+async def test_a_cancelled_job_is_asked_to_stop_and_what_it_started_is_gone(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    job = process(
+        tmp_path,
+        f'trap "" TERM; sh -c \'trap "" TERM; sleep 1000 & wait\' & echo $$ $! > {pids}.new; '
+        f"mv {pids}.new {pids}; wait; wait",
+    )
+    running = asyncio.create_task(job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=0.05))
+    await eventually(pids.exists, what="the job to start")
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    pids_started = [int(pid) for pid in pids.read_text().split()]
+    await eventually(lambda: not any(map(is_alive, pids_started)), what="all of the job to be gone")
+
+
+async def test_workers_that_outlive_the_job_are_ended(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    job = process(tmp_path, f"sleep 1000 & echo $! > {pids}")
+    assert await job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=1) == 0
+    await eventually(lambda: not is_alive(int(pids.read_text())), what="the worker to be gone")
+
+
+async def test_a_command_that_cannot_be_run_is_named(tmp_path: Path) -> None:
+    job = process(tmp_path, "exit 0", nice=0, io_class="none")
+    (tmp_path / "spark" / "bin" / "spark-submit").unlink()
+    with pytest.raises(PipelineError, match="spark-submit cannot be run"):
+        await job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=1)
+
+
+def test_the_job_stands_back_as_far_as_it_is_told(tmp_path: Path) -> None:
+    spark = SparkInstallation(tmp_path, None)
+
+    def command(**settings: object) -> str:
+        found = submit_command(
+            PipelineSettings.model_validate(settings),
+            spark,
+            properties=tmp_path / "p",
+            socket=tmp_path / "s",
+            config_file=tmp_path / "c",
+        )
+        return " ".join(Path(part).name if os.sep in part else part for part in found)
+
+    assert command(nice=7, io_class="idle").startswith("nice -n 7 ionice -c 3 spark-submit ")
+    assert command(nice=7, io_class="best-effort").startswith("nice -n 7 ionice -c 2 -n 7 spark-submit ")
+    assert command(nice=0, io_class="none").startswith("spark-submit ")
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_392"', 8),
+        ('openjdk version "21" 2023-09-19', 21),
+        ("command not found", None),
+    ],
+)
+def test_java_says_its_version(text: str, version: int | None) -> None:
+    assert java_version(text) == version
+
+
+async def test_a_java_that_is_too_old_or_missing_is_refused(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    with pytest.raises(PipelineError, match="cannot be run"):
+        await find_spark(tmp_path)
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    with pytest.raises(PipelineError, match="is Java 11; Spark needs 17"):
+        await find_spark(tmp_path)
+
+
+async def test_the_installed_spark_is_found() -> None:
+    spark = await find_spark(None)
+    assert spark.submit.is_file()
