@@ -33,7 +33,7 @@ class Epoch:
     def start(self, metadata: RemoteLogSegmentMetadata) -> UUID:
         id_ = metadata.segment.id
         self.segments[id_] = metadata
-        self._apply(started(self.state, id_, span_of(metadata)))
+        self._apply(started(self.state, span_of(metadata).epoch, id_))
         return id_
 
     def finish(self, metadata: RemoteLogSegmentMetadata) -> UUID:

@@ -1,161 +1,50 @@
 """PartitionView: all that is known of one partition's remote segments, as one immutable value (remote-tiering 6).
 
-What each state of a segment lets a reader see:
-
-===================  ============  ============  ==============  ===============
-..                   COPY_STARTED  COPY_FINISHED DELETE_STARTED  DELETE_FINISHED
-===================  ============  ============  ==============  ===============
-segment_for          no            yes           no              no
-list, list_epoch     yes           yes           yes             no
-highest_offset       no            yes           stays           stays
-===================  ============  ============  ==============  ===============
-
 An event gives a ``ViewChange``: the next view and the rows that differ. The view it was made from stays as it was, so
-whoever reads sees all of an event or none of it.
+whoever reads sees all of an event or none of it. What readers ask is in ``lookups``.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Self
 from uuid import UUID
 
 from tierd.errors import InvalidMetadataError, InvalidSegmentTransitionError, RemoteResourceNotFoundError
-from tierd.metadata import epoch_state
-from tierd.metadata.epoch_state import EpochChange, EpochRange, RemoteLogLeaderEpochState
-from tierd.metadata.row import Claim, PartitionDelete, PartitionRow
+from tierd.metadata import epoch_changes, replacement
+from tierd.metadata.epoch_state import EpochChange
+from tierd.metadata.lookups import PartitionLookups
+from tierd.metadata.row import PartitionDelete, PartitionRow
 from tierd.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
-    RemotePartitionDeleteState,
+    SoftDelete,
     TopicIdPartition,
 )
 
-_NO_STATE = RemoteLogLeaderEpochState()
+_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionView:
-    """One partition's remote segments at one revision.
+class PartitionView(PartitionLookups):
+    """One partition's remote segments at one revision, and what each event makes of them."""
 
-    Attributes:
-        partition: whose segments they are.
-        row: the partition row, None while nobody ever claimed the partition.
-        segments: every segment that is not DELETE_SEGMENT_FINISHED, by id.
-        epochs: how lookups go, by leader epoch.
-        tombstones: segments whose objects are gone, oldest first; no list or count shows them.
-        unknown: fields of a later tierd, by segment id.
-        strict_kafka_compat: keep the holes that Kafka's algorithm leaves.
-    """
-
-    partition: TopicIdPartition
-    row: PartitionRow | None = None
-    segments: Mapping[UUID, RemoteLogSegmentMetadata] = field(default_factory=dict)
-    epochs: Mapping[int, RemoteLogLeaderEpochState] = field(default_factory=dict)
-    tombstones: Mapping[UUID, RemoteLogSegmentMetadata] = field(default_factory=dict)
-    unknown: Mapping[UUID, Mapping[str, object]] = field(default_factory=dict)
-    strict_kafka_compat: bool = False
-
-    @property
-    def revision(self) -> int:
-        """How many batches the partition has seen, 0 before the first."""
-        return self.row.revision if self.row else 0
-
-    @property
-    def claim(self) -> Claim | None:
-        """Who may write, None while nobody ever claimed the partition."""
-        return self.row.claim if self.row else None
-
-    @property
-    def log_start_offset(self) -> int | None:
-        """First offset that may be read, inclusive; None while it was never set."""
-        return self.row.log_start_offset if self.row else None
-
-    @property
-    def delete_state(self) -> RemotePartitionDeleteState | None:
-        """How far the deletion of the partition has come; None while it is not being deleted."""
-        return self.row.deletion.state if self.row and self.row.deletion else None
-
-    def require_not_deleted(self) -> None:
-        """Raise when the partition was deleted.
+    def with_added(self, *segments: RemoteLogSegmentMetadata) -> "ViewChange":
+        """Begin copies, all in one step; repeating the very same request changes nothing.
 
         Raises:
-            RemoteResourceNotFoundError: it was.
-        """
-        if self.row is not None and self.row.is_tombstone:
-            raise RemoteResourceNotFoundError(
-                f"{self.partition}: its remote data was deleted", remedy="nothing to do if the topic was deleted"
-            )
-
-    def segment_for(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The finished segment that holds ``offset`` in ``epoch``; None in a hole or past the end.
-
-        Args:
-            epoch: the one that the lineage assigns to the offset; with another the answer is none.
-            offset: of a record.
-        """
-        segment_id = self.epochs.get(epoch, _NO_STATE).floor(offset)
-        if segment_id is None:
-            return None
-        metadata = self.segments[segment_id]
-        return metadata if offset <= metadata.epoch_end(epoch) else None
-
-    def next_segment_with_txn_index(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The first segment from ``offset`` on in ``epoch`` that may have aborted transactions; a hole ends it."""
-        metadata = self.segment_for(epoch, offset)
-        while metadata is not None and metadata.txn_index_empty:
-            metadata = self.segment_for(epoch, metadata.end_offset + 1)
-        return metadata
-
-    def highest_offset_for_epoch(self, epoch: int) -> int | None:
-        """The largest offset ever finished in ``epoch``, inclusive, whatever was deleted since; None when none was."""
-        return self.epochs.get(epoch, _NO_STATE).highest
-
-    def segment(self, segment_id: UUID) -> RemoteLogSegmentMetadata | None:
-        """The segment of that id, None when it is unknown or gone."""
-        return self.segments.get(segment_id)
-
-    def list(self) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """Every segment that is not gone, in no order."""
-        return tuple(self.segments.values())
-
-    def list_epoch(self, epoch: int) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """Every segment that mentions ``epoch``, ascending by start offset; of equal starts the readable one first."""
-        return self.epochs.get(epoch, _NO_STATE).listed(self.segments.get)
-
-    def size_of_epoch(self, epoch: int) -> int:
-        """Bytes of everything that ``list_epoch`` shows, unfinished and shadowed segments too."""
-        return sum(metadata.size_bytes for metadata in self.list_epoch(epoch))
-
-    def with_added(self, metadata: RemoteLogSegmentMetadata) -> "ViewChange":
-        """Begin a copy; repeating the very same request changes nothing.
-
-        Raises:
-            InvalidMetadataError: not COPY_SEGMENT_STARTED, of another partition, the id is taken, or the partition is
-                being deleted: a deletion that began must come to its end.
+            InvalidMetadataError: one is not COPY_SEGMENT_STARTED, of another partition, its id is taken, or the
+                partition is being deleted: a deletion that began must come to its end.
             RemoteResourceNotFoundError: the partition was deleted.
         """
-        if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-            raise InvalidMetadataError(f"{metadata.segment} is added {metadata.state.name}, not COPY_SEGMENT_STARTED")
-        self._require_mine(metadata.segment.topic_id_partition)
-        self.require_not_deleted()
-        segment_id = metadata.segment.id
-        present = self.segments.get(segment_id) or self.tombstones.get(segment_id)
-        if present == metadata:
-            return ViewChange(self)
-        if present is not None:
-            raise InvalidMetadataError(
-                f"{metadata.segment} exists already, as {present.state.name} with other content",
-                remedy="begin every copy attempt with a fresh segment id",
-            )
-        if self.delete_state is not None:
+        new = [metadata for metadata in dict.fromkeys(segments) if not self._is_added(metadata)]
+        if len({metadata.segment.id for metadata in new}) != len(new):
+            raise InvalidMetadataError(f"{self.partition}: two segments of one id are added at once")
+        if new and self.delete_state is not None:
             raise InvalidMetadataError(f"{self.partition} is {self.delete_state.name}: nothing may be added to it")
-        changes = tuple(
-            epoch_state.started(self.epochs.get(span.epoch, _NO_STATE), segment_id, span)
-            for span in epoch_state.ranges_of(metadata)
-        )
-        return self._changed(metadata, changes)
+        return self._changed(new, epoch_changes.begun(self, new))
 
     def with_adopted(self, metadata: RemoteLogSegmentMetadata) -> "ViewChange":
         """Begin and finish a copy in one step: its objects are there already. Repeating it changes nothing.
@@ -166,12 +55,11 @@ class PartitionView:
         Raises:
             As ``with_added``.
         """
-        finished = replace(metadata, state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+        finished = replace(metadata, state=_FINISHED)
         if self.segments.get(metadata.segment.id) == finished:
             return ViewChange(self)
         self.with_added(metadata)  # whatever speaks against that speaks against this
-        changes = self._epoch_changes(metadata, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
-        return self._changed(finished, changes)
+        return self._changed([finished], epoch_changes.stepped(self, metadata, _FINISHED))
 
     def with_updated(self, update: RemoteLogSegmentMetadataUpdate) -> "ViewChange":
         """Take a step in a segment's life; a repeated step succeeds, and what was deleted may be deleted again.
@@ -181,7 +69,7 @@ class PartitionView:
             RemoteResourceNotFoundError: nobody added the segment, or the partition was deleted.
             InvalidSegmentTransitionError: the lifecycle has no such step.
         """
-        if update.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+        if update.state is _STARTED:
             raise InvalidMetadataError(f"{update.segment}: only adding a segment makes it COPY_SEGMENT_STARTED")
         self._require_mine(update.segment.topic_id_partition)
         self.require_not_deleted()
@@ -189,7 +77,7 @@ class PartitionView:
         if present is None:
             return self._repeated_on_tombstone(update)
         present.require_step(update.state)
-        return self._changed(present.updated(update), self._epoch_changes(present, update.state))
+        return self._changed([present.updated(update)], epoch_changes.stepped(self, present, update.state))
 
     def with_undeleted(
         self, update: RemoteLogSegmentMetadataUpdate, *, log_start_offset: int | None = None
@@ -205,7 +93,7 @@ class PartitionView:
             RemoteResourceNotFoundError: nobody added the segment, or the partition was deleted.
             InvalidSegmentTransitionError: its deletion has not begun, or has ended.
         """
-        if update.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        if update.state is not _FINISHED:
             raise InvalidMetadataError(
                 f"{update.segment}: undelete leads to COPY_SEGMENT_FINISHED, not {update.state.name}"
             )
@@ -217,8 +105,49 @@ class PartitionView:
         if present is None:
             return self._repeated_on_tombstone(update)
         present.require_undeletable()
-        change = self._changed(present.updated(update), self._epoch_changes(present, update.state))
+        change = self._changed([present.updated(update)], epoch_changes.stepped(self, present, update.state))
         return change.lowering_log_start(log_start_offset)
+
+    def with_replaced(
+        self,
+        output: RemoteLogSegmentMetadata,
+        inputs: Sequence[RemoteLogSegmentMetadata],
+        *,
+        soft_delete: SoftDelete,
+        compacted_to: int | None,
+    ) -> "ViewChange":
+        """Finish ``output`` and begin to delete ``inputs``, whose place it takes; repeating it changes nothing.
+
+        Every lookup that found an input finds the output afterwards. The highest offsets stay what they are.
+
+        Args:
+            output: COPY_SEGMENT_FINISHED, as its row shall be; its event is that of all rows.
+            inputs: as their rows were when the output was begun.
+            soft_delete: ``SoftDelete.replaced``, with the end of the grace.
+            compacted_to: up to where the partition is clean then, exclusive; None where this says nothing of it.
+
+        Raises:
+            InvalidMetadataError: the request contradicts itself, or what the output was begun as.
+            RemoteResourceNotFoundError: nobody began the output, or the partition was deleted.
+            InvalidSegmentTransitionError: the output was finished otherwise, or goes.
+            InputsChangedError: an input is not what it was, or no reader finds it any more.
+        """
+        self._require_mine(output.segment.topic_id_partition)
+        self.require_not_deleted()
+        if replacement.is_replaced_already(self, output, inputs):
+            return self.with_compacted_to(compacted_to)
+        replacement.require_replaceable(self, output, inputs, soft_delete)
+        rows = replacement.rows_after(output, inputs, soft_delete)
+        return self._changed(rows, epoch_changes.replaced(self, output, inputs), compacted_to=compacted_to)
+
+    def with_compacted_to(self, offset: int | None) -> "ViewChange":
+        """Note that the partition is clean up to ``offset``, exclusive, if that is further than before.
+
+        Raises:
+            RemoteResourceNotFoundError: the partition was deleted.
+        """
+        self.require_not_deleted()
+        return self._changed((), (), compacted_to=offset)
 
     def with_partition_delete(self, metadata: RemotePartitionDeleteMetadata) -> "ViewChange":
         """Take a step in the deletion of the whole partition; a repeated step changes nothing.
@@ -277,66 +206,53 @@ class PartitionView:
         if partition != self.partition:
             raise InvalidMetadataError(f"{partition} with id {partition.topic_id} is not {self.partition}")
 
+    def _is_added(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Whether the very same was added already.
+
+        Raises:
+            As ``with_added``.
+        """
+        if metadata.state is not _STARTED:
+            raise InvalidMetadataError(f"{metadata.segment} is added {metadata.state.name}, not COPY_SEGMENT_STARTED")
+        self._require_mine(metadata.segment.topic_id_partition)
+        self.require_not_deleted()
+        segment_id = metadata.segment.id
+        present = self.segments.get(segment_id) or self.tombstones.get(segment_id)
+        if present is not None and present != metadata:
+            raise InvalidMetadataError(
+                f"{metadata.segment} exists already, as {present.state.name} with other content",
+                remedy="begin every copy attempt with a fresh segment id",
+            )
+        return present is not None
+
     def _repeated_on_tombstone(self, update: RemoteLogSegmentMetadataUpdate) -> "ViewChange":
         if update.segment.id not in self.tombstones:
             raise RemoteResourceNotFoundError(f"{update.segment}: no such segment was added")
-        if update.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        if update.state is _FINISHED:
             raise InvalidSegmentTransitionError(f"{update.segment} is deleted, cannot become {update.state.name}")
         return ViewChange(self)
 
-    def _epoch_changes(
-        self, metadata: RemoteLogSegmentMetadata, target: RemoteLogSegmentState
-    ) -> tuple[EpochChange, ...]:
-        return tuple(
-            self._epoch_change(metadata, target, span, self.epochs.get(span.epoch, _NO_STATE))
-            for span in epoch_state.ranges_of(metadata)
-        )
-
-    def _epoch_change(
+    def _changed(
         self,
-        metadata: RemoteLogSegmentMetadata,
-        target: RemoteLogSegmentState,
-        span: EpochRange,
-        state: RemoteLogLeaderEpochState,
-    ) -> EpochChange:
-        segment_id = metadata.segment.id
-        match target:
-            case RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-                return epoch_state.finished(
-                    state,
-                    segment_id,
-                    span,
-                    range_of=lambda other: self._range_of(other, span.epoch),
-                    strict_kafka_compat=self.strict_kafka_compat,
-                )
-            case RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
-                return epoch_state.delete_started(state, segment_id, span)
-            case _:
-                return epoch_state.delete_finished(state, segment_id, span)
-
-    def _range_of(self, segment_id: UUID, epoch: int) -> EpochRange:
-        metadata = self.segments[segment_id]
-        first = next(entry.start_offset for entry in metadata.segment_leader_epochs if entry.epoch == epoch)
-        return EpochRange(epoch, first, metadata.epoch_end(epoch))
-
-    def _changed(self, metadata: RemoteLogSegmentMetadata, changes: tuple[EpochChange, ...]) -> "ViewChange":
-        segment_id = metadata.segment.id
+        rows: Sequence[RemoteLogSegmentMetadata],
+        changes: tuple[EpochChange, ...],
+        *,
+        compacted_to: int | None = None,
+    ) -> "ViewChange":
         changes = tuple(change for change in changes if not change.is_empty())
-        if not changes and self.segments.get(segment_id) == metadata:
+        row = None if self.row is None else self.row.compacted(compacted_to)
+        if row == self.row and not changes and all(self.segments.get(each.segment.id) == each for each in rows):
             return ViewChange(self)
-        epochs = {**self.epochs, **{change.epoch: change.state for change in changes}}
-        for change in changes:
-            if change.state.is_blank():
-                del epochs[change.epoch]
-        segments = dict(self.segments)
-        tombstones = self.tombstones
-        if metadata.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
-            segments.pop(segment_id, None)
-            tombstones = {**tombstones, segment_id: metadata}
-        else:
-            segments[segment_id] = metadata
-        view = replace(self, segments=segments, epochs=epochs, tombstones=tombstones)
-        return ViewChange(view, segment=metadata, epochs=changes)
+        segments, tombstones = dict(self.segments), self.tombstones
+        for metadata in rows:
+            if metadata.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
+                segments.pop(metadata.segment.id, None)
+                tombstones = {**tombstones, metadata.segment.id: metadata}
+            else:
+                segments[metadata.segment.id] = metadata
+        epochs = epoch_changes.applied(self, changes)
+        view = replace(self, row=row, segments=segments, epochs=epochs, tombstones=tombstones)
+        return ViewChange(view, segments=tuple(rows), epochs=changes, row_changed=row != self.row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,15 +261,15 @@ class ViewChange:
 
     Attributes:
         view: as it will be once the change is durable; its row is not yet the one of that batch.
-        segment: whose row is written.
-        epochs: what differs in each epoch that the segment names.
+        segments: whose rows are written.
+        epochs: what differs in each epoch that those segments name.
         expired: tombstones whose rows go.
         row_changed: the partition row differs by more than its revision.
         deletion: how far the deletion of the partition has come, where that is what changed.
     """
 
     view: PartitionView
-    segment: RemoteLogSegmentMetadata | None = None
+    segments: tuple[RemoteLogSegmentMetadata, ...] = ()
     epochs: tuple[EpochChange, ...] = ()
     expired: tuple[UUID, ...] = ()
     row_changed: bool = False
@@ -361,7 +277,7 @@ class ViewChange:
 
     def is_empty(self) -> bool:
         """Whether there is nothing to store."""
-        return self.segment is None and not self.epochs and not self.expired and not self.row_changed
+        return not self.segments and not self.epochs and not self.expired and not self.row_changed
 
     def lowering_log_start(self, offset: int | None) -> Self:
         """The same change, which also moves the log start back to ``offset``, if it is above that."""

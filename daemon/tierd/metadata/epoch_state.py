@@ -4,7 +4,7 @@ Immutable: an event gives an ``EpochChange``, which holds the next state and jus
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -98,9 +98,9 @@ def ranges_of(metadata: RemoteLogSegmentMetadata) -> tuple[EpochRange, ...]:
     )
 
 
-def started(state: RemoteLogLeaderEpochState, segment_id: UUID, span: EpochRange) -> EpochChange:
-    """A copy begins: listed, found by no lookup (6.2)."""
-    return _change(state, span.epoch, hide=(segment_id,))
+def started(state: RemoteLogLeaderEpochState, epoch: int, *segment_ids: UUID) -> EpochChange:
+    """Copies begin: listed, found by no lookup (6.2)."""
+    return _change(state, epoch, hide=segment_ids)
 
 
 def finished(
@@ -151,6 +151,53 @@ def delete_started(state: RemoteLogLeaderEpochState, segment_id: UUID, span: Epo
 def delete_finished(state: RemoteLogLeaderEpochState, segment_id: UUID, span: EpochRange) -> EpochChange:
     """The segment is gone; ``highest`` stays (6.6)."""
     return _change(state, span.epoch, show=(segment_id,))
+
+
+def replaced(
+    state: RemoteLogLeaderEpochState,
+    epoch: int,
+    *,
+    inputs: Collection[UUID],
+    output: tuple[UUID, EpochRange] | None,
+    range_of: Callable[[UUID], EpochRange],
+    strict_kafka_compat: bool,
+) -> EpochChange:
+    """Segments leave every lookup and one that has their records takes their place, in one step.
+
+    Args:
+        state: before.
+        epoch: which one.
+        inputs: those that go, of those that mention the epoch; they stay listed.
+        output: the id and range of what is finished in their place; None where it does not mention the epoch.
+        range_of: as in ``finished``.
+        strict_kafka_compat: as in ``finished``.
+    """
+    gone = frozenset(inputs)
+    kept = [pair for pair in zip(state.first_offsets, state.ids, strict=True) if pair[1] not in gone]
+    after = RemoteLogLeaderEpochState(
+        tuple(offset for offset, _ in kept),
+        tuple(segment_id for _, segment_id in kept),
+        state.unreferenced | gone,
+        state.highest,
+    )
+    if output is not None:
+        segment_id, span = output
+        after = finished(after, segment_id, span, range_of=range_of, strict_kafka_compat=strict_kafka_compat).state
+    return _difference(epoch, state, after)
+
+
+def _difference(epoch: int, before: RemoteLogLeaderEpochState, after: RemoteLogLeaderEpochState) -> EpochChange:
+    was = dict(zip(before.first_offsets, before.ids, strict=True))
+    now = dict(zip(after.first_offsets, after.ids, strict=True))
+    return EpochChange(
+        epoch=epoch,
+        state=after,
+        dereferenced=tuple(offset for offset in was if offset not in now),
+        referenced=tuple((offset, segment_id) for offset, segment_id in now.items() if was.get(offset) != segment_id),
+        unreferenced=tuple(sorted(after.unreferenced - before.unreferenced)),
+        forgotten=tuple(sorted(before.unreferenced - after.unreferenced)),
+        highest=None if after.highest == before.highest else after.highest,
+    )
 
 
 def _popped_by_kafka(state: RemoteLogLeaderEpochState, span: EpochRange) -> tuple[int, int, tuple[UUID, ...]]:

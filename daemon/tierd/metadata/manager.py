@@ -1,35 +1,21 @@
 """RemoteLogMetadataManager: the leader's metadata, first durable, then visible (remote-tiering 5 to 7)."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
-from uuid import UUID
 
-from tierd.clock import Clock
-from tierd.errors import (
-    BackendUnavailableError,
-    FencedError,
-    InvalidSegmentTransitionError,
-    OutcomeUnknownError,
-    RemoteResourceNotFoundError,
-    RemoteStorageNotReadyError,
-)
+from tierd.errors import InvalidMetadataError
 from tierd.metadata.cache import PartitionView, ViewChange
-from tierd.metadata.followed import FollowedPartitions
-from tierd.metadata.keys import MetadataKeyFactory
-from tierd.metadata.kv.base import KeyValueStore
-from tierd.metadata.kv.deadline import DeadlineKeyValueStore
 from tierd.metadata.led_partition import LedPartition
+from tierd.metadata.led_partitions import LedPartitions
 from tierd.metadata.partition_deletes import forget_deleted_partitions
-from tierd.metadata.partition_store import PartitionStore
 from tierd.metadata.row import Claim, fenced
-from tierd.metadata.statistics import MetadataStatistics
 from tierd.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
+    SoftDelete,
     TopicIdPartition,
 )
 
@@ -37,124 +23,11 @@ _TOMBSTONES_DROPPED_PER_BATCH: Final = 64
 _ROWS_ERASED_PER_BATCH: Final = 500  # what every product takes in one batch, and a fraction of its deadline
 
 
-class RemoteLogMetadataManager:
+class RemoteLogMetadataManager(LedPartitions):
     """Holds the view of every partition that this broker leads and writes each change through to a store.
 
     Partitions that it follows are read from the store, which belongs to the caller, who closes it after the manager.
     """
-
-    def __init__(
-        self,
-        store: KeyValueStore,
-        *,
-        cluster_id: str,
-        broker_id: int,
-        session_id: UUID,
-        clock: Clock,
-        backend_timeout_s: float = 5.0,
-        tombstone_retention_s: float = 86_400,
-        load_concurrency: int = 8,
-        strict_kafka_compat: bool = False,
-    ) -> None:
-        self.keys = MetadataKeyFactory(cluster_id)
-        self.session_id = session_id
-        self._store = DeadlineKeyValueStore(store, timeout_s=backend_timeout_s, clock=clock)
-        self._broker_id = broker_id
-        self._clock = clock
-        self._tombstone_retention_s = tombstone_retention_s
-        self._partitions = PartitionStore(
-            self._store, self.keys, strict_kafka_compat=strict_kafka_compat, load_concurrency=load_concurrency
-        )
-        self._followed = FollowedPartitions(
-            self._store, self.keys, strict_kafka_compat=strict_kafka_compat, load_concurrency=load_concurrency
-        )
-        self._led: dict[TopicIdPartition, LedPartition] = {}
-        self._running: set[asyncio.Task[None]] = set()
-        self._closed = False
-
-    async def become_leader(self, partition: TopicIdPartition, leader_epoch: int) -> None:
-        """Claim the partition, then load it; a repeated announcement does nothing.
-
-        A failure leaves the partition announced and not ready; announce it again, or call ``ensure_ready``.
-
-        Raises:
-            FencedError: another leader epoch, broker or session owns the partition, or the announcement is out of date.
-            BackendUnavailableError: the store did not answer.
-            OutcomeUnknownError: the claim may or may not have been written; repeat it.
-            MetadataDecodeError: a row that cannot be understood.
-        """
-        self._followed.stop(partition)
-        claim = Claim(leader_epoch, self._broker_id, self.session_id)
-        led = self._led.setdefault(partition, LedPartition(partition, claim))
-
-        async def take() -> None:
-            if leader_epoch < led.claim.leader_epoch:
-                raise fenced(partition, claim, led.claim)
-            if leader_epoch > led.claim.leader_epoch:
-                led.reclaim_as(claim)
-            led.fenced = None  # an announcement asks the store again
-            await self._partitions.make_ready(led)
-
-        async with led.lock:  # whoever asked before may have made it ready: copying and expiration ask alike
-            if self._led.get(partition) is led and led.claim == claim and led.is_ready():
-                return
-        await self._exclusively(led, take)
-
-    def follow(self, partition: TopicIdPartition) -> None:
-        """Follow the partition: writes are refused from now on, and ``read_view`` asks the store."""
-        self._led.pop(partition, None)
-        self._followed.follow(partition)
-
-    def stop(self, partition: TopicIdPartition) -> None:
-        """Forget the partition: it is gone from this host. Touches nothing in the store."""
-        self._led.pop(partition, None)
-        self._followed.stop(partition)
-
-    def is_ready(self, partition: TopicIdPartition) -> bool:
-        """Whether a led partition is loaded, with nothing in doubt, or the store answered last for a followed one."""
-        led = self._led.get(partition)
-        return self._followed.is_ready(partition) if led is None else led.is_ready()
-
-    async def ensure_ready(self, partition: TopicIdPartition) -> None:
-        """Load the partition again when its outcome is unknown or it was never loaded; otherwise do nothing.
-
-        Raises:
-            FencedError: this broker does not lead the partition, or not any more.
-            BackendUnavailableError: the store did not answer.
-            OutcomeUnknownError: the renewed claim may or may not have been written; repeat it.
-            MetadataDecodeError: a row that cannot be understood.
-        """
-        led = self._leading(partition)
-        if not led.is_ready():
-            await self._write(led, ViewChange)
-
-    def view(self, partition: TopicIdPartition) -> PartitionView:
-        """Return the present view, which never changes; ask again for the next one.
-
-        Raises:
-            RemoteResourceNotFoundError: the partition was never announced to be led, was stopped, or was deleted.
-            RemoteStorageNotReadyError: it is not loaded, or must be loaded again.
-        """
-        led = self._led.get(partition)
-        if led is None:
-            raise RemoteResourceNotFoundError(f"{partition}: this broker does not lead it")
-        if led.view is None or not led.is_ready():
-            why = led.fenced or led.dirty or "it is being loaded"
-            raise RemoteStorageNotReadyError(f"{partition}: its metadata is not ready: {why}")
-        led.view.require_not_deleted()
-        return led.view
-
-    async def read_view(self, partition: TopicIdPartition) -> PartitionView:
-        """Return the live view of a partition that this broker leads, or what the store has of one that it follows.
-
-        A follower's answer comes from one snapshot, taken after the call began. It is empty when the store has nothing.
-
-        Raises:
-            RemoteResourceNotFoundError: the partition was not announced, was stopped, or was deleted.
-            RemoteStorageNotReadyError: it is not loaded, or the store does not answer.
-            MetadataDecodeError: a row that cannot be understood.
-        """
-        return self.view(partition) if partition in self._led else await self._followed.read(partition)
 
     async def add(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Record that a copy begins; returns when that is durable and visible. Repeating the same request succeeds.
@@ -167,7 +40,7 @@ class RemoteLogMetadataManager:
         """
         if not isinstance(metadata, RemoteLogSegmentMetadata):
             raise TypeError(f"add takes RemoteLogSegmentMetadata, not {metadata!r}")
-        await self._begin(metadata, PartitionView.with_added)
+        await self._begin([metadata], lambda view: view.with_added(metadata))
 
     async def adopt(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Record a segment as finished whose objects are there and in nobody's metadata, in one step.
@@ -178,26 +51,38 @@ class RemoteLogMetadataManager:
         Raises:
             As ``add``.
         """
-        await self._begin(metadata, PartitionView.with_adopted)
+        await self._begin([metadata], lambda view: view.with_adopted(metadata))
+
+    async def begin_outputs(self, outputs: Sequence[RemoteLogSegmentMetadata]) -> None:
+        """Record that segments begin which shall replace others, all of one partition, in one step; as ``add``.
+
+        Of those that are there already the rest is added. None at all is no error.
+
+        Raises:
+            InvalidMetadataError: as ``add``, or of several partitions; none was written.
+            FencedError: as ``add``.
+            BackendUnavailableError: none was written.
+            OutcomeUnknownError: all or none may have been written; the same request may be repeated.
+        """
+        if len({output.segment.topic_id_partition for output in outputs}) > 1:
+            raise InvalidMetadataError("outputs of several partitions cannot begin in one step")
+        if outputs:
+            await self._begin(outputs, lambda view: view.with_added(*outputs))
 
     async def _begin(
-        self,
-        metadata: RemoteLogSegmentMetadata,
-        begin: Callable[[PartitionView, RemoteLogSegmentMetadata], ViewChange],
+        self, segments: Sequence[RemoteLogSegmentMetadata], change_of: Callable[[PartitionView], ViewChange]
     ) -> None:
-        led = self._leading(metadata.segment.topic_id_partition)
+        led = self._leading(segments[0].segment.topic_id_partition)
 
-        def added(view: PartitionView) -> ViewChange:
-            change = begin(view, metadata)
-            if not change.is_empty() and (metadata.leader_epoch, metadata.session_id) != (
-                led.claim.leader_epoch,
-                led.claim.session_id,
-            ):
+        def begun(view: PartitionView) -> ViewChange:
+            change = change_of(view)
+            for metadata in change.segments:
                 writer = Claim(metadata.leader_epoch, metadata.broker_id, metadata.session_id)
-                raise fenced(led.partition, writer, led.claim)
+                if (writer.leader_epoch, writer.session_id) != (led.claim.leader_epoch, led.claim.session_id):
+                    raise fenced(led.partition, writer, led.claim)
             return change
 
-        await self._write(led, added)
+        await self._write(led, begun)
 
     async def update(self, update: RemoteLogSegmentMetadataUpdate) -> None:
         """Take a step in a segment's life; returns when that is durable and visible. Repeating a step succeeds.
@@ -235,6 +120,50 @@ class RemoteLogMetadataManager:
         """
         led = self._leading(update.segment.topic_id_partition)
         await self._write(led, lambda view: view.with_undeleted(update, log_start_offset=log_start_offset))
+
+    async def replace_segments(
+        self,
+        output: RemoteLogSegmentMetadata,
+        inputs: Sequence[RemoteLogSegmentMetadata],
+        *,
+        soft_delete: SoftDelete,
+        compacted_to: int | None,
+    ) -> None:
+        """Finish an output and begin to delete its inputs, in one step; returns when that is durable and visible.
+
+        Readers see the inputs before and the output afterwards, never both or neither. Repeating the same request
+        succeeds.
+
+        Args:
+            output: COPY_SEGMENT_FINISHED, as its row shall be: with its final size, largest timestamp and custom
+                metadata. It was begun after the newest input was finished, with the same offsets and epochs.
+            inputs: their rows as they were when the output was begun: finished, found by readers, without a gap.
+            soft_delete: ``SoftDelete.replaced``, with the end of the grace.
+            compacted_to: up to where the partition is clean then, exclusive; None leaves that as it is.
+
+        Raises:
+            InputsChangedError: an input is not what it was, or no reader finds it any more; nothing was written.
+            InvalidMetadataError: the request contradicts itself, or what the output was begun as; nothing was written.
+            RemoteResourceNotFoundError: nobody began the output.
+            InvalidSegmentTransitionError: the output goes, or was finished otherwise; nothing was written.
+            FencedError: the partition is not ours; nothing was written.
+            BackendUnavailableError: nothing was written.
+            OutcomeUnknownError: all of it or nothing may have been written; the same request may be repeated.
+        """
+        led = self._leading(output.segment.topic_id_partition)
+        await self._write(
+            led, lambda view: view.with_replaced(output, inputs, soft_delete=soft_delete, compacted_to=compacted_to)
+        )
+
+    async def advance_compacted_to(self, partition: TopicIdPartition, offset: int) -> None:
+        """Note that the partition is clean up to ``offset``, exclusive; one that is not ahead changes nothing.
+
+        Raises:
+            FencedError: the partition is not ours; nothing was written.
+            BackendUnavailableError: nothing was written.
+            OutcomeUnknownError: it may or may not have been written; the same request may be repeated.
+        """
+        await self._write(self._leading(partition), lambda view: view.with_compacted_to(offset))
 
     async def put_partition_delete(self, metadata: RemotePartitionDeleteMetadata) -> None:
         """Take a step in the deletion of a partition that this broker leads; returns when that is durable and visible.
@@ -298,50 +227,6 @@ class RemoteLogMetadataManager:
         """
         await self._write(self._leading(partition), lambda view: ViewChange(view, row_changed=True))
 
-    def statistics(self) -> MetadataStatistics:
-        """What happened so far, and what is held now."""
-        led, counts = self._led.values(), self._partitions.counts
-        views = [*(entry.view for entry in led if entry.view is not None), *self._followed.views()]
-        return MetadataStatistics(
-            partitions=len(led),
-            ready_partitions=sum(entry.is_ready() for entry in led),
-            dirty_partitions=sum(entry.dirty is not None for entry in led),
-            fenced_partitions=sum(entry.fenced is not None for entry in led),
-            followed_partitions=len(self._followed),
-            follower_reads=self._followed.reads,
-            follower_loads=self._followed.loads,
-            segments=sum(len(view.segments) for view in views),
-            tombstones=sum(len(view.tombstones) for view in views),
-            claims=counts["claims"],
-            loads=counts["loads"],
-            reloads=counts["reloads"],
-            repairs=counts["repairs"],
-            fenced_writes=counts["fenced_writes"],
-            unknown_outcomes=counts["unknown_outcomes"],
-            unexpected_revisions=counts["unexpected_revisions"],
-            invalid_transitions=counts["invalid_transitions"],
-            backend=self._store.latencies(),
-        )
-
-    async def close(self, *, limit_s: float = 5.0) -> None:
-        """Refuse new calls, let running ones end within ``limit_s``, then abandon them with OutcomeUnknownError.
-
-        Closing twice is harmless. The store stays open.
-        """
-        self._closed = True
-        if self._running:
-            await asyncio.wait(self._running, timeout=limit_s)
-        for task in self._running:
-            task.cancel()
-        while self._running:
-            await asyncio.wait(self._running)
-
-    def _leading(self, partition: TopicIdPartition) -> LedPartition:
-        led = self._led.get(partition)
-        if led is None:
-            raise _not_leading(partition)
-        return led
-
     async def _erase(self, led: LedPartition) -> None:
         """Remove all rows but the last one of a deleted partition; a cancellation takes effect between two batches."""
         if await self._store.get(self.keys.deleted(led.partition)) is not None:
@@ -360,58 +245,3 @@ class RemoteLogMetadataManager:
         for start in range(0, len(rows), _ROWS_ERASED_PER_BATCH):
             await self._exclusively(led, partial(erase, rows[start : start + _ROWS_ERASED_PER_BATCH]))
         await self._exclusively(led, bury)
-
-    async def _write(self, led: LedPartition, change_of: Callable[[PartitionView], ViewChange]) -> None:
-        async def commit() -> None:
-            view = await self._partitions.make_ready(led)
-            try:
-                change = change_of(view)
-            except InvalidSegmentTransitionError:
-                self._partitions.counts["invalid_transitions"] += 1
-                raise
-            if not change.is_empty():
-                await self._partitions.commit(led, change)
-
-        await self._exclusively(led, commit)
-
-    async def _exclusively(self, led: LedPartition, operation: Callable[[], Awaitable[None]]) -> None:
-        """Run ``operation`` after those that asked before.
-
-        A caller that is cancelled while it waits leaves nothing. Cancelled later, it still waits for the operation,
-        whose calls are bounded, so that what is durable is also visible; then the cancellation goes on.
-        """
-        async with led.lock:
-            if self._closed:
-                raise BackendUnavailableError(
-                    "the metadata manager is closed", remedy="nothing to do: tierd is stopping"
-                )
-            if self._led.get(led.partition) is not led:
-                raise _not_leading(led.partition)
-            task = asyncio.create_task(_abandonable(operation), name=f"metadata of {led.partition}")
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
-            await _finished(task)
-
-
-def _not_leading(partition: TopicIdPartition) -> FencedError:
-    return FencedError(f"{partition}: this broker does not lead it", remedy="nothing to do if leadership moved")
-
-
-async def _abandonable(operation: Callable[[], Awaitable[None]]) -> None:
-    try:
-        await operation()
-    except asyncio.CancelledError as error:  # close() ran out of patience; the caller is not cancelled
-        raise OutcomeUnknownError("tierd stopped before the metadata store had answered") from error
-
-
-async def _finished(task: asyncio.Task[None]) -> None:
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            cancelled = True
-    if cancelled:
-        task.exception()  # looked at: the cancellation says enough
-        raise asyncio.CancelledError
-    task.result()

@@ -41,6 +41,8 @@ class PartitionRow:
             it is set for the first time, by the first leader that looked at its log.
         deletion: None while the partition's remote data is not being deleted. Finished, the row is a tombstone: it
             is all that the store keeps of the partition.
+        compacted_to: up to where compaction has cleaned the partition, exclusive; it only grows. None while it never
+            has: everything is dirty.
         unknown: fields of a later tierd, kept when the row is rewritten.
     """
 
@@ -49,12 +51,19 @@ class PartitionRow:
     claim: Claim
     log_start_offset: int | None = None
     deletion: PartitionDelete | None = None
+    compacted_to: int | None = None
     unknown: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def is_tombstone(self) -> bool:
         """Whether the partition was deleted."""
         return self.deletion is not None and self.deletion.state is _FINISHED
+
+    def compacted(self, to: int | None) -> Self:
+        """The same row with compaction having come up to ``to``, if that is further."""
+        if to is None or (self.compacted_to is not None and to <= self.compacted_to):
+            return self
+        return replace(self, compacted_to=to)
 
     def bumped(self) -> Self:
         """The same row after one more batch."""

@@ -25,9 +25,9 @@ def writes_of(change: ViewChange, keys: MetadataKeyFactory) -> list[Put | Delete
     """The rows that differ, the partition row excepted; their number depends on the event, not on the partition."""
     view, partition = change.view, change.view.partition
     writes: list[Put | Delete] = []
-    if change.segment is not None:
-        segment_id = change.segment.segment.id
-        value = serde.encode_segment(change.segment, view.unknown.get(segment_id))
+    for metadata in change.segments:
+        segment_id = metadata.segment.id
+        value = serde.encode_segment(metadata, view.unknown.get(segment_id))
         writes.append(Put(keys.segment(partition, segment_id), value))
     for epoch in change.epochs:
         writes += _epoch_writes(epoch, partition, keys)

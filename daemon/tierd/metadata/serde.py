@@ -7,8 +7,8 @@ r"""Metadata values to versioned bytes and back: one format byte, then one compa
 
 ``custom`` and ``txn_empty`` may be absent (none; false: unknown or present), so may ``soft_delete`` (``[reason, wall
 clock after which the objects go]`` of a segment that is being deleted and was readable), and so may a partition row's
-``log_start_offset`` (never set) and ``deletion`` (not being deleted). Fields of a later tierd are kept when a value is
-rewritten. A value that cannot be decoded names its key and is never skipped.
+``log_start_offset`` (never set), ``deletion`` (not being deleted) and ``compacted_to`` (never compacted). Fields of a
+later tierd are kept when a value is rewritten. A value that cannot be decoded names its key and is never skipped.
 """
 
 import base64
@@ -47,7 +47,10 @@ _SEGMENT_FIELDS: Final = frozenset(
     }
 )
 _ROW_FIELDS: Final = frozenset(
-    {"topic", "revision", "leader_epoch", "broker", "session", "log_start", "log_start_offset", "deletion"}
+    {
+        *("topic", "revision", "leader_epoch", "broker", "session", "log_start", "log_start_offset", "deletion"),
+        "compacted_to",
+    }
 )
 _session_from_text: Final = lru_cache(maxsize=1024)(uuid_from_text)  # few sessions, many segments: one object each
 
@@ -106,6 +109,8 @@ def encode_row(row: PartitionRow) -> bytes:
         body["log_start_offset"] = row.log_start_offset
     if row.deletion is not None:
         body["deletion"] = _deletion_body(row.deletion)
+    if row.compacted_to is not None:
+        body["compacted_to"] = row.compacted_to
     return encode_value(body)
 
 
@@ -264,6 +269,7 @@ def _row_of(body: dict[str, object]) -> PartitionRow:
         ),
         log_start_offset=log_start,
         deletion=_deletion_of(body["deletion"]) if "deletion" in body else None,
+        compacted_to=int_field(body, "compacted_to") if "compacted_to" in body else None,
         unknown=unknown_fields(body, _ROW_FIELDS),
     )
 

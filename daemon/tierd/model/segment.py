@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 from uuid import UUID
 
 from tierd.errors import InvalidMetadataError, InvalidSegmentTransitionError
@@ -45,6 +45,9 @@ _STEPS = frozenset(
 )
 
 
+_REPLACED: Final = "replaced"
+
+
 @dataclass(frozen=True, slots=True)
 class SoftDelete:
     """Why a readable segment is being deleted, and until when it can be taken back.
@@ -56,6 +59,16 @@ class SoftDelete:
 
     reason: str
     delete_after_ms: int
+
+    @classmethod
+    def replaced(cls, *, delete_after_ms: int) -> Self:
+        """That of a segment whose records are in the output of a compaction or merge by now."""
+        return cls(_REPLACED, delete_after_ms)
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another segment has taken its place, so that it must never be read again."""
+        return self.reason == _REPLACED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,12 +160,18 @@ class RemoteLogSegmentMetadata:
         """Raise unless the segment's deletion has begun and not ended, or was undone already (DESIGN 4).
 
         Raises:
-            InvalidSegmentTransitionError: it was never finished, so there is nothing to go back to.
+            InvalidSegmentTransitionError: it was never finished, so there is nothing to go back to; or another segment
+                has taken its place.
         """
         if self.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
             raise InvalidSegmentTransitionError(
                 f"{self.segment} is {self.state.name}: it is not being deleted",
                 remedy="look at tierd segments for what is being deleted",
+            )
+        if self.soft_delete is not None and self.soft_delete.is_replaced:
+            raise InvalidSegmentTransitionError(
+                f"{self.segment} was replaced: its records are in the output of a compaction or merge by now",
+                remedy="nothing to do: what it had, as far as it was kept, is readable there",
             )
 
     def advance(

@@ -1,0 +1,136 @@
+"""PartitionLookups: what readers ask of one partition's remote segments, an immutable value (remote-tiering 6).
+
+What each state of a segment lets a reader see:
+
+===================  ============  ============  ==============  ===============
+..                   COPY_STARTED  COPY_FINISHED DELETE_STARTED  DELETE_FINISHED
+===================  ============  ============  ==============  ===============
+segment_for          no            yes           no              no
+list, list_epoch     yes           yes           yes             no
+highest_offset       no            yes           stays           stays
+===================  ============  ============  ==============  ===============
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from tierd.errors import RemoteResourceNotFoundError
+from tierd.metadata.epoch_state import EpochRange, RemoteLogLeaderEpochState
+from tierd.metadata.row import Claim, PartitionRow
+from tierd.model import RemoteLogSegmentMetadata, RemotePartitionDeleteState, TopicIdPartition
+
+NO_STATE = RemoteLogLeaderEpochState()
+"""Of an epoch that no segment mentions."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLookups:
+    """One partition's remote segments at one revision, as readers ask for them.
+
+    Attributes:
+        partition: whose segments they are.
+        row: the partition row, None while nobody ever claimed the partition.
+        segments: every segment that is not DELETE_SEGMENT_FINISHED, by id.
+        epochs: how lookups go, by leader epoch.
+        tombstones: segments whose objects are gone, oldest first; no list or count shows them.
+        unknown: fields of a later tierd, by segment id.
+        strict_kafka_compat: keep the holes that Kafka's algorithm leaves.
+    """
+
+    partition: TopicIdPartition
+    row: PartitionRow | None = None
+    segments: Mapping[UUID, RemoteLogSegmentMetadata] = field(default_factory=dict)
+    epochs: Mapping[int, RemoteLogLeaderEpochState] = field(default_factory=dict)
+    tombstones: Mapping[UUID, RemoteLogSegmentMetadata] = field(default_factory=dict)
+    unknown: Mapping[UUID, Mapping[str, object]] = field(default_factory=dict)
+    strict_kafka_compat: bool = False
+
+    @property
+    def revision(self) -> int:
+        """How many batches the partition has seen, 0 before the first."""
+        return self.row.revision if self.row else 0
+
+    @property
+    def claim(self) -> Claim | None:
+        """Who may write, None while nobody ever claimed the partition."""
+        return self.row.claim if self.row else None
+
+    @property
+    def log_start_offset(self) -> int | None:
+        """First offset that may be read, inclusive; None while it was never set."""
+        return self.row.log_start_offset if self.row else None
+
+    @property
+    def compacted_to(self) -> int | None:
+        """Up to where compaction has cleaned the partition, exclusive; None while it never has."""
+        return self.row.compacted_to if self.row else None
+
+    @property
+    def delete_state(self) -> RemotePartitionDeleteState | None:
+        """How far the deletion of the partition has come; None while it is not being deleted."""
+        return self.row.deletion.state if self.row and self.row.deletion else None
+
+    def require_not_deleted(self) -> None:
+        """Raise when the partition was deleted.
+
+        Raises:
+            RemoteResourceNotFoundError: it was.
+        """
+        if self.row is not None and self.row.is_tombstone:
+            raise RemoteResourceNotFoundError(
+                f"{self.partition}: its remote data was deleted", remedy="nothing to do if the topic was deleted"
+            )
+
+    def segment_for(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
+        """The finished segment that holds ``offset`` in ``epoch``; None in a hole or past the end.
+
+        Args:
+            epoch: the one that the lineage assigns to the offset; with another the answer is none.
+            offset: of a record.
+        """
+        segment_id = self.epochs.get(epoch, NO_STATE).floor(offset)
+        if segment_id is None:
+            return None
+        metadata = self.segments[segment_id]
+        return metadata if offset <= metadata.epoch_end(epoch) else None
+
+    def next_segment_with_txn_index(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
+        """The first segment from ``offset`` on in ``epoch`` that may have aborted transactions; a hole ends it."""
+        metadata = self.segment_for(epoch, offset)
+        while metadata is not None and metadata.txn_index_empty:
+            metadata = self.segment_for(epoch, metadata.end_offset + 1)
+        return metadata
+
+    def highest_offset_for_epoch(self, epoch: int) -> int | None:
+        """The largest offset ever finished in ``epoch``, inclusive, whatever was deleted since; None when none was."""
+        return self.epochs.get(epoch, NO_STATE).highest
+
+    def segment(self, segment_id: UUID) -> RemoteLogSegmentMetadata | None:
+        """The segment of that id, None when it is unknown or gone."""
+        return self.segments.get(segment_id)
+
+    def list(self) -> tuple[RemoteLogSegmentMetadata, ...]:
+        """Every segment that is not gone, in no order."""
+        return tuple(self.segments.values())
+
+    def list_epoch(self, epoch: int) -> tuple[RemoteLogSegmentMetadata, ...]:
+        """Every segment that mentions ``epoch``, ascending by start offset; of equal starts the readable one first."""
+        return self.epochs.get(epoch, NO_STATE).listed(self.segments.get)
+
+    def size_of_epoch(self, epoch: int) -> int:
+        """Bytes of everything that ``list_epoch`` shows, unfinished and shadowed segments too."""
+        return sum(metadata.size_bytes for metadata in self.list_epoch(epoch))
+
+    def is_readable(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Whether some lookup finds the segment."""
+        return any(
+            self.epochs.get(epoch, NO_STATE).referenced_at(first) == metadata.segment.id
+            for epoch, first in metadata.segment_leader_epochs
+        )
+
+    def range_in(self, epoch: int, segment_id: UUID) -> EpochRange:
+        """The offsets of ``epoch`` in a segment that is not gone and mentions it."""
+        metadata = self.segments[segment_id]
+        first = next(entry.start_offset for entry in metadata.segment_leader_epochs if entry.epoch == epoch)
+        return EpochRange(epoch, first, metadata.epoch_end(epoch))
