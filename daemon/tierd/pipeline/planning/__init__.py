@@ -1,5 +1,6 @@
 """What a run does, decided from metadata alone: which segments, in which groups, by which rules. Values only."""
 
+from tierd.pipeline.planning.chain import Chain, readable_chain
 from tierd.pipeline.planning.order_codec import (
     decode_order,
     decode_output,
@@ -8,19 +9,33 @@ from tierd.pipeline.planning.order_codec import (
     encode_output,
     encode_work,
 )
+from tierd.pipeline.planning.partition_plan import plan_partition, tier_last_stable_offset
+from tierd.pipeline.planning.proposal import Candidate, CleaningPolicy, Proposal, Skipped, TierEvidence
+from tierd.pipeline.planning.selection import RunBudget, by_urgency
 from tierd.pipeline.planning.work_order import SECRET_BYTES, Group, Output, PartitionWork, WorkKind, WorkOrder
 
 __all__ = [
     "SECRET_BYTES",
+    "Candidate",
+    "Chain",
+    "CleaningPolicy",
     "Group",
     "Output",
     "PartitionWork",
+    "Proposal",
+    "RunBudget",
+    "Skipped",
+    "TierEvidence",
     "WorkKind",
     "WorkOrder",
+    "by_urgency",
     "decode_order",
     "decode_output",
     "decode_work",
     "encode_order",
     "encode_output",
     "encode_work",
+    "plan_partition",
+    "readable_chain",
+    "tier_last_stable_offset",
 ]

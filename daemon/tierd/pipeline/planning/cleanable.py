@@ -1,0 +1,87 @@
+"""What of a partition is worth compacting (log-format 9.1; Kafka: LogToClean, LogCleanerManager.cleanableOffsets)."""
+
+from dataclasses import dataclass
+
+from tierd.model import RemoteLogSegmentMetadata
+from tierd.pipeline.planning.chain import Chain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleanable:
+    """How much of a chain is dirty, and how far it may be compacted.
+
+    Attributes:
+        first_dirty_offset: below it everything was compacted before.
+        first_uncleanable_offset: exclusive end of the round: a segment's start, or the end of the chain.
+        clean_bytes: of segments that begin below ``first_dirty_offset``.
+        cleanable_bytes: of segments from there to ``first_uncleanable_offset``; one that ``first_dirty_offset`` lies
+            inside counts in both.
+        is_overdue: whether the oldest dirty record may be older than ``max_compaction_lag``.
+    """
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    clean_bytes: int
+    cleanable_bytes: int
+    is_overdue: bool
+
+    @property
+    def ratio(self) -> float:
+        """Share that is dirty; 0 where there is nothing at all."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    def is_due(self, min_ratio: float) -> bool:
+        """Whether to compact now: dirty enough, strictly, or overdue with anything to do."""
+        return self.ratio > min_ratio or (self.is_overdue and self.cleanable_bytes > 0)
+
+
+def cleanable_of(
+    chain: Chain,
+    *,
+    compacted_to: int | None,
+    last_stable_offset: int,
+    min_compaction_lag_ms: int,
+    max_compaction_lag_ms: int | None,
+    now_ms: int,
+) -> Cleanable:
+    """Measure a chain that is not empty.
+
+    Args:
+        chain: in place of Kafka's segments up to the active one: all of a tier is rolled.
+        compacted_to: as the partition row has it. Outside the chain it tells nothing, and all is dirty.
+        last_stable_offset: of the tier; exclusive.
+        min_compaction_lag_ms: how old a segment's newest record must be; 0 for no such rule.
+        max_compaction_lag_ms: None for no such rule.
+        now_ms: wall clock.
+    """
+    start = chain.segments[0].start_offset
+    first_dirty = start if compacted_to is None or not start <= compacted_to <= chain.end_offset else compacted_to
+    dirty = [metadata for metadata in chain.segments if metadata.end_offset >= first_dirty]
+    limit = min(chain.end_offset, last_stable_offset)
+    if min_compaction_lag_ms > 0:
+        young = (m.start_offset for m in dirty if m.max_timestamp_ms > now_ms - min_compaction_lag_ms)
+        limit = min(limit, next(young, limit))
+    limit = max(limit, first_dirty)
+    uncleanable = next((m.start_offset for m in chain.segments if m.end_offset >= limit), chain.end_offset)
+    return Cleanable(
+        first_dirty_offset=first_dirty,
+        first_uncleanable_offset=uncleanable,
+        clean_bytes=sum(m.size_bytes for m in chain.segments if m.start_offset < first_dirty),
+        cleanable_bytes=sum(m.size_bytes for m in dirty if m.end_offset < uncleanable),
+        is_overdue=max_compaction_lag_ms is not None
+        and _is_older(chain.segments, len(chain.segments) - len(dirty), now_ms - max_compaction_lag_ms),
+    )
+
+
+def _is_older(segments: tuple[RemoteLogSegmentMetadata, ...], first_dirty: int, cutoff_ms: int) -> bool:
+    """Whether a dirty segment may hold a record older than ``cutoff_ms``.
+
+    Kafka asks the first batch of each, of which metadata tells nothing. It is about as old as the newest record of the
+    segment before: so a compaction may be early by as much as a topic pauses between the two, and is never late.
+    """
+    for place in range(first_dirty, len(segments)):
+        newest = [m.max_timestamp_ms for m in segments[max(0, place - 1) : place + 1] if m.max_timestamp_ms > 0]
+        if newest and min(newest) < cutoff_ms:
+            return True
+    return False

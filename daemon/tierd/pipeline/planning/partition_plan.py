@@ -1,0 +1,115 @@
+"""What to do to one partition in this run, from its metadata alone."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from tierd.log import ProducerStateEntry
+from tierd.model import RemoteLogSegmentMetadata
+from tierd.pipeline.planning.chain import Chain
+from tierd.pipeline.planning.cleanable import Cleanable, cleanable_of
+from tierd.pipeline.planning.grouping import GroupLimits, compaction_groups, merge_groups, single_groups
+from tierd.pipeline.planning.proposal import Candidate, Proposal, Skipped
+from tierd.pipeline.planning.work_order import Group, WorkKind
+
+_OF_RETENTION: Final = 10  # a tenth: what has less of its life left is not merged, and a merge adds no more to it
+
+
+def tier_last_stable_offset(chain: Chain, producers: Iterable[ProducerStateEntry]) -> int:
+    """First offset of the earliest transaction that is open at the end of the tier; its end where there is none."""
+    open_since = (entry.current_txn_first_offset for entry in producers if entry.current_txn_first_offset >= 0)
+    return min([chain.end_offset, *open_since])
+
+
+def plan_partition(candidate: Candidate, *, now_ms: int, last_stable_offset: int | None = None) -> Proposal | Skipped:
+    """Choose what to do: erase what a person asked to, or compact what is dirty, or merge what is small.
+
+    Args:
+        candidate: whose metadata is loaded.
+        now_ms: wall clock.
+        last_stable_offset: of the tier; None while nobody has looked: then the answer is what it would be at most.
+    """
+    chain = candidate.chain()
+    if not chain.segments:
+        return Skipped(candidate.partition, "no segment in the tier is readable")
+    stable = chain.end_offset if last_stable_offset is None else last_stable_offset
+    if candidate.erased_keys:
+        return _erasure(candidate, chain, stable)
+    if candidate.policy.compacts:
+        compaction = _compaction(candidate, chain, stable, now_ms=now_ms)
+        if isinstance(compaction, Proposal) or candidate.policy.merge_below_bytes is None:
+            return compaction
+    return _merge(candidate, chain, stable, now_ms=now_ms)
+
+
+def _compaction(candidate: Candidate, chain: Chain, stable: int, *, now_ms: int) -> Proposal | Skipped:
+    cleanable = cleanable_of(
+        chain,
+        compacted_to=candidate.view.compacted_to,
+        last_stable_offset=stable,
+        min_compaction_lag_ms=candidate.policy.min_compaction_lag_ms,
+        max_compaction_lag_ms=candidate.policy.max_compaction_lag_ms,
+        now_ms=now_ms,
+    )
+    if not cleanable.is_due(candidate.policy.min_cleanable_dirty_ratio):
+        return Skipped(candidate.partition, _why_not(candidate, cleanable, chain, stable))
+    inputs = chain.below(cleanable.first_uncleanable_offset)
+    return Proposal(
+        candidate=candidate,
+        kind=WorkKind.COMPACT,
+        chain=inputs,
+        groups=compaction_groups(inputs, GroupLimits(segment_bytes=candidate.policy.segment_bytes)),
+        first_dirty_offset=cleanable.first_dirty_offset,
+        round_end_offset=cleanable.first_uncleanable_offset,
+        ratio=cleanable.ratio,
+    )
+
+
+def _why_not(candidate: Candidate, cleanable: Cleanable, chain: Chain, stable: int) -> str:
+    if cleanable.cleanable_bytes:
+        least = candidate.policy.min_cleanable_dirty_ratio
+        return f"a dirty ratio of {cleanable.ratio:.2f} is not above {least:.2f}"
+    if cleanable.first_dirty_offset >= chain.end_offset:
+        return f"nothing is new since it was compacted to offset {cleanable.first_dirty_offset}"
+    if stable < chain.end_offset and cleanable.first_uncleanable_offset <= stable:
+        return f"a transaction that began at offset {stable} is open at the end of the tier"
+    return "everything new is empty, or younger than min_compaction_lag"
+
+
+def _erasure(candidate: Candidate, chain: Chain, stable: int) -> Proposal | Skipped:
+    inputs = chain.below(stable)
+    if not inputs.segments:
+        return Skipped(candidate.partition, f"a transaction that began at offset {stable} is open: nothing is erased")
+    return _outside_compaction(candidate, WorkKind.ERASE, inputs, single_groups(inputs))
+
+
+def _merge(candidate: Candidate, chain: Chain, stable: int, *, now_ms: int) -> Proposal | Skipped:
+    policy, below = candidate.policy, candidate.policy.merge_below_bytes
+    if below is None:
+        return Skipped(candidate.partition, "it is not compacted, and nothing is to be merged")
+    log_start = candidate.view.log_start_offset or 0
+    margin_ms = None if policy.retention_ms is None else policy.retention_ms // _OF_RETENTION
+
+    def may_merge(metadata: RemoteLogSegmentMetadata) -> bool:
+        if metadata.size_bytes >= below or metadata.start_offset < log_start:
+            return False
+        if policy.retention_ms is None or margin_ms is None:
+            return True
+        return metadata.max_timestamp_ms + policy.retention_ms > now_ms + margin_ms
+
+    inputs = chain.below(stable).broken_at(candidate.view.compacted_to)
+    limits = GroupLimits(segment_bytes=policy.segment_bytes, age_spread_ms=margin_ms)
+    groups = merge_groups(inputs, limits, may_merge=may_merge)
+    if not groups:
+        return Skipped(candidate.partition, f"no neighbours are smaller than {below} bytes and may be merged")
+    return _outside_compaction(candidate, WorkKind.MERGE, inputs, groups)
+
+
+def _outside_compaction(candidate: Candidate, kind: WorkKind, inputs: Chain, groups: tuple[Group, ...]) -> Proposal:
+    return Proposal(
+        candidate=candidate,
+        kind=kind,
+        chain=inputs,
+        groups=groups,
+        first_dirty_offset=inputs.segments[0].start_offset,
+        round_end_offset=inputs.end_offset,
+    )

@@ -1,0 +1,44 @@
+"""Which proposals one run carries out, over all partitions: what people asked for, then the dirtiest, within bytes."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from tierd.pipeline.planning.proposal import Proposal
+from tierd.pipeline.planning.work_order import WorkKind
+
+_FIRST: Final = (WorkKind.ERASE, WorkKind.COMPACT, WorkKind.MERGE)
+
+
+def by_urgency(proposals: Iterable[Proposal]) -> list[Proposal]:
+    """Erasures, then compactions, the dirtiest first, then merges, the most segments first (CLM-01)."""
+    return sorted(
+        proposals,
+        key=lambda proposal: (_FIRST.index(proposal.kind), -proposal.ratio, -_segments(proposal), proposal.partition),
+    )
+
+
+class RunBudget:
+    """The bytes that one run may rewrite, given away one proposal after the other."""
+
+    def __init__(self, max_bytes: int | None) -> None:
+        """``max_bytes``: None for no limit."""
+        self._left = max_bytes
+        self._is_untouched = True
+
+    def take(self, proposal: Proposal) -> Proposal | None:
+        """What of a proposal fits, None when it has to wait for another run.
+
+        The first is cut to what is there, and goes beyond it only where less would bring it nowhere: otherwise a
+        partition larger than the limit would never have its turn. Later ones are taken whole.
+        """
+        if self._left is None:
+            return proposal
+        taken = proposal.cut(self._left) if self._is_untouched else proposal
+        if taken.size_bytes > self._left and not self._is_untouched:
+            return None
+        self._left, self._is_untouched = max(0, self._left - taken.size_bytes), False
+        return taken
+
+
+def _segments(proposal: Proposal) -> int:
+    return sum(group.last - group.first + 1 for group in proposal.groups)
