@@ -57,3 +57,28 @@ def test_segments_that_the_broker_deletes_while_the_store_is_down_are_not_lost(
     verified = tierd.tierd("verify", "--deep")
     assert verified.exit_code == 0, verified.output
     assert spoilable_s3.admin.unfinished_uploads(spoilable_s3.bucket) == []
+
+
+def test_what_a_broker_lost_about_its_producers_keeps_nothing_from_the_tier(
+    make_broker: MakeBroker, make_installation: MakeInstallation, s3_remote: Settings
+) -> None:
+    topics = (TopicPlan(name="plain"), TopicPlan(name="transactional", transactional=True))
+    broker = make_broker()
+    traffic = Traffic(broker, topics, seed=6)
+    traffic.create_topics()
+    traffic.fill(rolled_segments=3)
+    for log_dir in broker.log_dirs:
+        for topic in topics:
+            for lost in [*log_dir.glob(f"{topic.name}-*/*.snapshot"), *log_dir.glob(f"{topic.name}-*/*.txnindex")]:
+                lost.unlink()
+    tierd = make_installation(broker.log_dirs, remote=s3_remote)
+    with tierd.daemon() as daemon:
+        oracle = consume_all(broker, topics)
+        daemon.wait_copied(rolled_through(broker, topics))
+        let_retention_delete(broker, topics)
+
+        assert_reads_back(tierd, oracle)
+
+    assert "transaction_index_rebuilt" in daemon.log_file.read_text()
+    verified = tierd.tierd("verify", "--deep")
+    assert verified.exit_code == 0, verified.output

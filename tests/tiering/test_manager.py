@@ -309,7 +309,7 @@ class TestControl:
     async def test_one_failing_partition_does_not_keep_the_others_from_being_copied(self, world: World) -> None:
         writer = world.add("orders")
         world.add("payments")
-        (writer.path / f"{8:020d}.snapshot").unlink()
+        (writer.path / f"{0:020d}.log").write_bytes(bytes(100))
         outcomes = await world.session.copy_once()
         assert outcomes["orders-0"].error is not None
         assert outcomes["payments-0"].error is None

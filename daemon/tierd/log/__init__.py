@@ -61,7 +61,7 @@ from tierd.log.producers.producer_state import (
     parse_producer_snapshot,
     read_producer_snapshot,
 )
-from tierd.log.producers.snapshot_rebuild import rebuild_producer_snapshot
+from tierd.log.producers.snapshot_rebuild import RebuiltProducers, rebuild_producers
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import BatchBuilder, encode_batch, encode_end_marker
 from tierd.log.records.batch_header import BatchHeader
@@ -131,6 +131,7 @@ __all__ = [
     "PartitionScan",
     "Producer",
     "ProducerStateEntry",
+    "RebuiltProducers",
     "Record",
     "RecordBatch",
     "RecoveredLogDir",
@@ -178,7 +179,7 @@ __all__ = [
     "read_producer_snapshot",
     "read_topic_id",
     "read_transaction_index",
-    "rebuild_producer_snapshot",
+    "rebuild_producers",
     "record_fields",
     "recover_log_dir",
     "repair_partition",

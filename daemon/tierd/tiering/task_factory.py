@@ -96,6 +96,7 @@ class TaskFactory:
         )
         self._tools = CopyTools(
             metadata=parts.metadata,
+            remote=parts.remote,
             segment_copy=SegmentCopy(
                 metadata=parts.metadata,
                 remote=parts.remote,

@@ -1,4 +1,4 @@
-"""A producer snapshot made from the one before and the segment in between is what the broker wrote at the roll."""
+"""What is made of the batches and of what was known before is, byte for byte, what the broker wrote at the roll."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -6,8 +6,16 @@ from pathlib import Path
 import pytest
 
 from tests.golden.unpack import GoldenCase, golden_cases
-from tierd.errors import CorruptIndexError
-from tierd.log import OsDisk, identify_directory, parse_producer_snapshot, rebuild_producer_snapshot, scan_partition
+from tests.log.producer_steps import NOW_MS
+from tierd.errors import CorruptRecordError, SegmentChangedError
+from tierd.log import (
+    PartitionScan,
+    ProducerStateEntry,
+    identify_directory,
+    parse_producer_snapshot,
+    rebuild_producers,
+    scan_partition,
+)
 
 CASES = [
     (case, logdir)
@@ -15,36 +23,101 @@ CASES = [
     if not case.partition.startswith("__cluster_metadata")
     for logdir in case.logdirs
 ]
+all_replicas = pytest.mark.parametrize("replica", CASES, ids=lambda r: f"{r[0].id}-{Path(r[1]).parent.name}")
 
 
-@pytest.mark.parametrize("replica", CASES, ids=lambda replica: f"{replica[0].id}-{Path(replica[1]).parent.name}")
-def test_it_is_what_the_broker_wrote(golden: Path, tmp_path: Path, replica: tuple[GoldenCase, str]) -> None:
+def scanned(golden: Path, replica: tuple[GoldenCase, str]) -> PartitionScan:
     case, logdir = replica
     directory = identify_directory(golden / logdir / case.partition)
     assert directory is not None
-    for segment, following in pairwise(scan_partition(directory).segments):
-        before = directory.path / f"{segment.base_offset:020d}.snapshot"
-        after = directory.path / f"{following.base_offset:020d}.snapshot"
-        if not after.exists() or (segment.base_offset > 0 and not before.exists()):
-            continue
-        folder = tmp_path / str(segment.base_offset)
-        folder.mkdir()
-        log = folder / segment.log.name
-        log.write_bytes(segment.log.read_bytes())
-        made = rebuild_producer_snapshot(
-            OsDisk(),
-            log,
-            before.read_bytes() if segment.base_offset > 0 else None,
-            start_offset=segment.base_offset,
-            end_offset=following.base_offset - 1,
-        )
-        assert made.name == after.name
-        found, expected = (parse_producer_snapshot(path.read_bytes(), path.name) for path in (made, after))
-        assert set(found) == set(expected)
+    return scan_partition(directory)
 
 
-def test_a_damaged_snapshot_before_is_refused(tmp_path: Path) -> None:
-    log = tmp_path / f"{8:020d}.log"
+def entries_at(scan: PartitionScan, offset: int) -> tuple[ProducerStateEntry, ...]:
+    file = scan.directory.path / f"{offset:020d}.snapshot"
+    return parse_producer_snapshot(file.read_bytes(), file.name) if offset else ()
+
+
+@all_replicas
+def test_one_segment_after_a_snapshot(golden: Path, replica: tuple[GoldenCase, str]) -> None:
+    scan = scanned(golden, replica)
+    for segment, following in pairwise(scan.segments):
+        base, end = segment.base_offset, following.base_offset - 1
+        before, after = (scan.directory.path / f"{offset:020d}.snapshot" for offset in (base, end + 1))
+        if after.exists() and (base == 0 or before.exists()):
+            made = rebuild_producers([segment.log], entries_at(scan, base), start_offset=base, end_offset=end)
+            assert made.snapshot == after.read_bytes()
+            assert made.transaction_index == index_of(segment.log)
+
+
+@all_replicas
+def test_all_segments_from_the_log_start(golden: Path, replica: tuple[GoldenCase, str]) -> None:
+    scan = scanned(golden, replica)
+    if scan.segments[0].base_offset:
+        return  # the broker knew of producers whose records are gone
+    logs = []
+    for segment, following in pairwise(scan.segments):
+        logs.append(segment.log)
+        made = rebuild_producers(logs, (), start_offset=0, end_offset=following.base_offset - 1)
+        after = scan.directory.path / f"{following.base_offset:020d}.snapshot"
+        if after.exists():
+            assert made.snapshot == after.read_bytes()
+        assert made.transaction_index == index_of(segment.log)
+
+
+def index_of(log: Path) -> bytes:
+    index = log.with_suffix(".txnindex")
+    return index.read_bytes() if index.exists() else b""
+
+
+def test_producers_come_in_the_order_of_their_hashes(tmp_path: Path) -> None:
+    log = empty_segment(tmp_path)
+    ids = [1_000_017, 31, 16, 1, (1 << 32) + 1, 0]
+    made = rebuild_producers([log], [known(each) for each in ids], start_offset=8, end_offset=15)
+    # In 16 buckets: 0 and 16 share bucket 0, (1 << 32) + 1 folds to 0 as well, 1_000_017 to 14.
+    assert producer_ids(made.snapshot) == [16, (1 << 32) + 1, 0, 1, 1_000_017, 31]
+
+
+def test_the_buckets_grow_with_the_producers(tmp_path: Path) -> None:
+    log = empty_segment(tmp_path)
+    twelve = rebuild_producers([log], [known(16), *map(known, range(5, 16))], start_offset=8, end_offset=15)
+    thirteen = rebuild_producers([log], [known(16), *map(known, range(4, 16))], start_offset=8, end_offset=15)
+    assert producer_ids(twelve.snapshot) == [16, *range(5, 16)]
+    assert producer_ids(thirteen.snapshot) == [*range(4, 17)]
+
+
+def test_a_producer_that_would_have_expired_stays(tmp_path: Path) -> None:
+    made = rebuild_producers([empty_segment(tmp_path)], [known(1, timestamp_ms=1)], start_offset=8, end_offset=15)
+    assert producer_ids(made.snapshot) == [1]
+
+
+def test_nothing_is_written(tmp_path: Path) -> None:
+    log = empty_segment(tmp_path)
+    rebuild_producers([log], (), start_offset=8, end_offset=15)
+    assert list(tmp_path.iterdir()) == [log]
+
+
+def test_a_torn_segment_is_refused(tmp_path: Path) -> None:
+    log = empty_segment(tmp_path)
+    log.write_bytes(bytes(20))
+    with pytest.raises(CorruptRecordError):
+        rebuild_producers([log], (), start_offset=8, end_offset=15)
+
+
+def test_a_segment_that_is_gone_is_said_to_have_changed(tmp_path: Path) -> None:
+    with pytest.raises(SegmentChangedError):
+        rebuild_producers([tmp_path / "gone.log"], (), start_offset=8, end_offset=15)
+
+
+def empty_segment(folder: Path) -> Path:
+    log = folder / f"{8:020d}.log"
     log.write_bytes(b"")
-    with pytest.raises(CorruptIndexError):
-        rebuild_producer_snapshot(OsDisk(), log, b"?", start_offset=8, end_offset=15)
+    return log
+
+
+def known(producer_id: int, *, timestamp_ms: int = NOW_MS) -> ProducerStateEntry:
+    return ProducerStateEntry(producer_id, 0, 3, 7, 3, timestamp_ms, -1, -1)
+
+
+def producer_ids(snapshot: bytes) -> list[int]:
+    return [entry.producer_id for entry in parse_producer_snapshot(snapshot, "snapshot")]

@@ -11,7 +11,7 @@ from tierd.errors import CorruptRecordError
 from tierd.log import identify_directory, scan_partition
 from tierd.tiering import HeldSegment, SegmentHold
 from tierd.tiering.copying.check_ahead import CheckAhead, CheckedSegment
-from tierd.tiering.copying.prepare import prepare_segment
+from tierd.tiering.copying.complete import prepare_segment
 
 
 @dataclass

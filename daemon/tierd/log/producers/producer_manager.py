@@ -1,6 +1,6 @@
 """ProducerStateManager: the producers of a log, their transactions and snapshots (log-format 3.3, 4.4 and 4.5)."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,6 +12,7 @@ from tierd.log.indexes.transaction_index import AbortedTransaction
 from tierd.log.producers.active_producer import ActiveProducer
 from tierd.log.producers.producer_append import ProducerAppendInfo
 from tierd.log.producers.producer_snapshots import ProducerSnapshots
+from tierd.log.producers.producer_state import ProducerStateEntry
 from tierd.log.producers.transactions import CompletedTransaction, EndMarker
 from tierd.log.producers.undecided import UndecidedTransactions
 from tierd.log.producers.verification import VerificationGuard, Verifications
@@ -77,6 +78,11 @@ class ProducerStateManager:
     def producers(self) -> Mapping[int, ActiveProducer]:
         """The producers by id; a view, that follows every change and is not to be changed."""
         return MappingProxyType(self._producers)
+
+    @property
+    def entries(self) -> tuple[ProducerStateEntry, ...]:
+        """The producers as a snapshot describes them, in the order in which they were first seen."""
+        return tuple(producer.to_snapshot() for producer in self._producers.values())
 
     @property
     def is_empty(self) -> bool:
@@ -285,11 +291,16 @@ class ProducerStateManager:
                 log.warning("producer_snapshot_unreadable", partition=self._name, offset=offset, problem=str(error))
                 self.snapshots.delete(offset)
                 continue
-            self._map_end_offset = self._last_snapshot_offset = offset
-            for entry in entries:
-                self._load(ActiveProducer.from_snapshot(entry), now_ms)
+            self._last_snapshot_offset = offset
+            self.load(entries, end_offset=offset, now_ms=now_ms)
             log.info("producer_snapshot_loaded", partition=self._name, offset=offset, producers=len(self._producers))
             return
+
+    def load(self, entries: Iterable[ProducerStateEntry], *, end_offset: int, now_ms: int) -> None:
+        """Know, on top of nothing, what a snapshot at ``end_offset`` says; whoever has expired is left out."""
+        self._map_end_offset = end_offset
+        for entry in entries:
+            self._load(ActiveProducer.from_snapshot(entry), now_ms)
 
     def _load(self, producer: ActiveProducer, now_ms: int) -> None:
         if self._is_expired(producer, now_ms):
@@ -320,7 +331,7 @@ class ProducerStateManager:
         offset = self._map_end_offset
         if offset <= self._last_snapshot_offset:
             return None
-        entries = tuple(producer.to_snapshot() for producer in self._producers.values())
+        entries = self.entries
         path = self.snapshots.write(offset, entries, sync=sync)
         self._last_snapshot_offset = offset
         log.info("producer_snapshot_written", partition=self._name, offset=offset, producers=len(entries))

@@ -69,7 +69,9 @@ def read_producer_snapshot(path: Path) -> tuple[ProducerStateEntry, ...]:
     try:
         data = read_whole(path, limit_bytes=_LIMIT_BYTES, error=CorruptIndexError)
     except SegmentChangedError as error:
-        raise MissingArtefactError(f"{path}: missing", remedy="restart the broker: it rebuilds the snapshot") from error
+        raise MissingArtefactError(
+            f"{path}: missing", remedy="a copy makes it anew, and so does tierd repair"
+        ) from error
     return parse_producer_snapshot(data, str(path))
 
 
@@ -92,6 +94,4 @@ def encode_producer_snapshot(entries: tuple[ProducerStateEntry, ...]) -> bytes:
 
 
 def _corrupt(name: str, problem: str) -> CorruptIndexError:
-    return CorruptIndexError(
-        f"{name}: {problem}", remedy="restart the broker: it rebuilds the snapshot from the batches"
-    )
+    return CorruptIndexError(f"{name}: {problem}", remedy="a copy makes it anew, and so does tierd repair")

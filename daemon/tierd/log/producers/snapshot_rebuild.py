@@ -1,50 +1,94 @@
-"""A producer snapshot made anew from the one before it and the batches in between (log-format 6.6)."""
+"""What a broker wrote about producers at a segment's end, made anew from what was known before it (log-format 6.6)."""
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from tierd.log.files.disk import Disk
+from tierd.log.files.disk import OsDisk
+from tierd.log.files.source import open_source
+from tierd.log.indexes.transaction_index import AbortedTransaction, encode_entry
 from tierd.log.producers.producer_manager import ProducerStateManager
-from tierd.log.producers.producer_state import parse_producer_snapshot
+from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot
 from tierd.log.producers.transactions import read_end_marker
 from tierd.log.records.batch_header import iter_headers
 from tierd.log.records.log_config import LogConfig
 from tierd.model import TopicPartition
 
 _NOBODY_EXPIRES_MS = 0
+_FEWEST_BUCKETS = 16
 
 
-def rebuild_producer_snapshot(
-    disk: Disk, log: Path, before: bytes | None, *, start_offset: int, end_offset: int
-) -> Path:
-    """Write the snapshot at the end of one segment beside its log, as the broker wrote it at the roll. Blocking.
+@dataclass(frozen=True, slots=True)
+class RebuiltProducers:
+    """What a replay ended with, as the files that a broker would have.
+
+    Attributes:
+        snapshot: the producer snapshot at the end.
+        transaction_index: of the last of the segments; empty when no transaction was aborted in it.
+    """
+
+    snapshot: bytes
+    transaction_index: bytes
+
+
+def rebuild_producers(
+    logs: Sequence[Path], before: Iterable[ProducerStateEntry], *, start_offset: int, end_offset: int
+) -> RebuiltProducers:
+    """Replay segments that follow one another; byte for byte what the broker wrote, unless it forgot somebody since.
+
+    Nothing is written, and nobody expires: that a producer is known who may be forgotten does no harm. CRCs are not
+    checked here. Blocking.
 
     Args:
-        disk: where the log lies.
-        log: the only segment in its directory, which is the caller's own.
-        before: the snapshot at ``start_offset``; None where the log begins there.
-        start_offset: of the segment.
-        end_offset: of the segment, inclusive.
+        logs: ascending, whole, under whatever names they are held.
+        before: what was known at ``start_offset``; nothing where the log begins there.
+        start_offset: base of the first segment.
+        end_offset: of the last segment, inclusive.
 
     Raises:
-        OSError: a file cannot be read or written.
-        CorruptIndexError: ``before`` cannot be understood.
-        LogError: a batch is damaged, or is not of the transaction that its producer has open.
+        CorruptRecordError: an impossible or incomplete batch, or a marker that cannot be decoded.
+        EndMarkerError: a marker that neither aborts nor commits.
+        InvalidTransactionStateError: a batch within a transaction that it is not of, so ``before`` is not true.
+        SegmentChangedError: a file vanished, or changed while it was read.
+        LogDirOfflineError: it cannot be read.
     """
-    directory, next_offset = log.parent, end_offset + 1
-    if before is not None:
-        parse_producer_snapshot(before, f"{log.name}, the producer snapshot before it")  # loading would pass over it
-        (directory / f"{start_offset:020d}.snapshot").write_bytes(before)
-    producers = ProducerStateManager(disk, directory, topic_partition=TopicPartition("segment", 0), config=LogConfig())
-    producers.truncate_and_reload(
-        log_start_offset=start_offset - (before is not None), log_end_offset=next_offset, now_ms=_NOBODY_EXPIRES_MS
+    producers = ProducerStateManager(
+        OsDisk(),
+        logs[-1].parent,
+        topic_partition=TopicPartition("segment", 0),
+        config=LogConfig(),
+        snapshot_offsets=(),
     )
-    file = disk.open(log, write=False)
-    try:
-        for header in iter_headers(file):
+    producers.load(before, end_offset=start_offset, now_ms=_NOBODY_EXPIRES_MS)
+    aborted: list[AbortedTransaction] = []
+    for log in logs:
+        aborted = _replay(log, producers)
+    producers.update_map_end_offset(end_offset + 1)
+    return RebuiltProducers(
+        encode_producer_snapshot(_in_brokers_order(producers.entries)), b"".join(map(encode_entry, aborted))
+    )
+
+
+def _replay(log: Path, producers: ProducerStateManager) -> list[AbortedTransaction]:
+    aborted = []
+    with open_source(log) as source:
+        for header in iter_headers(source, may_be_torn=False):
             if header.producer_id >= 0:
-                producers.replay(header, read_end_marker(file, header))
-    finally:
-        file.close()
-    producers.update_map_end_offset(next_offset)
-    producers.take_snapshot(sync=False)
-    return directory / f"{next_offset:020d}.snapshot"
+                transaction = producers.replay(header, read_end_marker(source, header))
+                if transaction is not None:
+                    aborted.append(transaction)
+        source.require_unchanged()
+    return aborted
+
+
+def _in_brokers_order(entries: Sequence[ProducerStateEntry]) -> tuple[ProducerStateEntry, ...]:
+    """As the buckets of a ``java.util.HashMap`` by producer id have them, for that is what a broker writes down."""
+    buckets = _FEWEST_BUCKETS
+    while len(entries) > buckets * 3 // 4:
+        buckets *= 2
+
+    def bucket(entry: ProducerStateEntry) -> int:
+        folded = (entry.producer_id ^ entry.producer_id >> 32) & 0xFFFF_FFFF
+        return (folded ^ folded >> 16) & buckets - 1
+
+    return tuple(sorted(entries, key=bucket))  # stable: within a bucket the first seen comes first

@@ -145,7 +145,7 @@ class _Survey:
         loaded = self._producers(base)
         # A clock that stands at 0 lets nobody expire; the bounds keep the one snapshot that it knows of.
         loaded.truncate_and_reload(log_start_offset=base - 1, log_end_offset=base, now_ms=0)
-        if known is not None and not is_first and (disagreement := disagreement_of(_entries(known), _entries(loaded))):
+        if known is not None and not is_first and (disagreement := disagreement_of(known.entries, loaded.entries)):
             self._disagreements.append((name, disagreement))
         return loaded
 
@@ -204,11 +204,7 @@ def _read_checkpoint(disk: Disk, path: Path) -> Mapping[TopicPartition, int]:
 
 
 def _encode(producers: ProducerStateManager) -> bytes:
-    return encode_producer_snapshot(_entries(producers))
-
-
-def _entries(producers: ProducerStateManager) -> tuple[ProducerStateEntry, ...]:
-    return tuple(each.to_snapshot() for each in producers.producers.values())
+    return encode_producer_snapshot(producers.entries)
 
 
 def disagreement_of(replayed: Sequence[ProducerStateEntry], snapshot: Sequence[ProducerStateEntry]) -> str | None:

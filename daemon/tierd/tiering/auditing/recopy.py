@@ -14,13 +14,15 @@ from tierd.errors import (
     StateDirError,
     TierError,
 )
-from tierd.log import OsDisk, rebuild_producer_snapshot
+from tierd.log import rebuild_producers
 from tierd.metadata import effective_lineage
 from tierd.model import ByteRange, IndexType, Lineage, RemoteLogSegmentMetadata, TopicIdPartition, uuid_to_text
 from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage, must_be_encrypted
 from tierd.tiering.auditing.stored_segments import LOG, SegmentPlace
+from tierd.tiering.copying.complete import prepare_segment
 from tierd.tiering.copying.due_segments import lineage_for
-from tierd.tiering.copying.prepare import PreparedSegment, prepare_segment
+from tierd.tiering.copying.prepare import PreparedSegment
+from tierd.tiering.copying.producer_history import Producers, stored_producers
 from tierd.tiering.local.held_files import UNFINISHED_SUFFIX, recovered
 from tierd.tiering.local.held_segment import FileState, HeldSegment, HoldKind, SegmentFile
 from tierd.tiering.local.rolled import files_present, rolled_segments, unprotected
@@ -212,33 +214,24 @@ class RemoteLogCopy:
         name = SegmentFile.PRODUCER_SNAPSHOT.name_for(base_offset=row.start_offset, next_base_offset=row.end_offset + 1)
         if await asyncio.to_thread((path.parent / name).exists):
             return
-        before = await self._snapshot_before(row, tiered)
-        if before is None and row.start_offset > 0:
+        before = await self._producers_before(row, tiered)
+        if before is None:
             raise MissingArtefactError(
                 f"{row.segment}: its producer snapshot cannot be read, nor can the one before it to make it from",
                 remedy="run tierd repair-tier on a broker that still has the segment",
             )
-        await asyncio.to_thread(
-            rebuild_producer_snapshot,
-            OsDisk(),
-            path,
-            before,
-            start_offset=row.start_offset,
-            end_offset=row.end_offset,
+        rebuilt = await asyncio.to_thread(
+            rebuild_producers, [path], before, start_offset=row.start_offset, end_offset=row.end_offset
         )
+        await asyncio.to_thread((path.parent / name).write_bytes, rebuilt.snapshot)
 
-    async def _snapshot_before(self, row: RemoteLogSegmentMetadata, tiered: TieredLog) -> bytes | None:
+    async def _producers_before(self, row: RemoteLogSegmentMetadata, tiered: TieredLog) -> Producers | None:
         if row.start_offset == 0:
-            return None
+            return ()
         previous = tiered.remote_segment(row.start_offset - 1)
         if previous is None or previous.end_offset != row.start_offset - 1:
             return None
-        try:
-            return await self._storage.fetch_index(previous, IndexType.PRODUCER_SNAPSHOT)
-        except RemoteStorageError as error:
-            if error.retriable:
-                raise
-            return None
+        return await stored_producers(self._storage, previous)
 
 
 def _append(path: Path, content: bytes) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tierd.clock import Clock
 from tierd.metadata import RemoteLogMetadataManager
+from tierd.remote import RemoteStorageManager
 from tierd.tiering.copying.quota_gate import QuotaGate
 from tierd.tiering.copying.segment_copy import SegmentCopy
 from tierd.tiering.local.log_offsets import LogOffsets
@@ -17,6 +18,7 @@ class CopyTools:
 
     Attributes:
         metadata: what is in the tier.
+        remote: what is read of it.
         segment_copy: brings one segment there.
         log_offsets: what is committed, and who hears what was copied.
         slots: bounds the segments that are checked or uploaded at once.
@@ -27,6 +29,7 @@ class CopyTools:
     """
 
     metadata: RemoteLogMetadataManager
+    remote: RemoteStorageManager
     segment_copy: SegmentCopy
     log_offsets: LogOffsets
     slots: asyncio.Semaphore

@@ -1,16 +1,22 @@
 """OrderedCopy: segments of one log copied one after the other, oldest first; the next one is checked meanwhile."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import structlog
 
-from tierd.errors import CorruptIndexError, MissingArtefactError, SegmentChangedError
+from tierd.errors import MissingArtefactError, SegmentChangedError
+from tierd.metadata import PartitionView
+from tierd.model import Lineage
 from tierd.tiering.copying.check_ahead import CheckAhead
+from tierd.tiering.copying.complete import complete_segment
 from tierd.tiering.copying.copy_state import IntakeGate
 from tierd.tiering.copying.copy_tools import CopyTools
 from tierd.tiering.copying.due_segments import lineage_for
-from tierd.tiering.copying.prepare import PreparedSegment, prepare_segment
+from tierd.tiering.copying.prepare import CheckedFiles, PreparedSegment, check_held
+from tierd.tiering.copying.producer_history import ProducerHistory
 from tierd.tiering.local.held_segment import HeldSegment
 from tierd.tiering.local.partition_log import PartitionLog
 from tierd.tiering.plan import CopiedThrough
@@ -48,8 +54,9 @@ class OrderedCopy:
         Raises:
             TierError: of the first that failed; the others were not tried.
         """
+        history = ProducerHistory(self._local, self._tools.remote)
         try:
-            async with CheckAhead(self._tools.slots, self._prepared) as checks:
+            async with CheckAhead(self._tools.slots, partial(self._prepared, history)) as checks:
                 for held, following in zip(segments, (*segments[1:], None), strict=False):
                     if self._gate.closed_because() is not None:
                         break
@@ -86,17 +93,29 @@ class OrderedCopy:
         self._on_step(name)
         return admitted
 
-    async def _prepared(self, held: HeldSegment) -> tuple[HeldSegment, PreparedSegment]:
-        try:
-            return held, await self._prepare(held)
-        except (MissingArtefactError, CorruptIndexError):
-            # The hold has the files as they were when it was taken; since then one may have been restored.
+    async def _prepared(self, history: ProducerHistory, held: HeldSegment) -> tuple[HeldSegment, PreparedSegment]:
+        checked = None
+        with contextlib.suppress(MissingArtefactError):
+            checked = await self._checked(held)
+        if checked is None or checked.is_damaged:
+            # The hold has the files as they were when it was taken; since then one may have been written or restored.
             held = await self._local.hold_again(held)
-            return held, await self._prepare(held)
+            checked = await self._checked(held)
+        before = None
+        if not checked.is_whole:
+            before = await history.before(held, self._lineage(held), self._view())
+        prepared = await asyncio.to_thread(complete_segment, checked, held, before, directory=self._local.path)
+        history.take(held.next_base_offset, prepared.data.producer_snapshot)
+        return held, prepared
 
-    async def _prepare(self, held: HeldSegment) -> PreparedSegment:
-        lineage = lineage_for(held, self._local.scan, self._tools.metadata.view(self._local.partition))
-        return await asyncio.to_thread(prepare_segment, held, lineage, directory=self._local.path)
+    async def _checked(self, held: HeldSegment) -> CheckedFiles:
+        return await asyncio.to_thread(check_held, held, self._lineage(held), directory=self._local.path)
+
+    def _lineage(self, held: HeldSegment) -> Lineage:
+        return lineage_for(held, self._local.scan, self._view())
+
+    def _view(self) -> PartitionView:
+        return self._tools.metadata.view(self._local.partition)
 
     def _report(self, held: HeldSegment, *, seconds: float) -> None:
         partition = self._local.partition

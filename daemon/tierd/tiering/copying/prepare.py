@@ -14,6 +14,7 @@ from tierd.errors import (
 )
 from tierd.log import (
     OffsetIndex,
+    SegmentCheck,
     TimeIndex,
     TransactionIndex,
     build_indexes,
@@ -45,7 +46,34 @@ class PreparedSegment:
     data: LogSegmentData
 
 
-def prepare_segment(held: HeldSegment, lineage: Lineage, *, directory: Path) -> PreparedSegment:
+@dataclass(frozen=True, slots=True)
+class CheckedFiles:
+    """A segment whose every batch is sound; what the broker wrote about its producers may be lost.
+
+    Attributes:
+        prepared: with nothing in the place of what is lost.
+        snapshot_problem: of the producer snapshot of the roll; None when it is sound.
+        index_problem: of the transaction index; None when it is sound, or nothing in the segment calls for one.
+        may_lack_index: it has none, and a transaction that began before the segment may have been aborted in it.
+    """
+
+    prepared: PreparedSegment
+    snapshot_problem: str | None
+    index_problem: str | None
+    may_lack_index: bool
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something is lost for certain."""
+        return self.snapshot_problem is not None or self.index_problem is not None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing can be lost."""
+        return not self.is_damaged and not self.may_lack_index
+
+
+def check_held(held: HeldSegment, lineage: Lineage, *, directory: Path) -> CheckedFiles:
     """Check every batch and gather the artefacts (design: one segment's way; remote-tiering 10.6).
 
     Args:
@@ -55,15 +83,13 @@ def prepare_segment(held: HeldSegment, lineage: Lineage, *, directory: Path) -> 
 
     Raises:
         CorruptRecordError: a batch is damaged; nothing of this segment is uploaded.
-        MissingArtefactError: the producer snapshot of the roll, or the epochs of these offsets, are not there.
-        CorruptIndexError: the producer snapshot or the transaction index is damaged; neither can be rebuilt from
-            the segment alone.
+        MissingArtefactError: the epochs of these offsets are not there.
         SegmentChangedError: the file changed or vanished, or a batch is of an epoch that the lineage does not give it.
         LogDirOfflineError: the disk does not give the bytes.
     """
     live = live_path(held, SegmentFile.LOG, directory)
     try:
-        return _prepare(held, lineage, directory=directory, name=str(live))
+        return _checked(held, lineage, name=str(live))
     except CorruptRecordError as error:
         problem = str(error).removeprefix(f"{error.file}: ").removesuffix(f" at position {error.position}")
         raise CorruptRecordError(live if live.exists() else held.log, error.position, problem) from error
@@ -80,7 +106,7 @@ def live_path(held: HeldSegment, file: SegmentFile, directory: Path) -> Path:
     return directory / file.name_for(base_offset=held.base_offset, next_base_offset=held.next_base_offset)
 
 
-def _prepare(held: HeldSegment, lineage: Lineage, *, directory: Path, name: str) -> PreparedSegment:
+def _checked(held: HeldSegment, lineage: Lineage, *, name: str) -> CheckedFiles:
     before = FileState.of(held.log)
     epochs = lineage.entries_in(held.base_offset, held.next_base_offset).entries
     if not epochs:
@@ -88,22 +114,17 @@ def _prepare(held: HeldSegment, lineage: Lineage, *, directory: Path, name: str)
             f"{name}: leader-epoch-checkpoint gives no epoch to offsets {held.base_offset}-{held.end_offset}",
             remedy="restart the broker, which rebuilds the file, or run tierd inspect on the directory",
         )
-    snapshot = _producer_snapshot(held, live_path(held, SegmentFile.PRODUCER_SNAPSHOT, directory))
     check = check_segment(held.log, base_offset=held.base_offset, next_base_offset=held.next_base_offset)
     if (misfit := epoch_misfit(check.epochs, lineage)) is not None:
         raise SegmentChangedError(
             f"{name}: {misfit}", remedy="the log may have been truncated; the partition is scanned again"
         )
     offset_index, time_index = _indexes(held, name)
-    transactions = _transaction_index(held, name)
-    if not transactions and check.has_abort_markers and has_aborted_data(held.log):
-        raise MissingArtefactError(
-            f"{name}: a transaction was aborted in it, and its transaction index is missing",
-            remedy="a replica may still have the .txnindex; without it aborted records would be read as committed",
-        )
+    snapshot, snapshot_problem = _producer_snapshot(held, name)
+    transactions, index_problem = _transaction_index(held, check, name)
     if FileState.of(held.log) != before:
         raise SegmentChangedError(f"{name}: changed while it was checked")
-    return PreparedSegment(
+    prepared = PreparedSegment(
         log_file=before,
         # Records without timestamps are as old as their file, not as time itself (Kafka: LogSegment.largestTimestamp).
         max_timestamp_ms=check.max_timestamp_ms if check.max_timestamp_ms >= 0 else held.modified_ms,
@@ -122,6 +143,12 @@ def _prepare(held: HeldSegment, lineage: Lineage, *, directory: Path, name: str)
             leader_epoch_index=encode_lineage(lineage.entries_in(-1, held.next_base_offset)),
         ),
     )
+    return CheckedFiles(
+        prepared,
+        snapshot_problem,
+        index_problem,
+        may_lack_index=check.has_abort_markers and not transactions,
+    )
 
 
 def epoch_misfit(seen: tuple[EpochEntry, ...], lineage: Lineage) -> str | None:
@@ -139,23 +166,29 @@ def epoch_misfit(seen: tuple[EpochEntry, ...], lineage: Lineage) -> str | None:
     return None
 
 
-def _producer_snapshot(held: HeldSegment, live: Path) -> bytes:
-    path = held.path(SegmentFile.PRODUCER_SNAPSHOT)
-    if path is None:
-        raise MissingArtefactError(
-            f"{live}: the producer snapshot of the segment's roll is missing",
-            remedy=f"restart the broker, which rebuilds it, or run tierd inspect {live.parent}",
-        )
-    content = path.read_bytes()
-    parse_producer_snapshot(content, str(live))
-    return content
+def _producer_snapshot(held: HeldSegment, name: str) -> tuple[bytes, str | None]:
+    """The producer snapshot of the roll, or none and what is wrong with it."""
+    content = _read_optional(held.path(SegmentFile.PRODUCER_SNAPSHOT))
+    if content is None:
+        return b"", "missing"
+    try:
+        parse_producer_snapshot(content, f"{name}, the producer snapshot of its roll")
+    except CorruptIndexError as error:
+        return b"", str(error)
+    return content, None
 
 
-def _transaction_index(held: HeldSegment, name: str) -> bytes | None:
+def _transaction_index(held: HeldSegment, check: SegmentCheck, name: str) -> tuple[bytes | None, str | None]:
+    """The transaction index if there is one; and what is wrong with it, or with its absence."""
     content = _read_optional(held.path(SegmentFile.TRANSACTION_INDEX))
     if content:
-        TransactionIndex.from_bytes(content, held.base_offset, f"{name}, its transaction index")
-    return content
+        try:
+            index = TransactionIndex.from_bytes(content, held.base_offset, f"{name}, its transaction index")
+        except CorruptIndexError as error:
+            return None, str(error)
+        return (content, None) if index.size_bytes == len(content) else (None, "its last entry is torn")
+    is_lost = check.has_abort_markers and has_aborted_data(held.log)
+    return None, "missing, and a transaction was aborted" if is_lost else None
 
 
 def _indexes(held: HeldSegment, name: str) -> tuple[bytes, bytes]:
