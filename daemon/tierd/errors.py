@@ -51,6 +51,7 @@
     │       └── PolicyViolationError       what the topic's settings do not allow
     ├── RemoteStorageError                 the object store
     │   ├── RemoteResourceNotFoundError    the object, or the metadata, is not there (also LookupError)
+    │   │   └── RemoteIndexAbsentError     the segment is there, and never had such an index
     │   ├── RemoteConflictError            an object is there already, with other bytes
     │   ├── RemoteIntegrityError           stored bytes disagree with their checksum or manifest
     │   ├── RemoteObjectRetainedError      the store keeps it: Object Lock, retention or legal hold
@@ -82,6 +83,9 @@
     │   └── ForeignClusterError            the brokers belong to another cluster
     ├── PipelineError                      the jobs on Spark
     │   ├── WorkOrderError                 an order, or a message about one, that cannot be understood; names the field
+    │   ├── PipelineBusyError              retriable; a run is under way, and there is one at a time
+    │   ├── ReadOptionError                an option of a query that cannot be used; names it (also ValueError)
+    │   ├── DataLossError                  offsets that a query needs are not there, or not there any more
     │   └── LeaderChannelError             the leader or the job is gone, too slow, or breaks the protocol
     └── OffsetOutOfRangeError              the offset is in neither tier
 
@@ -366,6 +370,10 @@ class RemoteResourceNotFoundError(RemoteStorageError, LookupError):
     """The object or its metadata is not there, and waiting will not bring it back."""
 
 
+class RemoteIndexAbsentError(RemoteResourceNotFoundError):
+    """The segment is there, and has no index of this type: normal for that of aborted transactions."""
+
+
 class RemoteConflictError(RemoteStorageError):
     """An object exists already under this key, with other content."""
 
@@ -527,5 +535,19 @@ class WorkOrderError(PipelineError):
     """A work order, or a message about one, cannot be understood; the message names the field."""
 
 
+class PipelineBusyError(PipelineError):
+    """A run is under way, and there is one at a time; nothing was begun."""
+
+    retriable: ClassVar[bool] = True
+
+
 class LeaderChannelError(PipelineError):
     """Between leader and job: the other side is gone, did not answer in time, or does not speak the protocol."""
+
+
+class ReadOptionError(PipelineError, ValueError):
+    """An option of a query that cannot be used."""
+
+
+class DataLossError(PipelineError):
+    """Offsets that a query needs are not in the tier, or not any more."""

@@ -1,0 +1,184 @@
+"""PipelineScheduler: one run at a time, by the timetable or because somebody asks, each within its limits."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+from uuid import uuid4
+
+import structlog
+
+from tierd.backoff import Backoff
+from tierd.clock import Clock
+from tierd.errors import PipelineBusyError, TierError
+from tierd.model import TopicPartition, uuid_to_text
+from tierd.pipeline.running.history import RunHistory, RunOutcome, RunRecord
+from tierd.pipeline.running.progress import RunProgress
+from tierd.schedule import Schedule
+
+log = structlog.get_logger()
+
+_LONGEST_SLEEP_S: Final = 60.0  # the wall clock may be set meanwhile
+_RETRY: Final = Backoff(base_s=60.0, cap_s=900.0)
+
+Work = Callable[[RunProgress, Sequence[TopicPartition] | None], Awaitable[None]]
+"""One run, from planning to the last commit; partitions None means all that are led here. It fills the progress."""
+
+
+class RunRecorder(Protocol):
+    """Is told of runs; metrics are one."""
+
+    def run_ended(self, record: RunRecord) -> None:
+        """A run ended, however."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLimits:
+    """What one run may take.
+
+    Attributes:
+        timeout_s: then it is cancelled.
+        retries: of a scheduled run that failed.
+    """
+
+    timeout_s: float
+    retries: int
+
+
+class PipelineScheduler:
+    """Owns the run that is under way. Lives on the event loop."""
+
+    def __init__(
+        self,
+        work: Work,
+        *,
+        timetable: Schedule,
+        limits: RunLimits,
+        history: RunHistory,
+        recorder: RunRecorder,
+        clock: Clock,
+        random: Callable[[], float],
+    ) -> None:
+        """Prepare to run ``work``; ``random`` is in [0, 1)."""
+        self._work = work
+        self._timetable = timetable
+        self._limits = limits
+        self._history = history
+        self._recorder = recorder
+        self._clock = clock
+        self._random = random
+        self.current: RunProgress | None = None
+        self.last: RunRecord | None = None
+        self.next_begin_ms: int | None = None
+
+    async def run(self) -> None:
+        """Run by the timetable until cancelled; the run that is under way is cancelled too."""
+        while True:
+            self.next_begin_ms = self._timetable.next_begin_ms(self._clock.now_ms(), random=self._random)
+            await self._sleep_until(self.next_begin_ms)
+            if self.current is not None:
+                log.warning("run_left_out", reason="a run that somebody asked for is under way")
+                continue
+            await self._run_with_retries()
+
+    async def run_now(self, names: Sequence[TopicPartition] | None, *, trigger: str = "command") -> RunRecord:
+        """Run once because somebody asks, whatever the timetable says.
+
+        Raises:
+            PipelineBusyError: a run is under way.
+            StateDirError: the run is over, but cannot be remembered.
+        """
+        return await self._attempt(trigger, 1, names, until_ms=None)
+
+    async def _run_with_retries(self) -> None:
+        for attempt in range(1, self._limits.retries + 2):
+            record = await self._attempt("schedule", attempt, None, until_ms=self._next_pause_ms())
+            if record.outcome is not RunOutcome.FAILED or attempt > self._limits.retries:
+                return
+            delay_s = _RETRY.delay_s(attempt, random=self._random)
+            log.warning("run_will_be_tried_again", run=record.run_id, attempt=attempt, after_s=round(delay_s))
+            await self._clock.sleep(delay_s)
+            if (paused_until_ms := self._timetable.paused_until_ms(self._clock.now_ms())) is not None:
+                await self._sleep_until(paused_until_ms)
+
+    async def _attempt(
+        self, trigger: str, attempt: int, names: Sequence[TopicPartition] | None, *, until_ms: int | None
+    ) -> RunRecord:
+        if self.current is not None:
+            raise PipelineBusyError(
+                f"run {self.current.run_id} is under way since {self.current.began_ms} ms: {self.current.stage}",
+                remedy="wait for it: tierd status shows how far it is",
+            )
+        run_id = uuid_to_text(uuid4())
+        progress = RunProgress(run_id=run_id, trigger=trigger, attempt=attempt, began_ms=self._clock.now_ms())
+        self.current = progress
+        log.info("run_begun", run=run_id, trigger=trigger, attempt=attempt)
+        outcome = RunOutcome.FAILED
+        try:
+            outcome = await self._bounded(progress, names, until_ms)
+        except asyncio.CancelledError:
+            outcome = RunOutcome.CANCELLED
+            raise
+        finally:
+            record = progress.ended(outcome, self._clock.now_ms())
+            self.current, self.last = None, record
+            await asyncio.shield(self._remember(record))
+        return record
+
+    async def _bounded(
+        self, progress: RunProgress, names: Sequence[TopicPartition] | None, until_ms: int | None
+    ) -> RunOutcome:
+        """Work until it is done, its time is up or a pause begins; say how it ended."""
+        limit_s, outcome, why = (
+            self._limits.timeout_s,
+            RunOutcome.TIMED_OUT,
+            f"not done in {self._limits.timeout_s:g} s",
+        )
+        if until_ms is not None and (left_s := (until_ms - self._clock.now_ms()) / 1000) < limit_s:
+            limit_s, outcome, why = left_s, RunOutcome.CANCELLED, "a pause window begins"
+        working = asyncio.ensure_future(self._work(progress, names))
+        ringing = asyncio.create_task(self._clock.sleep(limit_s), name="end of the run's time")
+        try:
+            await asyncio.wait({working, ringing}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return _outcome(working, progress)
+            progress.add_problem(f"ended while {progress.stage}: {why}")
+            return outcome
+        finally:
+            for task in (working, ringing):
+                task.cancel()
+            await asyncio.wait({working, ringing})
+
+    async def _remember(self, record: RunRecord) -> None:
+        tell = log.warning if record.outcome.is_problem else log.info
+        tell(
+            "run_ended",
+            run=record.run_id,
+            outcome=record.outcome.value,
+            partitions=record.partitions,
+            replaced=record.groups_replaced,
+            failed=record.groups_failed,
+            bytes_before=record.bytes_before,
+            bytes_after=record.bytes_after,
+            problems=list(record.problems),
+            log_file=record.log_file,
+        )
+        self._recorder.run_ended(record)
+        await asyncio.to_thread(self._history.append, record)
+
+    def _next_pause_ms(self) -> int | None:
+        return self._timetable.next_pause_ms(self._clock.now_ms())
+
+    async def _sleep_until(self, moment_ms: int) -> None:
+        while (left_s := (moment_ms - self._clock.now_ms()) / 1000) > 0:
+            await self._clock.sleep(min(left_s, _LONGEST_SLEEP_S))
+
+
+def _outcome(working: "asyncio.Future[None]", progress: RunProgress) -> RunOutcome:
+    """How a run ended by itself; what is no error of ours goes on."""
+    try:
+        working.result()
+    except TierError as error:
+        progress.add_problem(f"{error}; {error.remedy}" if error.remedy else str(error))
+        return RunOutcome.PARTLY if progress.groups_replaced else RunOutcome.FAILED
+    return progress.outcome()

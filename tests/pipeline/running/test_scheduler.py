@@ -1,0 +1,199 @@
+"""Runs by the timetable: one at a time, within their limits, tried again, and remembered however they end."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.eventually import eventually
+from tests.fakes.manual_clock import ManualClock
+from tierd.errors import PipelineBusyError, PipelineError
+from tierd.model import TopicPartition
+from tierd.pipeline.running.history import RunHistory, RunOutcome, RunRecord
+from tierd.pipeline.running.progress import RunProgress
+from tierd.pipeline.running.scheduler import PipelineScheduler, RunLimits
+from tierd.schedule import Schedule
+
+MIDNIGHT_MS = round(datetime(2026, 7, 1, tzinfo=UTC).timestamp() * 1000)
+HOUR_S = 3600.0
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.records: list[RunRecord] = []
+
+    def run_ended(self, record: RunRecord) -> None:
+        self.records.append(record)
+
+    @property
+    def outcomes(self) -> list[RunOutcome]:
+        return [record.outcome for record in self.records]
+
+
+class Job:
+    """Work that ends when it is told, as it is told."""
+
+    def __init__(self) -> None:
+        self.begun: list[Sequence[TopicPartition] | None] = []
+        self.ends: asyncio.Queue[Exception | None] = asyncio.Queue()
+
+    async def __call__(self, progress: RunProgress, names: Sequence[TopicPartition] | None) -> None:
+        self.begun.append(names)
+        progress.enter("rewriting", done=1, total=2)
+        progress.partitions = 1
+        error = await self.ends.get()
+        if error is not None:
+            raise error
+        progress.groups_replaced += 1
+
+
+class Lab:
+    def __init__(self, folder: Path, *, schedule: str = "0 3 * * *", pauses: Sequence[str] = ()) -> None:
+        self.clock = ManualClock(now_ms=MIDNIGHT_MS)
+        self.job = Job()
+        self.recorder = Recorder()
+        self.history = RunHistory(folder)
+        self.scheduler = PipelineScheduler(
+            self.job,
+            timetable=Schedule(schedule, pause_windows=pauses),
+            limits=RunLimits(timeout_s=2 * HOUR_S, retries=1),
+            history=self.history,
+            recorder=self.recorder,
+            clock=self.clock,
+            random=lambda: 0.5,
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        running = asyncio.create_task(self.scheduler.run())
+        try:
+            yield
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    async def pass_time(self, seconds: float) -> None:
+        """In steps as short as the scheduler's own, so that it may look at the clock."""
+        end_s = self.clock.monotonic_s() + seconds
+        while self.clock.monotonic_s() < end_s:
+            await eventually(lambda: self.clock.sleeping > 0, what="somebody to sleep")
+            self.clock.advance(min(60.0, end_s - self.clock.monotonic_s()))
+            for _ in range(10):
+                await asyncio.sleep(0)
+
+    async def ended(self, count: int) -> None:
+        await eventually(lambda: len(self.recorder.records) == count, what=f"{count} runs to end")
+        await eventually(lambda: len(self.history.read()) == count, what="the history")
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(tmp_path)
+
+
+async def test_a_run_begins_when_the_timetable_says_so_and_not_before(lab: Lab) -> None:
+    async with lab.running():
+        await lab.pass_time(2.9 * HOUR_S)
+        assert lab.job.begun == []
+        assert lab.scheduler.next_begin_ms == MIDNIGHT_MS + 3 * 3_600_000
+        await lab.pass_time(0.2 * HOUR_S)
+        assert lab.job.begun == [None]
+        lab.job.ends.put_nowait(None)
+        await lab.ended(1)
+    assert lab.recorder.outcomes == [RunOutcome.SUCCEEDED]
+    assert lab.history.read() == lab.recorder.records
+    assert lab.scheduler.current is None
+
+
+async def test_what_is_under_way_can_be_seen(lab: Lab) -> None:
+    async with lab.running():
+        await lab.pass_time(3.1 * HOUR_S)
+        current = lab.scheduler.current
+        assert current is not None
+        assert (current.trigger, current.stage, current.done, current.total) == ("schedule", "rewriting", 1, 2)
+
+
+async def test_a_second_run_is_refused_while_one_is_under_way(lab: Lab) -> None:
+    async with lab.running():
+        await lab.pass_time(3.1 * HOUR_S)
+        with pytest.raises(PipelineBusyError, match="rewriting"):
+            await lab.scheduler.run_now(None)
+    assert lab.job.begun == [None]
+
+
+async def test_the_timetable_leaves_out_a_run_while_one_that_was_asked_for_is_under_way(lab: Lab) -> None:
+    lab.clock.advance(HOUR_S * 1.5)
+    asked = asyncio.create_task(lab.scheduler.run_now([TopicPartition("orders", 0)]))
+    await eventually(lambda: bool(lab.job.begun), what="the run")
+    async with lab.running():
+        await lab.pass_time(1.6 * HOUR_S)
+        assert len(lab.job.begun) == 1
+    asked.cancel()
+    await asyncio.gather(asked, return_exceptions=True)
+
+
+async def test_a_run_that_failed_is_tried_again_after_a_while_and_then_given_up(lab: Lab) -> None:
+    async with lab.running():
+        await lab.pass_time(3.1 * HOUR_S)
+        lab.job.ends.put_nowait(PipelineError("no memory", remedy="give it some"))
+        await lab.ended(1)
+        assert len(lab.job.begun) == 1
+        await lab.pass_time(120)
+        lab.job.ends.put_nowait(PipelineError("no memory", remedy="give it some"))
+        await lab.ended(2)
+        await lab.pass_time(HOUR_S)
+    assert [record.attempt for record in lab.history.read()] == [1, 2]
+    assert lab.recorder.outcomes == [RunOutcome.FAILED, RunOutcome.FAILED]
+    assert lab.recorder.records[0].problems == ("no memory; give it some",)
+
+
+async def test_a_run_whose_time_is_up_is_ended(lab: Lab) -> None:
+    async with lab.running():
+        await lab.pass_time(3.1 * HOUR_S)
+        await lab.pass_time(2 * HOUR_S)
+        await lab.ended(1)
+    assert lab.recorder.outcomes == [RunOutcome.TIMED_OUT]
+    assert lab.recorder.records[0].problems == ("ended while rewriting: not done in 7200 s",)
+
+
+async def test_a_pause_ends_a_scheduled_run_and_keeps_the_next_from_beginning(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, schedule="0 * * * *", pauses=["01:30-04:30"])
+    async with lab.running():
+        await lab.pass_time(1.2 * HOUR_S)
+        await lab.pass_time(0.4 * HOUR_S)
+        await lab.ended(1)
+        await lab.pass_time(2.5 * HOUR_S)
+        assert len(lab.job.begun) == 1
+        await lab.pass_time(0.5 * HOUR_S)
+        assert len(lab.job.begun) == 2
+    assert lab.recorder.outcomes[0] is RunOutcome.CANCELLED
+    assert "a pause window begins" in lab.recorder.records[0].problems[0]
+
+
+async def test_a_run_that_a_shutdown_ends_is_remembered(lab: Lab) -> None:
+    async with lab.running():
+        await lab.pass_time(3.1 * HOUR_S)
+    await lab.ended(1)
+    assert lab.recorder.outcomes == [RunOutcome.CANCELLED]
+
+
+async def test_a_bug_ends_the_scheduler_and_the_run_is_remembered_as_failed(lab: Lab) -> None:
+    asked = asyncio.create_task(lab.scheduler.run_now(None))
+    lab.job.ends.put_nowait(ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        await asked
+    assert lab.recorder.outcomes == [RunOutcome.FAILED]
+
+
+def test_a_run_of_which_a_part_failed_is_told_apart_from_one_that_did_nothing() -> None:
+    progress = RunProgress(run_id="r", trigger="command", attempt=1, began_ms=0)
+    assert progress.outcome() is RunOutcome.NOTHING_DUE
+    progress.partitions = 2
+    assert progress.outcome() is RunOutcome.SUCCEEDED
+    progress.add_problem("orders-0: damaged")
+    assert progress.outcome() is RunOutcome.FAILED
+    progress.groups_replaced = 1
+    assert progress.outcome() is RunOutcome.PARTLY
