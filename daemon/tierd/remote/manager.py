@@ -39,7 +39,8 @@ class RemoteStorageManager(Protocol):
         """Return one artefact, checked against its checksum.
 
         Raises:
-            RemoteResourceNotFoundError: it is not there; normal for ``TRANSACTION``.
+            RemoteIndexAbsentError: the segment never had it; normal for ``TRANSACTION``.
+            RemoteResourceNotFoundError: the object is not there.
             RemoteIntegrityError: its bytes are not those that were stored.
         """
 

@@ -13,6 +13,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
 from tests.fakes.remote_segments import segment
 from tierd.errors import (
+    RemoteIndexAbsentError,
     RemoteIntegrityError,
     RemoteReaderClosedError,
     RemoteResourceNotFoundError,
@@ -141,11 +142,20 @@ async def test_a_segments_indexes_become_three_files_and_are_fetched_once(
 async def test_a_transaction_index_that_is_nowhere_is_an_empty_file(
     cache: RemoteIndexCache, remote: Remote, directory: Path
 ) -> None:
-    remote.contents[TRANSACTION] = RemoteResourceNotFoundError("none")
+    remote.contents[TRANSACTION] = RemoteIndexAbsentError("none")
     metadata = at(100)
     assert await cache.read(metadata, TRANSACTION) == b""
     assert (directory / f"{stem(metadata)}.txnindex").stat().st_size == file_size_of(0)
     assert await RemoteIndexes(cache.read).transaction_index(metadata) == TransactionIndex()
+
+
+async def test_nothing_is_known_of_the_transactions_of_a_segment_that_is_gone(
+    cache: RemoteIndexCache, remote: Remote
+) -> None:
+    remote.contents[TRANSACTION] = RemoteResourceNotFoundError("the object is gone")
+    for fetch in (cache.read, remote.fetch_index):
+        with pytest.raises(RemoteResourceNotFoundError):
+            await RemoteIndexes(fetch).transaction_index(at(100))
 
 
 @pytest.mark.spec("remote-tiering 203")

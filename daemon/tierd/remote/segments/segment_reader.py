@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
 
-from tierd.errors import RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.errors import RemoteIndexAbsentError, RemoteIntegrityError
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
 from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory, must_be_encrypted
 from tierd.remote.object_store import ObjectStore
@@ -113,7 +113,8 @@ class SegmentReader:
         """Return one artefact, checked.
 
         Raises:
-            RemoteResourceNotFoundError: it is not there; normal for ``TRANSACTION``.
+            RemoteIndexAbsentError: the segment never had it; normal for ``TRANSACTION``.
+            RemoteResourceNotFoundError: the object, or the manifest, is not there.
             RemoteIntegrityError: its bytes are not those that were stored.
         """
         key = keys.segment(metadata, INDEXES_SUFFIX)
@@ -122,7 +123,7 @@ class SegmentReader:
             segment = await self.open(keys, metadata)
             artefact = segment.manifest.index(index_type)
             if artefact is None:
-                raise RemoteResourceNotFoundError(f"{key}: the segment has no {index_type.value} index")
+                raise RemoteIndexAbsentError(f"{key}: the segment has no {index_type.value} index")
             stored = b""
             if artefact.size_bytes and is_open:
                 stored = await self._store.get(key, ByteRange.of_size(artefact.position, artefact.size_bytes))

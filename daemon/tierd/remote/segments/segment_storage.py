@@ -166,7 +166,8 @@ class SegmentStorage:
         """Return one artefact, checked against the checksum in the manifest.
 
         Raises:
-            RemoteResourceNotFoundError: it is not there; normal for ``TRANSACTION``.
+            RemoteIndexAbsentError: the segment never had it; normal for ``TRANSACTION``.
+            RemoteResourceNotFoundError: the object is not there.
             RemoteIntegrityError: its bytes are not those that were stored.
             RemoteKeyMissingError: the segment is encrypted, and the key ring has not its key.
         """

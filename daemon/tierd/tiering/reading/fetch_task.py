@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tierd.log import AbortedTransaction, Record, RecordBatch
 from tierd.remote import RemoteStorageManager
@@ -218,9 +219,11 @@ class FetchTask:
                 if piece is None:
                     return
                 for batches in _groups(piece.batches):
-                    aborted = await session.aborted(batches[0].base_offset, batches[-1].last_offset + 1)
+                    aborted = await session.aborted(piece.log, batches[0].base_offset, batches[-1].last_offset + 1)
+                    if aborted is None:
+                        break
                     yield BatchGroup(batches, aborted, offset, end)
-                offset = piece.next_offset
+                    offset = batches[-1].last_offset + 1
         finally:
             await session.close()
 
@@ -228,10 +231,39 @@ class FetchTask:
 async def _read(
     session: ReadSession, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool
 ) -> FetchResult:
+    while True:  # once, but for segments that are replaced and gone under the read
+        run = await _next_run(session, offset, max_bytes, at_least_one=at_least_one)
+        if run.log is None or not run.batches:
+            return FetchResult.nothing(run.tier, offset)
+        first, upper = run.batches[0], run.batches[-1].last_offset + 1
+        aborted = await session.aborted(run.log, first.base_offset, upper)
+        if aborted is not None:
+            break
+    return FetchResult(
+        tier=run.tier,
+        base_offset=first.base_offset,
+        position=first.position if run.tier is Tier.REMOTE else None,
+        data=b"".join(batch.data for batch in run.batches),
+        next_offset=upper,
+        aborted=aborted,
+    )
+
+
+class _Run(NamedTuple):
+    """Batches of one segment for one answer."""
+
+    tier: Tier
+    batches: Sequence[RecordBatch] = ()
+    log: TieredLog | None = None  # as it was when they were read; None at its end
+
+
+async def _next_run(session: ReadSession, offset: int, max_bytes: int, *, at_least_one: bool) -> _Run:
     piece = await session.next_piece(offset, max_bytes=max_bytes)
-    kept = _within(piece.batches, max_bytes, at_least_one=at_least_one) if piece else []
-    if not kept or piece is None:
-        return FetchResult.nothing(Tier.REMOTE if piece is None else piece.tier, offset)
+    if piece is None:
+        return _Run(Tier.REMOTE)
+    kept = _within(piece.batches, max_bytes, at_least_one=at_least_one)
+    if not kept:
+        return _Run(piece.tier)
     last, used = piece, len(kept)
     left_bytes = max_bytes - sum(batch.size_bytes for batch in kept)
     while left_bytes > 0 and used == len(last.batches) and session.goes_on(last):
@@ -243,15 +275,7 @@ async def _read(
         left_bytes -= sum(batch.size_bytes for batch in fitting)
         last, used = more, len(fitting)
     session.give_back(last, used)
-    upper = kept[-1].last_offset + 1
-    return FetchResult(
-        tier=piece.tier,
-        base_offset=kept[0].base_offset,
-        position=kept[0].position if piece.tier is Tier.REMOTE else None,
-        data=b"".join(batch.data for batch in kept),
-        next_offset=upper,
-        aborted=await session.aborted(kept[0].base_offset, upper),
-    )
+    return _Run(piece.tier, kept, piece.log)
 
 
 def _within(batches: Sequence[RecordBatch], max_bytes: int, *, at_least_one: bool) -> list[RecordBatch]:

@@ -17,9 +17,9 @@ import structlog
 from tierd.clock import Clock
 from tierd.errors import (
     CorruptIndexError,
+    RemoteIndexAbsentError,
     RemoteIntegrityError,
     RemoteReaderClosedError,
-    RemoteResourceNotFoundError,
 )
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.remote import CacheStatistics, RemoteStorageManager, SizedLru
@@ -233,7 +233,7 @@ class RemoteIndexCache:
             return b""
         try:
             content = await self._remote.fetch_index(metadata, index_type)
-        except RemoteResourceNotFoundError:
+        except RemoteIndexAbsentError:
             if index_type is IndexType.TRANSACTION:
                 return b""  # "not known to be empty" is all that the metadata said
             raise

@@ -13,8 +13,9 @@ from tierd.errors import (
     SegmentChangedError,
 )
 from tierd.log import AbortedTransaction, LocalLog, RecordBatch, iter_batches, last_stable_offset
-from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
+from tierd.tiering.reading.aborted_lookup import AbortedLookup
 from tierd.tiering.reading.read_ahead import ReadAhead, ReadAheadLimits, Stretch
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.remote_reader import RemoteSegmentReader
@@ -30,6 +31,7 @@ class Piece:
 
     batches: Sequence[RecordBatch]
     next_offset: int
+    log: TieredLog  # as it was when they were read
     tier: Tier
     segment: RemoteLogSegmentId | None = None  # None: a local one
 
@@ -38,7 +40,15 @@ class _Rest(NamedTuple):
     """Batches of a remote piece that were not used, ascending; the open reader stands behind them."""
 
     segment: RemoteLogSegmentId
+    from_offset: int  # between it and the first of them there is nothing
     batches: Sequence[RecordBatch]
+
+
+class _ReadOut(NamedTuple):
+    """A segment whose last byte was read: behind its last batch its range is empty, as compaction may leave it."""
+
+    segment: RemoteLogSegmentId
+    from_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +73,7 @@ class ReadSession:
         self._to_offset = to_offset
         self._log: TieredLog | None = None
         self._local: LocalLog | None = None
-        self._probe: tuple[int, RemoteLogSegmentMetadata | None] | None = None  # the last answer of _next_indexed
+        self._aborts: AbortedLookup  # of the last look
         self._ahead = ReadAhead(
             sources.remote,
             limits,
@@ -72,6 +82,7 @@ class ReadSession:
         )
         self._pieces = 0
         self._rest: _Rest | None = None
+        self._read_out: _ReadOut | None = None
         self.end_offset = 0
 
     async def begin(self, offset: int | None, log: TieredLog | None = None) -> int:
@@ -103,18 +114,10 @@ class ReadSession:
             self._ahead.went_on()
         self._pieces += 1
         for _ in range(_REPLANS):
-            log = self._require_log()
             try:
-                return await self._piece(log, offset, max_bytes)
+                return await self._piece(self._require_log(), offset, max_bytes)
             except SegmentChangedError:
                 await self._look()
-            except RemoteResourceNotFoundError:
-                segment = log.remote_segment(offset)
-                fresh = await self._look()
-                still = fresh.view.segment(segment.segment.id) if segment else None
-                if still is None or still.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-                    continue
-                raise  # the metadata says that it is there: never an offset out of range
         raise SegmentChangedError(
             f"{self._require_log().partition}: the log changed {_REPLANS} times under one read", remedy="read again"
         )
@@ -122,51 +125,46 @@ class ReadSession:
     def give_back(self, piece: Piece, used: int) -> None:
         """Say that only the first ``used`` batches of ``piece``, just read, were; a read behind them has the rest."""
         if piece.segment is not None and used < len(piece.batches):
-            self._rest = _Rest(piece.segment, piece.batches[used:])
+            begins = piece.batches[used - 1].last_offset + 1 if used else piece.batches[0].base_offset
+            self._rest = _Rest(piece.segment, begins, piece.batches[used:])
 
     def goes_on(self, piece: Piece) -> bool:
         """Whether the segment of ``piece``, which is remote, has more behind it."""
-        segment = self._require_log().remote_segment(piece.next_offset)
-        return segment is not None and segment.segment == piece.segment and piece.next_offset < self.end_offset
+        log = self._require_log()
+        segment = log.remote_segment(piece.next_offset) if log.tier_of(piece.next_offset) is Tier.REMOTE else None
+        if segment is None or segment.segment != piece.segment or self._is_read_out(segment, piece.next_offset):
+            return False
+        return piece.next_offset < self.end_offset
 
-    async def aborted(self, from_offset: int, upper: int) -> tuple[AbortedTransaction, ...]:
-        """Aborted transactions that touch ``[from_offset, upper)``, each once (remote-tiering 14.4)."""
+    async def aborted(self, log: TieredLog, from_offset: int, upper: int) -> tuple[AbortedTransaction, ...] | None:
+        """Aborted transactions that touch ``[from_offset, upper)``, for a reader of committed records.
+
+        None where segments were replaced since ``log``, as which the batches were read: they have to be read again, for
+        the segments that are there now know nothing of aborted batches that they do not hold any more.
+        """
         if self._isolation is Isolation.READ_UNCOMMITTED:
             return ()
-        log = self._require_log()
-        found: dict[AbortedTransaction, None] = {}
-        if log.tier_of(from_offset) is Tier.REMOTE:
-            segment = self._next_indexed(log, from_offset)
-            while segment is not None:
-                index = await self._sources.indexes.transaction_index(segment)
-                part, complete = index.collect(from_offset, upper)
-                found.update(dict.fromkeys(part))
-                if complete:
-                    return tuple(found)
-                segment = self._next_indexed(log, segment.end_offset + 1)
-        if self._local is not None:
-            part = await asyncio.to_thread(self._local.aborted_transactions, from_offset, upper)
-            found.update(dict.fromkeys(part))
-        return tuple(found)
-
-    def _next_indexed(self, log: TieredLog, offset: int) -> RemoteLogSegmentMetadata | None:
-        """``TieredLog.next_indexed_segment``; a log without aborts would be walked to its end for every piece."""
-        if self._probe is not None:
-            asked, answer = self._probe
-            if asked <= offset and (answer is None or offset <= answer.start_offset):
-                return answer
-        answer = log.next_indexed_segment(offset)
-        self._probe = (offset, answer)
-        return answer
+        if log is not self._log:
+            return None
+        try:
+            return await self._aborts.touching(from_offset, upper)
+        except RemoteResourceNotFoundError:
+            if not is_replaced(log, await self._sources.snapshot()):
+                raise
+        except SegmentChangedError:
+            pass
+        await self.close()
+        await self._look()
+        return None
 
     async def _look(self, log: TieredLog | None = None) -> TieredLog:
         self._log = log = log or await self._sources.snapshot()
-        self._probe = None
         stable = await exclusive_end(log, self._isolation)
         self._local = None
         if log.scan is not None and log.scan.segments and log.high_watermark is not None:
             self._local = LocalLog(log.scan, high_watermark=log.high_watermark, last_stable_offset=stable)
         self.end_offset = stable
+        self._aborts = AbortedLookup(log, self._local, self._sources.indexes)
         return log
 
     async def _piece(self, log: TieredLog, offset: int, max_bytes: int) -> Piece | None:
@@ -188,36 +186,60 @@ class ReadSession:
         name = f"{log.partition} from {offset}"
         found = await asyncio.to_thread(lambda: list(iter_batches(data, name=name)))
         batches = [batch for batch in found if batch.last_offset >= offset and batch.base_offset < self.end_offset]
-        return Piece(batches, batches[-1].last_offset + 1, Tier.LOCAL) if batches else None
+        return Piece(batches, batches[-1].last_offset + 1, log, Tier.LOCAL) if batches else None
 
     async def _remote_piece(self, log: TieredLog, offset: int) -> Piece:
-        rest = await self._take_rest(log, offset)
-        reader, end = await self._reader_at(log, offset)
-        segment = reader.metadata.segment
+        metadata = log.remote_segment(offset)
+        if metadata is None:
+            raise log.missing(offset)
+        end = remote_end(log, metadata, offset)
+        if self._is_read_out(metadata, offset):
+            return Piece((), end, log, Tier.REMOTE)
+        rest = await self._take_rest(metadata, offset, log)
         try:
-            while found := rest or await self._next_batches(log, reader):
-                rest = ()
-                batches = [batch for batch in found if batch.last_offset >= offset and batch.base_offset < end]
-                if batches:
-                    return Piece(batches, batches[-1].last_offset + 1, Tier.REMOTE, segment)
-                if found[-1].base_offset >= end:
-                    break
+            reader = await self._reader_at(Stretch(metadata, end), offset)
+            return await self._batches_from(log, reader, rest, offset, end)
+        except RemoteResourceNotFoundError as error:
+            if is_replaced(log, await self._sources.snapshot()):
+                raise SegmentChangedError(f"{metadata.segment} went, or was replaced, while it was read") from error
+            self._sources.recorder.fetch_failed(self._topic)
+            raise  # the metadata says that it is there: never an offset out of range
         except CorruptRecordError as error:
             self._sources.recorder.fetch_failed(self._topic)
             raise RemoteIntegrityError(str(error), remedy=f"run tierd verify --deep {log.partition}") from error
         except Exception:
             self._sources.recorder.fetch_failed(self._topic)
             raise
-        return Piece((), end, Tier.REMOTE)
 
-    async def _take_rest(self, log: TieredLog, offset: int) -> Sequence[RecordBatch]:
+    async def _batches_from(
+        self, log: TieredLog, reader: RemoteSegmentReader, rest: Sequence[RecordBatch], offset: int, end: int
+    ) -> Piece:
+        """The next batches of ``reader`` that lie in ``[offset, end)``, those of ``rest`` before them."""
+        segment = reader.metadata.segment
+        while found := rest or await self._next_batches(log, reader):
+            rest = ()
+            if reader.is_at_end:
+                self._read_out = _ReadOut(segment, found[-1].last_offset + 1)
+            batches = [batch for batch in found if batch.last_offset >= offset and batch.base_offset < end]
+            if batches:
+                return Piece(batches, batches[-1].last_offset + 1, log, Tier.REMOTE, segment)
+            if found[-1].base_offset >= end:
+                break
+        return Piece((), end, log, Tier.REMOTE)
+
+    def _is_read_out(self, metadata: RemoteLogSegmentMetadata, offset: int) -> bool:
+        """Whether nothing can be at ``offset`` or behind it in the segment."""
+        done = self._read_out
+        return not metadata.size_bytes or (
+            done is not None and done.segment == metadata.segment and done.from_offset <= offset
+        )
+
+    async def _take_rest(self, segment: RemoteLogSegmentMetadata, offset: int, log: TieredLog) -> Sequence[RecordBatch]:
         """What was given back, where ``offset`` is still read there; else the reader behind it is closed."""
         rest, self._rest = self._rest, None
         if rest is None:
             return ()
-        segment = log.remote_segment(offset)
-        first, last = rest.batches[0], rest.batches[-1]
-        if segment is not None and segment.segment == rest.segment and first.base_offset <= offset <= last.last_offset:
+        if segment.segment == rest.segment and rest.from_offset <= offset <= rest.batches[-1].last_offset:
             self._ahead.fill(lambda behind: self._following(log, behind))
             return rest.batches
         await self._ahead.close()
@@ -234,25 +256,25 @@ class ReadSession:
     def _following(self, log: TieredLog, offset: int) -> Stretch | None:
         """The segment that is read behind another one; None where none is certain, or it has to be looked up."""
         wanted_end = self.end_offset if self._to_offset is None else min(self.end_offset, self._to_offset)
-        if offset >= wanted_end or log.tier_of(offset) is Tier.LOCAL:
-            return None
-        metadata = log.remote_segment(offset)
-        if metadata is None or metadata.start_offset != offset:
-            return None
-        return Stretch(metadata, log.readable_end(metadata, offset))
+        while offset < wanted_end and log.tier_of(offset) is Tier.REMOTE:
+            metadata = log.remote_segment(offset)
+            if metadata is None or metadata.start_offset != offset:
+                return None
+            stretch = Stretch(metadata, remote_end(log, metadata, offset))
+            if metadata.size_bytes:
+                return stretch
+            offset = stretch.end_offset
+        return None
 
-    async def _reader_at(self, log: TieredLog, offset: int) -> tuple[RemoteSegmentReader, int]:
+    async def _reader_at(self, stretch: Stretch, offset: int) -> RemoteSegmentReader:
         """The open reader if it stands in the right segment, else a new one at the offset's floor position."""
-        metadata = log.remote_segment(offset)
-        if metadata is None:
-            raise log.missing(offset)
+        metadata = stretch.metadata
         if (found := await self._ahead.current(offset, metadata)) is not None:
-            return found, log.readable_end(metadata, offset)
+            return found
         position = 0
         if offset > metadata.start_offset:
             position = await self._sources.indexes.lookup_offset(metadata, offset)
-        stretch = Stretch(metadata, log.readable_end(metadata, offset))
-        return self._ahead.begin(stretch, position), stretch.end_offset
+        return self._ahead.begin(stretch, position)
 
     def _require_log(self) -> TieredLog:
         assert self._log is not None, "a session is begun before it is read"
@@ -261,6 +283,20 @@ class ReadSession:
     @property
     def _topic(self) -> str:
         return self._require_log().partition.topic
+
+
+def remote_end(log: TieredLog, metadata: RemoteLogSegmentMetadata, offset: int) -> int:
+    """Exclusive end of what is read of ``metadata`` from ``offset`` on; it may reach into the local log."""
+    end, local_start = log.readable_end(metadata, offset), log.local_start_offset
+    if local_start is not None and offset < local_start < end and log.tier_of(local_start) is Tier.LOCAL:
+        return local_start
+    return end
+
+
+def is_replaced(before: TieredLog, after: TieredLog) -> bool:
+    """Whether some segment that could be read was replaced or deleted meanwhile, so that its objects may be gone."""
+    readable = {metadata.segment for metadata in after.finished}
+    return any(metadata.segment not in readable for metadata in before.finished)
 
 
 async def exclusive_end(log: TieredLog, isolation: Isolation) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 from uuid import UUID
 
-from tierd.errors import CorruptIndexError, RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.errors import CorruptIndexError, RemoteIndexAbsentError, RemoteIntegrityError
 from tierd.log import OffsetIndex, TimeIndex, TransactionIndex
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.remote import SizedLru
@@ -40,7 +40,11 @@ class RemoteIndexes:
         return index
 
     async def transaction_index(self, metadata: RemoteLogSegmentMetadata) -> TransactionIndex:
-        """The transaction index of a remote segment; one that is not there is empty."""
+        """The transaction index of a remote segment; empty for one that never had any.
+
+        Raises:
+            RemoteResourceNotFoundError: the segment's objects are gone; nothing is known of its transactions then.
+        """
         if metadata.txn_index_empty:
             return TransactionIndex()
         segment_id = metadata.segment.id
@@ -48,7 +52,7 @@ class RemoteIndexes:
             return self._transaction_indexes[segment_id]
         try:
             data = await self._fetch(metadata, IndexType.TRANSACTION)
-        except RemoteResourceNotFoundError:
+        except RemoteIndexAbsentError:
             data = b""  # "not known to be empty" is all that the metadata said
         index = await _decoded(TransactionIndex.from_bytes, data, metadata, IndexType.TRANSACTION)
         self._transaction_indexes[segment_id] = index

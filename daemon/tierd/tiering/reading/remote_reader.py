@@ -67,6 +67,11 @@ class RemoteSegmentReader:
         """Bytes asked for and not taken yet."""
         return self._begun - self._position - len(self._tail)
 
+    @property
+    def is_at_end(self) -> bool:
+        """Whether every batch was given out."""
+        return self._position >= self._metadata.size_bytes
+
     def begin(self) -> bool:
         """Ask for the next range; False when everything was asked for already."""
         start = self._begun

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from tierd.errors import CorruptRecordError, RemoteIntegrityError, TierError
+from tierd.errors import CorruptRecordError, RemoteIntegrityError, RemoteResourceNotFoundError, TierError
 from tierd.log import RecordBatch, TimestampedOffset, first_since, max_timestamp
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.tiering.plan import highest_copied
-from tierd.tiering.reading.read_session import ReadSources, exclusive_end
+from tierd.tiering.reading.read_session import ReadSources, exclusive_end, is_replaced, remote_end
 from tierd.tiering.reading.remote_reader import RemoteSegmentReader
 from tierd.tiering.reading.tiered_log import Isolation, TieredLog
 
@@ -58,7 +58,7 @@ async def list_offset(
     """
     log = await sources.snapshot()
     if timestamp_ms >= 0:
-        return _listed(await offset_for_timestamp(sources, log, timestamp_ms, isolation=isolation))
+        return _listed(await _search(sources, log, timestamp_ms, isolation))
     spec = OffsetSpec(timestamp_ms)
     if spec is OffsetSpec.MAX_TIMESTAMP:
         return _listed(await _largest_timestamp(log, isolation))
@@ -91,6 +91,20 @@ def place(log: TieredLog, spec: OffsetSpec) -> ListedOffset:
             return _at(log, max(highest + 1, log.log_start_offset))
         case _:
             raise ValueError(f"{spec.name} is no place that is known without a search")
+
+
+async def _search(
+    sources: ReadSources, log: TieredLog, timestamp_ms: int, isolation: Isolation
+) -> TimestampedOffset | None:
+    """``offset_for_timestamp``, begun anew when segments are replaced and gone meanwhile."""
+    while True:
+        try:
+            return await offset_for_timestamp(sources, log, timestamp_ms, isolation=isolation)
+        except RemoteResourceNotFoundError:
+            fresh = await sources.snapshot()
+            if not is_replaced(log, fresh):
+                raise  # the metadata says that all of them are there
+            log = fresh
 
 
 async def offset_for_timestamp(
@@ -126,7 +140,7 @@ async def _first_in_segment(
     sources: ReadSources, log: TieredLog, metadata: RemoteLogSegmentMetadata, timestamp_ms: int, *, start: int
 ) -> TimestampedOffset | None:
     first = max(start, metadata.start_offset)
-    end = log.readable_end(metadata, first)
+    end = remote_end(log, metadata, first)
     position = await sources.indexes.lookup_timestamp(metadata, timestamp_ms, first)
     reader = RemoteSegmentReader(
         sources.remote, metadata, position=position, first_bytes=_FIRST_BYTES, piece_bytes=_PIECE_BYTES

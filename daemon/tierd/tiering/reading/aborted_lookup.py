@@ -1,0 +1,50 @@
+"""AbortedLookup: the aborted transactions that touch some offsets, over both tiers (remote-tiering 14.4)."""
+
+import asyncio
+
+from tierd.log import AbortedTransaction, LocalLog
+from tierd.model import RemoteLogSegmentMetadata
+from tierd.tiering.reading.remote_indexes import RemoteIndexes
+from tierd.tiering.reading.tiered_log import Tier, TieredLog
+
+
+class AbortedLookup:
+    """Asks the transaction indexes of one partition, as it was at one moment."""
+
+    def __init__(self, log: TieredLog, local: LocalLog | None, indexes: RemoteIndexes) -> None:
+        self._log = log
+        self._local = local
+        self._indexes = indexes
+        self._probe: tuple[int, RemoteLogSegmentMetadata | None] | None = None  # the last answer of _next_indexed
+
+    async def touching(self, from_offset: int, upper: int) -> tuple[AbortedTransaction, ...]:
+        """Aborted transactions that touch ``[from_offset, upper)``, each once.
+
+        Raises:
+            RemoteResourceNotFoundError: the objects of a segment that may know some are gone.
+            SegmentChangedError: the local log changed.
+        """
+        found: dict[AbortedTransaction, None] = {}
+        if self._log.tier_of(from_offset) is Tier.REMOTE:
+            segment = self._next_indexed(from_offset)
+            while segment is not None:
+                index = await self._indexes.transaction_index(segment)
+                part, complete = index.collect(from_offset, upper)
+                found.update(dict.fromkeys(part))
+                if complete:
+                    return tuple(found)
+                segment = self._next_indexed(segment.end_offset + 1)
+        if self._local is not None:
+            part = await asyncio.to_thread(self._local.aborted_transactions, from_offset, upper)
+            found.update(dict.fromkeys(part))
+        return tuple(found)
+
+    def _next_indexed(self, offset: int) -> RemoteLogSegmentMetadata | None:
+        """``TieredLog.next_indexed_segment``; a log without aborts would be walked to its end for every piece."""
+        if self._probe is not None:
+            asked, answer = self._probe
+            if asked <= offset and (answer is None or offset <= answer.start_offset):
+                return answer
+        answer = self._log.next_indexed_segment(offset)
+        self._probe = (offset, answer)
+        return answer

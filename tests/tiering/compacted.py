@@ -1,0 +1,125 @@
+"""Compacted segments made by hand: the batches of finished segments, but for those that a test wants gone."""
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+from tests.contracts.bodies import checksums_of
+from tests.tiering.setups import BROKER_ID, Session
+from tierd.log import RecordBatch, build_indexes, iter_batches
+from tierd.model import (
+    ByteRange,
+    IndexType,
+    LogSegmentData,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    SoftDelete,
+    TopicIdPartition,
+)
+
+_GRACE_MS = 3_600_000
+
+
+class Compaction:
+    """Replaces finished segments of one partition, as the pipeline and the leader do together."""
+
+    def __init__(self, session: Session, partition: TopicIdPartition, folder: Path) -> None:
+        self._session = session
+        self._partition = partition
+        self._folder = folder
+
+    async def replace(
+        self,
+        start_offset: int,
+        end_offset: int,
+        keep: Collection[int] | Callable[[RecordBatch], bool],
+        *,
+        transaction_index: bytes | None = None,
+        is_grace_over: bool = False,
+    ) -> RemoteLogSegmentMetadata:
+        """Replace the segments that lie in ``[start_offset, end_offset]`` by one, and return it.
+
+        Args:
+            start_offset: where the first of them begins.
+            end_offset: of the last of them, inclusive.
+            keep: base offsets of the batches that stay, or what says so.
+            transaction_index: of the output; None leaves it without.
+            is_grace_over: the objects of the inputs are gone afterwards.
+        """
+        inputs = [
+            row
+            for row in self._session.rows(self._partition)
+            if row.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+            and start_offset <= row.start_offset <= end_offset
+        ]
+        assert (inputs[0].start_offset, inputs[-1].end_offset) == (start_offset, end_offset)
+        batches = [batch for row in inputs for batch in await self._batches(row)]
+        kept = [batch for batch in batches if (keep(batch) if callable(keep) else batch.base_offset in keep)]
+        self._session.tier.clock.advance(1)
+        begun = self._begun(inputs)
+        await self._session.metadata.begin_outputs([begun])
+        data = await self._data(begun, inputs[-1], kept, transaction_index)
+        final = replace(
+            begun,
+            size_bytes=data.log_checksums.size_bytes,
+            max_timestamp_ms=max((batch.max_timestamp_ms for batch in kept), default=-1),
+            txn_index_empty=transaction_index is None,
+            state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+        )
+        manifest = await self._session.storage.stage_log_segment_data(final, data)
+        await self._session.storage.commit_log_segment(
+            manifest.completed(begun), manifest, [row.segment for row in inputs]
+        )
+        soft_delete = SoftDelete.replaced(delete_after_ms=self._session.tier.clock.now_ms() + _GRACE_MS)
+        await self._session.metadata.replace_segments(final, inputs, soft_delete=soft_delete, compacted_to=None)
+        if is_grace_over:
+            for row in inputs:
+                await self._session.storage.delete_log_segment_data(row)
+        return final
+
+    async def _batches(self, row: RemoteLogSegmentMetadata) -> list[RecordBatch]:
+        if not row.size_bytes:
+            return []
+        content = await self._session.storage.fetch_log_segment(row, ByteRange.of_size(0, row.size_bytes))
+        return list(iter_batches(content, name=str(row.segment)))
+
+    def _begun(self, inputs: list[RemoteLogSegmentMetadata]) -> RemoteLogSegmentMetadata:
+        epochs = {entry.epoch: entry for row in reversed(inputs) for entry in row.segment_leader_epochs}
+        return replace(
+            inputs[0],
+            segment=RemoteLogSegmentId(self._partition, uuid4()),
+            end_offset=inputs[-1].end_offset,
+            size_bytes=sum(row.size_bytes for row in inputs),
+            broker_id=BROKER_ID,
+            event_timestamp_ms=self._session.tier.clock.now_ms(),
+            segment_leader_epochs=tuple(epochs[epoch] for epoch in sorted(epochs)),
+            session_id=self._session.session_id,
+            state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+        )
+
+    async def _data(
+        self,
+        begun: RemoteLogSegmentMetadata,
+        last: RemoteLogSegmentMetadata,
+        kept: list[RecordBatch],
+        transaction_index: bytes | None,
+    ) -> LogSegmentData:
+        self._folder.mkdir(exist_ok=True)
+        log = self._folder / f"{begun.segment.id}.log"
+        content = b"".join(batch.data for batch in kept)
+        log.write_bytes(content)
+        offset_index, time_index = build_indexes(log, base_offset=begun.start_offset)
+        fetch = self._session.storage.fetch_index
+        return LogSegmentData(
+            log=log,
+            log_checksums=checksums_of(content),
+            batch_count=len(kept),
+            record_count=sum(batch.record_count or 0 for batch in kept),
+            offset_index=offset_index,
+            time_index=time_index,
+            transaction_index=transaction_index,
+            producer_snapshot=await fetch(last, IndexType.PRODUCER_SNAPSHOT),
+            leader_epoch_index=await fetch(last, IndexType.LEADER_EPOCH),
+        )
