@@ -46,7 +46,7 @@ from tierd.log.files.disk import OsDisk
 from tierd.log.files.log_dir_lock import LogDirLock, require_unlocked
 from tierd.log.files.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
 from tierd.log.files.partition_scan import PartitionScan, SegmentFiles, file_name, parse_file_name, scan_partition
-from tierd.log.indexes.index_build import build_indexes
+from tierd.log.indexes.index_build import IndexBuilder, build_indexes
 from tierd.log.indexes.offset_index import OffsetIndex, OffsetPosition
 from tierd.log.indexes.time_index import TimeIndex, TimestampOffset
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex, read_transaction_index
@@ -64,14 +64,16 @@ from tierd.log.producers.producer_state import (
 from tierd.log.producers.snapshot_rebuild import RebuiltProducers, rebuild_producers
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import BatchBuilder, encode_batch, encode_end_marker
-from tierd.log.records.batch_header import BatchHeader
+from tierd.log.records.batch_header import BatchHeader, parse_header
 from tierd.log.records.batch_restamp import set_last_offset, set_leader_epoch
+from tierd.log.records.batch_rewrite import empty_batch, rewrite_batch, upgrade_batch
 from tierd.log.records.compression import MAX_DECOMPRESSED_BYTES, Compression
 from tierd.log.records.log_columns import iter_piece_columns
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.new_record import NewRecord, Producer
 from tierd.log.records.record import ControlRecordType, Record
-from tierd.log.records.record_batch import RecordBatch, iter_batches
+from tierd.log.records.record_batch import RecordBatch, iter_batches, with_data
+from tierd.log.records.record_columns import columns_of
 from tierd.log.repair import (
     CutTail,
     LowerCheckpoint,
@@ -105,6 +107,7 @@ __all__ = [
     "DirectoryKind",
     "FileFound",
     "Finding",
+    "IndexBuilder",
     "Isolation",
     "KnownDirectory",
     "LocalLog",
@@ -152,6 +155,8 @@ __all__ = [
     "broker_identity",
     "build_indexes",
     "check_segment",
+    "columns_of",
+    "empty_batch",
     "encode_batch",
     "encode_end_marker",
     "encode_lineage",
@@ -169,6 +174,7 @@ __all__ = [
     "opened_partition",
     "parse_directory_name",
     "parse_file_name",
+    "parse_header",
     "parse_lineage",
     "parse_offset_checkpoint",
     "parse_producer_snapshot",
@@ -184,9 +190,12 @@ __all__ = [
     "recover_log_dir",
     "repair_partition",
     "require_unlocked",
+    "rewrite_batch",
     "scan_partition",
     "set_last_offset",
     "set_leader_epoch",
     "truncate_partition",
+    "upgrade_batch",
+    "with_data",
     "write_meta_properties",
 ]

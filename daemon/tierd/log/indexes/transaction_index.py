@@ -67,6 +67,10 @@ class TransactionIndex:
         """What the entries take of their file; the rest is unused room, or a torn entry."""
         return len(self) * ENTRY.size
 
+    def to_bytes(self) -> bytes:
+        """The whole file."""
+        return b"".join(map(encode_entry, self.entries))
+
     def collect(self, from_offset: int, upper_offset: int) -> tuple[tuple[AbortedTransaction, ...], bool]:
         """The transactions that a read of ``[from_offset, upper_offset)`` has to know.
 

@@ -1,0 +1,117 @@
+"""A batch written anew with fewer records, or with other timestamps to refer to (log-format 9.6).
+
+What a rewritten batch keeps of the one it was: producer fields, leader epoch, base and last offset, codec, timestamp
+type, and the flags. Record count, size and checksum are those of what it holds now.
+"""
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from tierd.errors import InvalidRecordError
+from tierd.log.records.batch_builder import BatchBuilder, NewRecord, encode_empty_batch
+from tierd.log.records.batch_header import (
+    HAS_DELETE_HORIZON,
+    IS_LOG_APPEND_TIME,
+    OVERHEAD_BYTES,
+    BatchHeader,
+    write_header,
+)
+from tierd.log.records.compression import Compression, compress
+from tierd.log.records.log_config import TimestampType
+from tierd.log.records.new_record import Producer
+from tierd.log.records.record import Record
+
+
+def rewrite_batch(
+    header: BatchHeader,
+    payload: bytes,
+    *,
+    record_count: int,
+    base_timestamp_ms: int,
+    max_timestamp_ms: int,
+    has_delete_horizon: bool,
+) -> bytearray:
+    """The batch of magic 2 of ``header`` with other records (Kafka: MemoryRecords.buildRetainedRecordsInto).
+
+    Args:
+        header: what it was.
+        payload: the records, not compressed.
+        record_count: how many there are.
+        base_timestamp_ms: what their timestamp deltas refer to: the delete horizon, if it has one.
+        max_timestamp_ms: of the header.
+        has_delete_horizon: whether ``base_timestamp_ms`` is one.
+
+    Raises:
+        ValueError: a field that does not fit its place.
+    """
+    out = bytearray(OVERHEAD_BYTES)
+    codec = header.compression
+    out += payload if codec is Compression.NONE else compress(codec, payload)
+    write_header(
+        out,
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        leader_epoch=header.partition_leader_epoch,
+        attributes=header.attributes & ~HAS_DELETE_HORIZON | (HAS_DELETE_HORIZON if has_delete_horizon else 0),
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=max_timestamp_ms,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        record_count=record_count,
+    )
+    return out
+
+
+def empty_batch(header: BatchHeader, *, base_offset: int) -> bytes:
+    """What stays of a batch whose records are all gone: 61 bytes, codec and delete horizon dropped.
+
+    Args:
+        header: what it was; a legacy one becomes magic 2.
+        base_offset: of the batch, which the header of a compressed legacy one does not say.
+    """
+    return encode_empty_batch(
+        base_offset=base_offset,
+        last_offset=header.last_offset,
+        max_timestamp_ms=header.max_timestamp_ms,
+        timestamp_type=_timestamp_type(header),
+        producer=Producer(header.producer_id, header.producer_epoch, header.base_sequence),
+        is_transactional=header.is_transactional,
+        is_control=header.is_control,
+        leader_epoch=header.partition_leader_epoch,
+    )
+
+
+def upgrade_batch(header: BatchHeader, records: Sequence[Record], *, delete_horizon_ms: int | None) -> bytes:
+    """Records of a legacy batch as a batch of magic 2, which begins and ends with them (KIP-724).
+
+    Args:
+        header: of the entry that held them; records of magic 0 come without a timestamp.
+        records: at least one, ascending.
+        delete_horizon_ms: from when on the tombstones among them may go.
+
+    Raises:
+        InvalidRecordError: offsets or timestamps that magic 2 cannot express.
+    """
+    try:
+        builder = BatchBuilder(
+            base_offset=records[0].offset,
+            compression=header.compression,
+            timestamp_type=_timestamp_type(header),
+            log_append_time_ms=header.max_timestamp_ms,
+            delete_horizon_ms=delete_horizon_ms,
+        )
+        for record in records:
+            builder.append(NewRecord(record.key, record.value, record.timestamp_ms), offset=record.offset)
+        return builder.build()
+    except ValueError as error:
+        _refuse(header, error)
+
+
+def _refuse(header: BatchHeader, error: ValueError) -> NoReturn:
+    raise InvalidRecordError(header.name, header.position, f"not to be written as magic 2: {error}") from error
+
+
+def _timestamp_type(header: BatchHeader) -> TimestampType:
+    is_appended = header.magic > 0 and header.attributes & IS_LOG_APPEND_TIME
+    return TimestampType.LOG_APPEND_TIME if is_appended else TimestampType.CREATE_TIME

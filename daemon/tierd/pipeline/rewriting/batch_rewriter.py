@@ -1,0 +1,115 @@
+"""BatchRewriter: takes a group's batches one by one, and writes what stays of each (log-format 9.4 to 9.6)."""
+
+from collections.abc import Collection
+
+import numpy as np
+
+from tierd.log import AbortedTransaction, ControlRecordType, RecordBatch
+from tierd.pipeline.rewriting.fate import Fate, discards_records, fate_of, is_protected, needs_horizon
+from tierd.pipeline.rewriting.new_batch import NewBatch
+from tierd.pipeline.rewriting.offset_set import OffsetSet
+from tierd.pipeline.rewriting.output_log import OutputLog
+from tierd.pipeline.rewriting.rows import RecordRows, rows_of
+from tierd.pipeline.rewriting.rules import RewriteRules
+from tierd.pipeline.rewriting.statistics import RewriteStatistics
+from tierd.pipeline.rewriting.survivors import Survivors
+from tierd.pipeline.rewriting.transactions import AbortedTransactions, TransactionPass
+
+
+class BatchRewriter:
+    """One pass over one group.
+
+    Attributes:
+        statistics: so far.
+        aborted: the aborted transactions whose marker is in the output and still matters, ascending.
+    """
+
+    def __init__(
+        self, rules: RewriteRules, latest: OffsetSet | None, output: OutputLog, *, open_producers: Collection[int]
+    ) -> None:
+        """Begin where the group does; the arguments are those of ``rewrite_group``.
+
+        Raises:
+            ValueError: the rules compact, and ``latest`` is None.
+        """
+        self.statistics = RewriteStatistics()
+        self.aborted: list[AbortedTransaction] = []
+        self._rules = rules
+        self._output = output
+        self._survivors = Survivors(rules, latest, self.statistics)
+        self._transactions = TransactionPass(AbortedTransactions.of(rules.aborted), open_producers)
+
+    def take(self, batch: RecordBatch) -> None:
+        """Take the next batch.
+
+        Raises:
+            InvalidRecordError: its records cannot be decoded.
+            OffsetOverflowError: as ``OutputLog.append``.
+            OSError: as ``OutputLog.append``.
+        """
+        self.statistics.batches_read += 1
+        self.statistics.bytes_read += batch.size_bytes
+        if batch.is_control:
+            self._take_control(batch)
+        else:
+            self._take_data(batch)
+
+    def _take_control(self, batch: RecordBatch) -> None:
+        control_type, count = batch.control_type(), batch.record_count
+        is_discardable = self._transactions.on_control(batch, control_type) and self._rules.compacts
+        self.statistics.records_read += count
+        if discards_records(batch, is_discardable=is_discardable, now_ms=self._rules.now_ms):
+            self.statistics.records_marker += count
+            self._discard(batch)
+            return
+        if control_type is ControlRecordType.ABORT and not is_discardable:
+            entry = self._transactions.entry_of(batch)
+            self.aborted += [entry] if entry is not None else []
+        sets_horizon = needs_horizon(batch, keeps_tombstone=False, is_discardable=is_discardable)
+        self._write(batch, None, np.ones(count, dtype=np.bool_), sets_horizon=sets_horizon)
+
+    def _take_data(self, batch: RecordBatch) -> None:
+        if self._transactions.on_data(batch) and self._rules.compacts:
+            self.statistics.records_read += batch.record_count
+            self.statistics.records_aborted += batch.record_count
+            self._discard(batch)
+            return
+        rows = rows_of(batch)
+        self.statistics.records_read += len(rows)
+        keep = self._survivors.among(batch, rows)
+        keeps_tombstone = self._rules.compacts and bool((keep & (rows.value_size < 0)).any())
+        sets_horizon = needs_horizon(batch, keeps_tombstone=keeps_tombstone, is_discardable=False)
+        self._write(batch, rows, keep, sets_horizon=sets_horizon)
+
+    def _discard(self, batch: RecordBatch) -> None:
+        """End a batch whose records all go, undecoded."""
+        if is_protected(batch, self._rules):
+            self._append(Fate.EMPTIED, batch, NewBatch.emptied(batch, None))
+        else:
+            self.statistics.batches_removed += 1
+
+    def _write(self, batch: RecordBatch, rows: RecordRows | None, keep: np.ndarray, *, sets_horizon: bool) -> None:
+        """Write what stays of a batch; ``rows`` are None of a control batch, which stays whole."""
+        kept_count = int(np.count_nonzero(keep))
+        fate = fate_of(batch, self._rules, kept_count=kept_count, record_count=len(keep), sets_horizon=sets_horizon)
+        horizon_ms = self._rules.delete_horizon_ms if sets_horizon else None
+        match fate:
+            case Fate.COPIED:
+                self._append(fate, batch, NewBatch.copied(batch, kept_count))
+            case Fate.REWRITTEN if batch.magic < 2:
+                self._append(fate, batch, NewBatch.upgraded(batch, keep, horizon_ms))
+            case Fate.REWRITTEN:
+                self._append(fate, batch, NewBatch.rewritten(batch, rows or rows_of(batch), keep, horizon_ms))
+            case Fate.EMPTIED:
+                self._append(fate, batch, NewBatch.emptied(batch, rows))
+            case Fate.REMOVED:
+                self.statistics.batches_removed += 1
+
+    def _append(self, fate: Fate, batch: RecordBatch, new: NewBatch) -> None:
+        self._output.append(new.data, batch, record_count=new.record_count, max_timestamp_ms=new.max_timestamp_ms)
+        counted = self.statistics
+        counted.bytes_written += len(new.data)
+        counted.records_kept += new.record_count
+        counted.batches_copied += fate is Fate.COPIED
+        counted.batches_rewritten += fate is Fate.REWRITTEN
+        counted.batches_emptied += fate is Fate.EMPTIED

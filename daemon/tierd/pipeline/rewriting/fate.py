@@ -1,0 +1,69 @@
+"""What becomes of a batch: pure decisions from its header, the transactions, and the rules (log-format 9.5 and 9.6)."""
+
+from enum import Enum
+
+from tierd.log import BatchHeader
+from tierd.pipeline.rewriting.rules import RewriteRules
+
+
+class Fate(Enum):
+    """What the output has of a batch."""
+
+    COPIED = "copied"  # byte for byte
+    REWRITTEN = "rewritten"
+    EMPTIED = "emptied"  # the header alone
+    REMOVED = "removed"
+
+
+def discards_records(batch: BatchHeader, *, is_discardable: bool, now_ms: int) -> bool:
+    """Whether all records of a batch go, whatever they are: aborted data at once, a marker once its time has come.
+
+    Args:
+        batch: any.
+        is_discardable: its records were aborted, or it is a control batch that says nothing any more.
+        now_ms: time of the pass.
+    """
+    if not is_discardable or not batch.is_control:
+        return is_discardable
+    horizon_ms = batch.delete_horizon_ms
+    return horizon_ms is not None and horizon_ms <= now_ms
+
+
+def is_protected(batch: BatchHeader, rules: RewriteRules) -> bool:
+    """Whether a batch stays even without records: its producer's state rests on it, or the end of the round.
+
+    A producer that has data is known by its last batch of data, another one by a marker of its epoch. One that the
+    tier does not know any more has expired and protects nothing.
+    """
+    if batch.last_offset + 1 == rules.round_end_offset:
+        return True
+    producer = rules.producers.get(batch.producer_id)
+    if producer is None:
+        return False
+    if producer.last_offset >= 0:
+        return batch.last_offset == producer.last_offset
+    return batch.is_control and batch.producer_epoch == producer.producer_epoch
+
+
+def needs_horizon(batch: BatchHeader, *, keeps_tombstone: bool, is_discardable: bool) -> bool:
+    """Whether the time begins in this pass after which what is left of the batch may go."""
+    waits = keeps_tombstone or (batch.is_control and is_discardable)
+    return waits and batch.delete_horizon_ms is None
+
+
+def fate_of(batch: BatchHeader, rules: RewriteRules, *, kept_count: int, record_count: int, sets_horizon: bool) -> Fate:
+    """What becomes of a batch of which ``kept_count`` of ``record_count`` records are kept.
+
+    Args:
+        batch: the batch.
+        rules: of the pass.
+        kept_count: how many records stay.
+        record_count: how many there are, decoded.
+        sets_horizon: it begins to wait in this pass.
+    """
+    if not kept_count:
+        if not record_count and not rules.compacts:
+            return Fate.COPIED  # it came so
+        return Fate.EMPTIED if is_protected(batch, rules) else Fate.REMOVED
+    is_legacy = batch.magic < 2 and rules.compacts
+    return Fate.REWRITTEN if kept_count < record_count or sets_horizon or is_legacy else Fate.COPIED

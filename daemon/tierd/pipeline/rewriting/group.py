@@ -1,0 +1,85 @@
+"""rewrite_group: consecutive segments in, one segment out, as the log cleaner would write it (log-format 9)."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tierd.log import TransactionIndex
+from tierd.model import LogSegmentData
+from tierd.pipeline.rewriting.batch_rewriter import BatchRewriter
+from tierd.pipeline.rewriting.input_log import InputLog
+from tierd.pipeline.rewriting.offset_set import OffsetSet
+from tierd.pipeline.rewriting.output_log import OutputLog
+from tierd.pipeline.rewriting.rules import RewriteRules
+from tierd.pipeline.rewriting.statistics import RewriteStatistics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewrittenSegment:
+    """The output of a group.
+
+    Attributes:
+        max_timestamp_ms: of its batches; -1 when it has none, or none with a timestamp.
+        txn_index_empty: no aborted transaction matters to its readers.
+    """
+
+    data: LogSegmentData
+    max_timestamp_ms: int
+    txn_index_empty: bool
+    statistics: RewriteStatistics
+
+
+def rewrite_group(
+    inputs: Sequence[InputLog],
+    rules: RewriteRules,
+    latest: OffsetSet | None,
+    *,
+    base_offset: int,
+    output: Path,
+    input_snapshot: bytes,
+    input_epochs: bytes,
+    open_producers: Collection[int],
+) -> RewrittenSegment:
+    """Rewrite a group; a piece, a batch and its records are in memory at a time. Blocking. The same twice: same bytes.
+
+    Args:
+        inputs: the group's segments, ascending.
+        rules: of the pass.
+        latest: the offsets of the group that are the latest of their key in all of the round; None if the rules do not
+            compact.
+        base_offset: of the output: the start offset of the first input.
+        output: where the log is written; it may come out empty. On an error nothing is left there.
+        input_snapshot: producer snapshot of the last input, which is the output's too.
+        input_epochs: leader epochs of the last input, likewise.
+        open_producers: producers whose transaction goes on where the group begins, and has batches in earlier inputs
+            of the round: ``TransactionTrace`` over all of those tells. Too many are harmless.
+
+    Raises:
+        CorruptRecordError: a batch is damaged or misplaced; names the input and the position.
+        OffsetOverflowError: the output would become larger than a segment can be.
+        ValueError: the rules compact, and ``latest`` is None.
+        OSError: the output cannot be written.
+    """
+    with OutputLog(output, base_offset=base_offset) as log:
+        rewriter = BatchRewriter(rules, latest, log, open_producers=open_producers)
+        for source in inputs:
+            for batch in source.batches():
+                rewriter.take(batch)
+        checksums = log.finish()
+    data = LogSegmentData(
+        log=output,
+        log_checksums=checksums,
+        batch_count=log.batch_count,
+        record_count=log.record_count,
+        offset_index=log.offset_index,
+        time_index=log.time_index,
+        transaction_index=TransactionIndex(tuple(rewriter.aborted)).to_bytes() or None,
+        producer_snapshot=input_snapshot,
+        leader_epoch_index=input_epochs,
+    )
+    return RewrittenSegment(
+        data=data,
+        max_timestamp_ms=log.max_timestamp_ms,
+        txn_index_empty=not rewriter.aborted,
+        statistics=rewriter.statistics,
+    )

@@ -1,0 +1,76 @@
+"""NewBatch: the bytes of a batch in the output, whichever way they came about (log-format 9.6)."""
+
+from dataclasses import dataclass, field
+from itertools import compress
+from typing import Self
+
+import numpy as np
+
+from tierd.errors import InvalidRecordError
+from tierd.kernels import RecordFault, select_records
+from tierd.log import BatchHeader, RecordBatch, empty_batch, rewrite_batch, upgrade_batch
+from tierd.pipeline.rewriting.rows import RecordRows
+
+_LOG_APPEND_TIME = "LogAppendTime"
+
+
+@dataclass(frozen=True, slots=True)
+class NewBatch:
+    """A batch, and what index and counts need to know of its bytes."""
+
+    data: bytes | bytearray | memoryview = field(repr=False)
+    record_count: int
+    max_timestamp_ms: int
+
+    @classmethod
+    def copied(cls, batch: RecordBatch, record_count: int) -> Self:
+        """The batch byte for byte."""
+        return cls(batch.data, record_count, batch.max_timestamp_ms)
+
+    @classmethod
+    def emptied(cls, batch: BatchHeader, rows: RecordRows | None) -> Self:
+        """The header alone; of a legacy batch the ``rows`` say where it began."""
+        base_offset = batch.base_offset if batch.magic >= 2 or rows is None else int(rows.offset[0])
+        return cls(empty_batch(batch, base_offset=base_offset), 0, batch.max_timestamp_ms)
+
+    @classmethod
+    def upgraded(cls, batch: RecordBatch, keep: np.ndarray, horizon_ms: int | None) -> Self:
+        """The kept records of a legacy batch in magic 2; ``horizon_ms`` if their tombstones begin to wait.
+
+        Raises:
+            InvalidRecordError: magic 2 cannot express them.
+        """
+        kept = list(compress(batch.records(), keep.tolist()))
+        is_appended = batch.timestamp_type == _LOG_APPEND_TIME
+        max_timestamp_ms = batch.max_timestamp_ms if is_appended else max(record.timestamp_ms for record in kept)
+        return cls(upgrade_batch(batch, kept, delete_horizon_ms=horizon_ms), len(kept), max_timestamp_ms)
+
+    @classmethod
+    def rewritten(cls, batch: RecordBatch, rows: RecordRows, keep: np.ndarray, horizon_ms: int | None) -> Self:
+        """The kept records, at least one, of a batch of magic 2; ``horizon_ms`` if it gets a delete horizon now.
+
+        Raises:
+            InvalidRecordError: the records cannot be told apart.
+        """
+        kept_ms = rows.timestamp_ms[keep]
+        is_appended = batch.timestamp_type == _LOG_APPEND_TIME
+        if horizon_ms is not None:
+            base_ms = horizon_ms
+        elif is_appended or batch.delete_horizon_ms is not None:
+            base_ms = batch.base_timestamp_ms
+        else:
+            base_ms = int(kept_ms[0])  # as Kafka's builder, which knows no other record
+        shift_ms = batch.base_timestamp_ms - base_ms
+        records = select_records(rows.payload, len(rows), keep, timestamp_shift_ms=shift_ms)
+        if isinstance(records, RecordFault):
+            raise InvalidRecordError(batch.name, batch.position, records.problem)
+        max_ms = batch.max_timestamp_ms if is_appended else max(-1, int(kept_ms.max()))
+        data = rewrite_batch(
+            batch,
+            records,
+            record_count=kept_ms.size,
+            base_timestamp_ms=base_ms,
+            max_timestamp_ms=max_ms,
+            has_delete_horizon=horizon_ms is not None or batch.delete_horizon_ms is not None,
+        )
+        return cls(data, kept_ms.size, max_ms)

@@ -1,0 +1,125 @@
+"""OutputLog: the segment that a group becomes; indexes, checksums and counts are taken while it is written."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tierd.errors import OffsetOverflowError
+from tierd.kernels import crc32c
+from tierd.log import BatchHeader, IndexBuilder
+from tierd.model import CHECKSUM_BLOCK_BYTES, BlockChecksums
+
+INDEX_INTERVAL_BYTES: Final = 4096  # Kafka's default; remote indexes are read whole, so no topic's setting matters
+_MAX_INT: Final = (1 << 31) - 1
+
+
+class OutputLog:
+    """Writes batches one behind the other. A context: on an error the file is removed.
+
+    Attributes:
+        size_bytes: so far.
+        batch_count: so far.
+        record_count: as the headers say.
+        max_timestamp_ms: of the headers; -1 without any.
+    """
+
+    def __init__(self, path: Path, *, base_offset: int) -> None:
+        """Create the file, or empty it.
+
+        Args:
+            path: of the log; nothing is synced.
+            base_offset: of the segment.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        self.size_bytes = 0
+        self.batch_count = 0
+        self.record_count = 0
+        self.max_timestamp_ms = -1
+        self._path = path
+        self._base_offset = base_offset
+        self._shallow_offset = base_offset  # of the earliest batch with the largest timestamp, the last one
+        self._indexes = IndexBuilder(base_offset, interval_bytes=INDEX_INTERVAL_BYTES)
+        self._block = bytearray(CHECKSUM_BLOCK_BYTES)
+        self._filled = 0
+        self._checksums: list[int] = []
+        self._file = path.open("wb", buffering=0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        if kind is not None:
+            self._path.unlink(missing_ok=True)
+
+    def append(
+        self, data: bytes | bytearray | memoryview, batch: BatchHeader, *, record_count: int, max_timestamp_ms: int
+    ) -> None:
+        """Append a batch.
+
+        Args:
+            data: its bytes.
+            batch: what it was made of, or is; its last offset counts.
+            record_count: of ``data``.
+            max_timestamp_ms: of ``data``.
+
+        Raises:
+            OffsetOverflowError: no index can express its offset or place.
+            OSError: the disk does not take it.
+        """
+        last_offset, position = batch.last_offset, self.size_bytes
+        if last_offset - self._base_offset > _MAX_INT or position + len(data) > _MAX_INT:
+            raise OffsetOverflowError(
+                f"{self._path}: offset {last_offset} at position {position} does not fit a segment that begins at "
+                f"{self._base_offset}",
+                remedy="make groups of fewer segments",
+            )
+        if max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms, self._shallow_offset = max_timestamp_ms, last_offset
+        if position > self._indexes.next_position:
+            self._indexes.add(last_offset, position, self.max_timestamp_ms, self._shallow_offset)
+        self.batch_count += 1
+        self.record_count += record_count
+        self.size_bytes += len(data)
+        self._write(memoryview(data))
+
+    def finish(self) -> BlockChecksums:
+        """Write the rest, end the indexes, and return the checksums of the whole.
+
+        Raises:
+            OSError: the disk does not take it.
+        """
+        if self._filled:
+            self._end_block()
+        self._indexes.finish(self.max_timestamp_ms, self._shallow_offset)
+        return BlockChecksums(self.size_bytes, tuple(self._checksums))
+
+    @property
+    def offset_index(self) -> bytes:
+        """Of what was finished."""
+        return bytes(self._indexes.offsets)
+
+    @property
+    def time_index(self) -> bytes:
+        """Of what was finished."""
+        return bytes(self._indexes.times)
+
+    def _write(self, data: memoryview) -> None:
+        while data:
+            piece = data[: CHECKSUM_BLOCK_BYTES - self._filled]
+            self._block[self._filled : self._filled + len(piece)] = piece
+            self._filled += len(piece)
+            data = data[len(piece) :]
+            if self._filled == CHECKSUM_BLOCK_BYTES:
+                self._end_block()
+
+    def _end_block(self) -> None:
+        rest = memoryview(self._block)[: self._filled]
+        self._checksums.append(crc32c(rest))
+        while rest:
+            rest = rest[self._file.write(rest) :]  # a full disk may take a part first
+        self._filled = 0

@@ -1,0 +1,37 @@
+"""RewriteRules: what a pass over a partition takes away, the same for all of its groups."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tierd.log import AbortedTransaction, ProducerStateEntry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteRules:
+    """What decides about records and batches, besides themselves.
+
+    Attributes:
+        now_ms: time of the pass; delete horizons before it, or at it, are past.
+        delete_retention_ms: how long tombstones and markers stay once they have a delete horizon.
+        compacts: as the log cleaner: superseded and keyless records go, tombstones and markers in their time, aborted
+            data at once. Otherwise only what is erased or expired goes, and everything else stays as it is.
+        aborted: every transaction that was aborted in the tier, whatever segment has its marker.
+        producers: state at the end of the tier by producer id; it protects a producer's last batch.
+        round_end_offset: end of what this round cleans, exclusive; the batch that ends there stays, if only empty.
+        expire_before_ms: records with an older timestamp go; one without a timestamp does not age.
+        erased_keys: every record with one of these keys goes, tombstones included.
+    """
+
+    now_ms: int
+    delete_retention_ms: int
+    compacts: bool
+    aborted: tuple[AbortedTransaction, ...]
+    producers: Mapping[int, ProducerStateEntry]
+    round_end_offset: int
+    expire_before_ms: int | None = None
+    erased_keys: frozenset[bytes] = frozenset()
+
+    @property
+    def delete_horizon_ms(self) -> int:
+        """What a batch gets whose tombstones or marker begin to wait in this pass."""
+        return self.now_ms + self.delete_retention_ms

@@ -1,0 +1,51 @@
+"""RewriteStatistics: what a rewrite has read, and what became of it."""
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(slots=True, kw_only=True)
+class RewriteStatistics:
+    """Of one group, or of several put together. Every record that was read is counted once more below.
+
+    Attributes:
+        bytes_read: of the inputs, as they lie in the segments.
+        bytes_written: of the output.
+        batches_copied: byte for byte.
+        batches_emptied: of which the header alone is left.
+        records_read: control records too; none of what goes unopened, which are batches of aborted data and of
+            markers, is decoded, so their headers are believed.
+        records_superseded: a later record has their key.
+        records_keyless: invalid in a compacted topic.
+        records_tombstone: tombstones whose delete horizon is past.
+        records_aborted: data of aborted transactions.
+        records_marker: markers of transactions without any data left, whose delete horizon is past.
+        records_expired: older than the retention.
+        records_erased: of a key that was to be erased.
+    """
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    batches_read: int = 0
+    batches_copied: int = 0
+    batches_rewritten: int = 0
+    batches_emptied: int = 0
+    batches_removed: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    records_superseded: int = 0
+    records_keyless: int = 0
+    records_tombstone: int = 0
+    records_aborted: int = 0
+    records_marker: int = 0
+    records_expired: int = 0
+    records_erased: int = 0
+
+    @property
+    def records_dropped(self) -> int:
+        """For whatever reason."""
+        return self.records_read - self.records_kept
+
+    def add(self, other: "RewriteStatistics") -> None:
+        """Count what ``other`` counted."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))

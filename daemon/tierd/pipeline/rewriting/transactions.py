@@ -1,0 +1,102 @@
+"""What a pass knows of transactions: whose data was aborted, which markers outlived theirs (log-format 9.4)."""
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Self
+
+from tierd.log import AbortedTransaction, BatchHeader, ControlRecordType
+
+_ENDS = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransactions:
+    """The aborted transactions of a log, found by producer and offset."""
+
+    _by_producer: dict[int, list[AbortedTransaction]]  # ascending; those of one producer do not overlap
+
+    @classmethod
+    def of(cls, transactions: Iterable[AbortedTransaction]) -> Self:
+        """From the entries of transaction indexes, in any order."""
+        by_producer: dict[int, list[AbortedTransaction]] = {}
+        for transaction in sorted(transactions, key=lambda transaction: transaction.last_offset):
+            by_producer.setdefault(transaction.producer_id, []).append(transaction)
+        return cls(by_producer)
+
+    def around(self, batch: BatchHeader) -> AbortedTransaction | None:
+        """The aborted transaction that a transactional batch of data, or an ABORT marker, belongs to."""
+        of_producer = self._by_producer.get(batch.producer_id, [])
+        index = bisect_left(of_producer, batch.base_offset, key=lambda transaction: transaction.last_offset)
+        if index < len(of_producer) and of_producer[index].first_offset <= batch.last_offset:
+            return of_producer[index]
+        return None
+
+    def is_aborted(self, batch: BatchHeader) -> bool:
+        """Whether the records of a batch of data were aborted."""
+        return batch.is_transactional and self.around(batch) is not None
+
+
+@dataclass(slots=True)
+class TransactionTrace:
+    """What consecutive batches leave behind them: which producers' transactions go on, with data that is still there.
+
+    Cheap to take while a part of the log is read for another reason; the traces of consecutive parts, put together,
+    tell with which open transactions a group begins.
+
+    Attributes:
+        goes_on: by producer, whether its last transactional batch is data and no marker.
+    """
+
+    goes_on: dict[int, bool] = field(default_factory=dict)
+
+    def note(self, batch: BatchHeader, control_type: ControlRecordType | None) -> None:
+        """Take the next batch, and what it says if it is a control batch that still says something."""
+        if not batch.is_control:
+            if batch.is_transactional:
+                self.goes_on[batch.producer_id] = True
+        elif control_type in _ENDS:
+            self.goes_on[batch.producer_id] = False
+
+    def extend(self, following: "TransactionTrace") -> None:
+        """Take all batches of ``following`` as the next ones."""
+        self.goes_on.update(following.goes_on)
+
+    @property
+    def open_producers(self) -> frozenset[int]:
+        """The producers whose transaction goes on behind these batches."""
+        return frozenset(producer_id for producer_id, goes_on in self.goes_on.items() if goes_on)
+
+
+class TransactionPass:
+    """One pass over a group, batch after batch in the order of the log (Kafka: CleanedTransactionMetadata)."""
+
+    def __init__(self, aborted: AbortedTransactions, open_producers: Collection[int]) -> None:
+        """Begin where the group does.
+
+        Args:
+            aborted: every transaction that was aborted in the tier.
+            open_producers: whose transactions go on there, with batches left in earlier groups. One too many keeps
+                its marker longer than needed; one too few would take a marker away from data that needs it.
+        """
+        self._aborted = aborted
+        self._seen = TransactionTrace(dict.fromkeys(open_producers, True))
+
+    def on_data(self, batch: BatchHeader) -> bool:
+        """Whether the records of the next batch, one of data, were aborted."""
+        self._seen.note(batch, None)
+        return self._aborted.is_aborted(batch)
+
+    def on_control(self, batch: BatchHeader, control_type: ControlRecordType | None) -> bool:
+        """Whether the next batch, one of control, says nothing any more.
+
+        A marker does not once no batch of its transaction is left; an emptied control batch never does; what does not
+        end a transaction stays.
+        """
+        was_seen = self._seen.goes_on.get(batch.producer_id, False)
+        self._seen.note(batch, control_type)
+        return control_type is None or (control_type in _ENDS and not was_seen)
+
+    def entry_of(self, marker: BatchHeader) -> AbortedTransaction | None:
+        """What the transaction index has to say of an ABORT marker; None when nothing was aborted."""
+        return self._aborted.around(marker)

@@ -1,0 +1,167 @@
+"""A round of the rewriting over a partition directory, in place of the broker's cleaner: no Spark, no store."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from tierd.kernels import latest_per_key
+from tierd.log import AbortedTransaction, ProducerStateEntry, read_producer_snapshot, read_transaction_index
+from tierd.pipeline.rewriting import (
+    InputLog,
+    OffsetSet,
+    RewriteRules,
+    RewrittenSegment,
+    TransactionTrace,
+    rewrite_group,
+    scan_keys,
+)
+
+SECRET = bytes(range(16))
+PIECE_BYTES = 1000  # nearly every batch is cut by the end of one
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class RolledSegment:
+    """A segment that nobody writes to any more."""
+
+    directory: Path
+    base_offset: int
+    end_offset: int
+
+    def path(self, suffix: str) -> Path:
+        return self.directory / f"{self.base_offset:020d}.{suffix}"
+
+    def pieces(self) -> Iterator[bytes]:
+        content = self.path("log").read_bytes()
+        return (content[at : at + PIECE_BYTES] for at in range(0, len(content), PIECE_BYTES))
+
+    def input(self) -> InputLog:
+        return InputLog(
+            name=self.path("log").name,
+            start_offset=self.base_offset,
+            end_offset=self.end_offset,
+            pieces=self.pieces(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What a round of a partition knows; every rolled segment is an input.
+
+    Attributes:
+        group_bases: base offset of every output; one output for everything when there is none.
+        producers: what is known of producers; what the newest snapshot says when it is None.
+    """
+
+    now_ms: int
+    delete_retention_ms: int = DAY_MS
+    compacts: bool = True
+    group_bases: Sequence[int] = ()
+    producers: Mapping[int, ProducerStateEntry] | None = None
+    expire_before_ms: int | None = None
+    erased_keys: frozenset[bytes] = frozenset()
+
+    def run(self, directory: Path, scratch: Path) -> list[RewrittenSegment]:
+        """Rewrite the rolled segments of ``directory``, and put the outputs in their place."""
+        rolled = rolled_segments(directory)
+        rules = self.rules(directory, round_end_offset=rolled[-1].end_offset + 1)
+        latest, traces = scan(rolled, rules)
+        outputs: list[RewrittenSegment] = []
+        scratch.mkdir(exist_ok=True)
+        for group in grouped(rolled, self.group_bases or (rolled[0].base_offset,)):
+            before = TransactionTrace()
+            for segment, trace in zip(rolled, traces, strict=True):
+                if segment.base_offset < group[0].base_offset:
+                    before.extend(trace)
+            outputs.append(rewrite(group, rules, latest, scratch, open_producers=before.open_producers))
+        replace(directory, rolled, outputs)
+        return outputs
+
+    def rules(self, directory: Path, *, round_end_offset: int) -> RewriteRules:
+        producers = newest_producers(directory) if self.producers is None else self.producers
+        return RewriteRules(
+            now_ms=self.now_ms,
+            delete_retention_ms=self.delete_retention_ms,
+            compacts=self.compacts,
+            aborted=tuple(aborted_in(directory)),
+            producers=producers,
+            round_end_offset=round_end_offset,
+            expire_before_ms=self.expire_before_ms,
+            erased_keys=self.erased_keys,
+        )
+
+
+def rolled_segments(directory: Path) -> list[RolledSegment]:
+    bases = sorted(int(path.stem) for path in directory.glob("[0-9]*.log"))
+    return [RolledSegment(directory, base, following - 1) for base, following in pairwise(bases)]
+
+
+def aborted_in(directory: Path) -> Iterator[AbortedTransaction]:
+    for path in sorted(directory.glob("*.txnindex")):
+        yield from read_transaction_index(path, base_offset=int(path.stem)).entries
+
+
+def newest_producers(directory: Path) -> dict[int, ProducerStateEntry]:
+    snapshots = sorted(directory.glob("*.snapshot"))
+    return {entry.producer_id: entry for entry in read_producer_snapshot(snapshots[-1])} if snapshots else {}
+
+
+def scan(segments: Iterable[RolledSegment], rules: RewriteRules) -> tuple[np.ndarray, list[TransactionTrace]]:
+    """The map stage and the shuffle: the latest offset of every key, and each segment's transactions."""
+    columns, traces = [], []
+    for segment in segments:
+        traces.append(TransactionTrace())
+        columns += list(
+            scan_keys(segment.pieces(), rules, name=segment.path("log").name, secret=SECRET, trace=traces[-1])
+        )
+    if not columns:
+        return np.zeros(0, dtype=np.int64), traces
+    hi, lo, offset = (
+        np.concatenate([getattr(one, name) for one in columns]) for name in ("hash_hi", "hash_lo", "offset")
+    )
+    return latest_per_key(hi, lo, offset)[2], traces
+
+
+def grouped(segments: Sequence[RolledSegment], bases: Sequence[int]) -> list[list[RolledSegment]]:
+    bounds = [*bases, segments[-1].end_offset + 1]
+    return [[s for s in segments if start <= s.base_offset < end] for start, end in pairwise(bounds)]
+
+
+def rewrite(
+    group: Sequence[RolledSegment],
+    rules: RewriteRules,
+    latest: np.ndarray,
+    scratch: Path,
+    *,
+    open_producers: frozenset[int],
+) -> RewrittenSegment:
+    base_offset, end_offset = group[0].base_offset, group[-1].end_offset + 1
+    mine = latest[(latest >= base_offset) & (latest < end_offset)]
+    return rewrite_group(
+        [segment.input() for segment in group],
+        rules,
+        OffsetSet.of(base_offset, end_offset, mine) if rules.compacts else None,
+        base_offset=base_offset,
+        output=scratch / f"{base_offset:020d}.log",
+        input_snapshot=b"",
+        input_epochs=b"",
+        open_producers=open_producers,
+    )
+
+
+def replace(directory: Path, inputs: Iterable[RolledSegment], outputs: Iterable[RewrittenSegment]) -> None:
+    """What a broker does with a cleaned segment; the snapshots stay."""
+    for segment in inputs:
+        for suffix in ("log", "index", "timeindex", "txnindex"):
+            segment.path(suffix).unlink(missing_ok=True)
+    for output in outputs:
+        path, data = directory / output.data.log.name, output.data
+        output.data.log.rename(path)
+        path.with_suffix(".index").write_bytes(data.offset_index)
+        path.with_suffix(".timeindex").write_bytes(data.time_index)
+        if data.transaction_index:
+            path.with_suffix(".txnindex").write_bytes(data.transaction_index)
