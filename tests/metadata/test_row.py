@@ -11,7 +11,9 @@ OURS = Claim(5, 1, UUID(int=1))
 
 
 def owned_by(claim: Claim) -> PartitionRow:
-    return PartitionRow(topic="orders", revision=8, claim=claim, log_start_offset=40, unknown={"later": 1})
+    return PartitionRow(
+        topic="orders", revision=8, claim=claim, log_start_offset=40, compacted_to=30, unknown={"later": 1}
+    )
 
 
 def test_a_partition_that_is_new_to_the_store_is_claimed_at_revision_one() -> None:
@@ -36,7 +38,8 @@ def test_a_partition_that_is_new_to_the_store_is_claimed_at_revision_one() -> No
 def test_who_may_claim(owner: Claim, held: bool, granted: bool) -> None:
     if granted:
         row = claimed_row(owned_by(owner), OURS, PARTITION, held=held)
-        assert (row.claim, row.revision, row.log_start_offset, row.unknown) == (OURS, 9, 40, {"later": 1})
+        assert (row.claim, row.revision, row.log_start_offset, row.compacted_to) == (OURS, 9, 40, 30)
+        assert row.unknown == {"later": 1}
     else:
         with pytest.raises(FencedError, match=f"leader epoch {owner.leader_epoch} of broker {owner.broker_id}"):
             claimed_row(owned_by(owner), OURS, PARTITION, held=held)

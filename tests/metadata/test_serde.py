@@ -57,6 +57,7 @@ def test_a_segment_is_decoded_to_what_was_encoded(metadata: RemoteLogSegmentMeta
         revision=offsets,
         claim=st.builds(Claim, epochs, epochs, st.uuids()),
         log_start_offset=st.none() | offsets,
+        compacted_to=st.none() | offsets,
     )
 )
 def test_a_partition_row_is_decoded_to_what_was_encoded(row: PartitionRow) -> None:

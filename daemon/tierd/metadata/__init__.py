@@ -23,6 +23,7 @@ from tierd.metadata.kv import (
     RedisKeyValueStore,
     SqliteKeyValueStore,
 )
+from tierd.metadata.leases import Lease, acquire_lease, release_lease, renew_lease
 from tierd.metadata.lineage import effective_lineage
 from tierd.metadata.manager import RemoteLogMetadataManager
 from tierd.metadata.opening import open_metadata
@@ -51,6 +52,7 @@ __all__ = [
     "Expect",
     "FillingSource",
     "KeyValueStore",
+    "Lease",
     "MemoryKeyValueStore",
     "MetadataKeyFactory",
     "MetadataStatistics",
@@ -74,6 +76,7 @@ __all__ = [
     "Stretch",
     "TransferCounts",
     "ViewChange",
+    "acquire_lease",
     "changes",
     "changes_between",
     "decode_segment",
@@ -91,7 +94,9 @@ __all__ = [
     "read_segment",
     "read_store_identity",
     "rebuild_partition",
+    "release_lease",
     "remember_tier",
+    "renew_lease",
     "rows_of",
     "store_identity",
 ]

@@ -5,6 +5,7 @@
     v1/<cluster>/store                                             identity of this store
     v1/<cluster>/tier/<hash of key prefix>                         that this store has made a tier its own
     v1/<cluster>/moving                                            that an import or a rebuild fills this store
+    v1/<cluster>/lease/<name>                                      which process does something, and until when
     v1/<cluster>/partitions/<topic id>/<partition>                 that the partition exists, and its topic's name
     v1/<cluster>/deleting/<topic id>/<partition>                   that the partition is being deleted, and how far
     v1/<cluster>/deleted/<topic id>/<partition>                    that the partition was deleted, and when
@@ -61,6 +62,10 @@ class MetadataKeyFactory:
     def tier(self, key_prefix: str) -> str:
         """That the tier under ``key_prefix``, which may hold any character, is this store's."""
         return f"{self.tier_prefix}{hashlib.blake2s(key_prefix.encode(), digest_size=16).hexdigest()}"
+
+    def lease(self, name: str) -> str:
+        """Which process holds the lease of that name."""
+        return f"{self.all_prefix}lease/{name}"
 
     def partition_prefix(self, partition: TopicIdPartition) -> str:
         """What every key of the partition begins with, its index row excepted."""
