@@ -1,17 +1,23 @@
 """Loops over raw bytes and their arithmetic: numbers in, numbers out, no I/O."""
 
+from tierd.kernels.arrays import Gathered, GatheredHeaders
 from tierd.kernels.checksums import combine_crc32c, crc32c, crc32c_of_file, crc32c_of_range
 from tierd.kernels.choice import compile_kernels
-from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns, RecordFault
+from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns, RecordFault, TimestampRange
+from tierd.kernels.gathering import gather, gather_headers
 from tierd.kernels.keys import hash_keys, latest_per_key
 from tierd.kernels.records import decode_batches, decode_records
 from tierd.kernels.rewriting import encode_records, select_records
+from tierd.kernels.timestamps import timestamp_range
 
 __all__ = [
     "STEP_RECORDS",
     "BatchColumns",
     "Columns",
+    "Gathered",
+    "GatheredHeaders",
     "RecordFault",
+    "TimestampRange",
     "combine_crc32c",
     "compile_kernels",
     "crc32c",
@@ -20,7 +26,10 @@ __all__ = [
     "decode_batches",
     "decode_records",
     "encode_records",
+    "gather",
+    "gather_headers",
     "hash_keys",
     "latest_per_key",
     "select_records",
+    "timestamp_range",
 ]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol, cast
 import structlog
 
 from tierd.kernels import reference
-from tierd.kernels.arrays import Numbers
-from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns, RecordFault
+from tierd.kernels.arrays import Gathered, GatheredHeaders, Numbers
+from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns, RecordFault, TimestampRange
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,6 +59,16 @@ class _Kernels(Protocol):
         values: Sequence[bytes | None],
         headers: Sequence[bytes] = (),
     ) -> bytes: ...
+
+    def gather(self, payload: bytes | memoryview, starts: Numbers, sizes: Numbers) -> Gathered: ...
+
+    def gather_headers(
+        self, payload: bytes | memoryview, headers_start: Numbers, header_count: Numbers
+    ) -> GatheredHeaders | RecordFault: ...
+
+    def timestamp_range(
+        self, payload: bytes | memoryview, count: int, *, base_timestamp_ms: int = 0
+    ) -> TimestampRange | RecordFault | None: ...
 
 
 class KernelChoice:

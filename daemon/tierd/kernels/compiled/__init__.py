@@ -4,15 +4,20 @@ Importing this package takes about a second, and is impossible where memory must
 (``MemoryDenyWriteExecute=``): ``kernels.choice`` decides, nobody else imports it.
 """
 
+from tierd.kernels.compiled.gathering import gather, gather_headers
 from tierd.kernels.compiled.keys import hash_keys, latest_per_key
 from tierd.kernels.compiled.records import decode_batches, decode_records
 from tierd.kernels.compiled.rewriting import encode_records, select_records
+from tierd.kernels.compiled.timestamps import timestamp_range
 
 __all__ = [
     "decode_batches",
     "decode_records",
     "encode_records",
+    "gather",
+    "gather_headers",
     "hash_keys",
     "latest_per_key",
     "select_records",
+    "timestamp_range",
 ]

@@ -1,14 +1,19 @@
 """Kernels in plain Python: what the compiled twins have to agree with, and what runs where nothing can be compiled."""
 
+from tierd.kernels.reference.gathering import gather, gather_headers
 from tierd.kernels.reference.keys import hash_keys, latest_per_key
 from tierd.kernels.reference.records import decode_batches, decode_records
 from tierd.kernels.reference.rewriting import encode_records, select_records
+from tierd.kernels.reference.timestamps import timestamp_range
 
 __all__ = [
     "decode_batches",
     "decode_records",
     "encode_records",
+    "gather",
+    "gather_headers",
     "hash_keys",
     "latest_per_key",
     "select_records",
+    "timestamp_range",
 ]
