@@ -232,7 +232,7 @@ def test_names_end_in_their_unit_and_counters_in_total() -> None:
 
 def test_labels_come_from_a_small_set() -> None:
     allowed = {"topic", "partition", "operation", "outcome", "task", "state", "version", "python", "pool", "quota"}
-    allowed |= {"cache"}
+    allowed |= {"cache", "count", "result"}
     allowed |= {"request_class"}  # as stores price requests: put, list, get, delete
 
     assert {label for declaration in DECLARATIONS for label in declaration.labels} <= allowed

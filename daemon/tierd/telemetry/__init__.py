@@ -3,6 +3,7 @@
 from tierd.telemetry.declaration import Declaration
 from tierd.telemetry.logs import configure_logging
 from tierd.telemetry.metrics import Metrics
+from tierd.telemetry.pipeline import PipelineUse
 from tierd.telemetry.reading import CacheUse, ReadingUse
 from tierd.telemetry.scraped import EngineUse, HoldUsage, Latency, LeadershipUse, MetadataCounts, PartitionLag
 
@@ -16,6 +17,7 @@ __all__ = [
     "MetadataCounts",
     "Metrics",
     "PartitionLag",
+    "PipelineUse",
     "ReadingUse",
     "configure_logging",
 ]

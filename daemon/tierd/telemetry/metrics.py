@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from tierd.clock import Clock
 from tierd.telemetry.declaration import Declaration, Kind
+from tierd.telemetry.pipeline import PipelineUse
 from tierd.telemetry.reading import ReadingUse
 from tierd.telemetry.scraped import SCRAPED, EngineUse, HoldUsage, LeadershipUse, MetadataCounts, PartitionLag, scrape
 
@@ -149,6 +150,7 @@ class Metrics:
         self._engine: Callable[[], EngineUse] = EngineUse
         self._leadership: Callable[[], LeadershipUse | None] = lambda: None
         self._reading: Callable[[], ReadingUse] = ReadingUse
+        self._pipeline: Callable[[], PipelineUse | None] = lambda: None
         self._longest_throttles_ms: dict[str, int] = {}
         self._gauges[BUILD_INFO].labels(version, platform.python_version()).set(1)
         self._gauges[RELOAD_SUCCESS].set(1)
@@ -258,6 +260,10 @@ class Metrics:
         """Ask ``source`` at every scrape what reads and caches do."""
         self._reading = source
 
+    def watch_pipeline(self, source: Callable[[], PipelineUse | None]) -> None:
+        """Ask ``source`` at every scrape what the Spark job does; None where it is not enabled."""
+        self._pipeline = source
+
     def watch_leadership(self, source: Callable[[], LeadershipUse | None]) -> None:
         """Ask ``source`` at every scrape how well the cluster is heard; None where nobody is asked."""
         self._leadership = source
@@ -278,6 +284,7 @@ class Metrics:
             engine=self._engine(),
             leadership=self._leadership(),
             reading=self._reading(),
+            pipeline=self._pipeline(),
         )
         for name, labels, value in samples:
             simple[name].add_metric(labels, value)

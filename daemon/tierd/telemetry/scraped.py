@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tierd.telemetry.declaration import Declaration, Kind
+from tierd.telemetry.pipeline import PIPELINE, PipelineUse, pipeline_samples
 from tierd.telemetry.reading import READING, ReadingUse, Sample, reading_samples
 
 PARTITION_STATES = ("copying", "following", "idle", "loading", "paused", "quarantined", "waiting")
@@ -184,6 +185,7 @@ SCRAPED = (
         "tierd_invalid_transitions_total", Kind.COUNTER, "Steps that the segment lifecycle does not have; a bug."
     ),
     *READING,
+    *PIPELINE,
 )
 
 
@@ -196,6 +198,7 @@ def scrape(
     engine: EngineUse,
     leadership: LeadershipUse | None,
     reading: ReadingUse,
+    pipeline: PipelineUse | None,
 ) -> Iterator[Sample]:
     """Turn the present state into samples of ``SCRAPED``, the summary of backend calls apart."""
     yield from _partition_samples(now_ms, tuple(partitions))
@@ -220,6 +223,8 @@ def scrape(
     if reading.bytes_per_second is not None:
         yield "tierd_remote_quota_bytes_per_second", ("fetch",), reading.bytes_per_second
     yield from reading_samples(reading)
+    if pipeline is not None:
+        yield from pipeline_samples(pipeline)
 
 
 def _leadership_samples(leadership: LeadershipUse) -> Iterator[Sample]:

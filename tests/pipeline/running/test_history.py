@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from tierd.errors import StateDirError
-from tierd.pipeline.running.history import HISTORY_NAME, RunHistory, RunOutcome, RunRecord
+from tierd.pipeline.running.history import HISTORY_NAME, RunHistory, RunOutcome, RunReport
 
 
-def a_run(number: int, outcome: RunOutcome = RunOutcome.SUCCEEDED) -> RunRecord:
-    return RunRecord(
+def a_run(number: int, outcome: RunOutcome = RunOutcome.SUCCEEDED) -> RunReport:
+    return RunReport(
         run_id=f"run-{number}",
         trigger="schedule",
         attempt=1,

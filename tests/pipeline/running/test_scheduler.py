@@ -12,25 +12,13 @@ from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
 from tierd.errors import PipelineBusyError, PipelineError
 from tierd.model import TopicPartition
-from tierd.pipeline.running.history import RunHistory, RunOutcome, RunRecord
+from tierd.pipeline.running.history import RunHistory, RunOutcome
 from tierd.pipeline.running.progress import RunProgress
 from tierd.pipeline.running.scheduler import PipelineScheduler, RunLimits
 from tierd.schedule import Schedule
 
 MIDNIGHT_MS = round(datetime(2026, 7, 1, tzinfo=UTC).timestamp() * 1000)
 HOUR_S = 3600.0
-
-
-class Recorder:
-    def __init__(self) -> None:
-        self.records: list[RunRecord] = []
-
-    def run_ended(self, record: RunRecord) -> None:
-        self.records.append(record)
-
-    @property
-    def outcomes(self) -> list[RunOutcome]:
-        return [record.outcome for record in self.records]
 
 
 class Job:
@@ -54,14 +42,12 @@ class Lab:
     def __init__(self, folder: Path, *, schedule: str = "0 3 * * *", pauses: Sequence[str] = ()) -> None:
         self.clock = ManualClock(now_ms=MIDNIGHT_MS)
         self.job = Job()
-        self.recorder = Recorder()
         self.history = RunHistory(folder)
         self.scheduler = PipelineScheduler(
             self.job,
             timetable=Schedule(schedule, pause_windows=pauses),
             limits=RunLimits(timeout_s=2 * HOUR_S, retries=1),
             history=self.history,
-            recorder=self.recorder,
             clock=self.clock,
             random=lambda: 0.5,
         )
@@ -85,8 +71,11 @@ class Lab:
                 await asyncio.sleep(0)
 
     async def ended(self, count: int) -> None:
-        await eventually(lambda: len(self.recorder.records) == count, what=f"{count} runs to end")
-        await eventually(lambda: len(self.history.read()) == count, what="the history")
+        await eventually(lambda: len(self.history.read()) == count, what=f"{count} runs to end")
+
+    @property
+    def outcomes(self) -> list[RunOutcome]:
+        return [record.outcome for record in self.history.read()]
 
 
 @pytest.fixture
@@ -103,8 +92,10 @@ async def test_a_run_begins_when_the_timetable_says_so_and_not_before(lab: Lab) 
         assert lab.job.begun == [None]
         lab.job.ends.put_nowait(None)
         await lab.ended(1)
-    assert lab.recorder.outcomes == [RunOutcome.SUCCEEDED]
-    assert lab.history.read() == lab.recorder.records
+    assert lab.outcomes == [RunOutcome.SUCCEEDED]
+    assert lab.scheduler.last == lab.history.read()[0]
+    use = lab.scheduler.statistics()
+    assert (use.running, use.runs, use.groups["replaced"]) == (False, {"succeeded": 1}, 1)
     assert lab.scheduler.current is None
 
 
@@ -114,6 +105,8 @@ async def test_what_is_under_way_can_be_seen(lab: Lab) -> None:
         current = lab.scheduler.current
         assert current is not None
         assert (current.trigger, current.stage, current.done, current.total) == ("schedule", "rewriting", 1, 2)
+        use = lab.scheduler.statistics()
+        assert (use.running, use.progress) == (True, 0.5)
 
 
 async def test_a_second_run_is_refused_while_one_is_under_way(lab: Lab) -> None:
@@ -146,8 +139,8 @@ async def test_a_run_that_failed_is_tried_again_after_a_while_and_then_given_up(
         await lab.ended(2)
         await lab.pass_time(HOUR_S)
     assert [record.attempt for record in lab.history.read()] == [1, 2]
-    assert lab.recorder.outcomes == [RunOutcome.FAILED, RunOutcome.FAILED]
-    assert lab.recorder.records[0].problems == ("no memory; give it some",)
+    assert lab.outcomes == [RunOutcome.FAILED, RunOutcome.FAILED]
+    assert lab.history.read()[0].problems == ("no memory; give it some",)
 
 
 async def test_a_run_whose_time_is_up_is_ended(lab: Lab) -> None:
@@ -155,8 +148,8 @@ async def test_a_run_whose_time_is_up_is_ended(lab: Lab) -> None:
         await lab.pass_time(3.1 * HOUR_S)
         await lab.pass_time(2 * HOUR_S)
         await lab.ended(1)
-    assert lab.recorder.outcomes == [RunOutcome.TIMED_OUT]
-    assert lab.recorder.records[0].problems == ("ended while rewriting: not done in 7200 s",)
+    assert lab.outcomes == [RunOutcome.TIMED_OUT]
+    assert lab.history.read()[0].problems == ("ended while rewriting: not done in 7200 s",)
 
 
 async def test_a_pause_ends_a_scheduled_run_and_keeps_the_next_from_beginning(tmp_path: Path) -> None:
@@ -169,15 +162,15 @@ async def test_a_pause_ends_a_scheduled_run_and_keeps_the_next_from_beginning(tm
         assert len(lab.job.begun) == 1
         await lab.pass_time(0.5 * HOUR_S)
         assert len(lab.job.begun) == 2
-    assert lab.recorder.outcomes[0] is RunOutcome.CANCELLED
-    assert "a pause window begins" in lab.recorder.records[0].problems[0]
+    assert lab.outcomes[0] is RunOutcome.CANCELLED
+    assert "a pause window begins" in lab.history.read()[0].problems[0]
 
 
 async def test_a_run_that_a_shutdown_ends_is_remembered(lab: Lab) -> None:
     async with lab.running():
         await lab.pass_time(3.1 * HOUR_S)
     await lab.ended(1)
-    assert lab.recorder.outcomes == [RunOutcome.CANCELLED]
+    assert lab.outcomes == [RunOutcome.CANCELLED]
 
 
 async def test_a_bug_ends_the_scheduler_and_the_run_is_remembered_as_failed(lab: Lab) -> None:
@@ -185,7 +178,7 @@ async def test_a_bug_ends_the_scheduler_and_the_run_is_remembered_as_failed(lab:
     lab.job.ends.put_nowait(ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
         await asked
-    assert lab.recorder.outcomes == [RunOutcome.FAILED]
+    assert lab.outcomes == [RunOutcome.FAILED]
 
 
 def test_a_run_of_which_a_part_failed_is_told_apart_from_one_that_did_nothing() -> None:

@@ -37,7 +37,7 @@ class RunOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRecord:
+class RunReport:
     """One run. Bytes are those of logs, before compression; ``bytes_after`` of what replaced ``bytes_before``.
 
     Attributes:
@@ -66,7 +66,7 @@ class RunRecord:
     log_file: str = ""
 
 
-_LINE: Final = TypeAdapter(RunRecord)
+_LINE: Final = TypeAdapter(RunReport)
 
 
 class RunHistory:
@@ -77,7 +77,7 @@ class RunHistory:
         self._path = state_dir / HISTORY_NAME
         self._runs_kept = runs_kept
 
-    def append(self, record: RunRecord) -> None:
+    def append(self, record: RunReport) -> None:
         """Add a run; durable when this returns, and a crash leaves the file as it was or as it is to be.
 
         Raises:
@@ -97,7 +97,7 @@ class RunHistory:
                 f"{self._path}: {error.strerror}", remedy="free disk space, or mend the disk"
             ) from error
 
-    def read(self) -> list[RunRecord]:
+    def read(self) -> list[RunReport]:
         """Every run that is kept, the oldest first; a line that cannot be understood is left out.
 
         Raises:

@@ -1,9 +1,11 @@
 """RunProgress: how far the run that is under way has come, for status and metrics, and in the end for the history."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from tierd.pipeline.running.history import PROBLEMS_KEPT, RunOutcome, RunRecord
+from tierd.pipeline.running.history import PROBLEMS_KEPT, RunOutcome, RunReport
+from tierd.telemetry import PipelineUse
 
 _LONGEST_PROBLEM: Final = 2_000
 
@@ -52,9 +54,9 @@ class RunProgress:
             return RunOutcome.PARTLY if self.groups_replaced or self.groups_unchanged else RunOutcome.FAILED
         return RunOutcome.SUCCEEDED if self.partitions else RunOutcome.NOTHING_DUE
 
-    def ended(self, outcome: RunOutcome, now_ms: int) -> RunRecord:
+    def ended(self, outcome: RunOutcome, now_ms: int) -> RunReport:
         """The record of the run."""
-        return RunRecord(
+        return RunReport(
             run_id=self.run_id,
             trigger=self.trigger,
             attempt=self.attempt,
@@ -70,4 +72,41 @@ class RunProgress:
             counts=dict(self.counts),
             problems=tuple(self.problems),
             log_file=self.log_file,
+        )
+
+
+@dataclass(slots=True)
+class RunTotals:
+    """What the runs since the start did together."""
+
+    runs: Counter[str] = field(default_factory=Counter)
+    last_ended_s: dict[str, float] = field(default_factory=dict)
+    groups: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    bytes_before: int = 0
+    bytes_after: int = 0
+
+    def add(self, record: RunReport) -> None:
+        """Count a run that ended."""
+        self.runs[record.outcome.value] += 1
+        self.last_ended_s[record.outcome.value] = record.ended_ms / 1000
+        self.groups["replaced"] += record.groups_replaced
+        self.groups["unchanged"] += record.groups_unchanged
+        self.groups["failed"] += record.groups_failed
+        self.counts.update(record.counts)
+        self.bytes_before += record.bytes_before
+        self.bytes_after += record.bytes_after
+
+    def use(self, current: RunProgress | None, next_begin_ms: int | None) -> PipelineUse:
+        """Everything, as metrics show it."""
+        return PipelineUse(
+            running=current is not None,
+            progress=0.0 if current is None or not current.total else min(1.0, current.done / current.total),
+            next_begin_s=None if next_begin_ms is None else next_begin_ms / 1000,
+            runs=dict(self.runs),
+            last_ended_s=dict(self.last_ended_s),
+            groups=dict(self.groups),
+            bytes_before=self.bytes_before,
+            bytes_after=self.bytes_after,
+            counts=dict(self.counts),
         )

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 from uuid import uuid4
 
 import structlog
@@ -12,9 +12,10 @@ from tierd.backoff import Backoff
 from tierd.clock import Clock
 from tierd.errors import PipelineBusyError, TierError
 from tierd.model import TopicPartition, uuid_to_text
-from tierd.pipeline.running.history import RunHistory, RunOutcome, RunRecord
-from tierd.pipeline.running.progress import RunProgress
+from tierd.pipeline.running.history import RunHistory, RunOutcome, RunReport
+from tierd.pipeline.running.progress import RunProgress, RunTotals
 from tierd.schedule import Schedule
+from tierd.telemetry import PipelineUse
 
 log = structlog.get_logger()
 
@@ -23,13 +24,6 @@ _RETRY: Final = Backoff(base_s=60.0, cap_s=900.0)
 
 Work = Callable[[RunProgress, Sequence[TopicPartition] | None], Awaitable[None]]
 """One run, from planning to the last commit; partitions None means all that are led here. It fills the progress."""
-
-
-class RunRecorder(Protocol):
-    """Is told of runs; metrics are one."""
-
-    def run_ended(self, record: RunRecord) -> None:
-        """A run ended, however."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +49,6 @@ class PipelineScheduler:
         timetable: Schedule,
         limits: RunLimits,
         history: RunHistory,
-        recorder: RunRecorder,
         clock: Clock,
         random: Callable[[], float],
     ) -> None:
@@ -64,11 +57,11 @@ class PipelineScheduler:
         self._timetable = timetable
         self._limits = limits
         self._history = history
-        self._recorder = recorder
+        self._totals = RunTotals()
         self._clock = clock
         self._random = random
         self.current: RunProgress | None = None
-        self.last: RunRecord | None = None
+        self.last: RunReport | None = None
         self.next_begin_ms: int | None = None
 
     async def run(self) -> None:
@@ -81,7 +74,7 @@ class PipelineScheduler:
                 continue
             await self._run_with_retries()
 
-    async def run_now(self, names: Sequence[TopicPartition] | None, *, trigger: str = "command") -> RunRecord:
+    async def run_now(self, names: Sequence[TopicPartition] | None, *, trigger: str = "command") -> RunReport:
         """Run once because somebody asks, whatever the timetable says.
 
         Raises:
@@ -89,6 +82,10 @@ class PipelineScheduler:
             StateDirError: the run is over, but cannot be remembered.
         """
         return await self._attempt(trigger, 1, names, until_ms=None)
+
+    def statistics(self) -> PipelineUse:
+        """The run under way and those since the start, as metrics show them."""
+        return self._totals.use(self.current, self.next_begin_ms)
 
     async def _run_with_retries(self) -> None:
         for attempt in range(1, self._limits.retries + 2):
@@ -103,7 +100,7 @@ class PipelineScheduler:
 
     async def _attempt(
         self, trigger: str, attempt: int, names: Sequence[TopicPartition] | None, *, until_ms: int | None
-    ) -> RunRecord:
+    ) -> RunReport:
         if self.current is not None:
             raise PipelineBusyError(
                 f"run {self.current.run_id} is under way since {self.current.began_ms} ms: {self.current.stage}",
@@ -149,7 +146,7 @@ class PipelineScheduler:
                 task.cancel()
             await asyncio.wait({working, ringing})
 
-    async def _remember(self, record: RunRecord) -> None:
+    async def _remember(self, record: RunReport) -> None:
         tell = log.warning if record.outcome.is_problem else log.info
         tell(
             "run_ended",
@@ -163,7 +160,7 @@ class PipelineScheduler:
             problems=list(record.problems),
             log_file=record.log_file,
         )
-        self._recorder.run_ended(record)
+        self._totals.add(record)
         await asyncio.to_thread(self._history.append, record)
 
     def _next_pause_ms(self) -> int | None:
