@@ -135,6 +135,10 @@ class LeaderClient:
         self._ask(Done(counts=dict(counts)), Noted)
         self.close()
 
+    def fileno(self) -> int:
+        """The connection, for whoever waits for its end beside the calls; -1 once it is closed."""
+        return self._channel.fileno()
+
     def close(self) -> None:
         """End the run; what was begun and not committed is put away by the leader."""
         with contextlib.suppress(OSError):

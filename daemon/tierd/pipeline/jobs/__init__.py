@@ -1,0 +1,10 @@
+"""The job on Spark that carries out an order: ``python -m tierd.pipeline.jobs``, or ``__main__.py`` for spark-submit.
+
+``Run`` is the driver's part; ``scanning`` and ``tasks`` run in Python workers; ``layout``, ``prospects`` and
+``outcomes`` decide and are pure. Nothing here imports pyspark before it is asked for.
+"""
+
+from tierd.pipeline.jobs.exit_codes import JobExit
+from tierd.pipeline.jobs.session import spark_settings
+
+__all__ = ["JobExit", "spark_settings"]

@@ -1,0 +1,19 @@
+"""What a job's process tells whoever started it."""
+
+from enum import IntEnum
+
+
+class JobExit(IntEnum):
+    """How a run ended.
+
+    Attributes:
+        DONE: the order was worked through; what became of each group the leader has heard.
+        FAILED: the run could not go on; what was committed stays, and the next run does the rest.
+        USAGE: wrong arguments, or a configuration that cannot be used.
+        LEADER_GONE: the leader hung up, or never answered.
+    """
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    LEADER_GONE = 3

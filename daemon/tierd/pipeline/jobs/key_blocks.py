@@ -1,0 +1,84 @@
+"""Keys on their way through a shuffle: hashes and offsets as packed columns, never a row a key.
+
+::
+
+    block    hi int64[n] | lo int64[n] | offset int64[n]      of one partition, in one bucket, at most BLOCK_ROWS rows
+
+Spark sees pairs of a number and a few tens of kilobytes, so what it does a row costs nothing a key.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tierd.kernels import latest_per_key
+from tierd.pipeline.jobs.layout import BucketRange
+
+BLOCK_ROWS: Final = 2730  # 64 KiB: a Python worker holds up to 1000 blocks back before it hands them to Spark
+FOLD_ROWS: Final = 1 << 20  # 24 MiB of keys gathered before the superseded ones are taken out
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBlock:
+    """The latest offsets of some keys of partition ``index``, packed."""
+
+    index: int
+    columns: bytes
+
+
+class LatestKeys:
+    """The latest offset of every key that was added, in memory that follows the number of different keys."""
+
+    def __init__(self, fold_rows: int = FOLD_ROWS) -> None:
+        self._smallest_fold = fold_rows
+        self._fold_at = fold_rows
+        self._parts: list[tuple[np.ndarray, ...]] = []
+        self._rows = 0
+
+    def add(self, hi: np.ndarray, lo: np.ndarray, offset: np.ndarray) -> None:
+        """Add rows, one a record."""
+        self._parts.append((hi, lo, offset))
+        self._rows += len(hi)
+        if self._rows >= self._fold_at:
+            self._fold()
+            self._fold_at = max(self._smallest_fold, 2 * self._rows)
+
+    def add_block(self, block: KeyBlock) -> None:
+        """Add what ``key_blocks`` packed."""
+        self.add(*np.frombuffer(block.columns, dtype=np.int64).reshape(3, -1))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether most of what is held are keys that differ, so that holding more of them would not pay."""
+        return self._fold_at > self._smallest_fold
+
+    def take(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return one row a key as (hi, lo, offset), int64 each, in no order, and be empty again."""
+        if not self._parts:
+            nothing = np.empty(0, dtype=np.int64)
+            return nothing, nothing, nothing
+        self._fold()
+        hi, lo, offset = self._parts.pop()
+        self._rows, self._fold_at = 0, self._smallest_fold
+        return hi, lo, offset
+
+    def _fold(self) -> None:
+        hi, lo, offset = map(np.concatenate, zip(*self._parts, strict=True))
+        self._parts = [latest_per_key(hi, lo, offset)]
+        self._rows = len(self._parts[0][0])
+
+
+def key_blocks(keys: LatestKeys, *, index: int, buckets: BucketRange) -> Iterator[tuple[int, KeyBlock]]:
+    """Empty ``keys`` and yield its rows as (bucket, block); which bucket, only the hash decides."""
+    hi, lo, offset = keys.take()
+    bucket = (hi.view(np.uint64) >> np.uint64(40)) % np.uint64(buckets.count)
+    order = np.argsort(bucket.astype(np.uint16), kind="stable")
+    columns = np.stack((hi[order], lo[order], offset[order]))
+    ends = np.cumsum(np.bincount(bucket.astype(np.intp), minlength=buckets.count))
+    start = 0
+    for number, end in enumerate(ends.tolist()):
+        for at in range(start, end, BLOCK_ROWS):
+            yield buckets.first + number, KeyBlock(index, columns[:, at : min(at + BLOCK_ROWS, end)].tobytes())
+        start = end

@@ -1,0 +1,133 @@
+"""How the work of an order is cut up for Spark. Values only.
+
+::
+
+    inputs of all partitions     s0 s1 s2 | s0 s1 | s0 ...
+    splits, one task each        [s0 s1][s2 | s0 s1][s0 ...     what is read together when keys are looked for
+    buckets of keys              0 1 2 3 4 5 ...                a large partition has many, a small one a share of one
+    groups, one task each        [s0 s1][s2]| [s0 s1]| [s0 ...  numbered through all partitions
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tierd.model import RemoteLogSegmentMetadata
+from tierd.pipeline.planning import PartitionWork, WorkOrder
+
+BUCKET_INPUT_BYTES: Final = 64 << 20  # input whose keys are together in one worker's memory
+MAX_BUCKETS: Final = 4096
+_MIN_SPLIT_BYTES: Final = 8 << 20
+_MAX_SPLIT_BYTES: Final = 256 << 20
+_SPLITS_PER_CORE: Final = 4
+WAVE_BYTES_PER_CORE: Final = 64 << 20
+MAX_WAVE_GROUPS: Final = 256
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GroupPlace:
+    """A group by its partition's index in the order and its place in that partition's groups."""
+
+    index: int
+    group: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class InputPlace:
+    """A segment by its partition's index in the order and its place in that partition's inputs."""
+
+    index: int
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class BucketRange:
+    """The buckets that one partition's keys go to: ``count`` of them, from ``first`` on."""
+
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Inputs that one task reads, in the order of the partitions and of their offsets."""
+
+    inputs: tuple[InputPlace, ...]
+    size_bytes: int
+
+
+def group_places(order: WorkOrder) -> tuple[GroupPlace, ...]:
+    """Every group of the order; a group's place in here is its number."""
+    return tuple(GroupPlace(work.index, group) for work in order.partitions for group in range(len(work.groups)))
+
+
+def cut_splits(works: Iterable[PartitionWork], *, parallelism: int) -> tuple[Split, ...]:
+    """Cut the inputs into splits of about one size, so that every core has several to do."""
+    inputs = [(InputPlace(work.index, at), row.size_bytes) for work in works for at, row in enumerate(work.inputs)]
+    total = sum(size for _, size in inputs)
+    limit = min(max(total // (parallelism * _SPLITS_PER_CORE), _MIN_SPLIT_BYTES), _MAX_SPLIT_BYTES)
+    splits: list[Split] = []
+    taken: list[InputPlace] = []
+    taken_bytes = 0
+    for place, size_bytes in inputs:
+        if taken and taken_bytes + size_bytes > limit:
+            splits.append(Split(tuple(taken), taken_bytes))
+            taken, taken_bytes = [], 0
+        taken.append(place)
+        taken_bytes += size_bytes
+    return (*splits, Split(tuple(taken), taken_bytes)) if taken else tuple(splits)
+
+
+def bucket_count(works: Iterable[PartitionWork], *, parallelism: int) -> int:
+    """How many buckets the keys of all partitions are spread over."""
+    return min(max(-(-total_bytes(works) // BUCKET_INPUT_BYTES), parallelism), MAX_BUCKETS)
+
+
+def bucket_ranges(works: Iterable[PartitionWork], buckets: int) -> dict[int, BucketRange]:
+    """Share the buckets by size: the partitions lie end to end along them, each in at least a part of one."""
+    sizes = {work.index: input_bytes(work.inputs) for work in works}
+    total = max(sum(sizes.values()), 1)
+    ranges: dict[int, BucketRange] = {}
+    before = 0
+    for index, size in sizes.items():
+        first = min(before * buckets // total, buckets - 1)
+        last = min((before + size) * buckets // total, buckets - 1)
+        ranges[index] = BucketRange(first, last - first + 1)
+        before += size
+    return ranges
+
+
+def input_bytes(inputs: Iterable[RemoteLogSegmentMetadata]) -> int:
+    """Bytes of the inputs' logs."""
+    return sum(row.size_bytes for row in inputs)
+
+
+def total_bytes(works: Iterable[PartitionWork]) -> int:
+    """Bytes of all inputs of some partitions."""
+    return sum(input_bytes(work.inputs) for work in works)
+
+
+def cut_waves(
+    sizes: Sequence[tuple[GroupPlace, int]], *, parallelism: int, wave_bytes: int = WAVE_BYTES_PER_CORE
+) -> list[tuple[GroupPlace, ...]]:
+    """Cut groups into the sets that are rewritten by one job, in order.
+
+    A wave has a group for every core; small groups are taken together until they are worth a job, so that commits
+    come early and scratch files are few.
+
+    Args:
+        sizes: each group and the bytes of its inputs.
+        parallelism: how many tasks run at once.
+        wave_bytes: what a wave may read, a core.
+    """
+    waves: list[tuple[GroupPlace, ...]] = []
+    taken: list[GroupPlace] = []
+    taken_bytes = 0
+    for place, size_bytes in sizes:
+        is_full = len(taken) >= parallelism and taken_bytes + size_bytes > wave_bytes * parallelism
+        if is_full or len(taken) >= MAX_WAVE_GROUPS:
+            waves.append(tuple(taken))
+            taken, taken_bytes = [], 0
+        taken.append(place)
+        taken_bytes += size_bytes
+    return [*waves, tuple(taken)] if taken else waves

@@ -1,0 +1,106 @@
+"""What is known of each group before it is rewritten: whether it has to be, and how it begins. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tierd.pipeline.jobs.layout import GroupPlace, InputPlace
+from tierd.pipeline.jobs.outcomes import Failed, Unchanged
+from tierd.pipeline.jobs.scanning import ErasureNote, InputNote
+from tierd.pipeline.planning import PartitionWork
+from tierd.pipeline.rewriting import TransactionTrace
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """The group is to be rewritten.
+
+    Attributes:
+        open_producers: whose transactions go on where it begins.
+        is_certain: whether its output will differ; otherwise a first try tells.
+    """
+
+    open_producers: frozenset[int] = frozenset()
+    is_certain: bool = True
+
+
+Prospect = Rewrite | Unchanged | Failed
+
+
+def compaction_prospects(
+    work: PartitionWork, notes: Mapping[InputPlace, InputNote], latest: Mapping[GroupPlace, int]
+) -> dict[GroupPlace, Prospect]:
+    """Judge the groups of a partition that is compacted.
+
+    A group with an input that cannot be read is left alone. So are those behind such an input that is in no group: what
+    of it is still there nobody knows, so nothing that it may need can be taken away.
+
+    Args:
+        work: of the partition.
+        notes: of all of its inputs.
+        latest: by group, how many of its records are the latest of their keys.
+    """
+    prospects: dict[GroupPlace, Prospect] = {}
+    before, at = _Before(work), 0
+    for group, (first, last) in enumerate(work.groups):
+        before.read([notes[InputPlace(work.index, number)] for number in range(at, first)], is_grouped=False)
+        inside = [notes[InputPlace(work.index, number)] for number in range(first, last + 1)]
+        place = GroupPlace(work.index, group)
+        problem = before.problem or _problem_of(inside)
+        prospects[place] = Failed(problem) if problem else _rewrite(inside, latest[place], before.open_producers)
+        before.read(inside, is_grouped=True)
+        at = last + 1
+    return prospects
+
+
+class _Before:
+    """What lies before a group.
+
+    Attributes:
+        problem: why nothing behind it may be rewritten.
+        open_producers: whose transactions may go on there: once an input could not be read, all that were aborted.
+    """
+
+    def __init__(self, work: PartitionWork) -> None:
+        self.problem: str | None = None
+        self._work = work
+        self._trace = TransactionTrace()
+        self._unknown: frozenset[int] = frozenset()
+
+    @property
+    def open_producers(self) -> frozenset[int]:
+        return self._trace.open_producers | self._unknown
+
+    def read(self, notes: Sequence[InputNote], *, is_grouped: bool) -> None:
+        """Go on behind some inputs."""
+        for note in notes:
+            self._trace.extend(note.trace)
+        if problem := _problem_of(notes):
+            self._unknown = frozenset(transaction.producer_id for transaction in self._work.aborted)
+            self.problem = self.problem or (None if is_grouped else problem)
+
+
+def _rewrite(notes: Sequence[InputNote], latest: int, open_producers: frozenset[int]) -> Rewrite:
+    return Rewrite(open_producers, is_certain=len(notes) > 1 or latest < notes[0].keyed)
+
+
+def _problem_of(notes: Iterable[InputNote | ErasureNote]) -> str | None:
+    return next((note.problem for note in notes if note.problem), None)
+
+
+def erasure_prospects(work: PartitionWork, notes: Iterable[ErasureNote]) -> dict[GroupPlace, Prospect]:
+    """Judge the groups of a partition from which keys are to be erased: only those with such keys are rewritten."""
+    found = {note.place.segment: note for note in notes}
+    prospects: dict[GroupPlace, Prospect] = {}
+    for group, (first, last) in enumerate(work.groups):
+        of_group = [found[at] for at in range(first, last + 1)]
+        problem = _problem_of(of_group)
+        has_keys = any(note.records for note in of_group)
+        prospects[GroupPlace(work.index, group)] = (
+            Failed(problem) if problem else Rewrite() if has_keys else Unchanged()
+        )
+    return prospects
+
+
+def merge_prospects(work: PartitionWork) -> dict[GroupPlace, Prospect]:
+    """Every group is to be rewritten: nothing has to be known for it."""
+    return {GroupPlace(work.index, group): Rewrite() for group in range(len(work.groups))}

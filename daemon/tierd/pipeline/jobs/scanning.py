@@ -1,0 +1,148 @@
+"""Which records are the latest of their keys: one task reads a split, another one joins a bucket of keys.
+
+::
+
+    split ──scan──► (bucket, KeyBlock) ──shuffle──► bucket ──join──► (group, OffsetBlock) ──shuffle──► group
+                    (bucket, InputNote)                              (group, InputNote)
+
+Both are generators over bounded memory, and give the same for the same input, in whatever order it comes.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tierd.errors import TierError
+from tierd.pipeline.access import OpenTier
+from tierd.pipeline.jobs.key_blocks import KeyBlock, LatestKeys, key_blocks
+from tierd.pipeline.jobs.layout import InputPlace, Split
+from tierd.pipeline.jobs.run_context import RunContext
+from tierd.pipeline.rewriting import TransactionTrace, find_keys, scan_keys
+
+_BLOCK_OFFSETS = 16384  # 64 KiB
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetBlock:
+    """Offsets that are the latest of their keys, as uint32 distances from the start of their group's first input."""
+
+    distances: bytes
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return len(self.distances) // 4
+
+    def offsets(self, start_offset: int) -> np.ndarray:
+        """The offsets, int64, ascending."""
+        return np.frombuffer(self.distances, dtype=np.uint32).astype(np.int64) + start_offset
+
+
+@dataclass(frozen=True, slots=True)
+class InputNote:
+    """What the driver has to know of an input that was read.
+
+    Attributes:
+        keyed: how many records could be the latest of a key.
+        trace: the transactions that go on behind it.
+        problem: why it could not be read to its end.
+    """
+
+    place: InputPlace
+    keyed: int
+    trace: TransactionTrace
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureNote:
+    """How many records of an input have a key that is to be erased, or why that cannot be told."""
+
+    place: InputPlace
+    records: int
+    problem: str | None = None
+
+
+def scan_split(context: RunContext, split: Split) -> Iterator[tuple[int, KeyBlock | InputNote]]:
+    """Read the inputs of a split and yield their keys by bucket; an input that cannot be read is noted."""
+    with context.access.open() as tier:
+        keys, index = LatestKeys(), split.inputs[0].index
+        for place in split.inputs:
+            if place.index != index:
+                yield from key_blocks(keys, index=index, buckets=context.buckets[index])
+                index = place.index
+            yield from _scan_input(context, tier, place, keys)
+        yield from key_blocks(keys, index=index, buckets=context.buckets[index])
+
+
+def _scan_input(
+    context: RunContext, tier: OpenTier, place: InputPlace, keys: LatestKeys
+) -> Iterator[tuple[int, KeyBlock | InputNote]]:
+    buckets = context.buckets[place.index]
+    metadata = context.work(place).inputs[place.segment]
+    trace, keyed, problem = TransactionTrace(), 0, None
+    try:
+        for columns in scan_keys(
+            tier.pieces(metadata),
+            context.rules(place),
+            name=str(metadata.segment),
+            secret=context.order.secret,
+            trace=trace,
+        ):
+            keyed += len(columns)
+            keys.add(columns.hash_hi, columns.hash_lo, columns.offset)
+            if keys.is_full:
+                yield from key_blocks(keys, index=place.index, buckets=buckets)
+    except (TierError, OSError) as error:
+        problem = f"{metadata.segment} could not be read: {error}"
+    yield buckets.first, InputNote(place, keyed, trace, problem)
+
+
+def join_bucket(
+    context: RunContext, first_numbers: Mapping[int, int], rows: Iterable[tuple[int, KeyBlock | InputNote]]
+) -> Iterator[tuple[int, OffsetBlock | InputNote]]:
+    """Join the keys of a bucket and yield by group's number which offsets are the latest.
+
+    Args:
+        context: of the run.
+        first_numbers: the number of each partition's first group.
+        rows: as ``scan_split`` yields them, from all splits.
+    """
+    partitions: dict[int, LatestKeys] = {}
+    for _, row in rows:
+        if isinstance(row, InputNote):
+            yield first_numbers[row.place.index], row
+        else:
+            partitions.setdefault(row.index, LatestKeys()).add_block(row)
+    for index, keys in partitions.items():
+        _, _, offsets = keys.take()
+        for group, block in _by_group(context, index, np.sort(offsets)):
+            yield first_numbers[index] + group, block
+
+
+def _by_group(context: RunContext, index: int, offsets: np.ndarray) -> Iterator[tuple[int, OffsetBlock]]:
+    work = context.order.partitions[index]
+    for group in range(len(work.groups)):
+        inputs = work.group_inputs(group)
+        start_offset, end_offset = inputs[0].start_offset, inputs[-1].end_offset
+        first, end = np.searchsorted(offsets, (start_offset, end_offset + 1)).tolist()
+        distances = (offsets[first:end] - start_offset).astype(np.uint32)
+        for at in range(0, len(distances), _BLOCK_OFFSETS):
+            yield group, OffsetBlock(distances[at : at + _BLOCK_OFFSETS].tobytes())
+
+
+def find_erased(context: RunContext, split: Split) -> Iterator[ErasureNote]:
+    """Look in the inputs of a split for the keys that are to be erased; an input that cannot be read is noted."""
+    with context.access.open() as tier:
+        for place in split.inputs:
+            metadata, records = context.work(place).inputs[place.segment], 0
+            try:
+                for offsets in find_keys(
+                    tier.pieces(metadata), context.work(place).erased_keys, name=str(metadata.segment)
+                ):
+                    records += len(offsets)
+            except (TierError, OSError) as error:
+                yield ErasureNote(place, records, f"{metadata.segment} could not be read: {error}")
+            else:
+                yield ErasureNote(place, records)

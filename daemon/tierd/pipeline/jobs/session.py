@@ -1,0 +1,40 @@
+"""The settings of the Spark session that a run works in; imports no pyspark, for whoever starts spark-submit."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from tierd.config import PipelineSettings
+
+_TASK_ATTEMPTS: Final = 4
+_LOCAL = re.compile(r"local(\[(?P<cores>[^\],]+)\])?")
+
+
+def spark_settings(settings: PipelineSettings, scratch: Path) -> dict[str, str]:
+    """Return the properties of the session, those of ``spark_conf`` last.
+
+    What is shuffled are hashes, which no compression makes smaller. A local master gives a task as many attempts as a
+    cluster does; by itself it would give up a whole job with its first worker that is killed.
+
+    Args:
+        settings: of the pipeline.
+        scratch: where Spark keeps its files; on a cluster only those of the driver.
+    """
+    settled = {
+        "spark.master": settings.master,
+        "spark.app.name": "tierd",
+        "spark.driver.memory": f"{settings.driver_memory_bytes}b",
+        "spark.executor.memory": f"{settings.executor_memory_bytes}b",
+        "spark.local.dir": str(scratch),
+        "spark.log.level": "WARN",
+        "spark.python.worker.reuse": "true",
+        "spark.shuffle.compress": "false",
+        "spark.speculation": "false",
+        "spark.task.maxFailures": str(_TASK_ATTEMPTS),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if (local := _LOCAL.fullmatch(settings.master)) is not None:
+        settled["spark.master"] = f"local[{local['cores'] or 1},{_TASK_ATTEMPTS}]"
+        settled["spark.driver.host"] = settled["spark.driver.bindAddress"] = "127.0.0.1"
+    return settled | settings.spark_conf

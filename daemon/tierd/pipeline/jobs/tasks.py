@@ -1,0 +1,114 @@
+"""One group rewritten by one task: its inputs are read from the store, its output goes there."""
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from tierd.errors import TierError
+from tierd.model import IndexType, RemoteLogSegmentMetadata
+from tierd.pipeline.access import OpenTier
+from tierd.pipeline.jobs.layout import GroupPlace
+from tierd.pipeline.jobs.outcomes import Changed, Failed, Outcome, Unchanged, Written
+from tierd.pipeline.jobs.run_context import RunContext, scratch_directory
+from tierd.pipeline.jobs.scanning import InputNote, OffsetBlock
+from tierd.pipeline.planning import Output
+from tierd.pipeline.rewriting import InputLog, OffsetSet, RewriteStatistics, RewrittenSegment, rewrite_group
+
+_BLOCKS_AT_ONCE: Final = 64  # 8 MiB of offsets
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTask:
+    """What a task is to do with one group.
+
+    Attributes:
+        open_producers: whose transactions go on where the group begins.
+        output: None where it is only to be found out whether there is anything to do.
+    """
+
+    place: GroupPlace
+    open_producers: frozenset[int]
+    output: Output | None
+
+
+def rewrite(context: RunContext, task: GroupTask, rows: Iterable[OffsetBlock | InputNote]) -> Outcome:
+    """Rewrite a group and store its output, unless it has none or would be as its only input.
+
+    What goes wrong with the group is its outcome. The scratch file is gone when this returns.
+    """
+    scratch = scratch_directory(os.environ["SPARK_LOCAL_DIRS"])
+    try:
+        with tempfile.TemporaryDirectory(prefix="tierd-", dir=scratch) as directory, context.access.open() as tier:
+            return _rewrite(context, task, rows, tier, Path(directory) / "output.log")
+    except TierError as error:
+        return Failed(str(error))
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            return Failed(f"no space is left for the output in {scratch}, Spark's local directory")
+        return Failed(f"{type(error).__name__}: {error}")
+
+
+def _rewrite(
+    context: RunContext, task: GroupTask, rows: Iterable[OffsetBlock | InputNote], tier: OpenTier, log: Path
+) -> Outcome:
+    inputs = context.work(task.place).group_inputs(task.place.group)
+    latest = _latest(context, task.place, rows)
+    segment = rewrite_group(
+        [_input_log(tier, metadata) for metadata in inputs],
+        context.rules(task.place),
+        latest,
+        base_offset=inputs[0].start_offset,
+        output=log,
+        input_snapshot=tier.read_index(inputs[-1], IndexType.PRODUCER_SNAPSHOT),
+        input_epochs=tier.read_index(inputs[-1], IndexType.LEADER_EPOCH),
+        open_producers=task.open_producers,
+    )
+    if len(inputs) == 1 and _is_unchanged(segment.statistics):
+        return Unchanged()
+    if task.output is None:
+        return Changed()
+    manifest = tier.stage(finished(task.output.metadata, segment), segment.data)
+    return Written(task.output, manifest, asdict(segment.statistics))
+
+
+def finished(metadata: RemoteLogSegmentMetadata, segment: RewrittenSegment) -> RemoteLogSegmentMetadata:
+    """The output's metadata with what is known of its content only now."""
+    return replace(
+        metadata,
+        size_bytes=segment.data.log_checksums.size_bytes,
+        max_timestamp_ms=segment.max_timestamp_ms,
+        txn_index_empty=segment.txn_index_empty,
+    )
+
+
+def _latest(context: RunContext, place: GroupPlace, rows: Iterable[OffsetBlock | InputNote]) -> OffsetSet | None:
+    work = context.work(place)
+    if not work.compacts:
+        return None
+    inputs = work.group_inputs(place.group)
+    start_offset = inputs[0].start_offset
+    latest = OffsetSet.of(start_offset, inputs[-1].end_offset + 1, np.empty(0, dtype=np.int64))
+    blocks = (row.offsets(start_offset) for row in rows if isinstance(row, OffsetBlock))
+    while some := tuple(islice(blocks, _BLOCKS_AT_ONCE)):
+        latest.union_in_place(np.concatenate(some))
+    return latest
+
+
+def _input_log(tier: OpenTier, metadata: RemoteLogSegmentMetadata) -> InputLog:
+    return InputLog(
+        name=str(metadata.segment),
+        start_offset=metadata.start_offset,
+        end_offset=metadata.end_offset,
+        pieces=tier.pieces(metadata),
+    )
+
+
+def _is_unchanged(statistics: RewriteStatistics) -> bool:
+    return statistics.batches_copied == statistics.batches_read
