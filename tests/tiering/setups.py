@@ -37,6 +37,7 @@ from tierd.tiering import (
     TopicPolicy,
 )
 from tierd.tiering.policy import TopicPolicies
+from tierd.tiering.slots import Slots
 
 CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"
 BROKER_ID = 1
@@ -141,6 +142,7 @@ class Tier:
         expire: ExpireSettings | None = None,
         broker_id: int = BROKER_ID,
         log_offsets: LogOffsets | None = None,
+        slots: Slots | None = None,
     ) -> "Session":
         """A process of tierd: a session id, caches and holds of its own."""
         return Session(
@@ -155,6 +157,7 @@ class Tier:
             expire=expire,
             broker_id=broker_id,
             log_offsets=log_offsets,
+            slots=slots,
         )
 
 
@@ -175,6 +178,7 @@ class Session:
         expire: ExpireSettings | None,
         broker_id: int,
         log_offsets: LogOffsets | None,
+        slots: Slots | None,
     ) -> None:
         self.tier = tier
         self.hold = hold
@@ -200,6 +204,7 @@ class Session:
             store=tier.rows,
             broker_id=broker_id,
             session_id=self.session_id,
+            slots=slots,
             wants=wants,
             random=lambda: 0.5,
         )

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.clock import FakeClock
+from tests.fakes.eventually import eventually
 from tests.tiering.copying.test_copy_task import Setup
 from tests.tiering.setups import Recorded
 from tierd.config import CopySettings
 from tierd.tiering.copying.quota_gate import QuotaGate
 from tierd.tiering.quota import RateQuota
+from tierd.tiering.slots import Slots
 
 
 class StoppedClock(FakeClock):
@@ -109,6 +111,20 @@ async def test_closing_sends_away_who_waits_at_once() -> None:
     assert not await gate.admit(1)
 
 
+async def test_what_is_not_wanted_any_more_leaves_uncharged_and_the_next_one_passes() -> None:
+    clock = StoppedClock()
+    gate, _ = _gate(clock)
+    await gate.admit(100)
+    wanted = True
+    first = asyncio.create_task(gate.admit(1_000_000, is_wanted=lambda: wanted))
+    second = asyncio.create_task(gate.admit(1))
+    await clock.sleeping.wait()
+    wanted = False
+    clock.advance(20)
+    assert (await first, await second) == (False, True)
+    assert gate.quota.rate(clock.monotonic_s()) == 1
+
+
 class TestCopyTask:
     @pytest.fixture
     def setup(self, tmp_path: Path) -> Setup:
@@ -161,3 +177,28 @@ class TestCopyTask:
             setup.session.manager.stop_intake()
             await passing
         assert setup.finished == [(0, 7)]
+
+    async def test_a_segment_that_waits_for_the_quota_does_not_begin_once_it_is_paused(self, setup: Setup) -> None:
+        passing = asyncio.create_task(setup.session.copy_once())
+        await self.clock.sleeping.wait()
+        setup.session.manager.pause([setup.partition.topic_partition])
+        self.clock.advance(60)
+        await passing
+        assert setup.finished == [(0, 7)]
+        assert len(setup.session.rows(setup.partition)) == 1
+        setup.session.manager.resume()
+        assert (await setup.run()).status.copied_through == 15
+
+    async def test_a_segment_that_waits_for_a_slot_does_not_begin_once_it_is_paused(self, setup: Setup) -> None:
+        slots = Slots(1)
+        await slots.acquire()
+        setup.session = setup.tier.session(storage=lambda _: setup.storage, slots=slots)
+        passing = asyncio.create_task(setup.session.copy_once())
+        await eventually(
+            lambda: any("queued" in each.reason for each in setup.session.manager.status()), what="the wait for a slot"
+        )
+        setup.session.manager.pause()
+        slots.release()
+        await passing
+        assert setup.session.rows(setup.partition) == []
+        assert slots.idle_ratio == 1.0, "its slot is given back"

@@ -58,10 +58,12 @@ class OrderedCopy:
         try:
             async with CheckAhead(self._tools.slots, partial(self._prepared, history)) as checks:
                 for held, following in zip(segments, (*segments[1:], None), strict=False):
-                    if self._gate.closed_because() is not None:
+                    if not self._is_open():
                         break
                     self._on_step(f"queued: segment {held.base_offset:020d}")
                     await checks.begin(held)
+                    if not self._is_open():  # closed while it waited for its slot
+                        break
                     self._on_step(f"segment {held.base_offset:020d}")
                     if not await self._copy(checks, following):
                         break
@@ -71,7 +73,7 @@ class OrderedCopy:
             raise
 
     async def _copy(self, checks: CheckAhead, following: HeldSegment | None) -> bool:
-        """Copy the segment whose check was begun; False when no segment passes the quota any more."""
+        """Copy the segment whose check was begun; False when no segment may begin any more."""
         clock = self._tools.clock
         began_s = clock.monotonic_s()
         held, prepared = await checks.result()
@@ -86,10 +88,13 @@ class OrderedCopy:
         await self._local.copied(held)
         return True
 
+    def _is_open(self) -> bool:
+        return self._gate.closed_because() is None
+
     async def _is_admitted(self, held: HeldSegment) -> bool:
         name = f"segment {held.base_offset:020d}"
         self._on_step(f"queued: {name} for copy.max_bytes_per_second")
-        admitted = await self._tools.quota.admit(held.size_bytes)
+        admitted = await self._tools.quota.admit(held.size_bytes, is_wanted=self._is_open)
         self._on_step(name)
         return admitted
 

@@ -1,6 +1,7 @@
 """QuotaGate: no segment is uploaded while the broker copies faster than it may (KIP-956; remote-tiering 11.2)."""
 
 import asyncio
+from collections.abc import Callable
 
 from tierd.clock import Clock
 from tierd.tiering.quota import RateQuota
@@ -32,13 +33,21 @@ class QuotaGate:
         """Let nobody pass any more: who waits is sent away at once, so that tierd can stop."""
         self._closed.set()
 
-    async def admit(self, size_bytes: int) -> bool:
-        """Wait until a segment of ``size_bytes`` may be uploaded, and charge it; False, uncharged, once it is closed.
+    async def admit(self, size_bytes: int, *, is_wanted: Callable[[], bool] = lambda: True) -> bool:
+        """Wait until a segment of ``size_bytes`` may be uploaded, and charge it.
 
         Cancelled, it has charged nothing, and the next in line is asked.
+
+        Args:
+            size_bytes: of the log.
+            is_wanted: asked before it is charged, and once a second meanwhile: nothing is awaited between its last
+                yes and the return.
+
+        Returns:
+            False, uncharged, once it is closed or not wanted any more.
         """
         async with self._turn:
-            while not self._closed.is_set():
+            while not self._closed.is_set() and is_wanted():
                 throttle_ms = self._quota.throttle_ms(self._clock.monotonic_s())
                 if throttle_ms == 0:
                     self._quota.record(size_bytes, self._clock.monotonic_s())
