@@ -9,6 +9,7 @@ from tests.scenarios.installation import Installation
 
 OLD = {"topics": {"defaults": {"retention": "1d"}}}  # the log dir's records are of 2023
 KEPT = {"topics": {"defaults": {"retention": -1}}}
+NOT_COPIED = {"topics": {"defaults": {"copy": False}}}
 STATE_OF = {"COPY_SEGMENT_FINISHED": "readable", "DELETE_SEGMENT_STARTED": "in grace"}
 
 
@@ -125,7 +126,16 @@ def test_a_partition_is_deleted_only_after_a_yes(copied: Installation) -> None:
     assert states(copied) == ["readable"] * 3
 
 
+def test_a_partition_that_is_still_copied_is_not_deleted(copied: Installation) -> None:
+    ended = copied.tierd("delete-partition", "orders-0", "--yes")
+    assert ended.exit_code == 4, ended.output
+    assert "still copied" in ended.stderr
+    assert "--force" in ended.stderr
+    assert states(copied) == ["readable"] * 3
+
+
 def test_a_partition_is_deleted_at_once_when_asked(copied: Installation) -> None:
+    copied.configure(NOT_COPIED)
     ended = copied.tierd("delete-partition", "orders-0", "--yes", "--now")
     assert ended.exit_code == 0, ended.output
     lines = [json.loads(line) for line in copied.tierd("deletions", "--json").stdout.splitlines()]
@@ -134,6 +144,7 @@ def test_a_partition_is_deleted_at_once_when_asked(copied: Installation) -> None
 
 
 def test_with_a_grace_the_partition_stays_until_it_is_over(copied: Installation) -> None:
+    copied.configure(NOT_COPIED)
     assert copied.tierd("delete-partition", "orders-0", "--yes").exit_code == 0
     assert states(copied) == ["in grace"] * 3
     ended = copied.tierd("undelete", "orders-0", "--all")
@@ -155,6 +166,8 @@ def test_a_running_daemon_expires_and_gives_back(tierd: Installation) -> None:
         back = tierd.tierd("undelete", "orders-0", "--all", "--force")
         assert back.exit_code == 0, back.output
         daemon.wait_until(lambda: states(tierd) == ["in grace"] * 3, what="what retention does again")
-        deleted = tierd.tierd("delete-partition", "orders-0", "--yes", "--now")
+        refused = tierd.tierd("delete-partition", "orders-0", "--yes", "--now")
+        assert refused.exit_code == 4, refused.output
+        deleted = tierd.tierd("delete-partition", "orders-0", "--yes", "--now", "--force")
         assert deleted.exit_code == 0, deleted.output
         daemon.wait_until(lambda: "partition_deleted" in daemon.log_tail(), what="the end of the partition's tier")

@@ -78,21 +78,28 @@ async def undelete(
 
 
 async def delete_partition(
-    config: TierdConfig, config_file: Path, name: TopicPartition, *, topic_id: str | None, at_once: bool
+    config: TierdConfig,
+    config_file: Path,
+    name: TopicPartition,
+    *,
+    topic_id: str | None,
+    at_once: bool,
+    force: bool,
 ) -> JsonValue:
     """Begin to delete the whole tier of a partition; a daemon, or the next one, goes on with it.
 
     Raises:
+        RefusedError: it is led here and copied; nothing was done, and ``force`` was not given.
         UnknownPartitionError: the metadata has no such partition, or several of that name.
         TierError: it is not marked; ask again.
     """
     async with tier_reader(config, config_file) as reader:
         partition = await _incarnation(reader, name, topic_id)
-    options: dict[str, JsonValue] = {"topic_id": topic_id or "", "at_once": at_once}
+    options: dict[str, JsonValue] = {"topic_id": topic_id or "", "at_once": at_once, "force": force}
     with contextlib.suppress(DaemonUnreachableError):
         return await request(config.state_dir, "delete-partition", [str(name)], options=options)
     async with _standing_in(config, config_file) as (_, manager):
-        await manager.removals.delete_partition(partition, at_once=at_once)
+        await manager.removals.delete_partition(partition, at_once=at_once, force=force)
         assert manager.remover is not None, "delete_partition would have refused"
         for _ in range(_REMOVAL_PASSES):
             if await manager.remover.run_once() != 0:
@@ -124,10 +131,10 @@ def removal_handlers(engine: Engine, manager: RemoteLogManager) -> Mapping[str, 
         return undelete_answer(name, taken, dry_run=dry_run)
 
     async def delete(names: Sequence[str], options: Mapping[str, JsonValue]) -> JsonValue:
-        at_once = bool(options.get("at_once"))
+        at_once, force = bool(options.get("at_once")), bool(options.get("force"))
         async with tier_reader(engine.settings.config, Path("the daemon's configuration")) as reader:
             partition = await _incarnation(reader, _only(names), str(options.get("topic_id") or "") or None)
-        await manager.removals.delete_partition(partition, at_once=at_once)
+        await manager.removals.delete_partition(partition, at_once=at_once, force=force)
         return partition_answer(partition, at_once=at_once)
 
     return {"expire": expire_now, "undelete": take_back, "delete-partition": delete}

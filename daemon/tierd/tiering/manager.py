@@ -187,6 +187,7 @@ class RemoteLogManager:
             undeletion=self._factory.undeletion(),
             remover=self.remover,
             retry=self._retry,
+            is_copied=lambda partition: partition in self.led() and policies(partition.topic).copy_enabled,
         )
         self.first_reconcile_done = asyncio.Event()
         self._news = LogDirNews(log_dirs, new_watcher=new_watcher, clock=clock, retry_s=settings.interval_s)

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Collection
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
 from tests.tiering.removing.removals import remover_of, undeletion_of
 from tests.tiering.removing.world import DELETING, FINISHED, Process, World
-from tests.tiering.setups import Tier
+from tests.tiering.setups import Tier, partition_of
 from tierd.errors import RefusedError, RemoteStorageError, UnknownPartitionError
 from tierd.model import TopicPartition
 from tierd.tiering.policy import TopicPolicy
@@ -27,8 +28,13 @@ class Desk:
         self.process = process
         self.task: ExpirationTask = process.task()
         self.retried: list[str] = []
+        self.is_copied = False
         self.removals = Removals(
-            lambda: [self.task], undeletion=undeletion_of(process), remover=remover_of(process), retry=self._retry
+            lambda: [self.task],
+            undeletion=undeletion_of(process),
+            remover=remover_of(process),
+            retry=self._retry,
+            is_copied=lambda _: self.is_copied,
         )
 
     def _retry(self, names: Collection[str]) -> None:
@@ -123,9 +129,34 @@ async def test_planning_what_comes_back_holds_up_nobody(
 async def test_a_partition_is_marked_for_the_remover(desk: Desk) -> None:
     await desk.removals.delete_partition(desk.process.world.partition, at_once=True)
     assert desk.process.view.delete_state is not None
-    without = Removals(list, undeletion=undeletion_of(desk.process), remover=None, retry=lambda _: None)
+    without = Removals(
+        list, undeletion=undeletion_of(desk.process), remover=None, retry=lambda _: None, is_copied=lambda _: False
+    )
     with pytest.raises(RefusedError):
         await without.delete_partition(desk.process.world.partition, at_once=True)
+
+
+async def test_a_partition_that_is_still_copied_is_deleted_only_by_force(desk: Desk) -> None:
+    desk.is_copied = True
+    with pytest.raises(RefusedError, match="still copied"):
+        await desk.removals.delete_partition(desk.process.world.partition, at_once=True)
+    assert desk.process.view.delete_state is None
+    await desk.removals.delete_partition(desk.process.world.partition, at_once=True, force=True)
+    assert desk.process.view.delete_state is not None
+
+
+@pytest.mark.parametrize(("copies", "is_refused"), [(True, True), (False, False)])
+async def test_the_topics_settings_say_whether_it_is_copied(tmp_path: Path, copies: bool, is_refused: bool) -> None:
+    writer = LogDirWriter(tmp_path / "kafka")
+    partition = writer.add_partition("orders")
+    partition.fill(rolled_segments=1, shape=SegmentShape())
+    writer.write_checkpoints()
+    tier = Tier(tmp_path, [writer.path])
+    await tier.session().copy_once()
+    session = tier.session(policies=lambda _: TopicPolicy(copy_enabled=copies))
+    await session.manager.discover_once()
+    with pytest.raises(RefusedError) if is_refused else nullcontext():
+        await session.manager.removals.delete_partition(partition_of(partition.path), at_once=False)
 
 
 async def test_a_copy_that_ends_wakes_the_expiration_of_its_partition(tmp_path: Path) -> None:

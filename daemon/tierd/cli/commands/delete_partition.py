@@ -18,6 +18,7 @@ def delete_partition(
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Required: delete every segment of it.")] = False,
     now: Annotated[bool, typer.Option("--now", help="Without waiting for expire.grace.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Although it is led here and still copied.")] = False,
     topic_id: Annotated[
         str | None, typer.Option("--topic-id", metavar="ID", help="Which incarnation, where there were several.")
     ] = None,
@@ -26,7 +27,7 @@ def delete_partition(
 ) -> None:
     """Delete the whole tier of a partition; a crash is survived, the running daemon or the next one goes on with it.
 
-    There is no way back. Nothing may be copied of it any more: delete the topic, or exclude it, first.
+    There is no way back. It may not be copied any more: delete or exclude the topic, or switch its copy off, first.
 
     Example: tierd delete-partition orders-0 --yes
     """
@@ -37,7 +38,8 @@ def delete_partition(
             uuid_from_text(topic_id)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error
-    answer = run_in_loop(delete_whole_partition(begin(config), config, name, topic_id=topic_id, at_once=now))
+    deletion = delete_whole_partition(begin(config), config, name, topic_id=topic_id, at_once=now, force=force)
+    answer = run_in_loop(deletion)
     if as_json:
         print(json.dumps(answer))
     else:

@@ -32,12 +32,22 @@ class Removals:
         undeletion: Undeletion,
         remover: PartitionRemover | None,
         retry: Callable[[Collection[str]], None],
+        is_copied: Callable[[TopicIdPartition], bool],
     ) -> None:
-        """``tasks``: of every led partition now; ``retry``: lets quarantined ones try again at once."""
+        """Remove nothing yet.
+
+        Args:
+            tasks: of every led partition now.
+            undeletion: takes segments back.
+            remover: deletes whole partitions.
+            retry: lets quarantined tasks try again at once.
+            is_copied: whether this broker leads a partition and its topic's settings have it copied.
+        """
         self._tasks = tasks
         self._undeletion = undeletion
         self._remover = remover
         self._retry = retry
+        self._is_copied = is_copied
 
     async def plan(self, names: Collection[TopicPartition] | None) -> tuple[ExpireOutcome, ...]:
         """Say what the next pass would do, None over all partitions, and do nothing.
@@ -101,15 +111,27 @@ class Removals:
         task.wake.set()
         return taken
 
-    async def delete_partition(self, partition: TopicIdPartition, *, at_once: bool) -> None:
+    async def delete_partition(self, partition: TopicIdPartition, *, at_once: bool, force: bool = False) -> None:
         """Accept the deletion of a whole partition, led here or by nobody; it goes on in the background.
 
+        Args:
+            partition: whose tier goes.
+            at_once: without a grace.
+            force: although it is copied here, and its copies are refused from now on.
+
         Raises:
+            RefusedError: it is copied here; nothing was done.
             RemoteResourceNotFoundError: it has nothing in the tier.
             FencedError: another broker leads it.
         """
         if self._remover is None:
             raise RefusedError("nothing here deletes partitions", remedy="run it where tierd has a metadata store")
+        if not force and self._is_copied(partition):
+            raise RefusedError(
+                f"{partition} is led here and still copied: nothing of it could be copied any more",
+                remedy="delete the topic, or name it in topics.exclude or set copy: false for it and reload tierd; "
+                "--force deletes its tier anyway",
+            )
         await self._remover.accept(partition, at_once=at_once)
 
     def _chosen(self, names: Collection[TopicPartition] | None) -> list[ExpirationTask]:
