@@ -1,0 +1,84 @@
+"""PartitionLeases: two daemons never spend a run on the same partition at once; what is written is fenced besides."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+import structlog
+
+from tierd.clock import Clock
+from tierd.errors import LeaseHeldError, LeaseLostError, TierError
+from tierd.metadata import KeyValueStore, Lease, MetadataKeyFactory, acquire_lease, release_lease, renew_lease
+from tierd.model import TopicIdPartition, uuid_to_text
+
+log = structlog.get_logger()
+
+LEASE_S: Final = 120.0
+_RENEWALS_A_LEASE: Final = 4
+
+
+class PartitionLeases:
+    """The leases of one process at a time, in the metadata store."""
+
+    def __init__(self, store: KeyValueStore, keys: MetadataKeyFactory, *, holder: str, clock: Clock) -> None:
+        """Prepare to ask for leases; ``holder`` names this process for others."""
+        self._store = store
+        self._keys = keys
+        self._holder = holder
+        self._clock = clock
+
+    @contextlib.asynccontextmanager
+    async def held(
+        self, partitions: Sequence[TopicIdPartition]
+    ) -> AsyncIterator[tuple[list[TopicIdPartition], dict[TopicIdPartition, str]]]:
+        """Hold the leases of these partitions; give those that are ours, and why the others are not.
+
+        Renewed until the block ends, then given back. Cancelled or killed, they run out after ``LEASE_S``.
+
+        Raises:
+            TierError: the store does not answer; nothing is held for longer than ``LEASE_S``.
+        """
+        leases: dict[TopicIdPartition, Lease] = {}
+        refused: dict[TopicIdPartition, str] = {}
+        renewing: asyncio.Task[None] | None = None
+        try:
+            for partition in partitions:
+                try:
+                    leases[partition] = await self._acquire(partition)
+                except LeaseHeldError as error:
+                    refused[partition] = str(error)
+            renewing = asyncio.create_task(self._renew(leases), name="leases of the run")
+            yield list(leases), refused
+        finally:
+            if renewing is not None:
+                renewing.cancel()
+                await asyncio.wait({renewing})
+            await asyncio.shield(self._release(leases))
+
+    async def _acquire(self, partition: TopicIdPartition) -> Lease:
+        name = f"pipeline-{uuid_to_text(partition.topic_id)}-{partition.partition}"
+        return await acquire_lease(
+            self._store, self._keys, name, self._holder, ttl_s=LEASE_S, now_ms=self._clock.now_ms()
+        )
+
+    async def _renew(self, leases: dict[TopicIdPartition, Lease]) -> None:
+        while True:
+            await self._clock.sleep(LEASE_S / _RENEWALS_A_LEASE)
+            for partition, lease in list(leases.items()):
+                try:
+                    leases[partition] = await renew_lease(
+                        self._store, self._keys, lease, ttl_s=LEASE_S, now_ms=self._clock.now_ms()
+                    )
+                except LeaseLostError as error:  # its commits are refused if leadership went with it
+                    log.warning("pipeline_lease_lost", partition=str(partition), problem=str(error))
+                    del leases[partition]
+                except TierError as error:
+                    log.warning("pipeline_lease_not_renewed", partition=str(partition), problem=str(error))
+
+    async def _release(self, leases: dict[TopicIdPartition, Lease]) -> None:
+        for partition, lease in leases.items():
+            try:
+                await release_lease(self._store, self._keys, lease)
+            except TierError as error:
+                log.warning("pipeline_lease_not_released", partition=str(partition), problem=str(error))

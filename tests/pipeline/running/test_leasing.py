@@ -1,0 +1,98 @@
+"""Leases of partitions: of two daemons one works on a partition."""
+
+from uuid import UUID
+
+import pytest
+
+from tests.fakes.eventually import eventually
+from tests.fakes.manual_clock import ManualClock
+from tierd.errors import BackendUnavailableError
+from tierd.metadata import Batch, MemoryKeyValueStore, MetadataKeyFactory
+from tierd.model import TopicIdPartition
+from tierd.pipeline.running.leasing import LEASE_S, PartitionLeases
+
+ORDERS = TopicIdPartition(UUID(int=1), "orders", 0)
+PAYMENTS = TopicIdPartition(UUID(int=2), "payments", 3)
+KEYS = MetadataKeyFactory("cluster")
+
+
+class Lab:
+    def __init__(self) -> None:
+        self.store = MemoryKeyValueStore()
+        self.clock = ManualClock()
+
+    def leases(self, holder: str) -> PartitionLeases:
+        return PartitionLeases(self.store, KEYS, holder=holder, clock=self.clock)
+
+    async def until_renewal(self) -> None:
+        await eventually(lambda: self.clock.sleeping == 1, what="the wait for the next renewal")
+        self.clock.advance(LEASE_S / 4)
+
+
+@pytest.fixture
+def lab() -> Lab:
+    return Lab()
+
+
+async def test_of_two_daemons_one_gets_a_partition_and_the_other_hears_who(lab: Lab) -> None:
+    async with lab.leases("one").held([ORDERS]) as (ours, refused):
+        assert (ours, refused) == ([ORDERS], {})
+        async with lab.leases("two").held([ORDERS, PAYMENTS]) as (theirs, left):
+            assert theirs == [PAYMENTS]
+            assert "one" in left[ORDERS]
+    async with lab.leases("two").held([ORDERS]) as (theirs, _):
+        assert theirs == [ORDERS]
+
+
+async def test_a_run_that_lasts_keeps_its_leases(lab: Lab) -> None:
+    async with lab.leases("one").held([ORDERS]):
+        for _ in range(10):
+            await lab.until_renewal()
+        await eventually(lambda: lab.clock.sleeping == 1, what="the last renewal")
+        async with lab.leases("two").held([ORDERS]) as (theirs, _):
+            assert theirs == []
+
+
+async def test_a_lease_of_a_process_that_died_runs_out(lab: Lab) -> None:
+    async with lab.leases("dead").held([ORDERS]):  # its clock stands still: it renews no more
+        later = ManualClock(now_ms=lab.clock.now_ms() + round(LEASE_S * 1000))
+        async with PartitionLeases(lab.store, KEYS, holder="two", clock=later).held([ORDERS]) as (ours, _):
+            assert ours == [ORDERS]
+
+
+async def test_leases_are_given_back_when_the_run_fails(lab: Lab) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with lab.leases("one").held([ORDERS]):
+            raise ZeroDivisionError
+    async with lab.leases("two").held([ORDERS]) as (ours, _):
+        assert ours == [ORDERS]
+
+
+async def test_a_store_that_is_gone_for_a_while_does_not_end_the_run(lab: Lab) -> None:
+    store = _Sometimes(lab.store)
+    async with PartitionLeases(store, KEYS, holder="one", clock=lab.clock).held([ORDERS]):
+        await eventually(lambda: lab.clock.sleeping == 1, what="the first wait")
+        store.is_gone = True
+        await lab.until_renewal()
+        await eventually(lambda: store.refused > 0, what="a renewal that fails")
+        await eventually(lambda: lab.clock.sleeping == 1, what="the next wait")
+        store.is_gone = False
+    async with lab.leases("two").held([ORDERS]) as (ours, _):
+        assert ours == [ORDERS]
+
+
+class _Sometimes(MemoryKeyValueStore):
+    def __init__(self, store: MemoryKeyValueStore) -> None:
+        super().__init__()
+        self._below = store
+        self.is_gone = False
+        self.refused = 0
+
+    async def get(self, key: str) -> bytes | None:
+        if self.is_gone:
+            self.refused += 1
+            raise BackendUnavailableError("gone")
+        return await self._below.get(key)
+
+    async def apply(self, batch: Batch) -> None:
+        await self._below.apply(batch)
