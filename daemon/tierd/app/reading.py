@@ -13,7 +13,7 @@ from tierd.app.caches import chunk_cache
 from tierd.app.stores import log_dir_identities, metadata_store, object_store, segment_storage
 from tierd.clock import Clock, SystemClock
 from tierd.config import TierdConfig
-from tierd.errors import LogDirOfflineError, UnknownPartitionError
+from tierd.errors import LogDirOfflineError, TierError, UnknownPartitionError
 from tierd.log import (
     LOG_START_OFFSET_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -37,12 +37,14 @@ from tierd.tiering import (
     FetchService,
     FetchTask,
     Finding,
+    Isolation,
     LedgerStep,
     ListedOffset,
     OffsetSpec,
     RepairPlanner,
     SegmentCheck,
     SilentRecorder,
+    Tier,
     TierAudit,
     TieredLog,
     explain,
@@ -290,7 +292,26 @@ async def explain_offset(reader: TierReader, located: Located, offset: int) -> E
         last_stable_offset=stable,
         log_end_offset=end,
         remote_key=reader.remote_key(tiered.remote_segment(offset)),
+        next_record=await _next_record(reader, located, tiered, offset),
     )
+
+
+async def _next_record(reader: TierReader, located: Located, tiered: TieredLog, offset: int) -> int | None:
+    """The offset of the first record from ``offset`` on, the end where there is none; None for one that is not remote.
+
+    None also where the store does not answer: the rest of the explanation needs no bytes.
+    """
+    if tiered.tier_of(offset) is Tier.LOCAL or not tiered.log_start_offset <= offset < tiered.end_offset:
+        return None
+    records = reader.fetch_task(located).records(offset, None, Isolation.READ_UNCOMMITTED)
+    try:
+        async with contextlib.aclosing(records) as found:
+            async for record in found:
+                return record.offset
+    except TierError as error:
+        log.warning("offset_not_read", partition=str(located.partition), offset=offset, problem=str(error))
+        return None
+    return tiered.end_offset
 
 
 def _retained(state_dir: Path) -> frozenset[UUID]:

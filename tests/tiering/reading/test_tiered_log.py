@@ -180,6 +180,13 @@ class TestExplain:
         assert found.place is Place.LOCAL
         assert "last stable offset is 250" in found.why
 
+    def test_an_offset_in_a_gap_of_a_compacted_segment_says_where_readers_go_on(self, log: TieredLog) -> None:
+        found = explain(log, 60, last_stable_offset=330, log_end_offset=350, remote_key="key", next_record=71)
+        assert (found.place, found.next_record) == (Place.REMOTE, 71)
+        assert "readers go on at 71" in found.why
+        there = explain(log, 60, last_stable_offset=330, log_end_offset=350, remote_key="key", next_record=60)
+        assert "compaction" not in there.why
+
     def test_a_lost_offset_is_called_lost(self) -> None:
         log = _log(_view((0, 99, [(0, 0)])), _scan(150, 200, lineage=[(0, 0)]), high_watermark=250)
         assert self._place(log, 120, leo=250) is Place.LOST

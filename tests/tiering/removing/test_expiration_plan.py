@@ -265,3 +265,28 @@ def test_records_without_timestamps_are_not_older_than_their_segment() -> None:
     timeless = row(0, 99, max_timestamp_ms=-1)  # in the tier since NOW_MS
     assert not planned([timeless], retention_ms=1000).deletions
     assert planned([timeless], retention_ms=1000).next_due_ms == NOW_MS + 1000
+
+
+def test_what_compaction_left_empty_keeps_nothing_behind_it() -> None:
+    old, young = row(100, 199, max_timestamp_ms=NOW_MS - 2000), row(300, 399)
+    empty = [row(0, 99, size_bytes=0, max_timestamp_ms=-1), row(200, 299, size_bytes=0, max_timestamp_ms=-1)]
+    plan = planned([empty[0], old, empty[1], young], retention_ms=1000)
+    assert ranges(plan) == [(0, 99), (100, 199), (200, 299)]
+    assert plan.new_log_start_offset == 300
+    assert plan.deletions[0].detail == "compaction left no record in it"
+
+
+def test_an_empty_segment_goes_by_no_other_rule_than_time_and_what_is_before_it() -> None:
+    empty = row(0, 99, size_bytes=0, max_timestamp_ms=-1)
+    assert not planned([empty, row(100, 199)]).deletions
+    assert not planned([empty, row(100, 199)], retention_bytes=SIZE).deletions
+    assert ranges(planned([empty, row(100, 199), row(200, 299)], retention_bytes=SIZE)) == [(0, 99), (100, 199)]
+
+
+def test_an_empty_copy_that_was_never_finished_waits_as_any_other() -> None:
+    assert not planned([row(0, 99, state=STARTED, size_bytes=0)], retention_ms=1000).deletions
+
+
+def test_a_log_start_inside_a_compacted_segment_keeps_it() -> None:
+    assert not planned([row(0, 199), row(200, 299)], log_start=150).deletions
+    assert ranges(planned([row(0, 199), row(200, 299)], log_start=200)) == [(0, 199)]

@@ -79,9 +79,10 @@ def _change_line(change: SegmentChange) -> str:
     metadata = change.after or change.before
     assert metadata is not None
     was = f"{change.before.state.name} -> " if change.before else ""
+    why = f" ({change.after.soft_delete.reason})" if change.after and change.after.soft_delete else ""
     return (
         f"{uuid_to_text(metadata.segment.id)}  {metadata.start_offset}-{metadata.end_offset}  "
-        f"{human_size(metadata.size_bytes)}  {was}{change.after.state.name if change.after else 'forgotten'}"
+        f"{human_size(metadata.size_bytes)}  {was}{change.after.state.name if change.after else 'forgotten'}{why}"
     )
 
 
@@ -98,7 +99,14 @@ def _as_json(metadata: RemoteLogSegmentMetadata) -> dict[str, JsonValue]:
         "leader_epoch": metadata.leader_epoch,
         "broker_id": metadata.broker_id,
         "event_timestamp_ms": metadata.event_timestamp_ms,
+        "soft_delete": _soft_delete_as_json(metadata),
     }
+
+
+def _soft_delete_as_json(metadata: RemoteLogSegmentMetadata) -> JsonValue:
+    """Why it goes, ``replaced`` where a compacted segment took its place, and until when its objects stay."""
+    soft = metadata.soft_delete
+    return None if soft is None else {"reason": soft.reason, "delete_after_ms": soft.delete_after_ms}
 
 
 def _table(found: Sequence[RemoteLogSegmentMetadata]) -> Table:
@@ -107,7 +115,7 @@ def _table(found: Sequence[RemoteLogSegmentMetadata]) -> Table:
         epochs = ", ".join(f"{entry.epoch} from {entry.start_offset}" for entry in metadata.segment_leader_epochs)
         table.add_row(
             uuid_to_text(metadata.segment.id),
-            metadata.state.name,
+            f"{metadata.state.name} ({metadata.soft_delete.reason})" if metadata.soft_delete else metadata.state.name,
             str(metadata.start_offset),
             str(metadata.end_offset),
             human_size(metadata.size_bytes),

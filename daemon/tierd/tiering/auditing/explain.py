@@ -32,7 +32,9 @@ class Explanation:
         local_file: the log file that has it, None when none does.
         remote_key: the object that has it, None when none does.
         segment_id: of the remote segment that readers use, None when there is none.
-        attempts: other rows that cover the offset, as ``<segment id> <state>``: unfinished, shadowed, being deleted.
+        next_record: offset of the first record that readers get from there on, as far as it was looked for.
+        attempts: other rows that cover the offset, as ``<segment id> <state>``: unfinished, shadowed, being deleted,
+            with the reason of a deletion behind it.
     """
 
     offset: int
@@ -43,10 +45,17 @@ class Explanation:
     remote_key: str | None
     segment_id: str | None
     attempts: tuple[str, ...]
+    next_record: int | None = None
 
 
 def explain(
-    log: TieredLog, offset: int, *, last_stable_offset: int, log_end_offset: int, remote_key: str | None
+    log: TieredLog,
+    offset: int,
+    *,
+    last_stable_offset: int,
+    log_end_offset: int,
+    remote_key: str | None,
+    next_record: int | None = None,
 ) -> Explanation:
     """Say where ``offset`` is.
 
@@ -56,12 +65,16 @@ def explain(
         last_stable_offset: exclusive; of the local log, or the remote end without one.
         log_end_offset: exclusive; of the local log, or the remote end without one.
         remote_key: of the object that ``log.remote_segment(offset)`` names, None when it names none.
+        next_record: offset of the first record that readers get from ``offset`` on, the log's end where there is none;
+            None where nobody looked.
     """
     remote = log.remote_segment(offset) if offset >= log.log_start_offset else None
     local = _local_segment(log, offset) if offset < log_end_offset else None
     place, why = _place(
         log, offset, local=local, remote=remote, last_stable_offset=last_stable_offset, log_end_offset=log_end_offset
     )
+    if place is Place.REMOTE and next_record is not None and next_record > offset:
+        why += f"; no record has the offset: compaction took it away, or it is a marker; readers go on at {next_record}"
     return Explanation(
         offset=offset,
         place=place,
@@ -71,11 +84,17 @@ def explain(
         remote_key=remote_key if remote else None,
         segment_id=uuid_to_text(remote.segment.id) if remote else None,
         attempts=tuple(
-            f"{uuid_to_text(m.segment.id)} {m.state.name}"
+            _attempt(m)
             for m in log.view.list()
             if m.start_offset <= offset <= m.end_offset and (remote is None or m.segment != remote.segment)
         ),
+        next_record=next_record,
     )
+
+
+def _attempt(metadata: RemoteLogSegmentMetadata) -> str:
+    reason = f" ({metadata.soft_delete.reason})" if metadata.soft_delete else ""
+    return f"{uuid_to_text(metadata.segment.id)} {metadata.state.name}{reason}"
 
 
 def _place(

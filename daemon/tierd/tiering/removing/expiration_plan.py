@@ -24,6 +24,7 @@ class DeleteReason(StrEnum):
     RETENTION_BYTES = "retention_bytes"
     START_OFFSET = "start_offset"
     UNREFERENCED_EPOCH = "unreferenced_epoch"
+    REPLACED = "replaced"
     DANGLING = "dangling"
     DELETE_RETRY = "delete_retry"
     TOPIC_DELETED = "topic_deleted"
@@ -187,7 +188,7 @@ class _Scan:
                         breach = max(0, breach - metadata.size_bytes)
                 elif not in_lineage(metadata, self.log_end_offset, filtered):
                     continue  # another branch's: stepped over
-                elif self.time is not None and _newest_ms(metadata) <= self.time.cutoff_ms:
+                elif self.time is not None and _is_old(metadata, self.time):
                     self._expire(metadata, DeleteReason.RETENTION_TIME, self._of_age(metadata, self.time))
                     breach = max(0, breach - metadata.size_bytes)
                 elif self.size is not None and breach > 0 and breach >= metadata.size_bytes:
@@ -216,6 +217,8 @@ class _Scan:
 
     @staticmethod
     def _of_age(metadata: RemoteLogSegmentMetadata, rule: TimeRule) -> str:
+        if _is_empty(metadata):
+            return "compaction left no record in it"
         older_ms = rule.cutoff_ms - _newest_ms(metadata)
         return f"newest record {older_ms / 1000:.0f} s past the {rule.retention_ms / 1000:g} s of retention"
 
@@ -271,6 +274,15 @@ def _expires_at(kept: RemoteLogSegmentMetadata, retention_ms: int, being_copied:
     if retention_ms < 0 or kept.segment.id in being_copied:
         return None
     return _newest_ms(kept) + retention_ms
+
+
+def _is_old(metadata: RemoteLogSegmentMetadata, rule: TimeRule) -> bool:
+    """An empty one has no age of its own: it must not keep what is behind it for as long as it was made ago."""
+    return _is_empty(metadata) or _newest_ms(metadata) <= rule.cutoff_ms
+
+
+def _is_empty(metadata: RemoteLogSegmentMetadata) -> bool:
+    return metadata.state is _FINISHED and not metadata.size_bytes
 
 
 def _newest_ms(metadata: RemoteLogSegmentMetadata) -> int:

@@ -1,0 +1,114 @@
+"""A tier with compacted segments is whole: gaps in them are no gaps of it, and what they replaced is no orphan."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.transforms import transform_named
+from tests.tiering.auditing.audited import GRACE_S, Audited
+from tests.tiering.compacted import Compaction
+from tierd.model import IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState
+
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+LAYOUTS = [
+    pytest.param([(0, 31, {0, 12, 28})], id="one segment"),
+    pytest.param([(0, 15, {4, 8}), (16, 31, {20})], id="gaps at the ends"),
+    pytest.param([(0, 7, ()), (8, 23, ()), (24, 31, ())], id="nothing left"),
+    pytest.param([(8, 15, ()), (24, 31, ())], id="the last one empty"),
+]
+
+Layout = list[tuple[int, int, Collection[int]]]
+
+
+async def compacted(tmp_path: Path, layout: Layout, *, transform: str = "plain", grace_over: bool = False) -> Audited:
+    """Four segments of two batches of four records, copied and replaced; only the active one is left on local disk."""
+    audited = Audited(tmp_path, transform_named(transform), rolled_segments=4)
+    assert [o.error for o in (await audited.session.copy_once()).values()] == [None]
+    audited.lose_local(0, 8, 16, 24)
+    compaction = Compaction(audited.session, audited.partition, tmp_path / "compacted")
+    for start, end, keep in layout:
+        await compaction.replace(start, end, keep, is_grace_over=grace_over)
+    return audited
+
+
+def kept_offsets(layout: Layout) -> list[int]:
+    gone = {n for start, end, _ in layout for n in range(start, end + 1)}
+    left = {base + n for _, _, keep in layout for base in keep for n in range(4)}
+    return [n for n in range(36) if n in left or n not in gone]
+
+
+async def first_readable(audited: Audited) -> RemoteLogSegmentMetadata:
+    return min((row for row in await audited.rows() if row.state is FINISHED), key=lambda row: row.start_offset)
+
+
+@pytest.mark.parametrize("grace_over", [False, True])
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_nothing_is_wrong_with_it(tmp_path: Path, layout: Layout, *, deep: bool, grace_over: bool) -> None:
+    audited = await compacted(tmp_path, layout, grace_over=grace_over)
+    assert await audited.kinds(deep=deep) == []
+    assert await audited.results(deep=deep) == []
+    assert await audited.records() == kept_offsets(layout)
+
+
+@pytest.mark.parametrize("transform", ["zstd", "aes", "zstd+aes"])
+async def test_nor_where_segments_are_transformed(tmp_path: Path, transform: str) -> None:
+    layout: Layout = [(0, 15, {4, 8}), (16, 31, ())]
+    audited = await compacted(tmp_path, layout, transform=transform)
+    assert await audited.kinds(deep=True) == []
+    assert await audited.records() == kept_offsets(layout)
+
+
+async def test_replaced_segments_that_nobody_expires_are_marked_and_removed(tmp_path: Path) -> None:
+    layout: Layout = [(0, 15, {4, 8}), (16, 31, ())]
+    audited = await compacted(tmp_path, layout)
+    audited.tier.clock.advance(GRACE_S + 1)
+    assert await audited.kinds() == ["missing-tombstone"] * 4
+    assert await audited.results() == [("write-tombstone", "done")] * 4
+    audited.tier.clock.advance(3600 + GRACE_S)
+    assert await audited.results() == [("end-deletion", "done")] * 4
+    assert await audited.kinds(deep=True) == []
+    assert len(await audited.objects(".log")) == 2
+    assert await audited.records() == kept_offsets(layout)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_lost_indexes_are_made_again_from_the_stored_log(tmp_path: Path, layout: Layout) -> None:
+    audited = await compacted(tmp_path, layout, grace_over=True)
+    damaged = await first_readable(audited)
+    key = next(i.key for i in await audited.objects(".indexes") if f"{damaged.start_offset:020d}-" in i.key)
+    content = bytearray(await audited.tier.store.get(key))
+    content[0] ^= 1
+    await audited.overwrite(key, bytes(content))
+    assert await audited.kinds(deep=True) == ["damaged-index"]
+    assert await audited.results(deep=True) == [("copy-again", "done")]
+    fresh = await first_readable(audited)
+    assert fresh.segment != damaged.segment
+    assert (fresh.start_offset, fresh.end_offset, fresh.size_bytes) == (
+        damaged.start_offset,
+        damaged.end_offset,
+        damaged.size_bytes,
+    )
+    assert await audited.storage().fetch_index(fresh, IndexType.PRODUCER_SNAPSHOT)
+    assert await audited.kinds(deep=True) == []
+    assert await audited.records() == kept_offsets(layout)
+
+
+async def test_damage_in_a_compacted_log_is_found(tmp_path: Path) -> None:
+    audited = await compacted(tmp_path, [(0, 31, {0, 12, 28})], grace_over=True)
+    await audited.spoil(".log")
+    assert "damaged-log" in await audited.kinds(deep=True)
+    assert ("nothing", "cannot") in await audited.results(deep=True)
+
+
+async def test_a_replaced_segment_whose_row_is_lost_is_needed_by_nobody(tmp_path: Path) -> None:
+    audited = await compacted(tmp_path, [(0, 15, {4, 8}), (16, 31, {28})])
+    before = await audited.records()
+    await audited.forget_rows(8)
+    assert await audited.kinds() == ["orphan"] * 3
+    audited.tier.clock.advance(3600 + GRACE_S)
+    results = await audited.results()
+    assert ("remove-orphan", "done") in results
+    assert await audited.records() == before
