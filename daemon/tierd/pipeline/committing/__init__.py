@@ -1,6 +1,25 @@
 """The leader's side of a run: it begins outputs, checks what the job wrote, commits it, and puts away what is left."""
 
+from tierd.pipeline.committing.leader import CompactionLeader
 from tierd.pipeline.committing.leader_client import LeaderClient
+from tierd.pipeline.committing.leader_server import LeaderServer
+from tierd.pipeline.committing.leader_settings import LeaderSettings, OutputStorage
 from tierd.pipeline.committing.messages import Begun, RefusedGroup, Verdict
+from tierd.pipeline.committing.order_maker import PreparedRun
+from tierd.pipeline.committing.round import ORDERED_COUNTS
+from tierd.pipeline.committing.run_record import GroupProblem, RunStatistics
 
-__all__ = ["Begun", "LeaderClient", "RefusedGroup", "Verdict"]
+__all__ = [
+    "ORDERED_COUNTS",
+    "Begun",
+    "CompactionLeader",
+    "GroupProblem",
+    "LeaderClient",
+    "LeaderServer",
+    "LeaderSettings",
+    "OutputStorage",
+    "PreparedRun",
+    "RefusedGroup",
+    "RunStatistics",
+    "Verdict",
+]

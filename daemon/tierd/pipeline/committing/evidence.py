@@ -1,0 +1,78 @@
+"""What planning needs of a partition's objects: who wrote last, which transactions are open, and which were aborted."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Protocol
+
+from tierd.errors import CorruptIndexError, RemoteIndexAbsentError, RetriableRemoteStorageError, TierError
+from tierd.log import AbortedTransaction, TransactionIndex, parse_producer_snapshot
+from tierd.model import IndexType, RemoteLogSegmentMetadata
+from tierd.pipeline.planning import Chain, TierEvidence, tier_last_stable_offset
+
+
+class IndexSource(Protocol):
+    """Where indexes of remote segments are read."""
+
+    async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        """Return one artefact, checked; ``RemoteIndexAbsentError`` when the segment never had it."""
+
+
+class EvidenceReader:
+    """Reads the small objects of many partitions, so many at a time, each within a deadline."""
+
+    def __init__(self, source: IndexSource, *, concurrency: int = 8, timeout_s: float = 60.0) -> None:
+        self._source = source
+        self._slots = asyncio.Semaphore(concurrency)
+        self._timeout_s = timeout_s
+
+    async def of_chain(self, chain: Chain) -> TierEvidence:
+        """The evidence of a chain that is not empty.
+
+        Raises:
+            RemoteStorageError: an object could not be read.
+            CorruptIndexError: one cannot be understood.
+        """
+        last = chain.segments[-1]
+        producer_snapshot = await self._fetch(last, IndexType.PRODUCER_SNAPSHOT)
+        producers = parse_producer_snapshot(producer_snapshot, f"{last.segment}: producer snapshot")
+        aborted = await self._aborted_in(m for m in chain.segments if not m.txn_index_empty)
+        return TierEvidence(
+            producer_snapshot=producer_snapshot,
+            last_stable_offset=tier_last_stable_offset(chain, producers),
+            aborted=aborted,
+        )
+
+    async def _aborted_in(self, segments: Iterable[RemoteLogSegmentMetadata]) -> tuple[AbortedTransaction, ...]:
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._aborted_of(metadata)) for metadata in segments]
+        except* TierError as failed:
+            raise _first(failed) from failed
+        found = {entry for task in tasks for entry in task.result()}  # two segments may overlap
+        return tuple(sorted(found, key=lambda entry: entry.last_offset))
+
+    async def _aborted_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[AbortedTransaction, ...]:
+        try:
+            content = await self._fetch(metadata, IndexType.TRANSACTION)
+        except RemoteIndexAbsentError:
+            return ()
+        index = TransactionIndex.from_bytes(content, metadata.start_offset, f"{metadata.segment}: transaction index")
+        if index.size_bytes != len(content):
+            raise CorruptIndexError(f"{metadata.segment}: transaction index: the last entry is torn")
+        return index.entries
+
+    async def _fetch(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        try:
+            async with self._slots, asyncio.timeout(self._timeout_s):
+                return await self._source.fetch_index(metadata, index_type)
+        except TimeoutError as error:
+            problem = f"{metadata.segment}: no {index_type.value} index within {self._timeout_s:g} s"
+            raise RetriableRemoteStorageError(problem) from error
+
+
+def _first(failed: BaseExceptionGroup[TierError]) -> TierError:
+    found: BaseException = failed
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    assert isinstance(found, TierError), "the group has nothing else"
+    return found

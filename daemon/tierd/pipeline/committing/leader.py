@@ -1,0 +1,305 @@
+"""CompactionLeader: the job proposes, the leader commits (DESIGN 9).
+
+::
+
+    prepare ─► order                          inputs of the order: nobody expires them while the run is on
+    begin   ─► rows COPY_SEGMENT_STARTED      then the job may write .log and .indexes of exactly those ids
+    commit  ─► .manifest ─► one atomic batch  output FINISHED, inputs DELETE_STARTED, perhaps compacted_to
+    end     ─► what is open DELETE_STARTED    the sweep removes its objects
+
+A crash anywhere leaves rows that the sweep removes, and readers see the inputs or the output.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping, MutableSet, Sequence
+from dataclasses import replace
+from typing import Final
+from uuid import UUID, uuid4
+
+import structlog
+
+from tierd.clock import Clock
+from tierd.errors import RefusedError, RemoteStorageError, WorkOrderError
+from tierd.metadata import RemoteLogMetadataManager
+from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata, SoftDelete
+from tierd.pipeline.committing.evidence import EvidenceReader
+from tierd.pipeline.committing.leader_settings import LeaderSettings, OutputStorage
+from tierd.pipeline.committing.messages import Begun, RefusedGroup, Verdict
+from tierd.pipeline.committing.open_outputs import OpenOutput, OpenOutputs
+from tierd.pipeline.committing.order_maker import OrderMaker, PreparedRun
+from tierd.pipeline.committing.output_checks import begun_output, finished_output, inputs_problem, output_problem
+from tierd.pipeline.committing.patient_metadata import PatientMetadata, WriteOutcome
+from tierd.pipeline.committing.round import GroupState, PartitionRound
+from tierd.pipeline.committing.run_record import RunRecord, RunStatistics
+from tierd.pipeline.planning import SECRET_BYTES, Candidate, Output, WorkOrder
+from tierd.remote import SegmentManifest
+
+log = structlog.get_logger()
+
+_GO_ON: Final = "the group stays as it was; the next run tries again"
+
+
+class CompactionLeader:
+    """The leader's side of one run after the other; of one caller, who awaits each call before the next.
+
+    Args:
+        metadata: where rows are begun, replaced and given up.
+        storage: where the job's objects are, and where manifests go.
+        being_copied: ids that expiration and sweep leave alone, live: those of the run are added and taken out.
+        clock: wall clock of rows, and of retries.
+        settings: how patient it is.
+        abandoned: told of every output that was begun and given up: a task of the job may still write its objects.
+        new_id: ids of runs and outputs.
+        new_secret: of each run, ``SECRET_BYTES`` of them.
+    """
+
+    def __init__(
+        self,
+        metadata: RemoteLogMetadataManager,
+        storage: OutputStorage,
+        *,
+        being_copied: MutableSet[UUID],
+        clock: Clock,
+        settings: LeaderSettings,
+        abandoned: Callable[[RemoteLogSegmentMetadata], None],
+        new_id: Callable[[], UUID] = uuid4,
+        new_secret: Callable[[], bytes] = lambda: secrets.token_bytes(SECRET_BYTES),
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._settings = settings
+        self._new_id = new_id
+        self._metadata = PatientMetadata(metadata, clock=clock, tries=settings.metadata_tries, retry_s=settings.retry_s)
+        evidence = EvidenceReader(storage, concurrency=settings.fetch_concurrency, timeout_s=settings.fetch_timeout_s)
+        self._orders = OrderMaker(evidence, clock=clock, new_id=new_id, new_secret=new_secret)
+        self._outputs = OpenOutputs(metadata, being_copied=being_copied, clock=clock, abandoned=abandoned)
+        self._rounds: tuple[PartitionRound, ...] = ()
+        self._order: WorkOrder | None = None
+        self.record = RunRecord(UUID(int=0), groups=0)
+        """Of the present run, or the last one."""
+
+    @property
+    def order(self) -> WorkOrder | None:
+        """Of the present run, None between two."""
+        return self._order
+
+    def statistics(self) -> RunStatistics:
+        """What the present run, or the last one, has done."""
+        return self.record.statistics()
+
+    async def prepare(self, candidates: Sequence[Candidate], *, max_bytes: int | None = None) -> PreparedRun:
+        """Begin a run; a partition that cannot be looked at is skipped. Ended by ``end``, whatever happens.
+
+        Args:
+            candidates: partitions that this broker leads, with views that are loaded.
+            max_bytes: that the run may rewrite; None for no limit.
+
+        Raises:
+            RefusedError: another run is on.
+        """
+        if self._order is not None:
+            raise RefusedError("a run is on", remedy="wait until it has ended")
+        prepared = await self._orders.prepare(candidates, max_bytes=max_bytes)
+        self._order = prepared.order
+        works = prepared.order.partitions
+        self._rounds = tuple(PartitionRound(work) for work in works)
+        self.record = RunRecord(prepared.order.run_id, groups=sum(len(work.groups) for work in works))
+        for work in works:
+            for group in range(len(work.groups)):
+                self._outputs.guard(work.group_inputs(group))
+        return prepared
+
+    async def begin(self, index: int, groups: Sequence[int]) -> Begun:
+        """Begin outputs of one partition; a group that is refused must be left alone.
+
+        Raises:
+            WorkOrderError: there is no such partition.
+        """
+        round_ = self._round(index)
+        outputs: list[Output] = []
+        refused: dict[int, str] = {}
+        for group in sorted(set(groups)):
+            if (problem := round_.why_not_begin(group)) is not None:
+                refused[group] = problem
+                continue
+            output = await self._new_output(round_, group)
+            if isinstance(output, Output):
+                outputs.append(output)
+            else:
+                refused[group] = output
+                self._leave(round_, group, output)
+        problem = await self._write_begun(round_, outputs)
+        if problem is not None:
+            for output in outputs:
+                refused[output.group] = problem
+                self._leave(round_, output.group, problem)
+            outputs = []
+        self.record.begun(len(outputs))
+        listed = tuple(RefusedGroup(group=group, reason=refused[group]) for group in sorted(refused))
+        return Begun(outputs=tuple(outputs), refused=listed)
+
+    async def commit(self, segment_id: UUID, manifest: SegmentManifest, counts: Mapping[str, int]) -> Verdict:
+        """Let an output take the place of its inputs, or say why not; then the group stays as it was.
+
+        Cancelled, it may have happened or not: readers see the inputs or the output.
+        """
+        opened = self._outputs.get(segment_id)
+        if opened is None:
+            return _unknown(segment_id)
+        problem = (
+            opened.round.why_not_commit(opened.output.group, counts)
+            or output_problem(opened.row, opened.inputs, manifest)
+            or await self._inputs_problem(opened.round, opened.output.group)
+            or await self._store_manifest(opened, manifest)
+        )
+        outcome = WriteOutcome(problem) if problem is not None else await self._replace(opened, manifest)
+        if outcome.problem is not None:
+            return await self._not_committed(opened, outcome)
+        self._outputs.forget(opened)
+        opened.round.move(opened.output.group, GroupState.DONE)
+        self.record.committed(
+            bytes_before=sum(metadata.size_bytes for metadata in opened.inputs),
+            bytes_after=manifest.size_bytes,
+            counts=counts,
+        )
+        return Verdict(committed=True)
+
+    async def refuse(self, segment_id: UUID, problem: str) -> Verdict:
+        """Give up an output that cannot even be looked at; the group stays as it was."""
+        opened = self._outputs.get(segment_id)
+        return _unknown(segment_id) if opened is None else await self._not_committed(opened, WriteOutcome(problem))
+
+    async def unchanged(self, index: int, group: int) -> None:
+        """Take note that a group is right as it is; with the last one of a compaction the partition is clean.
+
+        Raises:
+            WorkOrderError: there is no such group, or it has come to its end.
+        """
+        round_ = await self._settle(index, group, GroupState.DONE)
+        self.record.unchanged()
+        offset, partition = round_.compacted_to_with(group), round_.work.partition
+        if offset is None:
+            return
+        outcome = await self._metadata.write(lambda: self._metadata.manager.advance_compacted_to(partition, offset))
+        if outcome.problem is not None:  # the next run looks at all of it again
+            log.warning("compacted_to_not_stored", partition=str(partition), problem=outcome.problem)
+
+    async def failed(self, index: int, group: int, problem: str) -> None:
+        """Take note that the job could not rewrite a group; it stays as it is, and others go on.
+
+        Raises:
+            WorkOrderError: there is no such group, or it has come to its end.
+        """
+        round_ = await self._settle(index, group, GroupState.LEFT)
+        self.record.failed(round_.work.partition, group, problem)
+        log.warning("compaction_group_failed", partition=str(round_.work.partition), group=group, problem=problem)
+
+    async def end(self) -> RunStatistics:
+        """End the run: what is open is given up, and expiration may go on. Again it does nothing.
+
+        Cancelled, it leaves rows that the sweep removes after its grace.
+        """
+        self._order, self._rounds = None, ()
+        await self._outputs.close()
+        return self.statistics()
+
+    def _round(self, index: int) -> PartitionRound:
+        if not 0 <= index < len(self._rounds):
+            raise WorkOrderError(f"the order has no partition {index}", remedy=_GO_ON)
+        return self._rounds[index]
+
+    async def _settle(self, index: int, group: int, state: GroupState) -> PartitionRound:
+        round_ = self._round(index)
+        if (problem := round_.why_not_settle(group)) is not None:
+            raise WorkOrderError(problem, remedy=_GO_ON)
+        round_.move(group, state)
+        opened = self._outputs.of_group(round_, group)
+        self._outputs.release(round_.work.group_inputs(group))
+        if opened is not None:
+            await self._outputs.give_up(opened)
+        return round_
+
+    def _leave(self, round_: PartitionRound, group: int, reason: str) -> None:
+        """Leave a group of this run as it was, for the leader's own reason."""
+        round_.move(group, GroupState.LEFT)
+        self._outputs.release(round_.work.group_inputs(group))
+        self.record.refused(round_.work.partition, group, reason)
+        log.warning("compaction_group_refused", partition=str(round_.work.partition), group=group, reason=reason)
+
+    async def _inputs_problem(self, round_: PartitionRound, group: int) -> str | None:
+        view = await self._metadata.view(round_.work.partition)
+        if isinstance(view, WriteOutcome):
+            return self._noted(round_, view).problem
+        return inputs_problem(view, round_.work.group_inputs(group))
+
+    async def _new_output(self, round_: PartitionRound, group: int) -> Output | str:
+        """What is to be written for a group, or why nothing is."""
+        if (problem := await self._inputs_problem(round_, group)) is not None:
+            return problem
+        work = round_.work
+        claim = self._metadata.manager.view(work.partition).claim
+        assert claim is not None, "what this broker leads is claimed"
+        segment = RemoteLogSegmentId(work.partition, self._new_id())
+        try:
+            row = begun_output(segment, work.group_inputs(group), claim, now_ms=self._clock.now_ms())
+        except ValueError as error:
+            return str(error)
+        row = replace(row, custom_metadata=self._storage.custom_metadata(row))
+        return Output(index=work.index, group=group, metadata=row)
+
+    async def _write_begun(self, round_: PartitionRound, outputs: Sequence[Output]) -> str | None:
+        opened = [OpenOutput(output, round_) for output in outputs]
+        for each in opened:
+            self._outputs.add(each)  # before its row is there: a sweep must not meet one without the other
+        rows = [output.metadata for output in outputs]
+        outcome = self._noted(round_, await self._metadata.write(lambda: self._metadata.manager.begin_outputs(rows)))
+        for each in opened:
+            if outcome.problem is None:
+                round_.move(each.output.group, GroupState.OPEN)
+            else:
+                self._outputs.forget(each)
+        return outcome.problem
+
+    async def _store_manifest(self, opened: OpenOutput, manifest: SegmentManifest) -> str | None:
+        completed = manifest.completed(opened.row)
+        replaced = [metadata.segment for metadata in opened.inputs]
+        try:
+            async with asyncio.timeout(self._settings.commit_timeout_s):
+                await self._storage.commit_log_segment(completed, manifest, replaced)
+        except TimeoutError:
+            return f"its objects could not be checked within {self._settings.commit_timeout_s:g} s"
+        except RemoteStorageError as error:
+            return str(error)
+        return None
+
+    async def _replace(self, opened: OpenOutput, manifest: SegmentManifest) -> WriteOutcome:
+        now_ms = self._clock.now_ms()
+        finished = finished_output(opened.row, manifest, now_ms=now_ms)
+        soft_delete = SoftDelete.replaced(delete_after_ms=now_ms + round(self._settings.grace_s * 1000))
+        compacted_to = opened.round.compacted_to_with(opened.output.group)
+        outcome = await self._metadata.write(
+            lambda: self._metadata.manager.replace_segments(
+                finished, opened.inputs, soft_delete=soft_delete, compacted_to=compacted_to
+            )
+        )
+        return self._noted(opened.round, outcome)
+
+    async def _not_committed(self, opened: OpenOutput, outcome: WriteOutcome) -> Verdict:
+        reason = outcome.problem or ""
+        if outcome.is_unknown:  # to delete its row would delete the only copy, if it happened
+            self._outputs.forget(opened)
+            reason = f"nobody knows whether it was committed: {reason}"
+        else:
+            await self._outputs.give_up(opened)
+        self._leave(opened.round, opened.output.group, reason)
+        return Verdict(committed=False, reason=reason)
+
+    def _noted(self, round_: PartitionRound, outcome: WriteOutcome) -> WriteOutcome:
+        if outcome.is_lost:
+            round_.lost = outcome.problem
+        return outcome
+
+
+def _unknown(segment_id: UUID) -> Verdict:
+    return Verdict(committed=False, reason=f"this run has no open output {segment_id}")

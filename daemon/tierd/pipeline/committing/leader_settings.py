@@ -1,0 +1,44 @@
+"""What the leader of a run is given: where outputs are stored, and how patient it is."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tierd.model import IndexType, RemoteLogSegmentId, RemoteLogSegmentMetadata
+from tierd.remote import SegmentManifest
+
+
+class OutputStorage(Protocol):
+    """What committing needs of a remote storage; ``SegmentStorage`` has it."""
+
+    def custom_metadata(self, metadata: RemoteLogSegmentMetadata) -> bytes:
+        """What lets this storage find the segment's objects again."""
+
+    async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        """Return one artefact, checked."""
+
+    async def commit_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, manifest: SegmentManifest, replaces: Iterable[RemoteLogSegmentId]
+    ) -> None:
+        """Check what was staged and store its manifest; again the same is success."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderSettings:
+    """How patient the leader is.
+
+    Attributes:
+        grace_s: how long the objects of replaced segments stay, for readers that are at them.
+        fetch_timeout_s: for each small object that planning needs.
+        fetch_concurrency: such objects at a time.
+        commit_timeout_s: for the checks of an output's objects and its manifest.
+        metadata_tries: how often a metadata write is tried whose store does not answer.
+        retry_s: before each further try.
+    """
+
+    grace_s: float = 3600.0
+    fetch_timeout_s: float = 60.0
+    fetch_concurrency: int = 8
+    commit_timeout_s: float = 300.0
+    metadata_tries: int = 4
+    retry_s: float = 2.0

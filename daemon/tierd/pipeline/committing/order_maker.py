@@ -1,0 +1,123 @@
+"""OrderMaker: from candidates to the order of one run, with what only objects tell."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import structlog
+
+from tierd.clock import Clock
+from tierd.errors import TierError
+from tierd.pipeline.committing.evidence import EvidenceReader
+from tierd.pipeline.planning import (
+    Candidate,
+    PartitionWork,
+    Proposal,
+    RunBudget,
+    Skipped,
+    TierEvidence,
+    WorkOrder,
+    by_urgency,
+    plan_partition,
+)
+
+log = structlog.get_logger()
+
+_NO_ROOM = "this run rewrites enough: it is left to the next one"
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRun:
+    """An order, and the candidates that are not in it, each with the reason."""
+
+    order: WorkOrder
+    skipped: tuple[Skipped, ...]
+
+
+class OrderMaker:
+    """Plans twice: from metadata over all candidates, then with the objects of those that are worth it."""
+
+    def __init__(
+        self,
+        evidence: EvidenceReader,
+        *,
+        clock: Clock,
+        new_id: Callable[[], UUID],
+        new_secret: Callable[[], bytes],
+    ) -> None:
+        self._evidence = evidence
+        self._clock = clock
+        self._new_id = new_id
+        self._new_secret = new_secret
+
+    async def prepare(self, candidates: Sequence[Candidate], *, max_bytes: int | None) -> PreparedRun:
+        """Choose what one run does; a partition that cannot be looked at is skipped, the others go on.
+
+        Args:
+            candidates: partitions that this broker leads, with views that are loaded.
+            max_bytes: that the run may rewrite; None for no limit.
+        """
+        now_ms = self._clock.now_ms()
+        planned = await asyncio.to_thread(_plan_all, candidates, now_ms)
+        skipped = [plan for plan in planned if isinstance(plan, Skipped)]
+        urgent = by_urgency(plan for plan in planned if isinstance(plan, Proposal))
+        chosen, left = _taken(urgent, max_bytes)
+        skipped += left
+        works: list[PartitionWork] = []
+        budget = RunBudget(max_bytes)
+        for proposal, evidence in zip(chosen, await self._look_at(chosen), strict=True):
+            work = _work(proposal, evidence, budget, index=len(works), now_ms=now_ms)
+            if isinstance(work, Skipped):
+                skipped.append(work)
+            else:
+                works.append(work)
+        order = WorkOrder(run_id=self._new_id(), now_ms=now_ms, secret=self._new_secret(), partitions=tuple(works))
+        return PreparedRun(order, tuple(skipped))
+
+    async def _look_at(self, proposals: Iterable[Proposal]) -> list[TierEvidence | Skipped]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._evidence_of(proposal.candidate), name=f"evidence of {proposal.partition}")
+                for proposal in proposals
+            ]
+        return [task.result() for task in tasks]
+
+    async def _evidence_of(self, candidate: Candidate) -> TierEvidence | Skipped:
+        try:
+            return await self._evidence.of_chain(candidate.chain())
+        except TierError as error:
+            log.warning("compaction_candidate_unreadable", partition=str(candidate.partition), problem=str(error))
+            return Skipped(candidate.partition, f"{candidate.partition} cannot be looked at: {error}")
+
+
+def _plan_all(candidates: Iterable[Candidate], now_ms: int) -> list[Proposal | Skipped]:
+    return [plan_partition(candidate, now_ms=now_ms) for candidate in candidates]
+
+
+def _taken(proposals: Iterable[Proposal], max_bytes: int | None) -> tuple[list[Proposal], list[Skipped]]:
+    """Proposals, whole, that may have room in a run; with the evidence of their objects they only become smaller."""
+    budget = RunBudget(max_bytes)
+    taken: list[Proposal] = []
+    left: list[Skipped] = []
+    for proposal in proposals:
+        if budget.take(proposal) is None:
+            left.append(Skipped(proposal.partition, _NO_ROOM))
+        else:
+            taken.append(proposal)
+    return taken, left
+
+
+def _work(
+    proposal: Proposal, evidence: TierEvidence | Skipped, budget: RunBudget, *, index: int, now_ms: int
+) -> PartitionWork | Skipped:
+    if isinstance(evidence, Skipped):
+        return evidence
+    stable = evidence.last_stable_offset
+    planned = plan_partition(proposal.candidate, now_ms=now_ms, last_stable_offset=stable)
+    if isinstance(planned, Skipped):
+        return planned
+    taken = budget.take(planned)
+    if taken is None:
+        return Skipped(planned.partition, _NO_ROOM)
+    return taken.with_evidence(index, evidence, now_ms=now_ms)

@@ -1,0 +1,100 @@
+"""PartitionRound: how far each group of one partition has come in a run, and what may happen to it next.
+
+::
+
+    WAITING ──begin──► OPEN ──committed──► DONE
+       ├───────unchanged─┴───────────────►  │    all DONE: the partition is clean to the end of the round
+       └──────failed, refused──┴─────────► LEFT
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from tierd.pipeline.planning import PartitionWork
+
+ORDERED_COUNTS: Final = ("records_tombstone", "records_expired")
+"""Records whose absence lets an older one of their key be seen, where such a one is left in an earlier group."""
+
+
+class GroupState(Enum):
+    """Where a group stands."""
+
+    WAITING = "waiting"
+    OPEN = "open"
+    DONE = "done"
+    LEFT = "left as it was"
+
+
+class PartitionRound:
+    """One partition of an order.
+
+    Attributes:
+        work: what is to be done.
+        lost: why nothing more of the partition may be committed; None while it may.
+    """
+
+    def __init__(self, work: PartitionWork) -> None:
+        self.work = work
+        self.lost: str | None = None
+        self._states = [GroupState.WAITING] * len(work.groups)
+
+    @property
+    def states(self) -> tuple[GroupState, ...]:
+        """Of every group."""
+        return tuple(self._states)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every group is as this round is to leave it."""
+        return all(state is GroupState.DONE for state in self._states)
+
+    def move(self, group: int, state: GroupState) -> None:
+        """Take note of where a known group stands now."""
+        self._states[group] = state
+
+    def why_not_begin(self, group: int) -> str | None:
+        """Why a group must not be begun; None when it may."""
+        if self.lost is not None:
+            return self.lost
+        if not 0 <= group < len(self._states):
+            return f"the order has no group {group} of {self.work.partition}"
+        if self._states[group] is not GroupState.WAITING:
+            return f"group {group} is {self._states[group].value} already"
+        return None
+
+    def why_not_settle(self, group: int) -> str | None:
+        """Why nothing more can be said of a group; None when it can."""
+        if not 0 <= group < len(self._states):
+            return f"the order has no group {group} of {self.work.partition}"
+        if self._states[group] not in (GroupState.WAITING, GroupState.OPEN):
+            return f"group {group} is {self._states[group].value} already"
+        return None
+
+    def why_not_commit(self, group: int, counts: Mapping[str, int]) -> str | None:
+        """Why an open group must not be committed now; None when it may.
+
+        A compaction takes a tombstone away once nothing is left that it hides. What it hides lies in the groups before
+        it: while one of those is not done, the tombstone stays, and so does the whole group. It is the same with a
+        record that expired, for an older one of its key may have a later timestamp.
+
+        Args:
+            group: the group.
+            counts: what was done to its records; a count of ``ORDERED_COUNTS`` that is not told is any number.
+        """
+        if self.lost is not None:
+            return self.lost
+        earlier = [place for place in range(group) if self._states[place] is not GroupState.DONE]
+        if not earlier or not self.work.compacts:
+            return None
+        gone = [name for name in ORDERED_COUNTS if counts.get(name, 1)]
+        if not gone:
+            return None
+        where = f"group {earlier[0]} before it is {self._states[earlier[0]].value}"
+        return f"{' and '.join(gone)}: what they hide may still be there, since {where}"
+
+    def compacted_to_with(self, group: int) -> int | None:
+        """Up to where the partition is clean once ``group`` is done, exclusive; None when that is not known yet."""
+        others = (state for place, state in enumerate(self._states) if place != group)
+        completes = self.work.compacts and all(state is GroupState.DONE for state in others)
+        return self.work.round_end_offset if completes else None
