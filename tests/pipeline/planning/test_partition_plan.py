@@ -1,0 +1,152 @@
+from dataclasses import replace
+
+import pytest
+
+from tests.pipeline.planning.tiers import (
+    COMPACTED,
+    HOUR_MS,
+    NOW_MS,
+    candidate,
+    planned,
+    remote,
+    skipped,
+    tier,
+)
+from tierd.log import AbortedTransaction, ProducerStateEntry, encode_producer_snapshot
+from tierd.pipeline.planning import CleaningPolicy, Group, TierEvidence, WorkKind, tier_last_stable_offset
+
+DELETED = CleaningPolicy(merge_below_bytes=50, segment_bytes=100)
+NO_PRODUCERS = encode_producer_snapshot(())
+
+
+def producer(producer_id: int, *, open_since: int = -1) -> ProducerStateEntry:
+    return ProducerStateEntry(producer_id, 0, 0, 5, 0, NOW_MS, -1, open_since)
+
+
+class TestCompaction:
+    @pytest.mark.spec("log-format CLM-05")
+    @pytest.mark.parametrize(
+        ("policy", "expected"),
+        [(CleaningPolicy(), 0), (COMPACTED, 1), (replace(COMPACTED, retention_ms=HOUR_MS), 1)],
+        ids=["delete", "compact", "compact,delete"],
+    )
+    def test_only_topics_whose_policy_says_so_are_compacted(self, policy: CleaningPolicy, expected: int) -> None:
+        found = candidate(tier(1, 1), policy)
+        if expected:
+            assert planned(found).kind is WorkKind.COMPACT
+        else:
+            assert "not compacted" in skipped(found)
+
+    def test_everything_below_the_end_of_the_round_is_rewritten_clean_or_not(self) -> None:
+        plan = planned(candidate(tier(10, 40, 40, 40), compacted_to=10), last_stable_offset=30)
+        assert [m.start_offset for m in plan.chain.segments] == [0, 10, 20]
+        assert plan.groups == (Group(0, 2),)
+        assert (plan.first_dirty_offset, plan.round_end_offset, plan.ratio) == (10, 30, 80 / 90)
+
+    def test_a_partition_that_is_not_dirty_enough_is_skipped(self) -> None:
+        assert skipped(candidate(tier(60, 40), compacted_to=10)) == "a dirty ratio of 0.40 is not above 0.50"
+
+    @pytest.mark.spec("log-format CLM-04")
+    def test_a_partition_without_anything_new_is_skipped(self) -> None:
+        assert "compacted to offset 20" in skipped(candidate(tier(1, 1), compacted_to=20))
+
+    @pytest.mark.spec("log-format CLM-04")
+    def test_a_partition_without_anything_readable_is_skipped(self) -> None:
+        assert "no segment" in skipped(candidate([]))
+        assert "no segment" in skipped(candidate(tier(1, 1), log_start=20))
+
+    @pytest.mark.spec("log-format CLM-08")
+    def test_a_partition_whose_first_transaction_is_open_is_skipped(self) -> None:
+        assert "offset 0 is open" in skipped(candidate(tier(1, 1)), last_stable_offset=0)
+
+    def test_a_partition_whose_news_are_young_is_skipped(self) -> None:
+        policy = replace(COMPACTED, min_compaction_lag_ms=HOUR_MS)
+        assert "min_compaction_lag" in skipped(candidate(tier(1, 1, newest_ms=(NOW_MS, NOW_MS)), policy))
+
+    def test_a_clean_enough_partition_is_merged_on_either_side_of_what_is_clean(self) -> None:
+        policy = replace(COMPACTED, merge_below_bytes=500)
+        plan = planned(candidate(tier(200, 300, 10, 10), policy, compacted_to=20))
+        assert (plan.kind, plan.groups) == (WorkKind.MERGE, (Group(0, 1), Group(2, 3)))
+
+    @pytest.mark.parametrize(("retention_ms", "expected"), [(None, None), (HOUR_MS, NOW_MS - HOUR_MS)])
+    def test_records_expire_one_by_one_where_the_policy_deletes_too(
+        self, retention_ms: int | None, expected: int | None
+    ) -> None:
+        plan = planned(candidate(tier(1, 1), replace(COMPACTED, retention_ms=retention_ms)))
+        work = plan.with_evidence(0, TierEvidence(producer_snapshot=NO_PRODUCERS, last_stable_offset=20), now_ms=NOW_MS)
+        assert work.expire_before_ms == expected
+
+    def test_a_retention_longer_than_time_itself_expires_nothing(self) -> None:
+        plan = planned(candidate(tier(1, 1), replace(COMPACTED, retention_ms=2**62)))
+        work = plan.with_evidence(0, TierEvidence(producer_snapshot=NO_PRODUCERS, last_stable_offset=20), now_ms=NOW_MS)
+        assert work.expire_before_ms is None
+
+    def test_the_order_has_the_aborted_transactions_that_begin_in_the_round(self) -> None:
+        inside, beyond = AbortedTransaction(1, 5, 25, 25), AbortedTransaction(2, 20, 28, 28)
+        evidence = TierEvidence(producer_snapshot=NO_PRODUCERS, last_stable_offset=20, aborted=(inside, beyond))
+        plan = planned(candidate(tier(1, 1, 1)), last_stable_offset=20)
+        assert plan.with_evidence(0, evidence, now_ms=NOW_MS).aborted == (inside,)
+
+
+class TestMerge:
+    def test_small_neighbours_become_one(self) -> None:
+        plan = planned(candidate(tier(10, 20, 90, 40, 40, 40), DELETED))
+        assert (plan.kind, plan.groups) == (WorkKind.MERGE, (Group(0, 1), Group(3, 4)))
+
+    def test_a_small_segment_alone_stays(self) -> None:
+        assert "smaller than 50 bytes" in skipped(candidate(tier(90, 10, 90), DELETED))
+
+    def test_nothing_goes_beyond_the_earliest_open_transaction(self) -> None:
+        assert "smaller than" in skipped(candidate(tier(10, 10), DELETED), last_stable_offset=15)
+
+    def test_a_segment_that_the_log_start_lies_inside_stays(self) -> None:
+        assert planned(candidate(tier(10, 10, 10), DELETED, log_start=5)).groups == (Group(1, 2),)
+
+    def test_what_is_about_to_expire_stays(self) -> None:
+        policy = replace(DELETED, retention_ms=10 * HOUR_MS)
+        soon, later = NOW_MS - 9 * HOUR_MS, NOW_MS - 9 * HOUR_MS + 1
+        assert planned(candidate(tier(1, 1, 1, newest_ms=(soon, later, later)), policy)).groups == (Group(1, 2),)
+
+    def test_no_record_stays_much_longer_for_having_been_merged(self) -> None:
+        policy = replace(DELETED, retention_ms=10 * HOUR_MS)
+        ages = [NOW_MS - hours * HOUR_MS for hours in (5, 4, 2, 1)]
+        assert planned(candidate(tier(1, 1, 1, 1, newest_ms=ages), policy)).groups == (Group(0, 1), Group(2, 3))
+
+
+class TestErasure:
+    def test_every_stable_segment_is_looked_at_by_itself_whatever_the_policy(self) -> None:
+        for policy in (COMPACTED, DELETED):
+            plan = planned(candidate(tier(1, 1, 1), policy, erased_keys=frozenset([b"k"])), last_stable_offset=20)
+            assert (plan.kind, plan.groups) == (WorkKind.ERASE, (Group(0, 0), Group(1, 1)))
+
+    def test_nothing_is_erased_while_the_first_transaction_is_open(self) -> None:
+        found = candidate(tier(1), erased_keys=frozenset([b"k"]))
+        assert "is open" in skipped(found, last_stable_offset=3)
+
+
+class TestCut:
+    def test_a_compaction_is_cut_at_its_end(self) -> None:
+        plan = planned(candidate(tier(10, 10, 10, 10), compacted_to=10)).cut(25)
+        assert (plan.round_end_offset, plan.size_bytes, plan.groups) == (20, 20, (Group(0, 1),))
+
+    def test_a_compaction_that_would_only_rewrite_what_is_clean_stays_whole(self) -> None:
+        plan = planned(candidate(tier(10, 10, 90), compacted_to=20))
+        assert plan.cut(25) == plan
+
+    def test_a_merge_is_cut_between_two_groups(self) -> None:
+        plan = planned(candidate(tier(10, 10, 90, 10, 10), DELETED))
+        assert plan.cut(25).groups == (Group(0, 1),)
+        assert plan.cut(5) == plan
+
+
+class TestLastStableOffset:
+    def test_is_the_end_of_the_tier_without_open_transactions(self) -> None:
+        assert tier_last_stable_offset(candidate(tier(1, 1)).chain(), [producer(1)]) == 20
+
+    def test_is_where_the_earliest_open_transaction_began(self) -> None:
+        producers = [producer(1, open_since=12), producer(2), producer(3, open_since=7)]
+        assert tier_last_stable_offset(candidate(tier(1, 1)).chain(), producers) == 7
+
+    def test_a_hole_does_not_hide_an_open_transaction(self) -> None:
+        chain = candidate([remote(0, 9), remote(15, 19)]).chain()
+        assert tier_last_stable_offset(chain, [producer(1, open_since=4)]) == 4
