@@ -41,7 +41,7 @@ from tierd.tiering.removing.local_view import facts_of
 from tierd.tiering.removing.partition_plan import LocalFacts, partition_plan
 from tierd.tiering.removing.partition_removal import PartitionRemover
 from tierd.tiering.removing.removals import ExpireOutcome, Removals
-from tierd.tiering.removing.undelete import TakenBack
+from tierd.tiering.removing.undelete_plan import TakenBack
 from tierd.tiering.replicas import LogDirState
 from tierd.tiering.status import PartitionState, PartitionStatus
 from tierd.tiering.supervision import PartitionTask, PassiveSupervisor, Supervisor, TaskHealth

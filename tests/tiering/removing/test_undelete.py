@@ -11,7 +11,7 @@ from tests.tiering.removing.world import DELETING, FINISHED, STARTED, Process, W
 from tierd.errors import FencedError, RefusedError, RemoteResourceNotFoundError
 from tierd.model import RemoteLogSegmentMetadata, RemotePartitionDeleteMetadata, RemotePartitionDeleteState
 from tierd.tiering.policy import TopicPolicy
-from tierd.tiering.removing.undelete import TakenBack
+from tierd.tiering.removing.undelete_plan import TakenBack
 
 GRACE_S = 3600.0
 

@@ -21,7 +21,9 @@ def undelete(
     segments: Annotated[
         list[str] | None, typer.Option("--segment", metavar="ID", help="A segment, as tierd segments names it.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every segment that is in its grace.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every segment that is in its grace, but not what a compaction replaced.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would come back.")] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Also what retention would delete again, or what leaves a hole.")

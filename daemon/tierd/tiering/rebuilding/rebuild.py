@@ -105,7 +105,7 @@ class MetadataRebuild:
         self._plan = partial(
             rebuild_partition,
             session_id=session_id,
-            replaced=SoftDelete(_REPLACED, replaced_delete_after_ms),
+            replaced=SoftDelete.replaced(delete_after_ms=replaced_delete_after_ms),
             strict_kafka_compat=strict_kafka_compat,
         )
         self._strict_kafka_compat = strict_kafka_compat

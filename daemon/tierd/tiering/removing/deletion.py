@@ -6,6 +6,8 @@
     readable:        ledger ─► row DELETE_STARTED, soft ─► tombstone        begin
                                …the grace…                                  until here it can be taken back
                      ledger ─► objects go, the tombstone last ─► row DELETE_FINISHED      finish
+    replaced:        row DELETE_STARTED with that of the output ─► ledger ─► tombstone    mark_left
+                               …the grace, for readers; nobody takes it back…  ─► finish
 
 The row comes before the tombstone, for only the row is fenced: a leader that lost the partition while it slept must not
 tell a rebuild that a segment is gone which the new leader serves. A crash between the two leaves a bucket from which
@@ -15,7 +17,7 @@ the segment would be rebuilt as readable: it would expire once more, and nothing
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 from uuid import UUID
 
 import structlog
@@ -32,31 +34,13 @@ from tierd.model import (
 )
 from tierd.remote import Tombstone
 from tierd.tiering.recorder import TieringRecorder
+from tierd.tiering.removing.deletable_storage import DeletableStorage
 from tierd.tiering.removing.expiration_plan import DeleteReason
 from tierd.tiering.removing.ledger import Ledger, LedgerEntry, LedgerStep, NoLedger
 
 log = structlog.get_logger()
 
 RETAINED_RETRY_S: Final = 6 * 3600.0  # a retention period ends in days, not in minutes
-
-
-class DeletableStorage(Protocol):
-    """What deleting needs of a remote storage. Every call may be repeated and raises ``RemoteStorageError``."""
-
-    async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Remove every object of the segment, the tombstone last."""
-
-    async def write_tombstone(self, metadata: RemoteLogSegmentMetadata, tombstone: Tombstone) -> None:
-        """Create the tombstone; one that is there already is success."""
-
-    async def read_tombstone(self, metadata: RemoteLogSegmentMetadata) -> Tombstone | None:
-        """The tombstone, None when there is none."""
-
-    async def remove_tombstone(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Remove the tombstone; none is success."""
-
-    async def objects_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Whether log, indexes and manifest are all there."""
 
 
 class SegmentDeletion:
@@ -172,11 +156,28 @@ class SegmentDeletion:
         except RemoteIntegrityError as error:  # damaged, but there: a rebuild ignores the segment all the same
             log.warning("tombstone_damaged", segment=str(metadata.segment), problem=str(error), remedy=error.remedy)
 
+    async def mark_left(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """As ``mark``, of a segment that its deletion's beginning left without, or a compaction, which writes none.
+
+        Raises:
+            StateDirError: the ledger cannot be written; nothing was done.
+            RemoteStorageError: it could not be written.
+        """
+        detail = ""
+        if (
+            metadata.soft_delete is not None
+            and metadata.soft_delete.is_replaced
+            and not await self._is_marked(metadata)
+        ):
+            detail = "its records are in the output of a compaction or merge"
+            await self._note(metadata, LedgerStep.TOMBSTONED, DeleteReason.REPLACED, detail)
+        await self.mark(metadata, detail=detail)
+
     async def finish(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Remove what is left of a segment whose grace is over.
 
         Where the tombstone is gone while every object is there, somebody takes the segment back, or another leader
-        has: then the grace begins anew under our claim, and nothing is removed.
+        has: then the grace begins anew under our claim, and nothing is removed. What was replaced never comes back.
 
         Returns:
             Whether the segment is gone.
@@ -188,7 +189,9 @@ class SegmentDeletion:
         """
         soft = metadata.soft_delete
         assert soft is not None, "what was never readable has no grace"
-        if not await self._is_marked(metadata) and await self._remote.objects_present(metadata):
+        if soft.is_replaced:
+            await self.mark_left(metadata)
+        elif not await self._is_marked(metadata) and await self._remote.objects_present(metadata):
             grace_ms = max(0, soft.delete_after_ms - metadata.event_timestamp_ms)
             detail = "its tombstone was gone: the grace begins anew"
             log.warning("tombstone_missing", segment=str(metadata.segment), grace_s=grace_ms / 1000)

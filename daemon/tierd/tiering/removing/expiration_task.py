@@ -266,13 +266,14 @@ class ExpirationTask:
             and metadata.segment.id not in self._marked
             and metadata.segment.id not in except_for
         ]
+        unmarked.sort(key=lambda metadata: metadata.start_offset)
         await in_order(unmarked, self._mark, slots=self._tools.slots, width=self._tools.width)
 
     async def _mark(self, metadata: RemoteLogSegmentMetadata) -> None:
         with self._deletion.exclusively(metadata) as alone:
             present = self._present(metadata)
             if alone and present is not None and present.soft_delete is not None:
-                await self._deletion.mark(present)
+                await self._deletion.mark_left(present)
                 self._marked.add(metadata.segment.id)
 
     async def _delete(self, planned: PlannedDeletion) -> None:

@@ -10,7 +10,8 @@ from tierd.model import TopicIdPartition, TopicPartition
 from tierd.tiering.removing.expiration_plan import ExpirationPlan
 from tierd.tiering.removing.expiration_task import ExpirationTask
 from tierd.tiering.removing.partition_removal import PartitionRemover
-from tierd.tiering.removing.undelete import TakenBack, Undeletion
+from tierd.tiering.removing.undelete import Undeletion
+from tierd.tiering.removing.undelete_plan import TakenBack
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,25 @@
+"""DeletableStorage: what deleting and taking back ask of a remote storage."""
+
+from typing import Protocol
+
+from tierd.model import RemoteLogSegmentMetadata
+from tierd.remote import Tombstone
+
+
+class DeletableStorage(Protocol):
+    """What deleting needs of a remote storage. Every call may be repeated and raises ``RemoteStorageError``."""
+
+    async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Remove every object of the segment, the tombstone last."""
+
+    async def write_tombstone(self, metadata: RemoteLogSegmentMetadata, tombstone: Tombstone) -> None:
+        """Create the tombstone; one that is there already is success."""
+
+    async def read_tombstone(self, metadata: RemoteLogSegmentMetadata) -> Tombstone | None:
+        """The tombstone, None when there is none."""
+
+    async def remove_tombstone(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Remove the tombstone; none is success."""
+
+    async def objects_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Whether log, indexes and manifest are all there."""
