@@ -9,6 +9,7 @@ from tests.contracts.bodies import checksums_of
 from tests.tiering.setups import BROKER_ID, Session
 from tierd.log import RecordBatch, build_indexes, iter_batches
 from tierd.model import (
+    BlockTimestamps,
     ByteRange,
     IndexType,
     LogSegmentData,
@@ -16,6 +17,7 @@ from tierd.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     SoftDelete,
+    TimestampRange,
     TopicIdPartition,
 )
 
@@ -122,4 +124,13 @@ class Compaction:
             transaction_index=transaction_index,
             producer_snapshot=await fetch(last, IndexType.PRODUCER_SNAPSHOT),
             leader_epoch_index=await fetch(last, IndexType.LEADER_EPOCH),
+            chunk_timestamps=_timestamps(kept),
         )
+
+
+def _timestamps(batches: list[RecordBatch]) -> tuple[TimestampRange | None, ...]:
+    blocks = BlockTimestamps()
+    for batch in batches:
+        times = [record.timestamp_ms for record in batch.records()]
+        blocks.add(batch.size_bytes, TimestampRange(min(times), max(times)))
+    return blocks.ranges()

@@ -3,12 +3,13 @@
 from tierd.kernels.arrays import Gathered, GatheredHeaders
 from tierd.kernels.checksums import combine_crc32c, crc32c, crc32c_of_file, crc32c_of_range
 from tierd.kernels.choice import compile_kernels
-from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns, RecordFault, TimestampRange
+from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns, RecordFault
 from tierd.kernels.gathering import gather, gather_headers
 from tierd.kernels.keys import hash_keys, latest_per_key
 from tierd.kernels.records import decode_batches, decode_records
 from tierd.kernels.rewriting import encode_records, select_records
 from tierd.kernels.timestamps import timestamp_range
+from tierd.model import TimestampRange
 
 __all__ = [
     "STEP_RECORDS",

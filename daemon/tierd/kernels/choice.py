@@ -9,7 +9,8 @@ import structlog
 
 from tierd.kernels import reference
 from tierd.kernels.arrays import Gathered, GatheredHeaders, Numbers
-from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns, RecordFault, TimestampRange
+from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns, RecordFault
+from tierd.model import TimestampRange
 
 if TYPE_CHECKING:
     import numpy as np

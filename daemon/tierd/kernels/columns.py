@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
 
 SMALLEST_RECORD_BYTES = 7
 """Length, attributes, two deltas, null key, null value, no headers: so bytes bound how many records there can be."""
@@ -88,10 +87,3 @@ class BatchColumns:
     records: Columns
     position: memoryview
     first_record: memoryview
-
-
-class TimestampRange(NamedTuple):
-    """The smallest and the largest timestamp of some records, both inclusive."""
-
-    min_ms: int
-    max_ms: int

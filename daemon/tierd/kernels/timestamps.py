@@ -1,7 +1,8 @@
 """Which span of time records cover, with whichever twin pays."""
 
 from tierd.kernels.choice import CHOICE
-from tierd.kernels.columns import SMALLEST_RECORD_BYTES, RecordFault, TimestampRange
+from tierd.kernels.columns import SMALLEST_RECORD_BYTES, RecordFault
+from tierd.model import TimestampRange
 
 
 def timestamp_range(

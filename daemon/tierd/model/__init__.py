@@ -19,11 +19,13 @@ from tierd.model.segment import (
     RemoteLogSegmentState,
     SoftDelete,
 )
+from tierd.model.timestamps import BlockTimestamps, TimestampRange
 
 __all__ = [
     "CHECKSUM_BLOCK_BYTES",
     "UNDEFINED_END",
     "BlockChecksums",
+    "BlockTimestamps",
     "ByteRange",
     "EpochEndOffset",
     "EpochEntry",
@@ -38,6 +40,7 @@ __all__ = [
     "RemotePartitionDeleteMetadata",
     "RemotePartitionDeleteState",
     "SoftDelete",
+    "TimestampRange",
     "TopicIdPartition",
     "TopicPartition",
     "uuid_from_text",

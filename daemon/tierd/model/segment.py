@@ -10,6 +10,7 @@ from tierd.errors import InvalidMetadataError, InvalidSegmentTransitionError
 from tierd.model.checksums import BlockChecksums
 from tierd.model.identity import RemoteLogSegmentId
 from tierd.model.lineage import EpochEntry
+from tierd.model.timestamps import TimestampRange
 
 
 class RemoteLogSegmentState(IntEnum):
@@ -216,6 +217,8 @@ class LogSegmentData:
         log: path of the records; may be ``/proc/self/fd/N`` when the segment is held by descriptor.
         log_checksums: taken while every batch was checked; the store must receive exactly these bytes.
         transaction_index: None when the segment has none, which is normal.
+        chunk_timestamps: times of the records that overlap each block of ``CHECKSUM_BLOCK_BYTES`` bytes of the log, of
+            which chunks are made; None for a block, or for all, where they are not known.
     """
 
     log: Path
@@ -227,3 +230,4 @@ class LogSegmentData:
     transaction_index: bytes | None
     producer_snapshot: bytes
     leader_epoch_index: bytes
+    chunk_timestamps: tuple[TimestampRange | None, ...] | None = None

@@ -221,3 +221,19 @@ def test_a_manifest_from_before_compression_and_encryption_is_read(manifest: Seg
     assert decoded.encode() == content
     assert not decoded.is_transformed
     assert decoded.indexes_size_bytes == 12
+
+
+@pytest.mark.parametrize("times", [(5, 4), (5, None), (None, 5)])
+def test_times_that_are_no_span_are_damage(manifest: SegmentManifest, times: tuple[int | None, int | None]) -> None:
+    fields = json.loads(manifest.encode())
+    fields["log"]["chunks"][0] |= {"min_timestamp_ms": times[0], "max_timestamp_ms": times[1]}
+    with pytest.raises(RemoteIntegrityError, match="chunk 0 has records from"):
+        SegmentManifest.decode(json.dumps(fields).encode(), key="k")
+
+
+def test_times_that_are_said_to_be_unknown_are_unknown(manifest: SegmentManifest) -> None:
+    fields = json.loads(manifest.encode())
+    fields["log"]["chunks"][0] |= {"min_timestamp_ms": None, "max_timestamp_ms": None}
+    decoded = SegmentManifest.decode(json.dumps(fields).encode(), key="k")
+    assert decoded.log.chunks[0].timestamps is None
+    assert json.loads(decoded.encode()) == fields

@@ -12,6 +12,7 @@ from tests.contracts.remote_storage import Rolled, rolled
 from tests.fakes.remote_segments import segment
 from tests.fakes.transforms import mixed_content, ring, transform_named
 from tierd.errors import RemoteConflictError
+from tierd.model import TimestampRange
 from tierd.remote import Body, ChunkedBody, FileBody, SegmentStorage, Transform
 from tierd.remote.backends.memory import MemoryObjectStore
 
@@ -138,3 +139,23 @@ async def test_broken_attempts_are_remembered_within_a_bound(tmp_path: Path) -> 
         with pytest.raises(Exception, match="OSError"):
             await storage.copy_log_segment_data(segment(0, 9, size_bytes=1), data)
     assert len(storage._writer._attempts) == 64
+
+
+@pytest.mark.parametrize("name", ["plain", "zstd+aes"])
+async def test_chunks_tell_the_times_of_their_blocks(one: Rolled, name: str) -> None:
+    blocks = [TimestampRange(10 * n, 10 * n + 5) for n in range(6)]
+    store = BodiesSeen()
+    storage = SegmentStorage(store, cluster_id="c", broker_id=1, chunk_size=2 * MIB, transform=transform_named(name))
+    timed = replace(one.data, chunk_timestamps=(*blocks[:3], None, *blocks[4:]))
+    await storage.copy_log_segment_data(one.metadata, timed)
+    chunks = json.loads((await store.objects())["manifest"])["log"]["chunks"]
+    assert [(c.get("min_timestamp_ms"), c.get("max_timestamp_ms")) for c in chunks] == [(0, 15), (None, None), (40, 55)]
+    assert "min_timestamp_ms" not in chunks[1]
+    manifest = await storage.read_manifest(one.metadata)
+    assert [chunk.timestamps for chunk in manifest.log.chunks] == [TimestampRange(0, 15), None, TimestampRange(40, 55)]
+
+
+async def test_times_of_another_log_are_refused(one: Rolled) -> None:
+    storage = SegmentStorage(MemoryObjectStore(), cluster_id="c", broker_id=1, chunk_size=MIB)
+    with pytest.raises(Exception, match="timestamps of 5 blocks for a log of"):
+        await storage.copy_log_segment_data(one.metadata, replace(one.data, chunk_timestamps=(None,) * 5))

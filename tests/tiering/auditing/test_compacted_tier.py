@@ -1,5 +1,6 @@
 """A tier with compacted segments is whole: gaps in them are no gaps of it, and what they replaced is no orphan."""
 
+import json
 from collections.abc import Collection
 from pathlib import Path
 
@@ -101,6 +102,21 @@ async def test_damage_in_a_compacted_log_is_found(tmp_path: Path) -> None:
     await audited.spoil(".log")
     assert "damaged-log" in await audited.kinds(deep=True)
     assert ("nothing", "cannot") in await audited.results(deep=True)
+
+
+@pytest.mark.parametrize("shift_ms", [-60_000, 60_000])
+async def test_times_that_the_manifest_gets_wrong_are_found_and_made_anew(tmp_path: Path, shift_ms: int) -> None:
+    layout: Layout = [(0, 31, {0, 12, 28})]
+    audited = await compacted(tmp_path, layout, grace_over=True)
+    (manifest,) = await audited.objects(".manifest")
+    fields = json.loads(await audited.tier.store.get(manifest.key))
+    chunk = fields["log"]["chunks"][0]
+    fields["log"]["chunks"][0] |= {name: chunk[name] + shift_ms for name in ("min_timestamp_ms", "max_timestamp_ms")}
+    await audited.overwrite(manifest.key, json.dumps(fields).encode())
+    assert await audited.kinds(deep=True) == ["wrong-times"]
+    assert await audited.results(deep=True) == [("copy-again", "done")]
+    assert await audited.kinds(deep=True) == []
+    assert await audited.records() == kept_offsets(layout)
 
 
 async def test_a_replaced_segment_whose_row_is_lost_is_needed_by_nobody(tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 
 import numpy as np
 
-from tierd.kernels.columns import RecordFault, TimestampRange
+from tierd.kernels.columns import RecordFault
 from tierd.kernels.compiled.jit import BYTES, compile_for
 from tierd.kernels.compiled.varints import read_varint
 from tierd.kernels.reference.varints import wrap
+from tierd.model import TimestampRange
 
 _RECORD_SIZE = int(RecordFault.RECORD_SIZE)
 _NOT_FILLED = int(RecordFault.NOT_FILLED)

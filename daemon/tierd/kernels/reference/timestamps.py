@@ -1,7 +1,8 @@
 """Which span of time records cover, in plain Python."""
 
-from tierd.kernels.columns import RecordFault, TimestampRange
+from tierd.kernels.columns import RecordFault
 from tierd.kernels.reference.varints import FaultError, read_varint, read_varlong, wrap
+from tierd.model import TimestampRange
 
 
 def timestamp_range(

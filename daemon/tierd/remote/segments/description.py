@@ -1,12 +1,21 @@
 """What a manifest says of the artefacts of a segment: where they lie, and their checksums."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from itertools import repeat
 from types import MappingProxyType
 
 from tierd.kernels import crc32c, crc32c_of_range
-from tierd.model import BlockChecksums, ByteRange, IndexType, LogSegmentData
+from tierd.model import (
+    CHECKSUM_BLOCK_BYTES,
+    BlockChecksums,
+    ByteRange,
+    IndexType,
+    LogSegmentData,
+    TimestampRange,
+)
 from tierd.remote.segments.manifest_parts import IndexArtefact, LogArtefact, LogChunk
-from tierd.remote.transform.layout import ChunkLayout, StoredChunk
+from tierd.remote.transform.layout import ChunkLayout, StoredChunk, count_chunks
 
 
 def index_contents(data: LogSegmentData) -> Mapping[IndexType, bytes]:
@@ -29,14 +38,38 @@ def plain_layout(checksums: BlockChecksums, chunk_size: int) -> ChunkLayout:
     return ChunkLayout(checksums.size_bytes, chunk_size, chunks)
 
 
-def describe_log(layout: ChunkLayout, crc: int) -> LogArtefact:
-    """The ``.log`` object; ``crc`` is that of the original bytes."""
+def describe_log(
+    layout: ChunkLayout, crc: int, block_timestamps: Sequence[TimestampRange | None] | None = None
+) -> LogArtefact:
+    """The ``.log`` object.
+
+    Args:
+        layout: as it is stored.
+        crc: of the original bytes.
+        block_timestamps: one for each block of ``CHECKSUM_BLOCK_BYTES`` original bytes, of which chunks are made.
+    """
+    timestamps: Iterable[TimestampRange | None] = repeat(None, len(layout.chunks))
+    if block_timestamps is not None:
+        timestamps = _of_chunks(block_timestamps, layout)
     return LogArtefact(
         size_bytes=sum(chunk.size_bytes for chunk in layout.chunks),
         crc32c=crc,
         chunk_size_bytes=layout.chunk_size,
-        chunks=tuple(map(LogChunk.of, layout.chunks)),
+        chunks=tuple(map(LogChunk.of, layout.chunks, timestamps)),
     )
+
+
+def _of_chunks(blocks: Sequence[TimestampRange | None], layout: ChunkLayout) -> list[TimestampRange | None]:
+    if len(blocks) != count_chunks(layout.original_size, CHECKSUM_BLOCK_BYTES):
+        raise ValueError(f"timestamps of {len(blocks)} blocks for a log of {layout.original_size} bytes")
+    step = layout.chunk_size // CHECKSUM_BLOCK_BYTES
+    return [_union(blocks[number * step : (number + 1) * step]) for number in range(len(layout.chunks))]
+
+
+def _union(blocks: Sequence[TimestampRange | None]) -> TimestampRange | None:
+    """What covers all of them; None as soon as one is not known."""
+    known = [each for each in blocks if each is not None]
+    return reduce(TimestampRange.union, known) if len(known) == len(blocks) else None
 
 
 def describe_indexes(contents: Mapping[IndexType, bytes], growth: int) -> dict[str, IndexArtefact]:

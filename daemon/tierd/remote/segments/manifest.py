@@ -118,7 +118,7 @@ class SegmentManifest(Part):
             batch_count=data.batch_count,
             size_bytes=data.log_checksums.size_bytes,
             txn_index_empty=metadata.txn_index_empty,
-            log=describe_log(done.layout, crc32c_of_file(data.log_checksums)),
+            log=describe_log(done.layout, crc32c_of_file(data.log_checksums), data.chunk_timestamps),
             indexes=describe_indexes(index_contents(data), TAG_BYTES if done.wrapped_key else 0),
             compression=Compression.at(done.level),
             encryption=Encryption.under(done.wrapped_key) if done.wrapped_key else None,
@@ -251,6 +251,9 @@ def _inconsistency(manifest: SegmentManifest) -> str | None:
             return f"chunk {number} is compressed, and the segment is not"
         if not (chunk.size_bytes < size + growth if chunk.compressed else chunk.size_bytes == size + growth):
             return f"chunk {number} stores {size} bytes in {chunk.size_bytes}"
+        first_ms, last_ms = chunk.min_timestamp_ms, chunk.max_timestamp_ms
+        if (first_ms is None) != (last_ms is None) or (first_ms or 0) > (last_ms or 0):
+            return f"chunk {number} has records from {first_ms} to {last_ms} ms"
     if log.size_bytes != sum(chunk.size_bytes for chunk in log.chunks):
         return f"the log has {log.size_bytes} bytes, and its chunks have not"
     return None

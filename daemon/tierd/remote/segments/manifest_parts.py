@@ -15,6 +15,7 @@ from pydantic import (
     model_serializer,
 )
 
+from tierd.model import TimestampRange
 from tierd.remote.transform.key_ring import WrappedKey
 from tierd.remote.transform.layout import StoredChunk
 
@@ -41,30 +42,48 @@ class Part(BaseModel):
 
 
 class LogChunk(Part):
-    """One chunk of the ``.log`` object as it is stored, and the checksum of what it stores."""
+    """One chunk of the ``.log`` object as it is stored, and the checksum of what it stores.
+
+    The timestamps are those of the records of every batch that overlaps the chunk, both inclusive; None, both of them,
+    where they are not known.
+    """
 
     size_bytes: Size
     crc32c: Crc32c
     compressed: bool = False
+    min_timestamp_ms: int | None = None
+    max_timestamp_ms: int | None = None
 
     @model_serializer(mode="wrap")
-    def _without_false(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """As manifests were written before there was compression, and before times were noted."""
         fields: dict[str, object] = handler(self)
-        if not self.compressed and "compressed" not in self.model_fields_set:
-            del fields["compressed"]  # as manifests were written before there was compression
+        for name, default in (("compressed", False), ("min_timestamp_ms", None), ("max_timestamp_ms", None)):
+            if fields[name] is default and name not in self.model_fields_set:
+                del fields[name]
         return fields
 
     @classmethod
-    def of(cls, chunk: StoredChunk) -> Self:
+    def of(cls, chunk: StoredChunk, timestamps: TimestampRange | None) -> Self:
         """Describe what was stored."""
+        fields: dict[str, int] = {"size_bytes": chunk.size_bytes, "crc32c": chunk.crc32c}
         if chunk.is_compressed:
-            return cls(size_bytes=chunk.size_bytes, crc32c=chunk.crc32c, compressed=True)
-        return cls(size_bytes=chunk.size_bytes, crc32c=chunk.crc32c)
+            fields["compressed"] = True
+        if timestamps is not None:
+            fields |= {"min_timestamp_ms": timestamps.min_ms, "max_timestamp_ms": timestamps.max_ms}
+        return cls.model_validate(fields)
 
     @property
     def stored(self) -> StoredChunk:
         """The same as a value for arithmetic."""
         return StoredChunk(self.size_bytes, self.crc32c, self.compressed)
+
+    @property
+    def timestamps(self) -> TimestampRange | None:
+        """The times of its records, None where they are not known."""
+        if self.min_timestamp_ms is None or self.max_timestamp_ms is None:
+            return None
+        return TimestampRange(self.min_timestamp_ms, self.max_timestamp_ms)
 
 
 class LogArtefact(Part):

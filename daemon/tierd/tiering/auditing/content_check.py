@@ -3,22 +3,34 @@
 from tierd.errors import CorruptIndexError, LogError
 from tierd.kernels import crc32c
 from tierd.log import OffsetIndex, TimeIndex, TransactionIndex, iter_batches, parse_lineage, parse_producer_snapshot
-from tierd.model import IndexType, RemoteLogSegmentMetadata
+from tierd.model import IndexType, RemoteLogSegmentMetadata, TimestampRange
 from tierd.remote import SegmentManifest
 
 
 class BatchWalk:
-    """Every batch of a log that arrives in chunks."""
+    """Every batch of a log that arrives in chunks.
+
+    Attributes:
+        wrong_times: what the manifest says of times and is not so, as the batches say; None while there is nothing.
+    """
 
     def __init__(self, metadata: RemoteLogSegmentMetadata) -> None:
         self._metadata = metadata
         self._tail = b""
         self._next_offset = metadata.start_offset
         self._batches = 0
+        self.wrong_times: str | None = None
 
-    def take(self, content: bytes, expected_crc: int, start: int) -> str | None:
-        """Check one chunk and the batches that it completes; return what is wrong. Blocking."""
-        if crc32c(content) != expected_crc:
+    def take(self, content: bytes, crc: int, start: int, timestamps: TimestampRange | None = None) -> str | None:
+        """Check one chunk and the batches that it completes; return what is wrong. Blocking.
+
+        Args:
+            content: of the chunk.
+            crc: its CRC-32C as the manifest has it.
+            start: its position in the log.
+            timestamps: of its records, as the manifest has them.
+        """
+        if crc32c(content) != crc:
             return f"the chunk at byte {start} does not have the checksum in the manifest"
         data = self._tail + content
         position = start - len(self._tail)
@@ -29,6 +41,11 @@ class BatchWalk:
                     return f"the batch at byte {batch.position} begins at offset {batch.base_offset} again"
                 if batch.last_offset > self._metadata.end_offset:
                     return f"the batch at byte {batch.position} ends at offset {batch.last_offset}, beyond the segment"
+                if timestamps and batch.record_count and not _is_within(batch.max_timestamp_ms, timestamps):
+                    self.wrong_times = (
+                        f"the batch at byte {batch.position} has timestamp {batch.max_timestamp_ms}, the manifest says "
+                        f"{timestamps.min_ms} to {timestamps.max_ms} of its chunk"
+                    )
                 self._next_offset = batch.last_offset + 1
                 self._batches += 1
                 used += batch.size_bytes
@@ -44,6 +61,10 @@ class BatchWalk:
         if self._batches != manifest.batch_count:
             return f"{self._batches} batches, the manifest says {manifest.batch_count}"
         return None
+
+
+def _is_within(timestamp_ms: int, timestamps: TimestampRange) -> bool:
+    return timestamps.min_ms <= timestamp_ms <= timestamps.max_ms
 
 
 def parse_index(metadata: RemoteLogSegmentMetadata, index_type: IndexType, content: bytes) -> None:

@@ -163,15 +163,15 @@ class SegmentCheck:
         """Download and decode chunk by chunk: the CRC of each chunk, then every whole batch that it completes."""
         walk = BatchWalk(row)
         layout = manifest.layout()
-        for number, chunk in enumerate(layout.chunks):
+        for number, chunk in enumerate(manifest.log.chunks):
             original = layout.original_range(number)
             content = await self._storage.fetch_log_segment(row, original)
-            problem = await asyncio.to_thread(walk.take, content, chunk.crc32c, original.start)
+            problem = await asyncio.to_thread(walk.take, content, chunk.crc32c, original.start, chunk.timestamps)
             if problem is not None:
                 return [damaged(row, "damaged-log", problem, LOG)]  # what follows cannot be told from damage
         if (problem := walk.end(manifest)) is not None:
             return [damaged(row, "damaged-log", problem, LOG)]
-        return []
+        return [damaged(row, "wrong-times", walk.wrong_times, MANIFEST)] if walk.wrong_times else []
 
 
 def _unreadable(row: RemoteLogSegmentMetadata, error: RemoteStorageError) -> Finding | None:

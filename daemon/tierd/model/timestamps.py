@@ -1,0 +1,53 @@
+"""Which span of time parts of a log cover, so that readers of a span can leave the others alone."""
+
+from typing import NamedTuple
+
+from tierd.model.checksums import CHECKSUM_BLOCK_BYTES
+
+
+class TimestampRange(NamedTuple):
+    """The smallest and the largest timestamp of some records, both inclusive."""
+
+    min_ms: int
+    max_ms: int
+
+    def union(self, other: "TimestampRange") -> "TimestampRange":
+        """The span that covers both."""
+        return TimestampRange(min(self.min_ms, other.min_ms), max(self.max_ms, other.max_ms))
+
+
+class BlockTimestamps:
+    """Collects, batch by batch, the times of the records that overlap each block of ``CHECKSUM_BLOCK_BYTES`` bytes.
+
+    A batch counts whole in every block that it reaches into: of a compressed one nobody can say more.
+    """
+
+    def __init__(self) -> None:
+        self._size_bytes = 0
+        self._blocks: list[TimestampRange | None] = []
+        self._unknown: set[int] = set()
+
+    def add(self, size_bytes: int, timestamps: TimestampRange | None) -> None:
+        """Add the next batch; of one whose timestamps are None nothing is known, and so of the blocks it overlaps."""
+        for block in self._blocks_of(size_bytes):
+            known = self._blocks[block]
+            if timestamps is None:
+                self._unknown.add(block)
+            else:
+                self._blocks[block] = timestamps if known is None else known.union(timestamps)
+
+    def pass_over(self, size_bytes: int) -> None:
+        """Add the next batch, one without records."""
+        self._blocks_of(size_bytes)
+
+    def ranges(self) -> tuple[TimestampRange | None, ...]:
+        """One for every block so far; None where the times are not known, or there is no record."""
+        return tuple(None if n in self._unknown else each for n, each in enumerate(self._blocks))
+
+    def _blocks_of(self, size_bytes: int) -> range:
+        """The blocks that the next ``size_bytes`` bytes, at least 1, overlap."""
+        first = self._size_bytes // CHECKSUM_BLOCK_BYTES
+        self._size_bytes += size_bytes
+        end = -(-self._size_bytes // CHECKSUM_BLOCK_BYTES)
+        self._blocks += [None] * (end - len(self._blocks))
+        return range(first, end)
