@@ -36,12 +36,13 @@ def copied(
     epochs: dict[int, int] | int = 0,
     replaces: tuple[int, ...] = (),
     deleted: bool = False,
+    reason: str = "retention_time",
 ) -> BucketSegment:
     metadata = segment(start, end, epochs, segment_id=UUID(int=number), leader_epoch=leader_epoch)
     return BucketSegment(
         metadata=replace(metadata, event_timestamp_ms=at_ms or number),
         replaces=frozenset(UUID(int=other) for other in replaces),
-        soft_delete=SoftDelete("retention-time", 9_000) if deleted else None,
+        soft_delete=SoftDelete(reason, 9_000) if deleted else None,
         deleted_ms=8_000 if deleted else -1,
         deleted_by=3 if deleted else -1,
     )
@@ -114,7 +115,7 @@ def test_what_has_a_tombstone_is_being_deleted_and_counts_for_the_highest_offset
     view = rebuilt(copied(0, 9, number=1), copied(10, 19, number=2, deleted=True)).view
     gone = view.segment(UUID(int=2))
     assert gone is not None
-    assert (gone.state, gone.soft_delete) == (DELETE_STARTED, SoftDelete("retention-time", 9_000))
+    assert (gone.state, gone.soft_delete) == (DELETE_STARTED, SoftDelete("retention_time", 9_000))
     assert (gone.event_timestamp_ms, gone.broker_id) == (8_000, 3)
     assert found(view, 15) is None
     assert view.highest_offset_for_epoch(0) == 19
@@ -163,6 +164,68 @@ def test_of_two_outputs_for_the_same_inputs_the_higher_leader_epoch_wins() -> No
 def test_an_output_that_is_given_up_replaces_nobody() -> None:
     partition = rebuilt(copied(0, 9, number=1), copied(0, 9, number=2, replaces=(1,), deleted=True))
     assert found(partition.view, 5) == 1
+
+
+def test_what_an_output_replaced_stays_replaced_when_the_output_is_replaced_too() -> None:
+    """A crash left the inputs of the first generation without tombstones, and gave one to their output."""
+    partition = rebuilt(
+        copied(0, 9, number=1),
+        copied(10, 19, number=2),
+        copied(0, 19, number=3, at_ms=50, replaces=(1, 2), deleted=True, reason="replaced"),
+        copied(0, 19, number=4, at_ms=60, replaces=(3,)),
+    )
+    assert {m.segment.id.int for m in partition.view.list() if m.state is FINISHED} == {4}
+    assert partition.problems == ()
+
+
+def test_an_output_of_a_fenced_leader_loses_also_against_one_that_was_replaced_since() -> None:
+    partition = rebuilt(
+        copied(0, 9, number=1),
+        copied(0, 9, number=2, leader_epoch=5, at_ms=90, replaces=(1,)),
+        copied(0, 9, number=3, leader_epoch=6, at_ms=50, replaces=(1,), deleted=True, reason="replaced"),
+        copied(0, 9, number=4, leader_epoch=6, at_ms=60, replaces=(3,)),
+    )
+    assert found(partition.view, 5) == 4
+    assert {m.segment.id.int for m in partition.view.list() if m.state is FINISHED} == {4}
+    assert kinds(partition) == [("conflict", "replaced twice")]
+
+
+def test_an_output_without_its_commit_is_read_and_its_inputs_keep_their_grace() -> None:
+    """Its manifest was the last thing that was written: nothing in the bucket tells it from one that was committed."""
+    partition = rebuilt(copied(0, 9, number=1), copied(10, 19, number=2), copied(0, 19, number=3, replaces=(1, 2)))
+    assert [found(partition.view, offset) for offset in (0, 19)] == [3, 3]
+    assert {m.soft_delete for m in partition.view.list() if m.state is DELETE_STARTED} == {REPLACED}
+
+
+def test_an_input_that_expired_before_its_output_was_committed_keeps_its_own_reason() -> None:
+    view = rebuilt(
+        copied(0, 9, number=1, deleted=True), copied(10, 19, number=2), copied(0, 19, number=3, replaces=(1, 2))
+    ).view
+    one = view.segment(UUID(int=1))
+    assert one is not None
+    assert one.soft_delete == SoftDelete("retention_time", 9_000)
+    assert found(view, 15) == 3
+
+
+def test_an_empty_log_is_an_output_like_any_other() -> None:
+    empty = copied(0, 19, number=3, replaces=(1, 2))
+    empty = replace(empty, metadata=replace(empty.metadata, size_bytes=0))
+    partition = rebuilt(copied(0, 9, number=1), copied(10, 19, number=2), empty)
+    assert [found(partition.view, offset) for offset in (0, 19)] == [3, 3]
+    assert partition.view.highest_offset_for_epoch(0) == 19
+    assert partition.problems == ()
+
+
+def test_an_output_of_which_other_inputs_were_replaced_later_is_left_out_and_nothing_of_it_is_lost() -> None:
+    partition = rebuilt(
+        copied(0, 9, number=1),
+        copied(10, 19, number=2),
+        copied(20, 29, number=3),
+        copied(0, 19, number=4, at_ms=50, replaces=(1, 2)),
+        copied(10, 29, number=5, at_ms=60, replaces=(2, 3)),
+    )
+    assert [found(partition.view, offset) for offset in (5, 15, 25)] == [1, 5, 5]
+    assert kinds(partition) == [("conflict", "replaced twice")]
 
 
 @pytest.mark.parametrize("replaces", [(1,), (2,)])
@@ -240,3 +303,59 @@ def test_a_store_differs_by_segments_and_not_by_who_told_of_them() -> None:
     unfinished = replace(one, state=STARTED)
     assert differences(with_segments(unfinished), with_segments()) == []
     assert RebuildSeverity.NOTE.value == "note"
+
+
+generations = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4), st.booleans(), st.booleans()), max_size=6)
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.booleans()), min_size=1, max_size=6), generations)
+def test_whatever_was_replaced_the_bucket_gives_the_lookups_of_the_live_metadata(
+    links: list[tuple[int, bool]], runs: list[tuple[int, int, bool, bool]]
+) -> None:
+    """Generations of outputs; the inputs of each have their tombstones or not, their objects or not."""
+    bucket: dict[int, BucketSegment] = {}
+    chain: list[int] = []
+    offset, epoch = 0, 0
+    for length, rolls in links:
+        epochs = {epoch: offset}
+        if rolls and length > 1:
+            epoch += 1
+            epochs[epoch] = offset + 1
+        number = len(bucket) + 1
+        bucket[number] = copied(offset, offset + length - 1, number=number, epochs=epochs)
+        chain.append(number)
+        offset += length
+    view = rebuilt(*bucket.values()).view
+    total = len(bucket)
+    for first, count, is_marked, is_gone in runs:
+        numbers = chain[first % len(chain) :][:count]
+        inputs = [view.segments[UUID(int=number)] for number in numbers]
+        total += 1
+        starts = {entry.epoch: entry.start_offset for m in reversed(inputs) for entry in m.segment_leader_epochs}
+        output = copied(
+            inputs[0].start_offset,
+            inputs[-1].end_offset,
+            number=total,
+            at_ms=total * 10,
+            epochs={each: starts[each] for each in sorted(starts)},
+            replaces=tuple(numbers),
+        )
+        bucket[total] = output
+        view = view.with_added(output.metadata).view
+        done = replace(output.metadata, state=FINISHED)
+        view = view.with_replaced(done, inputs, soft_delete=REPLACED, compacted_to=None).view
+        index = chain.index(numbers[0])
+        chain[index : index + len(numbers)] = [total]
+        going = set(bucket) - set(chain) if is_gone else set(numbers) if is_marked else set()
+        for number in going:  # expiration marks whatever it finds before anything goes
+            bucket[number] = replace(bucket[number], soft_delete=REPLACED, deleted_ms=1, deleted_by=1)
+        for number in numbers if is_gone else ():
+            del bucket[number]
+    again = rebuilt(*bucket.values())
+    assert again.problems == ()
+    for each in range(epoch + 1):
+        assert [found(again.view, at, each) for at in range(offset + 1)] == [
+            found(view, at, each) for at in range(offset + 1)
+        ]
+        assert again.view.highest_offset_for_epoch(each) == view.highest_offset_for_epoch(each)
+    assert {m.segment.id.int for m in again.view.list() if m.state is FINISHED} == set(chain)

@@ -4,6 +4,8 @@
 - One that has a tombstone, or that a later output replaces, is DELETE_SEGMENT_STARTED. It is not read, it counts for
   the highest offset, and the expiration ends its deletion, so that its objects do not stay for ever. It hides nobody:
   what it had shadowed can be read, where the lost metadata may have said no.
+- An output whose commit a crash prevented is believed all the same: everything was checked before its manifest was
+  written (docs/decisions/0019).
 - Copies are applied in their order: by leader epoch, then by the time they began.
 - The log start offset is not in the bucket and stays unset: the next leader finds it.
 """
@@ -73,6 +75,11 @@ class BucketSegment:
     soft_delete: SoftDelete | None = None
     deleted_ms: int = -1
     deleted_by: int = -1
+
+    @property
+    def may_replace(self) -> bool:
+        """Whether what it says of its inputs is believed."""
+        return self.soft_delete is None or self.soft_delete.is_replaced
 
     @property
     def order(self) -> _Order:
@@ -168,13 +175,14 @@ def _row(partition: TopicIdPartition, segments: Sequence[BucketSegment], session
 def _replacements(segments: Sequence[BucketSegment]) -> tuple[set[UUID], set[UUID], list[RebuildProblem]]:
     """Which outputs lose against another one, which segments are replaced, and the conflicts.
 
-    A later output wins. One that is being deleted itself replaces nobody: its commit may never have happened.
+    A later output wins. One that is being deleted itself replaces nobody: its commit may never have happened. But it
+    has, where the output goes because it was replaced in its turn.
     """
     orders = {segment.metadata.segment.id: segment.order for segment in segments}
     losers: set[UUID] = set()
     winner_of: dict[UUID, BucketSegment] = {}
     problems: list[RebuildProblem] = []
-    for output in reversed([each for each in segments if each.replaces and each.soft_delete is None]):
+    for output in reversed([each for each in segments if each.replaces and each.may_replace]):
         where = str(output.metadata.segment)
         inputs = {id_ for id_ in output.replaces if orders.get(id_, output.order) < output.order or id_ not in orders}
         if inputs != output.replaces:
