@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.remote_storage import Rolled, rolled
+from tests.fakes.cancellation import cancel_at
 from tests.fakes.remote_segments import PARTITION, segment
 from tests.fakes.transforms import TRANSFORM_NAMES, mixed_content, ring, transform_named
 from tierd.errors import (
@@ -225,6 +226,34 @@ async def test_other_segments_replaced_by_the_same_output_are_a_conflict(store: 
     await storage.commit_log_segment(one.metadata, manifest, REPLACED)
     with pytest.raises(RemoteConflictError):
         await storage.commit_log_segment(one.metadata, manifest, REPLACED[:1])
+
+
+@pytest.mark.parametrize("name", ["plain", "zstd+aes"])
+async def test_a_cancellation_anywhere_leaves_what_can_be_staged_and_committed(tmp_path: Path, name: str) -> None:
+    number = 1
+    while True:
+        store = MemoryObjectStore()
+        one = rolled(tmp_path, mixed_content(2 * MIB + number), start_offset=10 * number)
+        storage = storage_over(store, transform_named(name))
+        was_cancelled = await cancel_at(number, lambda: _staged_and_committed(storage, one))  # noqa: B023 - called at once
+        is_committed = any(info.key.endswith(".manifest") for info in await store.list_objects(""))
+        if is_committed:
+            assert await storage.fetch_log_segment(one.metadata, ByteRange(0, 1 << 30)) == one.content
+            await storage.delete_log_segment_data(one.metadata)
+            assert await store.list_objects("") == []
+        else:
+            await storage.delete_log_segment_data(one.metadata)
+            await _staged_and_committed(storage, one)
+            assert await storage.fetch_log_segment(one.metadata, ByteRange(0, 1 << 30)) == one.content
+        if not was_cancelled:
+            break
+        number += 1
+    assert number > 4
+
+
+async def _staged_and_committed(storage: SegmentStorage, one: Rolled) -> None:
+    manifest = await storage.stage_log_segment_data(one.metadata, one.data)
+    await storage.commit_log_segment(one.metadata, manifest, REPLACED)
 
 
 async def test_what_was_staged_is_deleted_like_any_segment(store: MemoryObjectStore, one: Rolled) -> None:

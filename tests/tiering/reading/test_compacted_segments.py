@@ -1,5 +1,6 @@
 """Both tiers read as one log where segments were compacted: gaps in them, nothing in them, and under a reader."""
 
+import random
 import struct
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
@@ -294,6 +295,52 @@ class TestReplacedUnderAReader:
         with pytest.raises(RemoteResourceNotFoundError):
             await setup.offsets()
         assert setup.session.recorder.fetch_failures == 1
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_readers_on_their_way_miss_nothing_and_see_nothing_twice(tmp_path: Path, seed: int) -> None:
+    """Compactions at random moments; a record that a reader misses was compacted away before it came there."""
+    source = random.Random(seed)
+    setup = await Compacted(tmp_path).copied()
+    kept = KeptReaders(capacity=4, clock=FakeClock())
+    readers = [_Walk(setup.reader(kept=kept), isolation) for isolation in (UNCOMMITTED, COMMITTED)]
+    left = set(range(END))
+    while any(walk.offset < END for walk in readers):
+        if source.random() < 0.3:
+            left -= await _compact_at_random(setup, source, left)
+        walk = source.choice(readers)
+        if walk.offset < END:
+            began_at = walk.offset
+            new = await walk.step(max_bytes=source.choice([1, 700, 1 << 20]))
+            assert sorted(new) == new
+            assert set(new) == {offset for offset in left if began_at <= offset < walk.offset}
+    await kept.close()
+
+
+class _Walk:
+    """A reader that goes on where it was."""
+
+    def __init__(self, reader: FetchTask, isolation: Isolation) -> None:
+        self.reader = reader
+        self.isolation = isolation
+        self.offset = 0
+
+    async def step(self, *, max_bytes: int) -> list[int]:
+        result = await self.reader.read(self.offset, max_bytes=max_bytes, isolation=self.isolation)
+        self.offset = result.next_offset
+        return _bases(result.data)
+
+
+async def _compact_at_random(setup: Compacted, source: random.Random, left: set[int]) -> set[int]:
+    """Replace some neighbouring segments, drop some of their records, and return those."""
+    ranges = setup.session.finished(partition_of(setup.path))
+    first = source.randrange(len(ranges))
+    last = source.randrange(first, min(first + 3, len(ranges)))
+    start, end = ranges[first][0], ranges[last][1]
+    inside = {offset for offset in left if start <= offset <= end}
+    keep = {offset for offset in inside if source.random() < 0.6}
+    await setup.replaced((start, end, keep))
+    return inside - keep
 
 
 class TestTransactions:
