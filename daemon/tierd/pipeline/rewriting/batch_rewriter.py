@@ -77,7 +77,7 @@ class BatchRewriter:
         rows = rows_of(batch)
         self.statistics.records_read += len(rows)
         keep = self._survivors.among(batch, rows)
-        keeps_tombstone = self._rules.compacts and bool((keep & (rows.value_size < 0)).any())
+        keeps_tombstone = self._rules.compacts and bool(rows.value_size[keep].min(initial=0) < 0)
         sets_horizon = needs_horizon(batch, keeps_tombstone=keeps_tombstone, is_discardable=False)
         self._write(batch, rows, keep, sets_horizon=sets_horizon)
 

@@ -50,7 +50,9 @@ class Survivors:
 
 
 def _drop(keep: np.ndarray, unwanted: np.ndarray) -> int:
-    """Take ``unwanted`` out of ``keep``, and return how many that were."""
-    before = np.count_nonzero(keep)
-    np.greater(keep, unwanted, out=keep)  # kept, and not unwanted
-    return int(before - np.count_nonzero(keep))
+    """Take ``unwanted`` out of ``keep``, and return how many of it were still there; ``unwanted`` is used up."""
+    unwanted &= keep
+    count = int(np.count_nonzero(unwanted))
+    if count:
+        keep ^= unwanted
+    return count

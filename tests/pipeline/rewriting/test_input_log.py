@@ -1,0 +1,53 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.log.batches import batch, legacy, plain
+from tierd.errors import CorruptRecordError
+from tierd.log import iter_batches
+from tierd.pipeline.rewriting.input_log import InputLog, iter_piecewise
+
+LOG = plain(0, 3) + batch(3, [(1, b"k", b"v" * 300)]) + legacy(1, 4, b"k", b"v") + batch(5, []) + plain(6, 2)
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    bounds = [0, *sorted(places), len(data)]
+    return [data[start:end] for start, end in pairwise(bounds)]
+
+
+@given(st.lists(st.integers(0, len(LOG)), max_size=30))
+def test_batches_are_the_same_wherever_the_pieces_are_cut(places: list[int]) -> None:
+    whole = list(iter_batches(LOG, name="a.log"))
+    pieced = [(found, bytes(found.data)) for found in iter_piecewise(cut(LOG, places), name="a.log")]
+    assert [found for found, _ in pieced] == whole
+    assert [data for _, data in pieced] == [bytes(found.data) for found in whole]
+
+
+@given(st.lists(st.integers(0, len(LOG)), max_size=8), st.integers(1, len(LOG) - 1))
+def test_a_log_that_ends_early_is_found_out_unless_it_ends_with_a_batch(places: list[int], end: int) -> None:
+    ends = [found.end_position for found in iter_batches(LOG, name="a.log")]
+    pieces = cut(LOG[:end], [place for place in places if place < end])
+    if end in ends:
+        assert len(list(iter_piecewise(pieces, name="a.log"))) == ends.index(end) + 1
+        return
+    last = max((place for place in ends if place < end), default=0)
+    with pytest.raises(CorruptRecordError, match=f"an incomplete batch, {end - last} bytes at position {last}"):
+        list(iter_piecewise(pieces, name="a.log"))
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 5, 1000])
+def test_a_length_that_is_too_small_is_found_out_before_more_is_read(piece_bytes: int) -> None:
+    damaged = bytes(8) + (13).to_bytes(4, "big") + bytes(5)
+
+    def pieces() -> list[bytes]:
+        return [damaged[at : at + piece_bytes] for at in range(0, len(damaged), piece_bytes)]
+
+    with pytest.raises(CorruptRecordError, match="batch length 13 is below 14 at position 0"):
+        list(iter_piecewise(pieces(), name="a.log"))
+
+
+def test_nothing_at_all_is_a_log_without_batches() -> None:
+    assert list(InputLog(name="a.log", start_offset=5, end_offset=9, pieces=[]).batches()) == []
+    assert list(InputLog(name="a.log", start_offset=5, end_offset=9, pieces=[b""]).batches()) == []

@@ -1,0 +1,69 @@
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tierd.pipeline.rewriting import OffsetSet
+
+BASE = 1 << 40
+SPAN = 1 << 31
+OFFSETS = st.lists(st.one_of(st.integers(0, 300_000), st.integers(0, SPAN - 1)), max_size=60)
+
+
+def array(offsets: list[int]) -> np.ndarray:
+    return np.array(offsets, dtype=np.int64)
+
+
+@given(OFFSETS, OFFSETS, OFFSETS)
+def test_it_contains_what_was_put_in_and_nothing_else(first: list[int], second: list[int], asked: list[int]) -> None:
+    found = OffsetSet.of(BASE, BASE + SPAN, array(first) + BASE)
+    found.union_in_place(array(second) + BASE)
+    wanted = sorted({*asked, *first})
+    known = {*first, *second}
+    assert len(found) == len(known)
+    expected = [offset in known for offset in wanted]
+    assert found.contains(array(wanted) + BASE).tolist() == expected
+    again = OffsetSet.from_bytes(found.to_bytes())
+    assert again.contains(array(wanted) + BASE).tolist() == expected
+
+
+@pytest.mark.parametrize("step", [1, 2, 15, 16, 17, 1000])
+def test_dense_and_sparse_pages_answer_alike(step: int) -> None:
+    offsets = np.arange(10, 200_000, step, dtype=np.int64)
+    found = OffsetSet.of(10, 200_000, offsets[::-1])
+    found.union_in_place(offsets[:100])
+    asked = np.arange(10, 200_000, dtype=np.int64)
+    assert np.array_equal(found.contains(asked), np.isin(asked, offsets))
+    assert np.array_equal(OffsetSet.from_bytes(found.to_bytes()).contains(asked), np.isin(asked, offsets))
+    assert len(found) == offsets.size
+
+
+def test_a_page_takes_a_bit_an_offset_at_most() -> None:
+    dense = OffsetSet.of(0, 1 << 20, np.arange(1 << 20, dtype=np.int64))
+    assert sum(page.nbytes for page in dense._pages.values()) == (1 << 20) // 8
+    sparse = OffsetSet.of(0, 1 << 31, np.arange(0, 1 << 31, 1 << 16, dtype=np.int64))
+    assert sum(page.nbytes for page in sparse._pages.values()) == 2 * (1 << 15)
+
+
+def test_one_that_was_read_back_can_be_added_to() -> None:
+    found = OffsetSet.from_bytes(OffsetSet.of(0, 10, array([1])).to_bytes())
+    found.union_in_place(array([2]))
+    assert found.contains(array([0, 1, 2])).tolist() == [False, True, True]
+
+
+def test_an_offset_of_another_group_is_refused() -> None:
+    found = OffsetSet(5, 10)
+    for outside in (4, 15):
+        with pytest.raises(ValueError, match=f"offset {outside} is not within 10 of 5"):
+            found.union_in_place(array([5, outside]))
+    assert len(found) == 0
+    assert found.contains(array([])).tolist() == []
+
+
+def test_another_version_is_refused() -> None:
+    plain = bytearray(zlib.decompress(OffsetSet(0, 1).to_bytes()))
+    plain[0] = 9
+    with pytest.raises(ValueError, match="version 9"):
+        OffsetSet.from_bytes(zlib.compress(plain))
