@@ -23,6 +23,7 @@ from tierd.log import (
     iter_batches,
 )
 from tierd.log.records.log_config import TimestampType
+from tierd.model import TimestampRange
 from tierd.pipeline.rewriting import InputLog, OffsetSet, RewriteRules, RewrittenSegment, rewrite_group
 
 CODECS = pytest.mark.parametrize("codec", Compression, ids=lambda codec: codec.name.lower())
@@ -113,6 +114,8 @@ def test_an_output_larger_than_a_block_of_checksums_goes_on(tmp_path: Path) -> N
     assert OffsetIndex.from_bytes(output.data.offset_index, 0, "index").lookup(5).offset == 5
     assert TimeIndex.from_bytes(output.data.time_index, 0, "index").lookup(NOW_MS + 5).offset == 5
     assert output.max_timestamp_ms == NOW_MS + 7
+    blocks = [(NOW_MS, NOW_MS + 2), (NOW_MS + 2, NOW_MS + 5), (NOW_MS + 5, NOW_MS + 7)]
+    assert output.data.chunk_timestamps == tuple(TimestampRange(*block) for block in blocks)
 
 
 @pytest.mark.spec("log-format CLN-35")
@@ -203,6 +206,16 @@ def test_a_producer_known_by_its_marker_alone_keeps_a_marker_of_its_epoch(tmp_pa
     assert only_batch(kept).size_bytes == 61
     assert batches_of(rewrite(first, tmp_path, latest=[], now_ms=past_ms, producers=known_by(7, -1, epoch=1))) == []
     assert batches_of(rewrite(first, tmp_path, latest=[], now_ms=past_ms)) == []
+
+
+def test_times_of_the_output_are_those_of_what_stays(tmp_path: Path) -> None:
+    data = encode_batch(rows(1, 2, 3, 4)) + marker(4, 7, commit=True) + batch(5, [], producer_id=7, producer_epoch=3)
+    output = rewrite(data, tmp_path, latest=[1, 2], producers=known_by(7, 5))
+    assert output.data.chunk_timestamps == (TimestampRange(1000, NOW_MS + 30),)  # the marker is of time 1000
+    without_records = rewrite(
+        batch(5, [], producer_id=7, producer_epoch=3), tmp_path, latest=[], producers=known_by(7, 5)
+    )
+    assert without_records.data.chunk_timestamps == (None,)
 
 
 # Legacy

@@ -95,7 +95,7 @@ class BatchRewriter:
         horizon_ms = self._rules.delete_horizon_ms if sets_horizon else None
         match fate:
             case Fate.COPIED:
-                self._append(fate, batch, NewBatch.copied(batch, kept_count))
+                self._append(fate, batch, NewBatch.copied(batch, rows))
             case Fate.REWRITTEN if batch.magic < 2:
                 self._append(fate, batch, NewBatch.upgraded(batch, keep, horizon_ms))
             case Fate.REWRITTEN:
@@ -106,7 +106,7 @@ class BatchRewriter:
                 self.statistics.batches_removed += 1
 
     def _append(self, fate: Fate, batch: RecordBatch, new: NewBatch) -> None:
-        self._output.append(new.data, batch, record_count=new.record_count, max_timestamp_ms=new.max_timestamp_ms)
+        self._output.append(new, last_offset=batch.last_offset)
         counted = self.statistics
         counted.bytes_written += len(new.data)
         counted.records_kept += new.record_count

@@ -76,6 +76,7 @@ def rewrite_group(
         transaction_index=TransactionIndex(tuple(rewriter.aborted)).to_bytes() or None,
         producer_snapshot=input_snapshot,
         leader_epoch_index=input_epochs,
+        chunk_timestamps=log.chunk_timestamps,
     )
     return RewrittenSegment(
         data=data,

@@ -9,6 +9,7 @@ import numpy as np
 from tierd.errors import InvalidRecordError
 from tierd.kernels import RecordFault, select_records
 from tierd.log import BatchHeader, RecordBatch, empty_batch, rewrite_batch, upgrade_batch
+from tierd.model import TimestampRange
 from tierd.pipeline.rewriting.rows import RecordRows
 
 _LOG_APPEND_TIME = "LogAppendTime"
@@ -16,22 +17,33 @@ _LOG_APPEND_TIME = "LogAppendTime"
 
 @dataclass(frozen=True, slots=True)
 class NewBatch:
-    """A batch, and what index and counts need to know of its bytes."""
+    """A batch, and what index and counts need to know of its bytes.
+
+    Attributes:
+        max_timestamp_ms: of the header.
+        timestamps: of the records, the header's included; None without any.
+    """
 
     data: bytes | bytearray | memoryview = field(repr=False)
     record_count: int
     max_timestamp_ms: int
+    timestamps: TimestampRange | None
 
     @classmethod
-    def copied(cls, batch: RecordBatch, record_count: int) -> Self:
-        """The batch byte for byte."""
-        return cls(batch.data, record_count, batch.max_timestamp_ms)
+    def copied(cls, batch: RecordBatch, rows: RecordRows | None) -> Self:
+        """The batch byte for byte; ``rows`` are None of a control batch, whose one record the header tells."""
+        if rows is None:
+            count, times = batch.record_count, np.array([batch.max_timestamp_ms])
+        else:
+            count, times = len(rows), rows.timestamp_ms
+        max_ms = batch.max_timestamp_ms
+        return cls(batch.data, count, max_ms, _range(times, max_ms) if count else None)
 
     @classmethod
     def emptied(cls, batch: BatchHeader, rows: RecordRows | None) -> Self:
         """The header alone; of a legacy batch the ``rows`` say where it began."""
         base_offset = batch.base_offset if batch.magic >= 2 or rows is None else int(rows.offset[0])
-        return cls(empty_batch(batch, base_offset=base_offset), 0, batch.max_timestamp_ms)
+        return cls(empty_batch(batch, base_offset=base_offset), 0, batch.max_timestamp_ms, None)
 
     @classmethod
     def upgraded(cls, batch: RecordBatch, keep: np.ndarray, horizon_ms: int | None) -> Self:
@@ -42,8 +54,10 @@ class NewBatch:
         """
         kept = list(compress(batch.records(), keep.tolist()))
         is_appended = batch.timestamp_type == _LOG_APPEND_TIME
-        max_timestamp_ms = batch.max_timestamp_ms if is_appended else max(record.timestamp_ms for record in kept)
-        return cls(upgrade_batch(batch, kept, delete_horizon_ms=horizon_ms), len(kept), max_timestamp_ms)
+        times = np.array([record.timestamp_ms for record in kept])
+        max_ms = batch.max_timestamp_ms if is_appended else int(times.max())
+        data = upgrade_batch(batch, kept, delete_horizon_ms=horizon_ms)
+        return cls(data, len(kept), max_ms, _range(times, max_ms))
 
     @classmethod
     def rewritten(cls, batch: RecordBatch, rows: RecordRows, keep: np.ndarray, horizon_ms: int | None) -> Self:
@@ -73,4 +87,9 @@ class NewBatch:
             max_timestamp_ms=max_ms,
             has_delete_horizon=horizon_ms is not None or batch.delete_horizon_ms is not None,
         )
-        return cls(data, kept_ms.size, max_ms)
+        return cls(data, kept_ms.size, max_ms, _range(kept_ms, max_ms))
+
+
+def _range(times: np.ndarray, max_timestamp_ms: int) -> TimestampRange:
+    """What records and header say, so that nobody who believes either is led past the batch."""
+    return TimestampRange(min(int(times.min()), max_timestamp_ms), max(int(times.max()), max_timestamp_ms))

@@ -6,8 +6,9 @@ from typing import Final, Self
 
 from tierd.errors import OffsetOverflowError
 from tierd.kernels import crc32c
-from tierd.log import BatchHeader, IndexBuilder
-from tierd.model import CHECKSUM_BLOCK_BYTES, BlockChecksums
+from tierd.log import IndexBuilder
+from tierd.model import CHECKSUM_BLOCK_BYTES, BlockChecksums, BlockTimestamps, TimestampRange
+from tierd.pipeline.rewriting.new_batch import NewBatch
 
 INDEX_INTERVAL_BYTES: Final = 4096  # Kafka's default; remote indexes are read whole, so no topic's setting matters
 _MAX_INT: Final = (1 << 31) - 1
@@ -43,6 +44,7 @@ class OutputLog:
         self._indexes = IndexBuilder(base_offset, interval_bytes=INDEX_INTERVAL_BYTES)
         self._block = bytearray(CHECKSUM_BLOCK_BYTES)
         self._filled = 0
+        self._timestamps = BlockTimestamps()
         self._checksums: list[int] = []
         self._file = path.open("wb", buffering=0)
 
@@ -56,23 +58,15 @@ class OutputLog:
         if kind is not None:
             self._path.unlink(missing_ok=True)
 
-    def append(
-        self, data: bytes | bytearray | memoryview, batch: BatchHeader, *, record_count: int, max_timestamp_ms: int
-    ) -> None:
-        """Append a batch.
-
-        Args:
-            data: its bytes.
-            batch: what it was made of, or is; its last offset counts.
-            record_count: of ``data``.
-            max_timestamp_ms: of ``data``.
+    def append(self, batch: NewBatch, *, last_offset: int) -> None:
+        """Append a batch that ends at ``last_offset``.
 
         Raises:
             OffsetOverflowError: no index can express its offset or place.
             OSError: the disk does not take it.
         """
-        last_offset, position = batch.last_offset, self.size_bytes
-        if last_offset - self._base_offset > _MAX_INT or position + len(data) > _MAX_INT:
+        size_bytes, position, max_timestamp_ms = len(batch.data), self.size_bytes, batch.max_timestamp_ms
+        if last_offset - self._base_offset > _MAX_INT or position + size_bytes > _MAX_INT:
             raise OffsetOverflowError(
                 f"{self._path}: offset {last_offset} at position {position} does not fit a segment that begins at "
                 f"{self._base_offset}",
@@ -82,10 +76,14 @@ class OutputLog:
             self.max_timestamp_ms, self._shallow_offset = max_timestamp_ms, last_offset
         if position > self._indexes.next_position:
             self._indexes.add(last_offset, position, self.max_timestamp_ms, self._shallow_offset)
+        if batch.timestamps is None:
+            self._timestamps.pass_over(size_bytes)
+        else:
+            self._timestamps.add(size_bytes, batch.timestamps)
         self.batch_count += 1
-        self.record_count += record_count
-        self.size_bytes += len(data)
-        self._write(memoryview(data))
+        self.record_count += batch.record_count
+        self.size_bytes += size_bytes
+        self._write(memoryview(batch.data))
 
     def finish(self) -> BlockChecksums:
         """Write the rest, end the indexes, and return the checksums of the whole.
@@ -107,6 +105,11 @@ class OutputLog:
     def time_index(self) -> bytes:
         """Of what was finished."""
         return bytes(self._indexes.times)
+
+    @property
+    def chunk_timestamps(self) -> tuple[TimestampRange | None, ...]:
+        """Times of the records in each block of checksums, as ``LogSegmentData`` has them."""
+        return self._timestamps.ranges()
 
     def _write(self, data: memoryview) -> None:
         while data:
