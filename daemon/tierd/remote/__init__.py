@@ -24,8 +24,9 @@ from tierd.remote.observed import ObjectStoreCall, ObservedObjectStore
 from tierd.remote.retrying import Retry, RetryingObjectStore
 from tierd.remote.segments.key_rewrapping import KeyRewrapping, RewrapOutcome, RewrapResult
 from tierd.remote.segments.manifest import SegmentManifest
-from tierd.remote.segments.segment_storage import SegmentStorage, UnfinishedSegmentUpload
+from tierd.remote.segments.segment_storage import SegmentStorage
 from tierd.remote.segments.tombstone import Tombstone
+from tierd.remote.segments.unfinished_upload import UnfinishedSegmentUpload
 from tierd.remote.tier_identity import claim_tier, read_tier_identity
 from tierd.remote.transform.compression import compress
 from tierd.remote.transform.factory import open_key_ring, open_transform

@@ -24,8 +24,9 @@ from tierd.tiering.manager import CopyOutcome, ManagerStatistics, RemoteLogManag
 from tierd.tiering.plan import CopyCandidate, copy_candidates, highest_copied
 from tierd.tiering.policy import TopicPolicy
 from tierd.tiering.reading.committed import committed_batches, data_batches
+from tierd.tiering.reading.fetch_result import FetchResult
 from tierd.tiering.reading.fetch_service import FetchService, FetchStatistics, open_fetch_service
-from tierd.tiering.reading.fetch_task import BatchGroup, FetchResult, FetchTask
+from tierd.tiering.reading.fetch_task import BatchGroup, FetchTask
 from tierd.tiering.reading.index_cache import RemoteIndexCache
 from tierd.tiering.reading.index_files import INDEX_CACHE_DIRECTORY
 from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 from uuid import UUID
 
 from tierd.errors import RemoteConflictError, RemoteResourceNotFoundError, RemoteStorageError
@@ -22,7 +21,6 @@ from tierd.remote.keys import (
     MANIFEST_SUFFIX,
     TOMBSTONE_SUFFIX,
     ObjectKeyFactory,
-    SegmentKey,
 )
 from tierd.remote.object_store import ObjectInfo, ObjectStore, UnfinishedUpload
 from tierd.remote.segments.description import index_contents
@@ -31,18 +29,10 @@ from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.segment_reader import SegmentReader
 from tierd.remote.segments.segment_writer import SegmentWriter
 from tierd.remote.segments.tombstone import Tombstone
+from tierd.remote.segments.unfinished_upload import UnfinishedSegmentUpload
 from tierd.remote.transform.transform import PLAIN, Transform
 
 _OBJECTS = (LOG_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX)
-
-
-class UnfinishedSegmentUpload(NamedTuple):
-    """An unfinished upload below our prefix; the ids are None where the key is not that of a segment's object."""
-
-    upload: UnfinishedUpload
-    topic_id: str | None
-    segment_id: UUID | None
-    partition: int | None = None
 
 
 class SegmentStorage:
@@ -260,7 +250,7 @@ class SegmentStorage:
     async def list_unfinished_uploads(self) -> list[UnfinishedSegmentUpload]:
         """Return uploads below the configured prefix that were begun and neither completed nor aborted."""
         uploads = await self._store.list_unfinished_uploads(self._keys.root)
-        return [_identified(upload, self._keys.parse(upload.key)) for upload in uploads]
+        return [UnfinishedSegmentUpload.of(upload, self._keys.parse(upload.key)) for upload in uploads]
 
     async def abort_upload(self, upload: UnfinishedUpload) -> None:
         """Discard an unfinished upload; one that is gone is no error."""
@@ -286,12 +276,6 @@ class SegmentStorage:
             and (manifest.encryption is not None) == self._is_encrypting
             and (log.size_bytes, indexes.size_bytes) == (manifest.log.size_bytes, manifest.indexes_size_bytes)
         )
-
-
-def _identified(upload: UnfinishedUpload, key: SegmentKey | None) -> UnfinishedSegmentUpload:
-    if key is None:
-        return UnfinishedSegmentUpload(upload, None, None)
-    return UnfinishedSegmentUpload(upload, key.topic_id, key.segment_id, key.partition)
 
 
 @contextmanager

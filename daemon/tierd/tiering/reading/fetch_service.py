@@ -12,7 +12,8 @@ from tierd.errors import RemoteReaderClosedError, RetriableRemoteStorageError, T
 from tierd.remote import CacheStatistics, ChunkCache, RemoteStorageManager
 from tierd.tiering.quota import UNLIMITED, RateQuota
 from tierd.tiering.reading.fetch_gate import FetchGate, GateStatistics
-from tierd.tiering.reading.fetch_task import FetchResult, FetchTask
+from tierd.tiering.reading.fetch_result import FetchResult
+from tierd.tiering.reading.fetch_task import FetchTask
 from tierd.tiering.reading.index_cache import RemoteIndexCache
 from tierd.tiering.reading.kept_readers import KeptReaders
 from tierd.tiering.reading.remote_indexes import RemoteIndexes

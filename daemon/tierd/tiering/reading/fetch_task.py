@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from tierd.log import AbortedTransaction, Record, RecordBatch
 from tierd.remote import RemoteStorageManager
 from tierd.tiering.reading.committed import committed_batches, data_batches
 from tierd.tiering.reading.fetch_gate import FetchGate
+from tierd.tiering.reading.fetch_result import FetchResult, read_once
 from tierd.tiering.reading.kept_readers import KeptReaders, ReaderPlace
 from tierd.tiering.reading.read_ahead import ReadAheadLimits
 from tierd.tiering.reading.read_session import ReadSession, ReadSources
@@ -23,33 +23,6 @@ _DECODED_BYTES = 1 << 20  # decoded at once: bounds the records in memory
 _FIRST_BYTES = 256 << 10  # what a sequential reader waits for before its first record
 _PIECE_BYTES = 4 << 20
 _KEPT_SHARE = 4  # of ``prefetch_bytes`` is for each of the readers that are kept between two reads
-
-
-@dataclass(frozen=True, slots=True)
-class FetchResult:
-    """Raw batches from one segment, as Kafka's fetch gives them.
-
-    Attributes:
-        base_offset: of the first batch; may lie below the offset that was asked for. None when there are no bytes.
-        position: byte position of the first batch in its segment; None for local reads.
-        data: whole batches.
-        next_offset: where to go on.
-        aborted: what a reader of committed records must leave out, empty for others.
-        throttled_ms: nothing was read, for remote reads are held back so long by their quota.
-    """
-
-    tier: Tier
-    base_offset: int | None
-    position: int | None
-    data: bytes
-    next_offset: int
-    aborted: tuple[AbortedTransaction, ...] = ()
-    throttled_ms: int = 0
-
-    @classmethod
-    def nothing(cls, tier: Tier, offset: int, *, throttled_ms: int = 0) -> "FetchResult":
-        """No batches, and no error either; go on at the same offset."""
-        return cls(tier, None, None, b"", offset, throttled_ms=throttled_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +99,7 @@ class FetchTask:
         goes_on_at: int | None = None
         try:
             await session.begin(offset, log)
-            result = await self._admitted(session, offset, max_bytes, isolation, at_least_one=at_least_one)
+            result = await self._admitted(session, offset, max_bytes, at_least_one=at_least_one)
             if (result.data or result.throttled_ms) and result.next_offset < session.end_offset:
                 goes_on_at = result.next_offset
             return result
@@ -145,19 +118,17 @@ class FetchTask:
             first_bytes=window_bytes, piece_bytes=self._piece_bytes, ahead_bytes=self._prefetch_bytes // _KEPT_SHARE
         )
 
-    async def _admitted(
-        self, session: ReadSession, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool
-    ) -> FetchResult:
+    async def _admitted(self, session: ReadSession, offset: int, max_bytes: int, *, at_least_one: bool) -> FetchResult:
         """Read when the gate lets remote reads pass."""
         if self._gate is None or session.tier_of(offset) is Tier.LOCAL or offset >= session.end_offset:
-            return await _read(session, offset, max_bytes, isolation, at_least_one=at_least_one)
+            return await read_once(session, offset, max_bytes, at_least_one=at_least_one)
         if throttled_ms := self._gate.throttle_ms():
             self._sources.recorder.fetch_throttled(throttled_ms)
             return FetchResult.nothing(Tier.REMOTE, offset, throttled_ms=throttled_ms)
         size = 0
         async with self._gate.place(f"read from offset {offset}"):
             try:
-                result = await _read(session, offset, max_bytes, isolation, at_least_one=at_least_one)
+                result = await read_once(session, offset, max_bytes, at_least_one=at_least_one)
                 size = len(result.data)
             finally:
                 self._gate.record(size)
@@ -226,67 +197,6 @@ class FetchTask:
                     offset = batches[-1].last_offset + 1
         finally:
             await session.close()
-
-
-async def _read(
-    session: ReadSession, offset: int, max_bytes: int, isolation: Isolation, *, at_least_one: bool
-) -> FetchResult:
-    while True:  # once, but for segments that are replaced and gone under the read
-        run = await _next_run(session, offset, max_bytes, at_least_one=at_least_one)
-        if run.log is None or not run.batches:
-            return FetchResult.nothing(run.tier, offset)
-        first, upper = run.batches[0], run.batches[-1].last_offset + 1
-        aborted = await session.aborted(run.log, first.base_offset, upper)
-        if aborted is not None:
-            break
-    return FetchResult(
-        tier=run.tier,
-        base_offset=first.base_offset,
-        position=first.position if run.tier is Tier.REMOTE else None,
-        data=b"".join(batch.data for batch in run.batches),
-        next_offset=upper,
-        aborted=aborted,
-    )
-
-
-class _Run(NamedTuple):
-    """Batches of one segment for one answer."""
-
-    tier: Tier
-    batches: Sequence[RecordBatch] = ()
-    log: TieredLog | None = None  # as it was when they were read; None at its end
-
-
-async def _next_run(session: ReadSession, offset: int, max_bytes: int, *, at_least_one: bool) -> _Run:
-    piece = await session.next_piece(offset, max_bytes=max_bytes)
-    if piece is None:
-        return _Run(Tier.REMOTE)
-    kept = _within(piece.batches, max_bytes, at_least_one=at_least_one)
-    if not kept:
-        return _Run(piece.tier)
-    last, used = piece, len(kept)
-    left_bytes = max_bytes - sum(batch.size_bytes for batch in kept)
-    while left_bytes > 0 and used == len(last.batches) and session.goes_on(last):
-        more = await session.next_piece(last.next_offset, max_bytes=left_bytes)
-        if more is None or more.segment != piece.segment:
-            break
-        fitting = _within(more.batches, left_bytes, at_least_one=False)
-        kept += fitting
-        left_bytes -= sum(batch.size_bytes for batch in fitting)
-        last, used = more, len(fitting)
-    session.give_back(last, used)
-    return _Run(piece.tier, kept, piece.log)
-
-
-def _within(batches: Sequence[RecordBatch], max_bytes: int, *, at_least_one: bool) -> list[RecordBatch]:
-    kept: list[RecordBatch] = []
-    size = 0
-    for batch in batches:
-        size += batch.size_bytes
-        if size > max_bytes and not (at_least_one and not kept):
-            break
-        kept.append(batch)
-    return kept
 
 
 def _groups(batches: Sequence[RecordBatch]) -> list[list[RecordBatch]]:

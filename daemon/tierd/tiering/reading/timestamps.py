@@ -9,7 +9,8 @@ from tierd.errors import CorruptRecordError, RemoteIntegrityError, RemoteResourc
 from tierd.log import RecordBatch, TimestampedOffset, first_since, max_timestamp
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.tiering.plan import highest_copied
-from tierd.tiering.reading.read_session import ReadSources, exclusive_end, is_replaced, remote_end
+from tierd.tiering.reading.read_session import ReadSources
+from tierd.tiering.reading.reading_bounds import exclusive_end, is_replaced, remote_end
 from tierd.tiering.reading.remote_reader import RemoteSegmentReader
 from tierd.tiering.reading.tiered_log import Isolation, TieredLog
 

@@ -1,0 +1,96 @@
+"""One answer to a fetch: whole batches of one segment, within a bound of bytes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tierd.log import AbortedTransaction, RecordBatch
+from tierd.tiering.reading.read_session import ReadSession
+from tierd.tiering.reading.tiered_log import Tier, TieredLog
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResult:
+    """Raw batches from one segment, as Kafka's fetch gives them.
+
+    Attributes:
+        base_offset: of the first batch; may lie below the offset that was asked for. None when there are no bytes.
+        position: byte position of the first batch in its segment; None for local reads.
+        data: whole batches.
+        next_offset: where to go on.
+        aborted: what a reader of committed records must leave out, empty for others.
+        throttled_ms: nothing was read, for remote reads are held back so long by their quota.
+    """
+
+    tier: Tier
+    base_offset: int | None
+    position: int | None
+    data: bytes
+    next_offset: int
+    aborted: tuple[AbortedTransaction, ...] = ()
+    throttled_ms: int = 0
+
+    @classmethod
+    def nothing(cls, tier: Tier, offset: int, *, throttled_ms: int = 0) -> "FetchResult":
+        """No batches, and no error either; go on at the same offset."""
+        return cls(tier, None, None, b"", offset, throttled_ms=throttled_ms)
+
+
+async def read_once(session: ReadSession, offset: int, max_bytes: int, *, at_least_one: bool) -> FetchResult:
+    """Return what ``session``, which was begun, has at ``offset``; arguments and errors as ``FetchTask.read``."""
+    while True:  # once, but for segments that are replaced and gone under the read
+        run = await _next_run(session, offset, max_bytes, at_least_one=at_least_one)
+        if run.log is None or not run.batches:
+            return FetchResult.nothing(run.tier, offset)
+        first, upper = run.batches[0], run.batches[-1].last_offset + 1
+        aborted = await session.aborted(run.log, first.base_offset, upper)
+        if aborted is not None:
+            break
+    return FetchResult(
+        tier=run.tier,
+        base_offset=first.base_offset,
+        position=first.position if run.tier is Tier.REMOTE else None,
+        data=b"".join(batch.data for batch in run.batches),
+        next_offset=upper,
+        aborted=aborted,
+    )
+
+
+class _Run(NamedTuple):
+    """Batches of one segment for one answer."""
+
+    tier: Tier
+    batches: Sequence[RecordBatch] = ()
+    log: TieredLog | None = None  # as it was when they were read; None at its end
+
+
+async def _next_run(session: ReadSession, offset: int, max_bytes: int, *, at_least_one: bool) -> _Run:
+    piece = await session.next_piece(offset, max_bytes=max_bytes)
+    if piece is None:
+        return _Run(Tier.REMOTE)
+    kept = _within(piece.batches, max_bytes, at_least_one=at_least_one)
+    if not kept:
+        return _Run(piece.tier)
+    last, used = piece, len(kept)
+    left_bytes = max_bytes - sum(batch.size_bytes for batch in kept)
+    while left_bytes > 0 and used == len(last.batches) and session.goes_on(last):
+        more = await session.next_piece(last.next_offset, max_bytes=left_bytes)
+        if more is None or more.segment != piece.segment:
+            break
+        fitting = _within(more.batches, left_bytes, at_least_one=False)
+        kept += fitting
+        left_bytes -= sum(batch.size_bytes for batch in fitting)
+        last, used = more, len(fitting)
+    session.give_back(last, used)
+    return _Run(piece.tier, kept, piece.log)
+
+
+def _within(batches: Sequence[RecordBatch], max_bytes: int, *, at_least_one: bool) -> list[RecordBatch]:
+    kept: list[RecordBatch] = []
+    size = 0
+    for batch in batches:
+        size += batch.size_bytes
+        if size > max_bytes and not (at_least_one and not kept):
+            break
+        kept.append(batch)
+    return kept
