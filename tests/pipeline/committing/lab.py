@@ -159,4 +159,6 @@ class LeaderLab:
         return found
 
     def in_state(self, state: RemoteLogSegmentState) -> list[RemoteLogSegmentMetadata]:
-        return [row for row in self.metadata.view(PARTITION).list() if row.state is state]
+        """Ascending by offset."""
+        found = [row for row in self.metadata.view(PARTITION).list() if row.state is state]
+        return sorted(found, key=lambda row: row.start_offset)

@@ -73,7 +73,8 @@ class LeaderClient:
             clock: of the deadlines.
 
         Raises:
-            LeaderChannelError: nobody listens there, or it is no leader of this version.
+            LeaderChannelError: nobody listens there, or it does not speak the protocol.
+            PipelineError: it says why it does not talk to us.
         """
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         channel.settimeout(timeout_s)
@@ -90,9 +91,19 @@ class LeaderClient:
                 remedy="jobs are started by tierd, which listens there",
             ) from error
         client = cls(channel, answer_timeout_s=timeout_s, clock=clock or SystemClock())
-        client._ask(Hello(version=VERSION), Welcome)
+        try:
+            client._ask(Hello(version=VERSION), Welcome)
+        except BaseException:
+            client.close()
+            raise
         client._answer_timeout_s = answer_timeout_s
         return client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def order(self) -> WorkOrder:
         """Ask what this run is to do."""
@@ -150,19 +161,18 @@ class LeaderClient:
         with self._lock:
             if self._over:
                 raise LeaderChannelError(self._over, remedy="the run is over; the next one begins anew")
-            self._number += 1
-            answer = self._exchange(encode_request(self._number, body))
+            answer = self._exchange(body)
         if isinstance(answer, Problem):
             raise PipelineError(answer.problem, remedy=answer.remedy)
         if not isinstance(answer, kind):
             raise LeaderChannelError(self._end(f"{type(answer).__name__} is no answer to {type(body).__name__}"))
         return answer
 
-    def _exchange(self, line: bytes) -> Answer:
+    def _exchange(self, body: Request) -> Answer:
+        line = encode_request(self._number + 1, body)
         if len(line) > MAX_REQUEST_BYTES:
-            raise PipelineError(
-                f"a request of {len(line)} bytes is above the {MAX_REQUEST_BYTES} that the leader reads"
-            )
+            raise PipelineError(f"a request of {len(line)} bytes is above {MAX_REQUEST_BYTES}: ask for less at a time")
+        self._number += 1
         try:
             self._channel.settimeout(self._answer_timeout_s)
             self._channel.sendall(line)
