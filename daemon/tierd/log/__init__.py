@@ -73,7 +73,7 @@ from tierd.log.records.log_config import LogConfig
 from tierd.log.records.new_record import NewRecord, Producer
 from tierd.log.records.record import ControlRecordType, Record
 from tierd.log.records.record_batch import RecordBatch, iter_batches, with_data
-from tierd.log.records.record_columns import columns_of
+from tierd.log.records.record_columns import BatchRun, RecordColumns, columns_of
 from tierd.log.repair import (
     CutTail,
     LowerCheckpoint,
@@ -97,6 +97,7 @@ __all__ = [
     "AppendOrigin",
     "BatchBuilder",
     "BatchHeader",
+    "BatchRun",
     "BrokerIdentity",
     "CheckpointChanged",
     "Compression",
@@ -137,6 +138,7 @@ __all__ = [
     "RebuiltProducers",
     "Record",
     "RecordBatch",
+    "RecordColumns",
     "RecoveredLogDir",
     "RecoveredPartition",
     "Remaining",

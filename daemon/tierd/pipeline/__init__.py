@@ -2,3 +2,7 @@
 
 Nothing is imported of pyspark before it is needed: the daemon plans, commits and schedules without it.
 """
+
+from tierd.pipeline.registration import register
+
+__all__ = ["register"]

@@ -1,16 +1,17 @@
 """The tier from a synchronous place: a Spark worker, or the driver. TierAccess travels, OpenTier works."""
 
+import asyncio
 import concurrent.futures
 import contextlib
 from collections import deque
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from tierd.config import MetadataSettings, RemoteSettings, TierdConfig
-from tierd.errors import RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.errors import RemoteIndexAbsentError, RemoteIntegrityError
 from tierd.log import broker_identity, read_identities
 from tierd.metadata import (
     KeyValueStore,
@@ -35,6 +36,7 @@ T = TypeVar("T")
 
 PIECE_BYTES: Final = 4 << 20
 AHEAD: Final = 2  # pieces under way besides the one in use: more gained nothing with 4 requests at a time
+_AT_ONCE: Final = 16  # small objects asked for together
 _CALL_TIMEOUT_S: Final = 900.0  # the store has deadlines and repetitions of its own; this one ends what they miss
 
 
@@ -142,21 +144,12 @@ class OpenTier:
         return self._call(self._storage.fetch_log_segment(metadata, byte_range))
 
     def read_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        """Return one artefact of the segment; that of aborted transactions is empty where there is none.
+        """Return one artefact of the segment, empty where it has none: most have no index of aborted transactions.
 
         Raises:
             As ``read``.
         """
-        if index_type is not IndexType.TRANSACTION:
-            return self._call(self._storage.fetch_index(metadata, index_type))
-        if metadata.txn_index_empty:
-            return b""
-        try:
-            return self._call(self._storage.fetch_index(metadata, index_type))
-        except RemoteResourceNotFoundError:
-            if self.manifest(metadata).index(index_type) is not None:
-                raise
-            return b""
+        return self._call(self._index(metadata, index_type))
 
     def manifest(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
         """The segment's manifest.
@@ -166,6 +159,22 @@ class OpenTier:
         """
         return self._call(self._storage.read_manifest(metadata))
 
+    def manifests(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[SegmentManifest]:
+        """The manifests of many segments, several at a time.
+
+        Raises:
+            As ``read``.
+        """
+        return self._several([partial(self._storage.read_manifest, metadata) for metadata in segments])
+
+    def read_indexes(self, segments: Sequence[RemoteLogSegmentMetadata], index_type: IndexType) -> list[bytes]:
+        """One artefact of many segments, several at a time; as ``read_index``.
+
+        Raises:
+            As ``read``.
+        """
+        return self._several([partial(self._index, metadata, index_type) for metadata in segments])
+
     def pieces(
         self,
         metadata: RemoteLogSegmentMetadata,
@@ -174,7 +183,7 @@ class OpenTier:
         *,
         piece_bytes: int = PIECE_BYTES,
         ahead: int = AHEAD,
-    ) -> Iterator[bytes]:
+    ) -> Generator[bytes, None, None]:
         """Yield the log's bytes of ``[start, end)`` in order, in pieces that end where stored chunks end.
 
         At most ``ahead + 1`` pieces are in memory or under way. Whoever stops early closes the iterator.
@@ -235,12 +244,39 @@ class OpenTier:
             self._rows = self._call(opening)
         return self._rows
 
+    async def _index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        if index_type is IndexType.TRANSACTION and metadata.txn_index_empty:
+            return b""
+        try:
+            return await self._storage.fetch_index(metadata, index_type)
+        except RemoteIndexAbsentError:
+            return b""
+
+    def _several(self, calls: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
+        return self._call(_bounded(calls)) if calls else []
+
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return self._loop.call(work, timeout_s=_CALL_TIMEOUT_S)
 
     def _count(self, call: ObjectStoreCall) -> None:
         if call.operation == "get":
             self._fetched_bytes += call.size_bytes
+
+
+async def _bounded(calls: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
+    """The results of ``calls``, of which a few run at a time; the first failure ends them all."""
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        async with slots:
+            return await call()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(call), name="tier access") for call in calls]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 def _not_empty(piece: bytes, metadata: RemoteLogSegmentMetadata) -> bytes:

@@ -1,0 +1,156 @@
+"""What of a partition is on this host and not in the tier yet: rolled segments, and the one that grows."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tierd.errors import DataLossError, LogDirOfflineError, ReadOptionError, SegmentChangedError
+from tierd.log import (
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    AbortedTransaction,
+    DirectoryKind,
+    LocalLog,
+    PartitionDirectory,
+    PartitionScan,
+    TimestampedOffset,
+    first_since,
+    iter_batches,
+    last_stable_offset,
+    list_log_dir,
+    read_offset_checkpoint,
+    scan_partition,
+)
+from tierd.model import TopicIdPartition
+
+_READ_BYTES: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTail:
+    """A partition's local log at one moment. Picklable; to be read on this host only.
+
+    Attributes:
+        high_watermark: exclusive end of what may be read.
+        last_stable_offset: exclusive end of what is decided.
+        checkpointed_start: where the broker says that the log begins, None when it says nothing.
+    """
+
+    scan: PartitionScan
+    high_watermark: int
+    last_stable_offset: int
+    checkpointed_start: int | None
+
+    @property
+    def start_offset(self) -> int:
+        """First offset on disk."""
+        return self.scan.segments[0].base_offset if self.scan.segments else self.high_watermark
+
+    def size_bytes(self, start_offset: int) -> int:
+        """About how many bytes follow ``start_offset``; what is gone meanwhile counts as nothing. Blocking."""
+        total = 0
+        for segment in self.scan.segments:
+            if segment.next_base_offset is None or segment.next_base_offset > start_offset:
+                total += segment.log.stat().st_size if segment.log.exists() else 0
+        return total
+
+    def aborted(self, start_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions that touch ``[start_offset, end_offset)`` and ended on this host. Blocking.
+
+        Raises:
+            DataLossError: files are gone meanwhile.
+        """
+        with _gone_is_told():
+            return self._log().aborted_transactions(max(start_offset, self.start_offset), end_offset)
+
+    def first_since(self, timestamp_ms: int, *, start_offset: int, end_offset: int) -> TimestampedOffset | None:
+        """The first record of ``[start_offset, end_offset)`` that is no older than ``timestamp_ms``. Blocking.
+
+        Raises:
+            DataLossError: files are gone meanwhile.
+        """
+        with _gone_is_told():
+            return first_since(self.scan, timestamp_ms, start=start_offset, end=end_offset)
+
+    def pieces(self, start_offset: int, end_offset: int) -> Iterator[bytes]:
+        """Yield whole batches that hold ``[start_offset, end_offset)``, and perhaps some before and after it. Blocking.
+
+        Raises:
+            DataLossError: files are gone meanwhile, or this is another host.
+        """
+        log, at = self._log(), start_offset
+        with _gone_is_told():
+            while at < end_offset:
+                data = log.read(at, max_bytes=_READ_BYTES)
+                if not data:
+                    return
+                yield data
+                at = _behind(data)
+
+    def _log(self) -> LocalLog:
+        return LocalLog(self.scan, high_watermark=self.high_watermark, last_stable_offset=self.last_stable_offset)
+
+
+class LocalTails:
+    """Finds the local log of partitions, for who plans on the broker's host. Every call blocks."""
+
+    def __init__(self, log_dirs: Sequence[Path]) -> None:
+        """Look into ``log_dirs``.
+
+        Raises:
+            ReadOptionError: none of them is here.
+        """
+        if not any(path.is_dir() for path in log_dirs):
+            raise ReadOptionError(
+                f"option includeLocal: this host has none of the log dirs {', '.join(map(str, log_dirs))}",
+                remedy="plan and run the query on the broker's host, with master local[N], or leave the option out",
+            )
+        self._log_dirs = log_dirs
+
+    def partitions(self) -> dict[TopicIdPartition, PartitionDirectory]:
+        """The replicas on this host, without those that are being deleted or moved.
+
+        Raises:
+            LogDirOfflineError: a log dir cannot be listed.
+        """
+        listings = [list_log_dir(path) for path in self._log_dirs if path.is_dir()]
+        current = (d for listing in listings for d in listing.partitions if d.kind is DirectoryKind.CURRENT)
+        return {d.partition: d for d in current if d.topic_id is not None}
+
+    def tail(self, directory: PartitionDirectory) -> LocalTail | None:
+        """The partition as it is now; None where the broker has not said yet how far it is committed.
+
+        The checkpoints come first, for what they say only grows.
+
+        Raises:
+            DataLossError: the directory is changing.
+            LogError: the log cannot be read.
+        """
+        name, log_dir = directory.topic_partition, directory.path.parent
+        starts = read_offset_checkpoint(log_dir / LOG_START_OFFSET_CHECKPOINT)
+        high_watermark = read_offset_checkpoint(log_dir / REPLICATION_OFFSET_CHECKPOINT).get(name)
+        if high_watermark is None:
+            return None
+        with _gone_is_told():
+            scan = scan_partition(directory)
+            stable = last_stable_offset(scan, high_watermark=high_watermark)
+        return LocalTail(scan, high_watermark, stable, starts.get(name))
+
+
+def _behind(data: bytes) -> int:
+    """The offset behind the last of some whole batches."""
+    return deque(iter_batches(data, name="local log", check_crc=False), maxlen=1)[0].last_offset + 1
+
+
+@contextmanager
+def _gone_is_told() -> Iterator[None]:
+    try:
+        yield
+    except (SegmentChangedError, LogDirOfflineError) as error:
+        raise DataLossError(
+            f"local segments changed or are not here: {error}",
+            remedy="run the query again; with includeLocal it runs on the broker's host, with master local[N]",
+        ) from error

@@ -1,0 +1,119 @@
+"""Where a query begins and ends, in the words of Spark's Kafka source."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from tierd.errors import ReadOptionError
+from tierd.model import TopicPartition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+
+class Place(Enum):
+    """A place in the log that every partition has."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffsets:
+    """An offset for each partition; -1 is the latest, -2 the earliest."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SinceTime:
+    """The first record no older than a time.
+
+    Attributes:
+        timestamp_ms: for every partition, or one for each.
+        or_latest: where there is no such record: True begins at the end, False is an error.
+    """
+
+    timestamp_ms: int | Mapping[TopicPartition, int]
+    or_latest: bool
+
+    def of(self, name: TopicPartition) -> int:
+        """The time for one partition.
+
+        Raises:
+            ReadOptionError: none is given for it.
+        """
+        if isinstance(self.timestamp_ms, int):
+            return self.timestamp_ms
+        return given_for(name, self.timestamp_ms, what="timestamp")
+
+
+Position = Place | AtOffsets | SinceTime
+
+
+def given_for(name: TopicPartition, values: Mapping[TopicPartition, int], *, what: str) -> int:
+    """The value that an option gives for a partition.
+
+    Raises:
+        ReadOptionError: none.
+    """
+    if name not in values:
+        raise ReadOptionError(
+            f"no {what} is given for {name}", remedy="give one for every partition that is read; -2 is the earliest"
+        )
+    return values[name]
+
+
+def parse_position(text: str, *, option: str) -> Place | AtOffsets:
+    """Parse ``earliest``, ``latest``, or JSON such as ``{"orders": {"0": 23, "1": -2}}``.
+
+    Raises:
+        ReadOptionError: it is none of them.
+    """
+    word = text.strip().lower()
+    if word in (Place.EARLIEST.value, Place.LATEST.value):
+        return Place(word)
+    return AtOffsets(parse_offsets(text, option=option, smallest=EARLIEST))
+
+
+def parse_offsets(text: str, *, option: str, smallest: int) -> Mapping[TopicPartition, int]:
+    """Parse JSON of topics to partitions to numbers.
+
+    Raises:
+        ReadOptionError: it is none, or a number is below ``smallest``.
+    """
+    try:
+        topics = json.loads(text)
+        found = {
+            TopicPartition(topic, int(number)): value
+            for topic, partitions in topics.items()
+            for number, value in partitions.items()
+        }
+    except (ValueError, AttributeError) as error:
+        raise _no_offsets(option, text) from error
+    for name, value in found.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < smallest or name.partition < 0:
+            raise _no_offsets(option, text)
+    return found
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """The progress of a streaming query, as its checkpoint keeps it: the next offset of each partition."""
+    encoded: dict[str, dict[str, int]] = {}
+    for name in sorted(offsets):
+        encoded.setdefault(name.topic, {})[str(name.partition)] = offsets[name]
+    return encoded
+
+
+def decode_offsets(progress: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """The inverse of ``encode_offsets``."""
+    return {TopicPartition(topic, int(n)): offset for topic, each in progress.items() for n, offset in each.items()}
+
+
+def _no_offsets(option: str, text: str) -> ReadOptionError:
+    return ReadOptionError(
+        f"option {option}: {text[:200]!r} gives no offsets",
+        remedy='write earliest, latest, or JSON such as {"orders": {"0": 23, "1": -2}}',
+    )

@@ -1,0 +1,171 @@
+"""QueryPlanner: options and metadata to what is read, on the driver."""
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+import structlog
+
+from tierd.errors import DataLossError, ReadOptionError, UnknownPartitionError
+from tierd.metadata import PartitionView
+from tierd.model import TopicIdPartition, TopicPartition
+from tierd.pipeline.access import OpenTier, TierAccess
+from tierd.pipeline.source.aborted import AbortedSearch
+from tierd.pipeline.source.bounds import RecordBounds
+from tierd.pipeline.source.local_tail import LocalTail, LocalTails
+from tierd.pipeline.source.narrowing import narrowed
+from tierd.pipeline.source.options import ReadOptions
+from tierd.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, Place, Position, SinceTime, given_for
+from tierd.pipeline.source.snapshot import PartitionSnapshot, Snapshots, latest_incarnations
+from tierd.pipeline.source.splits import OffsetSpan, Part, Split, plan_splits
+from tierd.pipeline.source.time_search import offset_for_time
+
+log = structlog.get_logger()
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class QueryPlanner:
+    """Looks at the tier and says what each task reads. For one thread."""
+
+    def __init__(self, access: TierAccess, tier: OpenTier, options: ReadOptions) -> None:
+        self._tier = tier
+        self._options = options
+        self._snapshots = Snapshots(tier, is_committed=options.is_committed)
+        self._local = LocalTails(access.log_dirs) if options.include_local else None
+
+    def look(self, wants: Callable[[TopicPartition], bool] = lambda _: True) -> dict[TopicPartition, PartitionSnapshot]:
+        """What the query may read now of the partitions that it chose and that ``wants`` wants.
+
+        Raises:
+            UnknownPartitionError: a topic or partition that it names is not there.
+            TierError: a store or a log dir cannot be read.
+        """
+        tails, views = self._views()
+        named = latest_incarnations(views)
+        _require_named(self._options, named)
+        return {
+            name: self._snapshots.take(partition, views[partition], tails.get(partition))
+            for name, partition in sorted(named.items())
+            if wants(name)
+        }
+
+    def _views(self) -> tuple[dict[TopicIdPartition, LocalTail], dict[TopicIdPartition, PartitionView]]:
+        """The local tails first: what the broker deletes meanwhile is in the tier by then."""
+        chosen = self._options.choice
+        local = self._local.partitions() if self._local is not None else {}
+        found = {p: self._local.tail(d) for p, d in local.items() if p.topic_partition in chosen} if self._local else {}
+        tails = {partition: tail for partition, tail in found.items() if tail is not None}
+        remote = [p for p in self._tier.partitions() if p.topic_partition in chosen]
+        return tails, {partition: self._tier.view(partition) for partition in {*remote, *tails}}
+
+    def offsets_at(
+        self, position: Position, snapshots: Mapping[TopicPartition, PartitionSnapshot]
+    ) -> dict[TopicPartition, int]:
+        """The offset that ``position`` means in each partition; it may lie outside of what can be read.
+
+        Raises:
+            ReadOptionError: it says nothing of a partition, or there is no record so young.
+            TierError: a store or a log dir cannot be read.
+        """
+        return {name: self._offset_at(position, snapshot) for name, snapshot in snapshots.items()}
+
+    def _offset_at(self, position: Position, snapshot: PartitionSnapshot) -> int:
+        match position:
+            case Place():
+                return snapshot.start_offset if position is Place.EARLIEST else snapshot.end_offset
+            case AtOffsets():
+                given = given_for(snapshot.name, position.offsets, what="offset")
+                return {EARLIEST: snapshot.start_offset, LATEST: snapshot.end_offset}.get(given, given)
+            case SinceTime():
+                timestamp_ms = position.of(snapshot.name)
+                found = offset_for_time(self._tier, snapshot, timestamp_ms)
+                if found is None and not position.or_latest:
+                    raise ReadOptionError(
+                        f"{snapshot.name} has no record with timestamp {timestamp_ms} or later",
+                        remedy="begin earlier, or set startingOffsetsByTimestampStrategy to latest",
+                    )
+                return snapshot.end_offset if found is None else min(found, snapshot.end_offset)
+
+    def splits(
+        self,
+        snapshots: Mapping[TopicPartition, PartitionSnapshot],
+        starts: Offsets,
+        ends: Offsets,
+        bounds: RecordBounds,
+    ) -> list[Split]:
+        """The tasks that read ``[start, end)`` of each partition, as far as ``bounds`` may want it.
+
+        Raises:
+            DataLossError: offsets are not there, and the query is to fail then.
+            TierError: a store or a log dir cannot be read.
+        """
+        spans = [self.span(snapshots[name], starts[name], end) for name, end in ends.items()]
+        wanted = [narrowed(self._tier, span, bounds) for span in spans]
+        options = self._options
+        found = plan_splits(
+            wanted,
+            target_bytes=options.partition_bytes,
+            min_splits=options.min_partitions,
+            max_records=options.max_records_per_partition,
+        )
+        if not options.is_committed:
+            return found
+        searches = {name: AbortedSearch(self._tier, snapshots[name]) for name in ends}
+        for name, search in searches.items():
+            search.prepare([split for split in found if split.name == name])
+        return [
+            replace(s, aborted=searches[s.name].touching(s.parts[0].start_offset, s.parts[-1].end_offset))
+            for s in found
+        ]
+
+    def span(self, snapshot: PartitionSnapshot, start_offset: int, end_offset: int) -> OffsetSpan:
+        """Where ``[start_offset, end_offset)`` of a partition lies.
+
+        Raises:
+            DataLossError: some of it is not there, and the query is to fail then.
+        """
+        start, end = max(start_offset, snapshot.start_offset), min(end_offset, snapshot.end_offset)
+        if start_offset < min(start, end_offset):
+            self._lose(snapshot.name, start_offset, min(start, end_offset), "was removed by retention")
+        if end_offset > max(end, start_offset):
+            self._lose(snapshot.name, max(end, start_offset), end_offset, "is not there")
+        parts = list(_parts(snapshot, start, end))
+        at = start
+        for begins, ends in [*((p.start_offset, p.end_offset) for p in parts), (end, end)]:
+            if begins > at:
+                self._lose(snapshot.name, at, begins, "was deleted before it was copied")
+            at = max(at, ends)
+        return OffsetSpan(snapshot.name, start, end, tuple(p for p in parts if p.size_bytes))
+
+    def _lose(self, name: TopicPartition, start_offset: int, end_offset: int, why: str) -> None:
+        problem = f"{name}: [{start_offset}, {end_offset}) {why}"
+        if self._options.fail_on_data_loss:
+            raise DataLossError(
+                problem,
+                remedy=f"look with tierd explain {name} {start_offset}; failOnDataLoss=false reads on without it",
+            )
+        log.warning("offsets_skipped", partition=str(name), problem=problem)
+
+
+def _parts(snapshot: PartitionSnapshot, start: int, end: int) -> Iterable[Part]:
+    for stretch in snapshot.stretches(start, end):
+        metadata = stretch.metadata
+        share = (stretch.end_offset - stretch.start_offset) / (metadata.end_offset + 1 - metadata.start_offset)
+        size = max(round(metadata.size_bytes * share), 1) if metadata.size_bytes else 0
+        yield Part(stretch, stretch.start_offset, stretch.end_offset, size)
+    local_start = snapshot.local_start(start)
+    if snapshot.tail is not None and local_start is not None and local_start < end:
+        yield Part(snapshot.tail, local_start, end, max(snapshot.tail.size_bytes(local_start), 1))
+
+
+def _require_named(options: ReadOptions, found: Mapping[TopicPartition, TopicIdPartition]) -> None:
+    topics = {name.topic for name in found}
+    missing = sorted(options.choice.required_topics - topics)
+    missing += [str(name) for name in sorted((options.choice.assigned or frozenset()) - set(found))]
+    if missing:
+        near = difflib.get_close_matches(missing[0], sorted(topics), n=1)
+        raise UnknownPartitionError(
+            f"the tier does not know {', '.join(missing)}{f'; did you mean {near[0]}?' if near else ''}",
+            remedy="tierd status lists what is tiered; a topic gets into the tier with its first rolled segment",
+        )

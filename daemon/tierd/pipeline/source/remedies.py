@@ -1,0 +1,17 @@
+"""What Spark shows of an error is its traceback: so the next step goes there too."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tierd.errors import TierError
+
+
+@contextmanager
+def with_remedy() -> Iterator[None]:
+    """Add the remedy of every error of ours to what is printed of it."""
+    try:
+        yield
+    except TierError as error:
+        if error.remedy and error.remedy not in getattr(error, "__notes__", ()):
+            error.add_note(error.remedy)
+        raise

@@ -1,0 +1,119 @@
+"""What a query sees of one partition, pinned when it is planned."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+from uuid import UUID
+
+from tierd.log import parse_producer_snapshot
+from tierd.metadata import OwnBranch, PartitionView, Stretch, effective_lineage
+from tierd.model import IndexType, Lineage, RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition
+from tierd.pipeline.access import OpenTier
+from tierd.pipeline.source.local_tail import LocalTail
+
+_KEPT: Final = 10_000
+
+
+@dataclass(frozen=True)
+class PartitionSnapshot:
+    """The segments of both tiers that a query may read.
+
+    Attributes:
+        branch: the remote ones, of our own lineage.
+        tail: the local ones, None where they are not to be read.
+        end_offset: exclusive end of what may be read under the query's isolation.
+    """
+
+    partition: TopicIdPartition
+    branch: OwnBranch
+    tail: LocalTail | None
+    end_offset: int
+
+    @property
+    def name(self) -> TopicPartition:
+        """The partition without its incarnation."""
+        return self.partition.topic_partition
+
+    @cached_property
+    def start_offset(self) -> int:
+        """First offset that may be read in either tier."""
+        view, first_remote = self.branch.view, [m.start_offset for m in self.branch.finished[:1]]
+        first_local = [self.tail.start_offset] if self.tail is not None and self.tail.scan.segments else []
+        if not first_remote and view.log_start_offset is None and self.tail is not None:
+            return max(self.tail.start_offset, self.tail.checkpointed_start or 0)
+        return max(view.log_start_offset or 0, min([*first_remote, *first_local], default=0))
+
+    @property
+    def remote_end_offset(self) -> int:
+        """Exclusive end of what is read from the tier."""
+        return min(self.branch.end_offset, self.end_offset)
+
+    def stretches(self, start_offset: int, end_offset: int) -> list[Stretch]:
+        """The remote segments to read of ``[start_offset, end_offset)``, ascending."""
+        return list(self.branch.stretches(start_offset, min(end_offset, self.branch.end_offset)))
+
+    def local_start(self, start_offset: int) -> int | None:
+        """Where the local log goes on behind the tier, at or behind ``start_offset``; None where it does not."""
+        if self.tail is None or not self.tail.scan.segments:
+            return None
+        return max(self.branch.end_offset, self.tail.start_offset, start_offset)
+
+
+class Snapshots:
+    """Takes them. Remembers where the tier was stable, so that looking often costs little. For one thread."""
+
+    def __init__(self, tier: OpenTier, *, is_committed: bool) -> None:
+        self._tier = tier
+        self._is_committed = is_committed
+        self._stable: dict[UUID, int | None] = {}
+
+    def take(self, partition: TopicIdPartition, view: PartitionView, tail: LocalTail | None) -> PartitionSnapshot:
+        """Look at the partition.
+
+        Args:
+            partition: which.
+            view: its remote segments, read after ``tail``: what the broker deletes in between is in the tier already.
+            tail: its local ones.
+
+        Raises:
+            RemoteStorageError: the store failed.
+        """
+        branch = OwnBranch(view, effective_lineage(view, tail.scan.lineage if tail else Lineage()))
+        end = self._stable_end(branch) if self._is_committed else branch.end_offset
+        if tail is not None:
+            end = max(end, tail.last_stable_offset if self._is_committed else tail.high_watermark)
+        return PartitionSnapshot(partition, branch, tail, end)
+
+    def _stable_end(self, branch: OwnBranch) -> int:
+        """Where a transaction began whose marker is not in the tier yet, exclusive; the tier's end if there is none.
+
+        Only decided data is copied, but what it was decided to be may stand behind the last segment.
+        """
+        end = branch.end_offset
+        last = branch.segment_for(end - 1) if end else None
+        if last is None:
+            return end
+        if last.segment.id not in self._stable:
+            if len(self._stable) >= _KEPT:
+                self._stable.clear()
+            self._stable[last.segment.id] = self._first_undecided(last)
+        undecided = self._stable[last.segment.id]
+        return end if undecided is None else min(end, undecided)
+
+    def _first_undecided(self, metadata: RemoteLogSegmentMetadata) -> int | None:
+        data = self._tier.read_index(metadata, IndexType.PRODUCER_SNAPSHOT)
+        producers = parse_producer_snapshot(data, f"{metadata.segment} producer snapshot")
+        begun = [p.current_txn_first_offset for p in producers if p.current_txn_first_offset >= 0]
+        return min(begun, default=None)
+
+
+def latest_incarnations(views: Mapping[TopicIdPartition, PartitionView]) -> dict[TopicPartition, TopicIdPartition]:
+    """Which incarnation a name means: the one that the tier heard of last."""
+    latest: dict[TopicPartition, tuple[int, TopicIdPartition]] = {}
+    for partition, view in views.items():
+        heard_ms = max((m.event_timestamp_ms for m in view.list()), default=-1)
+        known = latest.get(partition.topic_partition)
+        if known is None or heard_ms > known[0]:
+            latest[partition.topic_partition] = (heard_ms, partition)
+    return {name: partition for name, (_, partition) in latest.items()}

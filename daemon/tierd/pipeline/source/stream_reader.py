@@ -1,0 +1,188 @@
+"""TierStreamReader: a streaming query's progress through the tier, micro-batch by micro-batch."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import structlog
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from tierd.errors import DataLossError
+from tierd.model import TopicPartition
+from tierd.pipeline.access import TierAccess
+from tierd.pipeline.source.batch_reader import TierPartition, read_task
+from tierd.pipeline.source.bounds import RecordBounds
+from tierd.pipeline.source.options import ReadOptions
+from tierd.pipeline.source.positions import decode_offsets, encode_offsets
+from tierd.pipeline.source.progress import Admission, admitted
+from tierd.pipeline.source.query import QueryPlanner
+from tierd.pipeline.source.remedies import with_remedy
+from tierd.pipeline.source.row_schema import arrow_schema
+from tierd.pipeline.source.snapshot import PartitionSnapshot
+
+log = structlog.get_logger()
+
+Progress = dict[str, dict[str, int]]
+
+
+class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query. Its progress is the next offset of each partition; where it stands is in Spark's checkpoint alone.
+
+    Picklable before its first call: so it travels to the tasks, which only ``read``.
+    """
+
+    def __init__(self, access: TierAccess, options: ReadOptions, schema: StructType) -> None:
+        self._access = access
+        self._options = options
+        self._schema = arrow_schema(schema)
+        self._open: contextlib.ExitStack | None = None
+        self._planner: QueryPlanner | None = None
+        self._target: Mapping[TopicPartition, int] | None = None  # of a query that ends when it has everything
+
+    def initialOffset(self) -> Progress:  # noqa: N802 - Spark's name
+        """Where a query without a checkpoint begins.
+
+        Raises:
+            TierError: a store or a log dir cannot be read, or what the query asks for is not there.
+        """
+        with with_remedy():
+            planner = self._require_planner()
+            return encode_offsets(planner.offsets_at(self._options.starting, planner.look()))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """What the options limit; Spark knows one limit at a time, the other one is kept beside it."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Take what there is now as the end of the query.
+
+        Raises:
+            TierError: as ``initialOffset``.
+        """
+        with with_remedy():
+            snapshots = self._require_planner().look()
+            self._target = {name: snapshot.end_offset for name, snapshot in snapshots.items()}
+
+    def latestOffset(self, start: Progress, limit: ReadLimit) -> Progress:  # noqa: N802 - Spark's name
+        """Where the next micro-batch ends: all that is there, or as much of it as ``limit`` admits.
+
+        Raises:
+            DataLossError: offsets that come next are not there, and the query is to fail then.
+            TierError: as ``initialOffset``.
+        """
+        with with_remedy():
+            planner = self._require_planner()
+            snapshots = planner.look()
+            starts = self._starts(decode_offsets(start), snapshots)
+            ends = self._ends(starts, snapshots)
+            admission = self._admission(limit)
+            if not admission.is_unlimited:
+                spans = {name: planner.span(snapshots[name], starts[name], ends[name]) for name in snapshots}
+                ends = admitted(spans, starts, admission)
+            return encode_offsets(ends)
+
+    def reportLatestOffset(self) -> Progress | None:  # noqa: N802 - Spark's name
+        """What there is now, for the query's status.
+
+        Raises:
+            TierError: as ``initialOffset``.
+        """
+        with with_remedy():
+            return encode_offsets({name: s.end_offset for name, s in self._require_planner().look().items()})
+
+    def partitions(self, start: Progress, end: Progress) -> Sequence[InputPartition]:
+        """The tasks of a micro-batch; none where nothing is new.
+
+        Raises:
+            DataLossError: offsets of the batch are not there, and the query is to fail then.
+            TierError: as ``initialOffset``.
+        """
+        with with_remedy():
+            planner = self._require_planner()
+            ends = decode_offsets(end)
+            snapshots = planner.look()
+            starts = self._starts(decode_offsets(start), snapshots)
+            moved = {n: e for n, e in ends.items() if e > starts.get(n, e) and n in snapshots}
+            return [TierPartition(split) for split in planner.splits(snapshots, starts, moved, RecordBounds())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task.
+
+        Raises:
+            TierError: as ``read_split``.
+        """
+        return read_task(self._access, partition, RecordBounds(), self._schema)
+
+    def commit(self, end: Progress) -> None:
+        """Nothing is to be done: the tier keeps no positions of its readers."""
+
+    def stop(self) -> None:
+        """Close what is open."""
+        opened, self._open, self._planner = self._open, None, None
+        if opened is not None:
+            opened.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_open": None, "_planner": None}
+
+    def _require_planner(self) -> QueryPlanner:
+        if self._planner is None:
+            with contextlib.ExitStack() as stack:
+                tier = stack.enter_context(self._access.open())
+                self._planner = QueryPlanner(self._access, tier, self._options)
+                self._open = stack.pop_all()
+        return self._planner
+
+    def _starts(
+        self, progress: Mapping[TopicPartition, int], snapshots: Mapping[TopicPartition, PartitionSnapshot]
+    ) -> dict[TopicPartition, int]:
+        """Where to go on; a partition that is new begins at its beginning.
+
+        Raises:
+            DataLossError: a partition is gone, and the query is to fail then.
+        """
+        gone = sorted(set(progress) - set(snapshots))
+        if gone:
+            problem = f"{', '.join(map(str, gone))}: the query has read of it, and the tier does not know it any more"
+            if self._options.fail_on_data_loss:
+                raise DataLossError(problem, remedy="begin with another checkpoint, or set failOnDataLoss=false")
+            log.warning("partitions_gone", problem=problem)
+        return {**{name: s.start_offset for name, s in snapshots.items()}, **progress}
+
+    def _ends(
+        self, starts: Mapping[TopicPartition, int], snapshots: Mapping[TopicPartition, PartitionSnapshot]
+    ) -> dict[TopicPartition, int]:
+        """What is there, never behind ``starts``, nor beyond what the query is to read at all."""
+        ends = dict(starts)
+        for name, snapshot in snapshots.items():
+            end = snapshot.end_offset
+            if end < starts[name] and snapshot.branch.end_offset < starts[name] and self._options.fail_on_data_loss:
+                raise DataLossError(
+                    f"{name} ends at {snapshot.branch.end_offset}, and the query has read up to {starts[name]}",
+                    remedy="it was made anew or restored to an earlier state: begin with another checkpoint",
+                )
+            if self._target is not None:
+                end = min(end, self._target.get(name, starts[name]))
+            ends[name] = max(end, starts[name])
+        return ends
+
+    def _admission(self, limit: ReadLimit) -> Admission:
+        if isinstance(limit, ReadAllAvailable):
+            return Admission()
+        options = self._options
+        max_offsets = limit.max_rows if isinstance(limit, ReadMaxRows) else options.max_offsets_per_trigger
+        max_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else options.max_bytes_per_trigger
+        return Admission(max_offsets, max_bytes)

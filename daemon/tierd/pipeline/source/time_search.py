@@ -1,0 +1,64 @@
+"""From a timestamp to an offset in both tiers, as Kafka's offsetsForTimes answers it (remote-tiering 15)."""
+
+import numpy as np
+
+from tierd.errors import CorruptRecordError, RemoteIntegrityError
+from tierd.log import BatchHeader, RecordBatch, RecordColumns, iter_piece_columns
+from tierd.metadata import Stretch
+from tierd.pipeline.access import OpenTier
+from tierd.pipeline.source.bounds import Range, RecordBounds
+from tierd.pipeline.source.segment_pieces import runs_of
+from tierd.pipeline.source.snapshot import PartitionSnapshot
+
+
+def offset_for_time(tier: OpenTier, snapshot: PartitionSnapshot, timestamp_ms: int) -> int | None:
+    """The offset of the first readable record that is no older than ``timestamp_ms``; None when there is none.
+
+    Raises:
+        DataLossError: a local file is gone meanwhile.
+        RemoteIntegrityError: what is stored is damaged.
+        RemoteStorageError: the store failed.
+    """
+    start, end = snapshot.start_offset, snapshot.end_offset
+    for stretch in snapshot.stretches(start, end):
+        if stretch.metadata.max_timestamp_ms >= timestamp_ms:
+            found = _first_in(tier, stretch, timestamp_ms)
+            if found is not None:
+                return found
+    local_start = snapshot.local_start(start)
+    if local_start is None or snapshot.tail is None or local_start >= end:
+        return None
+    local = snapshot.tail.first_since(timestamp_ms, start_offset=local_start, end_offset=end)
+    return None if local is None else local.offset
+
+
+def _first_in(tier: OpenTier, stretch: Stretch, timestamp_ms: int) -> int | None:
+    bounds = RecordBounds(Range(stretch.start_offset, stretch.end_offset - 1), Range(low=timestamp_ms))
+    name = str(stretch.metadata.segment)
+
+    def may_hold(batch: BatchHeader) -> bool:
+        return batch.magic < 2 or batch.max_timestamp_ms >= timestamp_ms
+
+    try:
+        for run in runs_of(tier, stretch, bounds, ahead=0):
+            for found in iter_piece_columns(run.pieces, name=name, position=run.position, wanted=may_hold):
+                offset = _first_of(found, bounds)
+                if offset is not None:
+                    run.pieces.close()
+                    return offset
+    except CorruptRecordError as error:
+        raise RemoteIntegrityError(
+            str(error), remedy=f"run tierd verify --deep {stretch.metadata.segment.topic_id_partition}"
+        ) from error
+    return None
+
+
+def _first_of(found: RecordColumns | RecordBatch, bounds: RecordBounds) -> int | None:
+    offsets, times = bounds.offsets, bounds.timestamps_ms
+    if not isinstance(found, RecordColumns):
+        records = (r for r in found.records() if r.timestamp_ms >= times.low)
+        return next((r.offset for r in records if offsets.low <= r.offset <= offsets.high), None)
+    each = np.asarray(found.columns.offset)
+    wanted = (np.asarray(found.columns.timestamp_ms) >= times.low) & (each >= offsets.low) & (each <= offsets.high)
+    first = int(np.argmax(wanted)) if wanted.any() else None
+    return None if first is None else int(each[first])

@@ -1,0 +1,74 @@
+"""The tier of every golden log dir reads as a real consumer said, by the data source."""
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.golden.unpack import golden_cases
+from tests.pipeline.source.queries import Queries, as_oracle
+from tests.scenarios.installation import Installation
+from tests.scenarios.log_dirs import copy_writable, delete_copied_segments
+from tests.scenarios.oracle import assert_same_records, read_oracle
+from tierd.log import read_producer_snapshot
+
+LOG_DIRS = {
+    case.logdirs[-1]: str(Path(case.oracle).parent)
+    for case in golden_cases("clean", "epochs", "compact-before", "old-format", "crash")
+} | {
+    f"kafka-{version}/{stage}/logdir": f"kafka-{version}/{stage}/oracle"
+    for version in ("3.9.2", "4.3.1")
+    for stage in ("compact-pass1", "compact-pass2")
+}
+
+
+@pytest.mark.parametrize("source", LOG_DIRS)
+def test_a_brokers_log_dir_reads_the_same_from_the_tier(source: str, golden: Path, tmp_path: Path) -> None:
+    log_dir, oracle = tmp_path / "logdir", golden / LOG_DIRS[source]
+    copy_writable(golden / source, log_dir)
+    tierd = Installation(tmp_path / "tierd", [log_dir], settings={"cluster_id": "golden", "node_id": 1})
+    if (log_dir / "meta.properties").exists():
+        tierd = Installation(tmp_path / "tierd", [log_dir])
+    copied = tierd.tierd("copy", "--once")
+    assert copied.exit_code == 0 or "/crash/" in source, copied.output  # what a crash has damaged stays local
+    queries = Queries(tierd.config_file, subscribePattern=".*", partitionBytes="20kB")
+    ends = queries.remote_ends()
+    names = sorted(path.name for path in oracle.iterdir() if path.name in ends)
+
+    assert sum(ends.values()) >= 100
+    stable = {name: _first_undecided(log_dir / name, ends[name]) for name in names}
+    for isolation, file, limits in (
+        ("read_uncommitted", "records", ends),
+        ("read_committed", "committed", stable),
+    ):
+        found = _by_partition(queries.rows(isolation=isolation))
+        for name in names:
+            expected = [r for r in _oracle(oracle / name, file) if r["offset"] < limits[name]]
+            assert_same_records(found[name], expected, what=f"{name} {isolation}")
+    for name in names:
+        delete_copied_segments(log_dir / name, copied_through=ends[name] - 1)
+    for isolation, file in (("read_uncommitted", "records"), ("read_committed", "committed")):
+        found = _by_partition(queries.rows(isolation=isolation, includeLocal="true"))
+        for name in names:
+            assert_same_records(found[name], _oracle(oracle / name, file), what=f"{name} {isolation} with local")
+
+
+def _first_undecided(directory: Path, end: int) -> int:
+    """Where a transaction is open at the tier's end: its marker lies behind it, so no reader of the tier knows it."""
+    snapshot = directory / f"{end:020d}.snapshot"
+    producers = read_producer_snapshot(snapshot) if snapshot.exists() else ()
+    return min([end, *(p.current_txn_first_offset for p in producers if p.current_txn_first_offset >= 0)])
+
+
+def _oracle(folder: Path, file: str) -> list[Any]:
+    path = folder / f"{file}.jsonl.gz"
+    records = read_oracle(path if path.exists() else folder / "records.jsonl.gz")
+    return [{name: value for name, value in record.items() if name != "leaderEpoch"} for record in records]
+
+
+def _by_partition(rows: list[Any]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = defaultdict(list)
+    for row in rows:
+        found[f"{row['topic']}-{row['partition']}"].append(as_oracle(row))
+    return found
