@@ -1,6 +1,7 @@
 """Both tiers read as one log where segments were compacted: gaps in them, nothing in them, and under a reader."""
 
 import random
+import shutil
 import struct
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
@@ -19,7 +20,7 @@ from tests.tiering.setups import Tier as Stores
 from tierd.errors import RemoteResourceNotFoundError
 from tierd.log import LogConfig, UnifiedLog, opened_partition
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
-from tierd.tiering import FetchTask, Isolation, Tier
+from tierd.tiering import FetchTask, Isolation, Tier, TieredLog
 from tierd.tiering.reading.kept_readers import KeptReaders
 from tierd.tiering.reading.timestamps import OffsetSpec
 
@@ -70,7 +71,8 @@ class Compacted:
         self.stores = Stores(tmp_path, [path.parent])
         self.storage = HookedStorage(self.stores)
         self.session: Session = self.stores.session(storage=lambda _: self.storage)
-        self.compaction = Compaction(self.session, partition_of(path), tmp_path / "compacted")
+        self.partition = partition_of(path)
+        self.compaction = Compaction(self.session, self.partition, tmp_path / "compacted")
 
     async def copied(self, *, local_from: int = SEGMENTS * EACH) -> "Compacted":
         """Copy, and keep on local disk only what lies at ``local_from`` and behind it."""
@@ -172,6 +174,24 @@ async def test_a_gap_at_the_end_of_a_segment_costs_no_request_of_its_own(tmp_pat
     await kept.close()
     assert len(setup.storage.ranges) == 2
     assert setup.storage.indexes == []
+
+
+@pytest.mark.parametrize("isolation", [UNCOMMITTED, COMMITTED])
+async def test_a_fetch_behind_the_last_record_goes_on_at_the_end_of_the_tier(
+    tmp_path: Path, isolation: Isolation
+) -> None:
+    setup = await (await Compacted(tmp_path).copied()).replaced((8, 15, {8}), (16, 19, ()), (20, 23, ()))
+    shutil.rmtree(setup.path)  # nothing is local any more, and so nothing is known of the last record
+
+    async def without_replica() -> TieredLog:
+        return TieredLog(setup.partition, setup.session.metadata.view(setup.partition), None, None)
+
+    reader = FetchTask(without_replica, remote=setup.storage, recorder=setup.session.recorder, prefetch_bytes=1 << 20)
+    for start in (9, 12, 16, 23):
+        result = await reader.read(start, max_bytes=1, isolation=isolation)
+        assert (result.data, result.base_offset, result.next_offset) == (b"", None, 24)
+    assert (await reader.read(24, max_bytes=1, isolation=isolation)).next_offset == 24
+    assert [record.offset async for record in reader.records(9, None, isolation)] == []
 
 
 async def test_an_empty_segment_is_never_asked_for(tmp_path: Path) -> None:

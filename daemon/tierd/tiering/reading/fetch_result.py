@@ -32,7 +32,7 @@ class FetchResult:
 
     @classmethod
     def nothing(cls, tier: Tier, offset: int, *, throttled_ms: int = 0) -> "FetchResult":
-        """No batches, and no error either; go on at the same offset."""
+        """No batches, and no error either; go on at ``offset``."""
         return cls(tier, None, None, b"", offset, throttled_ms=throttled_ms)
 
 
@@ -41,7 +41,7 @@ async def read_once(session: ReadSession, offset: int, max_bytes: int, *, at_lea
     while True:  # once, but for segments that are replaced and gone under the read
         run = await _next_run(session, offset, max_bytes, at_least_one=at_least_one)
         if run.log is None or not run.batches:
-            return FetchResult.nothing(run.tier, offset)
+            return FetchResult.nothing(run.tier, max(offset, session.empty_to))
         first, upper = run.batches[0], run.batches[-1].last_offset + 1
         aborted = await session.aborted(run.log, first.base_offset, upper)
         if aborted is not None:

@@ -85,6 +85,8 @@ class ReadSession:
         self._rest: _Rest | None = None
         self._read_out: _ReadOut | None = None
         self.end_offset = 0
+        self.empty_to = 0
+        """Up to here, exclusive, compaction left nothing where ``next_piece`` was asked last."""
 
     async def begin(self, offset: int | None, log: TieredLog | None = None) -> int:
         """Look at the log, or take ``log``; return the offset to begin at, the log start when None is asked for.
@@ -169,13 +171,14 @@ class ReadSession:
         return log
 
     async def _piece(self, log: TieredLog, offset: int, max_bytes: int) -> Piece | None:
-        while offset < self.end_offset:
-            if log.tier_of(offset) is Tier.LOCAL:
-                return await self._local_piece(log, offset, max_bytes)
-            piece = await self._remote_piece(log, offset)
+        self.empty_to = offset
+        while self.empty_to < self.end_offset:
+            if log.tier_of(self.empty_to) is Tier.LOCAL:
+                return await self._local_piece(log, self.empty_to, max_bytes)
+            piece = await self._remote_piece(log, self.empty_to)
             if piece.batches:
                 return piece
-            offset = piece.next_offset  # nothing at or after the offset in that segment, as after compaction
+            self.empty_to = piece.next_offset  # nothing at or after the offset in that segment, as after compaction
         return None
 
     async def _local_piece(self, log: TieredLog, offset: int, max_bytes: int) -> Piece | None:
