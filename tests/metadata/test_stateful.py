@@ -2,6 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 from typing import TypeVar
 from uuid import UUID
 
@@ -11,10 +14,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
-from tests.fakes.remote_segments import DELETE_FINISHED, DELETE_STARTED, FINISHED, PARTITION, segment, step
+from tests.fakes.remote_segments import DELETE_FINISHED, DELETE_STARTED, FINISHED, PARTITION, STARTED, segment, step
 from tierd.errors import (
     BackendUnavailableError,
     FencedError,
+    InputsChangedError,
     InvalidMetadataError,
     InvalidSegmentTransitionError,
     OutcomeUnknownError,
@@ -27,12 +31,21 @@ from tierd.metadata import (
     RemoteLogMetadataManager,
     read_partition,
 )
-from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete
 
 KEYS = MetadataKeyFactory("cluster")
 _T = TypeVar("_T")
-_REFUSED = (InvalidMetadataError, InvalidSegmentTransitionError, RemoteResourceNotFoundError)
+_REFUSED = (InputsChangedError, InvalidMetadataError, InvalidSegmentTransitionError, RemoteResourceNotFoundError)
 faults = st.sampled_from([None, None, None, *(fault for fault in Fault if fault is not Fault.HANG)])
+rare_faults = st.sampled_from([None, None, None, None, None, Fault.LOSE_ANSWER])
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """An output that has begun, and what it is to replace, as its leader saw that then."""
+
+    output: RemoteLogSegmentMetadata
+    inputs: tuple[RemoteLogSegmentMetadata, ...]
 
 
 class Brokers(RuleBasedStateMachine):
@@ -49,6 +62,8 @@ class Brokers(RuleBasedStateMachine):
         self.claimed = [0, 0]
         self.segments: list[RemoteLogSegmentMetadata] = []
         self.acknowledged: set[UUID] = set()
+        self.replacements: list[Replacement] = []
+        self.compacted_to = -1
         self.epoch = 0
         self.sessions = 0
 
@@ -138,6 +153,86 @@ class Brokers(RuleBasedStateMachine):
         update = step(metadata, state, event_timestamp_ms=self.clock.now_ms())
         self.attempt(lambda: self.managers[broker].update(update), fault)
 
+    def leader(self) -> int:
+        """A broker that is ready, after an announcement if there is none."""
+        ready = next((broker for broker in (0, 1) if self.managers[broker].is_ready(PARTITION)), None)
+        if ready is None:
+            self.announce(broker=0, grow=1, fault=None)
+        return ready or 0
+
+    def begun(self, broker: int, start: int, end: int, epochs: dict[int, int]) -> RemoteLogSegmentMetadata:
+        metadata = segment(
+            start,
+            end,
+            epochs,
+            segment_id=UUID(int=len(self.segments) + 1000),
+            leader_epoch=self.claimed[broker],
+            session_id=self.managers[broker].session_id,
+        )
+        self.segments.append(metadata)
+        return metadata
+
+    @rule(lengths=st.lists(st.integers(1, 5), min_size=1, max_size=4), rolls=st.booleans())
+    def copy(self, lengths: list[int], rolls: bool) -> None:
+        """Neighbours behind everything else, finished one after the other."""
+        broker, stored = self.leader(), self.stored()
+        start, epoch = max((m.end_offset for m in stored.list()), default=-1) + 1, max(stored.epochs, default=0)
+        for length in lengths if start < 60 else []:
+            epochs = {epoch: start, **({epoch + 1: start + 1} if rolls and length > 3 else {})}
+            metadata = self.begun(broker, start, start + length - 1, epochs)
+            start, epoch = start + length, max(epochs)
+            if self.attempt(partial(self.managers[broker].add, metadata), None):
+                self.acknowledged.add(metadata.segment.id)
+                self.attempt(partial(self.managers[broker].update, step(metadata, FINISHED)), None)
+
+    @rule(first=st.integers(0, 1000), count=st.integers(1, 4), rarely=rare_faults, goes_on=st.booleans(), fault=faults)
+    def compact(self, first: int, count: int, rarely: Fault | None, goes_on: bool, fault: Fault | None) -> None:
+        """An output for a run of neighbours, as far as the leader knows of any, and perhaps its commit."""
+        self.copy([4, 4], rolls=True)
+        broker = self.leader()
+        manager = self.managers[broker]
+        inputs = _neighbours(manager.view(PARTITION), first)[:count] if manager.is_ready(PARTITION) else ()
+        if not inputs:
+            return
+        starts: dict[int, int] = {}
+        for metadata in inputs:
+            for entry in metadata.segment_leader_epochs:
+                starts.setdefault(entry.epoch, entry.start_offset)
+        epochs = {epoch: starts[epoch] for epoch in sorted(starts)}
+        output = self.begun(broker, inputs[0].start_offset, inputs[-1].end_offset, epochs)
+        output = replace(output, event_timestamp_ms=max(m.event_timestamp_ms for m in inputs) + 1)
+        self.segments[-1] = output
+        if self.attempt(lambda: manager.begin_outputs([output]), rarely):
+            self.acknowledged.add(output.segment.id)
+            self.replacements.append(Replacement(output, inputs))
+            if goes_on:
+                self.replace(stranger=None, age=0, compacts=True, fault=fault)
+
+    @precondition(lambda self: self.replacements)
+    @rule(stranger=st.sampled_from([None, None, 0, 1]), age=st.integers(0, 3), compacts=st.booleans(), fault=faults)
+    def replace(self, stranger: int | None, age: int, compacts: bool, fault: Fault | None) -> None:
+        """Asked for by whoever, once or twice, whatever has happened since: all of it happens or nothing."""
+        wanted = self.replacements[max(0, len(self.replacements) - 1 - age)]
+        broker = self.leader() if stranger is None else stranger
+        before = self.stored()
+        done = replace(wanted.output, state=FINISHED, event_timestamp_ms=self.clock.now_ms())
+        soft_delete = SoftDelete.replaced(delete_after_ms=self.clock.now_ms())
+        compacted_to = done.end_offset + 1 if compacts else None
+        self.attempt(
+            lambda: self.managers[broker].replace_segments(
+                done, wanted.inputs, soft_delete=soft_delete, compacted_to=compacted_to
+            ),
+            fault,
+        )
+        after = self.stored()
+        was, now = before.segments.get(done.segment.id), after.segments.get(done.segment.id)
+        if was is not None and was.state is STARTED and now is not None and now.state is FINISHED:
+            assert all(after.segments[m.segment.id].state is DELETE_STARTED for m in wanted.inputs)
+            _assert_found(before, after, wanted)
+        else:
+            assert after.segments == before.segments
+        self.compacted_to = max(self.compacted_to, after.compacted_to or -1)
+
     @rule(broker=st.integers(0, 1), offset=st.integers(0, 40), fault=faults)
     def advance(self, broker: int, offset: int, fault: Fault | None) -> None:
         before = self.stored().log_start_offset or 0
@@ -180,12 +275,40 @@ class Brokers(RuleBasedStateMachine):
             assert mentioned == {m.segment.id for m in view.list()}
 
     @invariant()
+    def compaction_never_moves_back(self) -> None:
+        assert (self.stored().compacted_to or -1) >= self.compacted_to
+
+    @invariant()
     def what_was_acknowledged_is_there_or_has_a_tombstone_or_was_deleted(self) -> None:
         view = self.stored()
         known = {metadata.segment.id for metadata in view.list()} | set(view.tombstones)
         missing = self.acknowledged - known
         self.acknowledged -= missing
         assert all(self.clock.monotonic_s() > 100 for _ in missing)  # only an expired tombstone goes
+
+
+def _neighbours(view: PartitionView, first: int) -> tuple[RemoteLogSegmentMetadata, ...]:
+    """Readable segments of any epochs without a gap or an overlap between them, from any one of them on."""
+    readable = [m for m in view.list() if m.state is FINISHED and view.is_readable(m)]
+    readable.sort(key=lambda m: (m.start_offset, m.end_offset))
+    chosen = readable[first % len(readable) :] if readable else []
+    ends = (n for n, (a, b) in enumerate(pairwise(chosen), start=1) if b.start_offset != a.end_offset + 1)
+    return tuple(chosen[: next(ends, len(chosen))])
+
+
+def _assert_found(before: PartitionView, after: PartitionView, done: Replacement) -> None:
+    """Whoever found an input finds the output, and nobody loses anything."""
+    gone = {metadata.segment.id for metadata in done.inputs}
+    for epoch in before.epochs:
+        assert after.highest_offset_for_epoch(epoch) == before.highest_offset_for_epoch(epoch)
+        for offset in range(100):
+            was, now = before.segment_for(epoch, offset), after.segment_for(epoch, offset)
+            if was is not None and was.segment.id in gone:
+                assert now is not None
+                assert now.segment.id not in gone
+            elif was is not None:
+                assert now is not None
+                assert now.segment.id in {was.segment.id, done.output.segment.id}
 
 
 class KafkaBrokers(Brokers):

@@ -8,7 +8,13 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from tests.tiering.crash_points.burial import run_until_killed
-from tests.tiering.crash_points.invariants import check_at_death, check_at_rest, check_tombstones, is_at_rest
+from tests.tiering.crash_points.invariants import (
+    check_at_death,
+    check_at_rest,
+    check_rebuild_at_death,
+    check_tombstones,
+    is_at_rest,
+)
 from tests.tiering.crash_points.operations import Operation, Preparation
 from tests.tiering.crash_points.points import Points
 from tests.tiering.crash_points.world import GRACE_S, SUCCESSORS, Process, World, new_world
@@ -142,6 +148,8 @@ async def _go_on(world: World, template: Template, broker_id: int) -> None:
     acts_in_round = operation.taken_over_in_round if broker_id == SUCCESSORS["takeover"] else 0
     async with world.metadata() as store:
         ids = template.ids | await check_at_death(world, store)
+        if operation.rebuilds:
+            await check_rebuild_at_death(world)
         process = Process(world, store, broker_id=broker_id)
         for number in range(_ROUNDS):
             await operation.again(process)

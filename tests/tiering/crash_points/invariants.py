@@ -1,6 +1,7 @@
 """What holds of the tier, at the moment of a death and when everything has come to rest."""
 
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from tierd.metadata import (
     read_partition,
 )
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
-from tierd.remote import ObjectKeyFactory, SegmentStorage
+from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage
 from tierd.remote.backends.filesystem import FilesystemObjectStore
 from tierd.tiering import (
     AuditLimits,
@@ -64,12 +65,23 @@ async def check_at_death(world: World, store: KeyValueStore) -> frozenset[UUID]:
         elif metadata.soft_delete is not None and metadata.soft_delete.reason == "retention_time":
             assert metadata.end_offset < start, f"deleted from {metadata.start_offset} on, log start {start}"
     _check_highest(view)
+    readable = sorted((m for m in view.list() if m.state is FINISHED), key=lambda m: m.start_offset)
+    assert all(a.end_offset < b.start_offset for a, b in pairwise(readable)), "both an output and what it replaces"
     orphans = objects.keys() - view.segments.keys()
     assert not orphans, f"objects that nobody knows of: {sorted(map(uuid_to_text, orphans))}"
     assert start in range(0, SEGMENTS * RECORDS_PER_SEGMENT, RECORDS_PER_SEGMENT)
     assert start <= (SEGMENTS - 1) * RECORDS_PER_SEGMENT, "the log start is above everything that may be deleted"
     await _check_readable(world, view)
     return frozenset(view.segments)
+
+
+async def check_rebuild_at_death(world: World) -> None:
+    """What the bucket alone gives in that moment reads like the log, however far somebody had come."""
+    rebuilt_rows = MemoryKeyValueStore()
+    await _rebuild(FilesystemObjectStore(world.bucket), rebuilt_rows).run()
+    rebuilt = await view_of(world, rebuilt_rows)
+    assert {m.start_offset for m in rebuilt.list() if m.state is FINISHED} >= {0}, "nothing begins at the log start"
+    await _check_readable(world, rebuilt)
 
 
 async def check_tombstones(world: World, store: KeyValueStore) -> None:
@@ -179,23 +191,26 @@ async def _check_audit(process: Process) -> None:
 async def _check_rebuild(process: Process, view: PartitionView) -> None:
     """The bucket alone gives the same metadata."""
     rebuilt_rows = MemoryKeyValueStore()
-    rebuild = MetadataRebuild(
-        store=process.objects,
-        storage=process.storage,
-        metadata=rebuilt_rows,
-        keys=KEYS,
-        object_keys=ObjectKeyFactory("", CLUSTER_ID),
-        session_id=UUID(int=1),
-        replaced_delete_after_ms=0,
-        tell=lambda _: None,
-    )
-    report = await rebuild.run()
+    report = await _rebuild(process.objects, rebuilt_rows).run()
     assert report.problems == []
     rebuilt = await view_of(process.world, rebuilt_rows)
     assert differences(view, rebuilt) == []
     for metadata in rebuilt.list():
         for offset in range(metadata.start_offset, metadata.end_offset + 1):
             assert _found(rebuilt, offset) == _found(view, offset)
+
+
+def _rebuild(objects: ObjectStore, rows: KeyValueStore) -> MetadataRebuild:
+    return MetadataRebuild(
+        store=objects,
+        storage=SegmentStorage(objects, cluster_id=CLUSTER_ID, broker_id=0),
+        metadata=rows,
+        keys=KEYS,
+        object_keys=ObjectKeyFactory("", CLUSTER_ID),
+        session_id=UUID(int=1),
+        replaced_delete_after_ms=0,
+        tell=lambda _: None,
+    )
 
 
 def _found(view: PartitionView, offset: int) -> UUID | None:

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from tests.tiering.crash_points.merging import merge
 from tests.tiering.crash_points.points import Points
 from tests.tiering.crash_points.world import DAY_MS, GRACE_S, RECORDS_PER_SEGMENT, Process
 from tierd.errors import RemoteResourceNotFoundError
@@ -37,6 +38,7 @@ class Operation:
         policy: of the topic, while ``act`` runs and after.
         readable: where the readable segments begin in the end; empty when nothing is left.
         taken_over_in_round: which round of ``again`` is the first that another broker does not only watch.
+        rebuilds: whether at every death the bucket alone gives metadata through which the whole log is read.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Operation:
     policy: TopicPolicy = KEEP
     readable: Sequence[int] = STARTS
     taken_over_in_round: int = 0
+    rebuilds: bool = False
 
 
 async def _pass(process: Process) -> None:
@@ -99,6 +102,17 @@ async def _sweep(process: Process) -> None:
     await process.sweep_uploads()
 
 
+async def _compact(process: Process) -> None:
+    await process.copy()
+    await merge(process)
+
+
+async def _pass_and_compact(process: Process) -> None:
+    await _compact(process)
+    await process.expire()
+    await process.sweep_uploads()
+
+
 _COPIED = Preparation(_copy)
 _EXPIRED = Preparation(_expire, EXPIRE_OLD)
 _DIED_COPYING = Preparation(
@@ -108,6 +122,14 @@ _DIED_COPYING = Preparation(
     dies=lambda: Points(at=3, place="before FileUpload.close"),
     later_s=3600.0,
 )
+_COMPACTED = Preparation(_compact, later_s=GRACE_S + 1)
+_DIED_COMPACTING = Preparation(
+    _compact,
+    # The same of an output: its manifest says what it replaces, its row that it was begun, the inputs are read.
+    dies=lambda: Points(at=3, place="before FileUpload.close"),
+    later_s=3600.0,
+)
+_MERGED = (STARTS[0], STARTS[2])
 
 OPERATIONS = {
     operation.name: operation
@@ -125,5 +147,8 @@ OPERATIONS = {
         Operation("undelete", _undelete, _pass_and_undelete, (_COPIED, _EXPIRED)),
         Operation("delete", _remove, _accept_and_remove, (_COPIED,), readable=(), taken_over_in_round=1),
         Operation("sweep", _sweep, _pass, (_DIED_COPYING,)),
+        Operation("compact", _compact, _pass_and_compact, (_COPIED,), readable=_MERGED, rebuilds=True),
+        Operation("finish-compaction", _expire, _pass, (_COPIED, _COMPACTED), readable=_MERGED, rebuilds=True),
+        Operation("sweep-output", _sweep, _pass, (_COPIED, _DIED_COMPACTING), rebuilds=True),
     )
 }

@@ -1,0 +1,75 @@
+"""A compaction as the pipeline and the leader do it together, step by step: the first two segments become one."""
+
+from dataclasses import replace
+from uuid import uuid4
+
+from tests.contracts.bodies import checksums_of
+from tests.tiering.crash_points.world import GRACE_S, RECORDS_PER_SEGMENT, Process
+from tierd.log import build_indexes, iter_batches
+from tierd.model import (
+    ByteRange,
+    IndexType,
+    LogSegmentData,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    SoftDelete,
+)
+
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_INPUTS = 2
+
+
+async def merge(process: Process) -> None:
+    """Replace the first two segments by one that has their batches, unless that is done; the partition is led."""
+    view = process.metadata.view(process.world.partition)
+    finished = sorted((m for m in view.list() if m.state is _FINISHED), key=lambda m: m.start_offset)
+    inputs = [m for m in finished if m.end_offset < _INPUTS * RECORDS_PER_SEGMENT and view.is_readable(m)]
+    if len(inputs) != _INPUTS:
+        return
+    process.clock.advance(1)
+    claim = view.claim
+    assert claim is not None
+    begun = replace(
+        inputs[0],
+        segment=RemoteLogSegmentId(view.partition, uuid4()),
+        end_offset=inputs[-1].end_offset,
+        broker_id=process.broker_id,
+        event_timestamp_ms=process.clock.now_ms(),
+        leader_epoch=claim.leader_epoch,
+        session_id=claim.session_id,
+        state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+    )
+    await process.metadata.begin_outputs([begun])
+    data = await _data(process, inputs)
+    biggest_ms = max(each.max_timestamp_ms for each in inputs)
+    staged = replace(begun, size_bytes=data.log_checksums.size_bytes, max_timestamp_ms=biggest_ms, txn_index_empty=True)
+    manifest = await process.storage.stage_log_segment_data(staged, data)
+    done = manifest.completed(begun)
+    await process.storage.commit_log_segment(done, manifest, [each.segment for each in inputs])
+    await process.metadata.replace_segments(
+        replace(done, state=_FINISHED, event_timestamp_ms=process.clock.now_ms()),
+        inputs,
+        soft_delete=SoftDelete.replaced(delete_after_ms=process.clock.now_ms() + round(GRACE_S * 1000)),
+        compacted_to=done.end_offset + 1,
+    )
+
+
+async def _data(process: Process, inputs: list[RemoteLogSegmentMetadata]) -> LogSegmentData:
+    fetched = [await process.storage.fetch_log_segment(each, ByteRange.of_size(0, each.size_bytes)) for each in inputs]
+    content = b"".join(fetched)
+    log = process.world.state_dir(process.broker_id) / "merged.log"
+    log.write_bytes(content)
+    batches = list(iter_batches(content, name=str(log)))
+    offset_index, time_index = build_indexes(log, base_offset=inputs[0].start_offset)
+    return LogSegmentData(
+        log=log,
+        log_checksums=checksums_of(content),
+        batch_count=len(batches),
+        record_count=sum(batch.record_count or 0 for batch in batches),
+        offset_index=offset_index,
+        time_index=time_index,
+        transaction_index=None,
+        producer_snapshot=await process.storage.fetch_index(inputs[-1], IndexType.PRODUCER_SNAPSHOT),
+        leader_epoch_index=await process.storage.fetch_index(inputs[-1], IndexType.LEADER_EPOCH),
+    )
