@@ -1,0 +1,26 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tierd.pipeline.jobs.layout import GroupPlace
+from tierd.pipeline.jobs.outcomes import Failed, Settled, Turns, Unchanged
+
+PLACES = [GroupPlace(index, group) for index in range(3) for group in range(4)]
+
+
+@given(st.permutations(PLACES))
+def test_outcomes_of_a_partition_come_in_the_order_of_its_groups_whatever_ends_first(ended: list[GroupPlace]) -> None:
+    turns = Turns(PLACES)
+    told: list[tuple[GroupPlace, Settled]] = []
+    for place in ended:
+        told += turns.settle(place, Failed(str(place)))
+    assert sorted(place for place, _ in told) == PLACES
+    assert all(outcome == Failed(str(place)) for place, outcome in told)
+    for index in range(3):
+        groups = [place.group for place, _ in told if place.index == index]
+        assert groups == sorted(groups)
+
+
+def test_an_outcome_whose_turn_it_is_does_not_wait() -> None:
+    turns = Turns(PLACES)
+    assert turns.settle(GroupPlace(1, 0), Unchanged()) == [(GroupPlace(1, 0), Unchanged())]
+    assert turns.settle(GroupPlace(1, 2), Unchanged()) == []

@@ -1,0 +1,58 @@
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tests.pipeline.jobs.test_layout import work_of
+from tierd.log import AbortedTransaction
+from tierd.pipeline.jobs.layout import GroupPlace, InputPlace
+from tierd.pipeline.jobs.outcomes import Failed, Unchanged
+from tierd.pipeline.jobs.prospects import Prospect, Rewrite, compaction_prospects, erasure_prospects
+from tierd.pipeline.jobs.scanning import ErasureNote, InputNote
+from tierd.pipeline.planning import PartitionWork
+from tierd.pipeline.rewriting import TransactionTrace
+
+
+def note(at: int, *, keyed: int = 10, goes_on: dict[int, bool] | None = None, problem: str | None = None) -> InputNote:
+    return InputNote(InputPlace(0, at), keyed, TransactionTrace(goes_on or {}), problem)
+
+
+def judged(work: PartitionWork, notes: Sequence[InputNote], latest: Sequence[int]) -> list[Prospect]:
+    counts = {GroupPlace(0, group): count for group, count in enumerate(latest)}
+    found = compaction_prospects(work, {one.place: one for one in notes}, counts)
+    return [found[place] for place in sorted(found)]
+
+
+def with_aborted(work: PartitionWork, *producer_ids: int) -> PartitionWork:
+    aborted = tuple(AbortedTransaction(producer_id, 0, 1, 2) for producer_id in producer_ids)
+    return replace(work, aborted=aborted)
+
+
+def test_a_single_segment_that_loses_no_key_is_tried_first() -> None:
+    work = work_of(0, [1, 1, 1, 1], groups=[(0, 0), (1, 1), (2, 3)])
+    found = judged(work, [note(0), note(1), note(2), note(3)], [10, 9, 20])
+    assert found == [Rewrite(is_certain=False), Rewrite(), Rewrite()]
+
+
+def test_a_group_begins_with_the_transactions_that_go_on_before_it() -> None:
+    work = work_of(0, [1, 1, 1], groups=[(0, 0), (1, 1), (2, 2)])
+    notes = [note(0, goes_on={7: True, 8: True}), note(1, goes_on={7: False}), note(2)]
+    found = judged(work, notes, [5, 5, 5])
+    assert found == [Rewrite(), Rewrite(frozenset({7, 8})), Rewrite(frozenset({8}))]
+
+
+def test_a_group_that_cannot_be_read_stays_and_those_behind_it_keep_every_abort_marker() -> None:
+    work = with_aborted(work_of(0, [1, 1, 1], groups=[(0, 0), (1, 1), (2, 2)]), 9)
+    found = judged(work, [note(0), note(1, problem="torn"), note(2)], [5, 5, 5])
+    assert found == [Rewrite(), Failed("torn"), Rewrite(frozenset({9}))]
+
+
+def test_nothing_behind_an_input_of_no_group_that_cannot_be_read_is_rewritten() -> None:
+    work = work_of(0, [1, 1, 1], groups=[(0, 0), (2, 2)])
+    found = judged(work, [note(0), note(1, problem="torn"), note(2)], [5, 5])
+    assert found == [Rewrite(), Failed("torn")]
+
+
+def test_an_erasure_touches_only_groups_with_such_keys() -> None:
+    work = work_of(0, [1, 1, 1])
+    notes = [ErasureNote(InputPlace(0, at), at) for at in (0, 1)] + [ErasureNote(InputPlace(0, 2), 0, "torn")]
+    found = erasure_prospects(work, notes)
+    assert [found[place] for place in sorted(found)] == [Unchanged(), Rewrite(), Failed("torn")]

@@ -1,0 +1,173 @@
+"""A tier in a folder, its leader, and the job on the shared Spark session: the whole way of a run, in one process."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from uuid import UUID
+
+from pyspark import SparkContext
+
+from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Session, Tier, partition_of
+from tierd.config import MetadataSettings, RemoteSettings
+from tierd.log import Record
+from tierd.metadata import KeyValueStore, open_metadata
+from tierd.model import Lineage, RemoteLogSegmentMetadata
+from tierd.pipeline.access import TierAccess
+from tierd.pipeline.committing import CompactionLeader, LeaderClient, LeaderServer, LeaderSettings, RunStatistics
+from tierd.pipeline.jobs.progress import RunProgress
+from tierd.pipeline.jobs.run import Run
+from tierd.pipeline.planning import Candidate, CleaningPolicy, WorkOrder
+from tierd.remote import SegmentStorage, open_object_store, open_transform, segment_storages
+from tierd.tiering import Isolation
+
+ChangeOrder = Callable[[WorkOrder], None]
+
+
+def remote_settings(root: Path, **more: object) -> RemoteSettings:
+    """A filesystem store below ``root``."""
+    return RemoteSettings.model_validate({"backend": "filesystem", "filesystem": {"path": root / "bucket"}, **more})
+
+
+class JobLab:
+    """One log dir, copied to a tier that executors can open by its settings."""
+
+    def __init__(self, root: Path, log_dir: Path, rows: KeyValueStore, remote: RemoteSettings) -> None:
+        self.log_dir = log_dir
+        self.scratch = root
+        self.settings = remote
+        self.metadata = MetadataSettings(backend="sqlite")
+        self.sqlite_path = root / "metadata.db"
+        self._transform = open_transform(remote)
+        self.tier = Tier(root, [log_dir], store=open_object_store(remote), rows=rows)
+        self.session = self.new_session()
+        self.being_copied: set[UUID] = set()
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, root: Path, log_dir: Path, **remote: object) -> "AsyncIterator[JobLab]":
+        """A lab over an empty tier."""
+        (root / "bucket").mkdir()
+        settings = MetadataSettings(backend="sqlite")
+        rows = await open_metadata(settings, sqlite_path=root / "metadata.db", read_only=False)
+        try:
+            yield cls(root, log_dir, rows, remote_settings(root, **remote))
+        finally:
+            await rows.close()
+
+    def new_session(self) -> Session:
+        """A process of tierd that begins now."""
+        return self.tier.session(storage=lambda _: self._storage())
+
+    def _storage(self) -> SegmentStorage:
+        return segment_storages(
+            self.settings, self.tier.store, self._transform, cluster_id=CLUSTER_ID, broker_id=BROKER_ID
+        )()
+
+    @property
+    def socket(self) -> Path:
+        """Where the leader listens."""
+        return self.scratch / "run" / "leader.sock"
+
+    @property
+    def access(self) -> TierAccess:
+        """The way of executors to the tier."""
+        return TierAccess(
+            remote=self.settings,
+            metadata=self.metadata,
+            sqlite_path=self.sqlite_path,
+            log_dirs=(self.log_dir,),
+            cluster_id=CLUSTER_ID,
+            broker_id=BROKER_ID,
+        )
+
+    def at(self, now_ms: int) -> None:
+        """Go to a moment; the next run begins then."""
+        self.tier.clock.step_wall_clock(now_ms - self.tier.clock.now_ms())
+
+    async def copy(self) -> None:
+        """Copy what is rolled, as a process that begins now, and take it out of the log dir."""
+        self.session = self.new_session()
+        outcomes = await self.session.copy_once()
+        assert all(outcome.error is None for outcome in outcomes.values()), outcomes
+        for path in self.partition_dirs():
+            copied = [row.end_offset for row in self.session.rows(partition_of(path))]
+            delete_segments(path, copied_through=max(copied, default=-1))
+
+    def partition_dirs(self) -> list[Path]:
+        """Those of the log dir."""
+        return sorted(path.parent for path in self.log_dir.glob("*/partition.metadata"))
+
+    async def compact(
+        self,
+        spark: SparkContext,
+        policies: Mapping[str, CleaningPolicy],
+        *,
+        erased_keys: Iterable[bytes] = (),
+        access: TierAccess | None = None,
+        before: ChangeOrder = lambda _: None,
+        client: type[LeaderClient] = LeaderClient,
+    ) -> RunStatistics:
+        """One run over the partitions that have a policy, by the name of their directory.
+
+        Args:
+            spark: of the session.
+            policies: of the partitions.
+            erased_keys: of all of them.
+            access: another way to the tier than ours.
+            before: called with the order, before the job begins.
+            client: of the leader.
+        """
+        candidates = []
+        for name, policy in policies.items():
+            view = self.session.metadata.view(partition_of(self.log_dir / name))
+            erased = frozenset(erased_keys)
+            candidates.append(Candidate(view=view, lineage=Lineage(()), policy=policy, erased_keys=erased))
+        leader = CompactionLeader(
+            self.session.metadata,
+            self.session.storage,
+            being_copied=self.being_copied,
+            clock=self.tier.clock,
+            settings=LeaderSettings(),
+            abandoned=lambda _: None,
+        )
+        before((await leader.prepare(candidates)).order)
+        server = LeaderServer(leader, self.socket)
+        try:
+            async with server.listening(), asyncio.TaskGroup() as group:
+                group.create_task(server.serve())
+                await asyncio.to_thread(carry_out, spark, client.connect, self.socket, access or self.access)
+        finally:
+            await leader.end()
+        return leader.statistics()
+
+    async def read(self, name: str, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> list[Record]:
+        """What a reader gets that begins now."""
+        return await self.session.read_all(self.log_dir / name, isolation)
+
+    def rows(self, name: str) -> list[RemoteLogSegmentMetadata]:
+        """All rows of a partition."""
+        return self.session.rows(partition_of(self.log_dir / name))
+
+    def finished(self, name: str) -> list[tuple[int, int]]:
+        """Offsets of the readable segments of a partition."""
+        return self.session.finished(partition_of(self.log_dir / name))
+
+
+def carry_out(spark: SparkContext, connect: Callable[[Path], LeaderClient], socket: Path, access: TierAccess) -> None:
+    """What the job's process does once it has a session."""
+    leader = connect(socket)
+    try:
+        leader.done(Run(spark, leader, access, leader.order(), RunProgress()).run())
+    finally:
+        leader.close()
+
+
+def delete_segments(path: Path, *, copied_through: int) -> None:
+    """What the retention of a broker does with segments that are in the tier; the active one stays."""
+    bases = sorted(int(log.stem) for log in path.glob("[0-9]*.log"))
+    for base, following in pairwise(bases):
+        if following - 1 <= copied_through:
+            for file in path.glob(f"{base:020d}.*"):
+                file.unlink()

@@ -1,0 +1,246 @@
+"""The whole way of a run, on a real session: what it does to a tier, and what it does when something is in its way."""
+
+import base64
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import ClassVar, Self
+
+from pyspark.sql import SparkSession
+
+from tests.fakes.log_dirs import LogDirWriter, PartitionWriter
+from tests.fakes.transforms import RING_KEYS
+from tests.pipeline.spark.job_lab import JobLab
+from tests.tiering.setups import CLUSTER_ID
+from tierd.errors import RetriableRemoteStorageError
+from tierd.log import NewRecord, encode_batch
+from tierd.model import LogSegmentData, RemoteLogSegmentMetadata, uuid_to_text
+from tierd.pipeline.access import OpenTier, TierAccess
+from tierd.pipeline.committing import Begun, LeaderClient
+from tierd.pipeline.planning import CleaningPolicy
+from tierd.remote import ObjectKeyFactory, SegmentManifest
+
+COMPACT = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=0.0, segment_bytes=600)
+MERGE = CleaningPolicy(merge_below_bytes=1 << 20)
+KEPT = CleaningPolicy()
+SEGMENT_RECORDS = 10
+
+
+def fill(writer: PartitionWriter, *, segments: int, keys: int, first: int = 0) -> None:
+    """Rolled segments of ten records; record ``n`` has the key ``n`` modulo ``keys``, and its number as value."""
+    for segment in range(segments):
+        numbers = range(first + segment * SEGMENT_RECORDS, first + (segment + 1) * SEGMENT_RECORDS)
+        records = [NewRecord(b"%d" % (n % keys), b"value %d" % n, 1_700_000_000_000 + n) for n in numbers]
+        writer.append_batch(encode_batch(records), len(records))
+        writer.roll()
+
+
+def latest(numbers: range, keys: int) -> dict[bytes, bytes]:
+    return {b"%d" % (n % keys): b"value %d" % n for n in numbers}
+
+
+async def contents(lab: JobLab, name: str) -> list[tuple[bytes | None, bytes | None]]:
+    return [(record.key, record.value) for record in await lab.read(name)]
+
+
+class Log:
+    """A log dir whose partitions a test fills, and the lab over it."""
+
+    def __init__(self, root: Path, names: tuple[str, ...]) -> None:
+        self._root = root
+        self.writer = LogDirWriter(root / "logdir")
+        self.partitions = {f"{name}-0": self.writer.add_partition(name) for name in names}
+
+    @asynccontextmanager
+    async def copied(self, **remote: object) -> AsyncIterator[JobLab]:
+        """Everything that was written so far, in the tier alone."""
+        self.writer.write_checkpoints()
+        async with JobLab.opened(self._root, self.writer.path, **remote) as lab:
+            await lab.copy()
+            yield lab
+
+
+async def test_a_run_keeps_the_latest_of_every_key_and_the_next_run_has_nothing_to_do(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    log = Log(tmp_path, ("orders", "users"))
+    fill(log.partitions["orders-0"], segments=6, keys=7)
+    fill(log.partitions["users-0"], segments=3, keys=1000)
+    async with log.copied() as lab:
+        policies = {"orders-0": COMPACT, "users-0": replace(COMPACT, segment_bytes=300)}
+        before = {row.segment for row in lab.rows("users-0")}
+        found = await lab.compact(spark.sparkContext, policies)
+        assert (found.committed > 1, found.unchanged, found.failed, found.refused) == (True, 3, 0, 0)
+        assert dict(await contents(lab, "orders-0")) == latest(range(60), 7)
+        assert len(await contents(lab, "orders-0")) == 7
+        assert {row.segment for row in lab.rows("users-0")} == before, "nothing would change in them"
+        assert (await lab.compact(spark.sparkContext, policies)).groups == 0
+
+        fill(log.partitions["orders-0"], segments=2, keys=7, first=60)
+        log.writer.write_checkpoints()
+        await lab.copy()
+        found = await lab.compact(spark.sparkContext, policies)
+        assert (found.committed > 0, found.failed, found.refused) == (True, 0, 0)
+        assert dict(await contents(lab, "orders-0")) == latest(range(80), 7)
+        assert len(await contents(lab, "orders-0")) == 7
+        assert await lab.session.findings(lab.log_dir / "orders-0") == []
+
+
+async def test_segments_are_compressed_and_encrypted_on_the_way_through_a_run(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    log = Log(tmp_path, ("orders",))
+    fill(log.partitions["orders-0"], segments=4, keys=7)
+    key = {"id": "old", "key": base64.b64encode(RING_KEYS["old"]).decode()}
+    encryption = {"enabled": True, "active_key": "old", "keys": [key]}
+    async with log.copied(compression={"type": "zstd"}, encryption=encryption) as lab:
+        found = await lab.compact(spark.sparkContext, {"orders-0": COMPACT})
+        assert (found.committed, found.failed, found.refused) == (found.groups, 0, 0)
+        assert dict(await contents(lab, "orders-0")) == latest(range(40), 7)
+        assert not any(b"value" in path.read_bytes() for path in (tmp_path / "bucket").rglob("*.log"))
+
+
+async def test_small_segments_become_one_and_nothing_is_lost(tmp_path: Path, spark: SparkSession) -> None:
+    log = Log(tmp_path, ("orders",))
+    fill(log.partitions["orders-0"], segments=5, keys=3)
+    async with log.copied() as lab:
+        before = await contents(lab, "orders-0")
+        found = await lab.compact(spark.sparkContext, {"orders-0": MERGE})
+        assert (found.groups, found.committed) == (1, 1)
+        assert lab.finished("orders-0") == [(0, 49)]
+        assert await contents(lab, "orders-0") == before
+        assert await lab.session.findings(lab.log_dir / "orders-0") == []
+
+
+async def test_an_erasure_rewrites_only_what_has_the_key(tmp_path: Path, spark: SparkSession) -> None:
+    log = Log(tmp_path, ("orders",))
+    fill(log.partitions["orders-0"], segments=4, keys=1000)
+    async with log.copied() as lab:
+        before = lab.rows("orders-0")
+        found = await lab.compact(spark.sparkContext, {"orders-0": KEPT}, erased_keys=[b"13", b"14", b"none"])
+        assert (found.committed, found.unchanged, found.counts["records_erased"]) == (1, 3, 2)
+        assert [key for key, _ in await contents(lab, "orders-0")] == [
+            b"%d" % n for n in range(40) if n not in {13, 14}
+        ]
+        kept = [row.segment for row in lab.rows("orders-0") if row.start_offset != 10]
+        assert kept == [row.segment for row in before if row.start_offset != 10]
+
+
+async def test_a_damaged_segment_is_reported_and_only_its_group_stays_as_it_was(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    log = Log(tmp_path, ("orders", "users"))
+    fill(log.partitions["orders-0"], segments=6, keys=7)
+    fill(log.partitions["users-0"], segments=4, keys=7)
+    async with log.copied() as lab:
+        damaged = lab.rows("orders-0")[2]
+        path = next((tmp_path / "bucket").rglob(f"*{uuid_to_text(damaged.segment.id)}.log"))
+        content = bytearray(path.read_bytes())
+        content[100] ^= 1
+        path.write_bytes(content)
+        found = await lab.compact(spark.sparkContext, {"orders-0": COMPACT, "users-0": COMPACT})
+        assert (found.failed, found.refused) == (1, 0)
+        assert uuid_to_text(damaged.segment.id) in found.problems[0].problem
+        assert damaged in lab.rows("orders-0")
+        assert found.committed == found.groups - 1
+        assert dict(await contents(lab, "users-0")) == latest(range(40), 7)
+
+
+class SabotagedLeader(LeaderClient):
+    """Whenever the second group of a partition was begun, something comes into its way."""
+
+    in_the_way: ClassVar[list[Callable[[RemoteLogSegmentMetadata], None]]] = []
+
+    def begin(self, index: int, groups: Iterable[int]) -> Begun:
+        begun = super().begin(index, groups)
+        for output in begun.outputs:
+            if output.group == 1:
+                self.in_the_way[0](output.metadata)
+        return begun
+
+
+async def test_an_object_that_is_there_with_other_bytes_fails_its_group_alone(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    log = Log(tmp_path, ("orders",))
+    fill(log.partitions["orders-0"], segments=6, keys=7)
+    async with log.copied() as lab:
+        keys = ObjectKeyFactory("", CLUSTER_ID)
+
+        def put(metadata: RemoteLogSegmentMetadata) -> None:
+            path = tmp_path / "bucket" / keys.segment(metadata, ".log")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"something else")
+
+        SabotagedLeader.in_the_way[:] = [put]
+        found = await lab.compact(spark.sparkContext, {"orders-0": COMPACT}, client=SabotagedLeader)
+        assert (found.failed, found.committed) == (1, found.groups - 1)
+        assert dict(await contents(lab, "orders-0")) == latest(range(60), 7)
+        found = await lab.compact(spark.sparkContext, {"orders-0": COMPACT})
+        assert (found.failed, found.refused) == (0, 0)
+        assert len(await contents(lab, "orders-0")) == 7
+
+
+async def test_a_store_that_fails_half_way_leaves_the_rest_as_it_was(tmp_path: Path, spark: SparkSession) -> None:
+    log = Log(tmp_path, ("orders",))
+    fill(log.partitions["orders-0"], segments=6, keys=7)
+    async with log.copied() as lab:
+        access = FailingAccess.of(lab.access, from_offset=20)
+        found = await lab.compact(spark.sparkContext, {"orders-0": COMPACT}, access=access)
+        assert found.failed > 1
+        assert found.committed == found.groups - found.failed
+        assert dict(await contents(lab, "orders-0")) == latest(range(60), 7)
+        assert (await lab.compact(spark.sparkContext, {"orders-0": COMPACT})).failed == 0
+        assert len(await contents(lab, "orders-0")) == 7
+
+
+async def test_a_worker_that_is_killed_costs_at_most_the_group_that_kills_it(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    log = Log(tmp_path, ("orders",))
+    fill(log.partitions["orders-0"], segments=6, keys=7)
+    async with log.copied() as lab:
+        access = DeadlyAccess.of(lab.access, from_offset=40)
+        found = await lab.compact(spark.sparkContext, {"orders-0": COMPACT}, access=access)
+        assert found.failed >= 1
+        assert found.committed == found.groups - found.failed >= 1
+        assert dict(await contents(lab, "orders-0")) == latest(range(60), 7)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailingAccess(TierAccess):
+    """A tier that stores no output that begins at ``from_offset`` or behind it."""
+
+    from_offset: int
+
+    @classmethod
+    def of(cls, access: TierAccess, *, from_offset: int) -> Self:
+        known = {field.name: getattr(access, field.name) for field in fields(access)}
+        return cls(**known, from_offset=from_offset)
+
+    @contextmanager
+    def open(self) -> Iterator[OpenTier]:
+        with TierAccess.open(self) as tier:
+            stage = tier.stage
+
+            def staged(metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> SegmentManifest:
+                if metadata.start_offset >= self.from_offset:
+                    self.fail()
+                return stage(metadata, data)
+
+            tier.stage = staged  # type: ignore[method-assign]
+            yield tier
+
+    def fail(self) -> None:
+        raise RetriableRemoteStorageError("the store is busy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlyAccess(FailingAccess):
+    """The same, but it takes the worker with it."""
+
+    def fail(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,119 @@
+"""Every golden partition that a real broker has cleaned, of both versions, compacted by one run of the job, twice."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.golden.unpack import GoldenCase, OracleRecord, read_offsets
+from tests.log.test_golden import as_oracle, expected_records
+from tests.pipeline.rewriting.rounds import DAY_MS
+from tests.pipeline.rewriting.test_real_cleaner import CASES, oracle_dir, stage_dir, time_of_pass
+from tests.pipeline.spark.job_lab import JobLab
+from tierd.pipeline.planning import CleaningPolicy, WorkOrder
+from tierd.tiering import Isolation
+
+
+def name_of(case: GoldenCase) -> str:
+    """Its directory here: both brokers have partitions of the same names."""
+    return f"k{case.broker.replace('.', '')}-{case.partition}"
+
+
+def policy_of(case: GoldenCase) -> CleaningPolicy:
+    return CleaningPolicy(
+        compacts=True,
+        delete_retention_ms=int(str(case.config.get("delete.retention.ms", DAY_MS))),
+        min_cleanable_dirty_ratio=0.0,
+        segment_bytes=int(str(case.config["segment.bytes"])),
+    )
+
+
+def put(source: Path, target: Path, *, from_offset: int = 0) -> None:
+    """Copy the files of a partition; segments below ``from_offset`` are left out."""
+    target.mkdir(exist_ok=True)
+    for path in source.iterdir():
+        if not path.stem.isdigit() or int(path.stem) >= from_offset:
+            shutil.copy(path, target / path.name)
+            (target / path.name).chmod(0o644)
+
+
+def active_base(directory: Path) -> int:
+    return max(int(path.stem) for path in directory.glob("[0-9]*.log"))
+
+
+async def assert_reads_as(golden: Path, case: GoldenCase, lab: JobLab, stage: str, *, end: int | None = None) -> None:
+    """By consumer, at both isolation levels; what lies below the log start is nobody's.
+
+    Args:
+        golden: where the oracles are.
+        case: the partition.
+        lab: where it is read.
+        stage: whose oracle it is to agree with.
+        end: exclusive, of the round; what it left for a later one may be there besides.
+    """
+    oracle = oracle_dir(golden, case, stage)
+    start = read_offsets(oracle)["logStartOffset"]
+    for isolation, file in (
+        (Isolation.READ_UNCOMMITTED, "records.jsonl.gz"),
+        (Isolation.READ_COMMITTED, "committed.jsonl.gz"),
+    ):
+        if (oracle / file).exists():
+            found = [as_oracle(record) for record in await lab.read(name_of(case), isolation)]
+            wanted = expected_records(oracle / file)
+            left = offsets_left(found, wanted, end) if end is not None else set()
+            assert [line for line in found if start <= line["offset"] not in left] == wanted, name_of(case)
+
+
+def offsets_left(found: list[OracleRecord], wanted: list[OracleRecord], end: int) -> set[int]:
+    """Surplus that a round to ``end`` cannot have taken: what lies behind it, or is superseded only there."""
+    keys_behind = {line["key"] for line in found if line["offset"] >= end}
+    surplus = {line["offset"] for line in found} - {line["offset"] for line in wanted}
+    return {line["offset"] for line in found if line["offset"] >= end or line["key"] in keys_behind} & surplus
+
+
+def round_ends(order: WorkOrder) -> dict[str, int]:
+    return {str(work.partition): work.round_end_offset for work in order.partitions}
+
+
+def checkpoint_ends(golden: Path, log_dir: Path, stage: str) -> None:
+    """All offsets are stable: what the broker knew when it was stopped."""
+    lines = [
+        f"{name_of(case).rpartition('-')[0]} 0 {read_offsets(oracle_dir(golden, case, stage))['highWatermark']}"
+        for case in CASES
+    ]
+    (log_dir / "replication-offset-checkpoint").write_text("\n".join(["0", str(len(lines)), *lines, ""]))
+
+
+@pytest.mark.spec("log-format CLN-01")
+async def test_two_runs_over_all_partitions_read_as_what_the_real_cleaner_left(
+    golden: Path, tmp_path: Path, spark: SparkSession
+) -> None:
+    log_dir = tmp_path / "logdir"
+    log_dir.mkdir()
+    for case in CASES:
+        put(stage_dir(golden, case, "compact-before"), log_dir / name_of(case))
+    checkpoint_ends(golden, log_dir, "compact-before")
+    policies = {name_of(case): policy_of(case) for case in CASES}
+    async with JobLab.opened(tmp_path, log_dir) as lab:
+        await lab.copy()
+        lab.at(max(time_of_pass(golden, case, "compact-before", "compact-pass1") for case in CASES))
+        first = await lab.compact(spark.sparkContext, policies)
+        assert not first.problems, first.problems
+        for case in CASES:
+            await assert_reads_as(golden, case, lab, "compact-pass1")
+
+        for case in CASES:
+            active = active_base(log_dir / name_of(case))
+            put(stage_dir(golden, case, "compact-more"), log_dir / name_of(case), from_offset=active)
+        checkpoint_ends(golden, log_dir, "compact-more")
+        await lab.copy()
+        for case in CASES:
+            await assert_reads_as(golden, case, lab, "compact-more")
+        lab.at(max(time_of_pass(golden, case, "compact-more", "compact-pass2") for case in CASES))
+        ends: dict[str, int] = {}  # a transaction is open at the end of one tier: its marker is in the active segment
+        second = await lab.compact(spark.sparkContext, policies, before=lambda order: ends.update(round_ends(order)))
+        assert not second.problems, second.problems
+        for case in CASES:
+            await assert_reads_as(golden, case, lab, "compact-pass2", end=ends[name_of(case)])
+        assert sum(lab.finished(name_of(case))[-1][1] >= ends[name_of(case)] for case in CASES) == 1
