@@ -1,5 +1,6 @@
 """What exists and what runs: builds every object from the configuration, supervises it, and stops it in order."""
 
+from tierd.app.compacting import compact, past_runs, plan_compaction
 from tierd.app.loop import run_in_loop
 from tierd.app.metadata_commands import export_metadata, follow_segments, import_metadata, rebuild_metadata
 from tierd.app.once import copy_once
@@ -17,6 +18,7 @@ __all__ = [
     "TierReader",
     "broker_cost",
     "check_online",
+    "compact",
     "copy_once",
     "delete_partition",
     "expire",
@@ -27,6 +29,8 @@ __all__ = [
     "import_metadata",
     "known_cluster_id",
     "list_offsets",
+    "past_runs",
+    "plan_compaction",
     "rebuild_metadata",
     "repair_tier",
     "require_confirmed",

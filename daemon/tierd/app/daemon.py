@@ -23,6 +23,8 @@ from tierd.app.compose import Engine, compose
 from tierd.app.fetching import fetching
 from tierd.app.instance_lock import instance_lock, make_state_dir
 from tierd.app.ownership import own_until_done
+from tierd.app.pipeline import build_pipeline, require_pipeline
+from tierd.app.pipeline_control import PipelineControl
 from tierd.app.policy_changes import PolicyChanges
 from tierd.app.reloading import Reloader
 from tierd.app.removing import removal_handlers
@@ -63,6 +65,7 @@ class Daemon:
     def __init__(self, engine: Engine, config_file: Path, env: Mapping[str, str], notifier: SystemdNotifier) -> None:
         self._engine = engine
         self._config = engine.settings.config
+        self._config_file = config_file
         self._notifier = notifier
         self._stop = StopRequest()
         self._policy_changes = PolicyChanges(engine.logs)
@@ -72,6 +75,7 @@ class Daemon:
         self._loaded = False
         self._supervisor: TaskSupervisor
         self._manager: RemoteLogManager
+        self._pipeline: PipelineControl
 
     async def run(self) -> int:
         """Run until asked to stop, stop in order, and return the exit code.
@@ -90,12 +94,19 @@ class Daemon:
                 )
                 self._manager = self._engine.new_manager(self._supervisor)
                 self._reloader.manager = self._manager
+                self._pipeline = await self._new_pipeline(group)
                 async with self._serving(group):
                     await self._run_until_asked(group)
         if self._failure is not None:
             raise self._failure
         log.info("stopped", exit_code=self._stop.exit_code)
         return self._stop.exit_code
+
+    async def _new_pipeline(self, group: asyncio.TaskGroup) -> PipelineControl:
+        await require_pipeline(self._engine)
+        pipeline = build_pipeline(self._engine, self._manager, self._config_file)
+        self._engine.metrics.watch_pipeline(pipeline.scheduler.statistics)
+        return PipelineControl(pipeline, group, enabled=self._config.pipeline.enabled)
 
     @contextlib.asynccontextmanager
     async def _serving(self, group: asyncio.TaskGroup) -> AsyncIterator[None]:
@@ -110,7 +121,7 @@ class Daemon:
         control = ControlServer(
             self._config.state_dir,
             control_handlers(self._manager, self.status),
-            with_options=removal_handlers(self._engine, self._manager),
+            with_options={**removal_handlers(self._engine, self._manager), **self._pipeline.handlers()},
         )
         async with http.listening() as url, control.listening(group):
             log.info("started", version=__version__, pid=os.getpid(), status=url, state_dir=str(self._config.state_dir))
@@ -123,6 +134,7 @@ class Daemon:
             self._vital(group, "reload", self._reloader.run()),
             self._vital(group, "policies", self._follow_policies()),
             self._vital(group, "usage", self._keep_usage()),
+            self._vital(group, "pipeline", self._pipeline.run()),
             self._vital(group, "readiness", self._tell_readiness()),
             self._vital(
                 group,
@@ -142,6 +154,7 @@ class Daemon:
         """Begin nothing, let running copies end until the deadline or a second signal, then cancel them."""
         self._notifier.stopping()
         self._manager.stop_intake()
+        self._pipeline.stop()
         running, timeout_s = self._supervisor.running_passes, self._config.shutdown_timeout_s
         log.info("stopping", reason=self._stop.reason, running_copies=running, timeout_s=timeout_s)
         draining = asyncio.create_task(self._supervisor.drain(timeout_s), name="drain")
@@ -220,7 +233,11 @@ class Daemon:
     def status(self) -> StatusSnapshot:
         """Everything at this moment."""
         return status_snapshot(
-            self._engine, self._manager, started_ms=self._started_ms, not_ready=tuple(self.not_ready())
+            self._engine,
+            self._manager,
+            started_ms=self._started_ms,
+            not_ready=tuple(self.not_ready()),
+            pipeline=self._pipeline.facts(),
         )
 
 

@@ -2,16 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import JsonValue
 
-from tierd.app.compose import Engine, compose
+from tierd.app.compose import Engine
 from tierd.app.control_plane import control_plane
-from tierd.app.instance_lock import instance_lock, make_state_dir
 from tierd.app.reading import Located, TierReader, tier_reader
 from tierd.app.removal_answers import expire_answers, partition_answer, undelete_answer
+from tierd.app.standing_in import standing_in
 from tierd.app.topic_policies import TopicPolicies
 from tierd.clock import SystemClock
 from tierd.config import TierdConfig
@@ -22,7 +22,6 @@ from tierd.tiering import (
     ExpirationPlan,
     ExpireOutcome,
     LocalFacts,
-    PassiveSupervisor,
     RemoteLogManager,
     facts_of,
     partition_plan,
@@ -47,7 +46,7 @@ async def expire(
         return await request(config.state_dir, "expire", [str(name) for name in names], options=options)
     if dry_run:
         return expire_answers(await _planned(config, config_file, names))
-    async with _standing_in(config, config_file) as (_, manager):
+    async with standing_in(config, config_file) as (_, manager):
         return expire_answers(await manager.removals.expire_here(list(names) or None))
 
 
@@ -71,7 +70,7 @@ async def undelete(
     options: dict[str, JsonValue] = {"segments": list(segment_ids), "force": force, "dry_run": dry_run}
     with contextlib.suppress(DaemonUnreachableError):
         return await request(config.state_dir, "undelete", [str(name)], options=options)
-    async with _standing_in(config, config_file) as (_, manager):
+    async with standing_in(config, config_file) as (_, manager):
         return undelete_answer(
             name, await manager.removals.undelete(name, wanted, force=force, dry_run=dry_run), dry_run=dry_run
         )
@@ -98,7 +97,7 @@ async def delete_partition(
     options: dict[str, JsonValue] = {"topic_id": topic_id or "", "at_once": at_once, "force": force}
     with contextlib.suppress(DaemonUnreachableError):
         return await request(config.state_dir, "delete-partition", [str(name)], options=options)
-    async with _standing_in(config, config_file) as (_, manager):
+    async with standing_in(config, config_file) as (_, manager):
         await manager.removals.delete_partition(partition, at_once=at_once, force=force)
         assert manager.remover is not None, "delete_partition would have refused"
         for _ in range(_REMOVAL_PASSES):
@@ -151,21 +150,6 @@ def require_confirmed(name: TopicPartition, *, confirmed: bool) -> None:
             f"the tier of {name} would be deleted, every segment of it",
             remedy=f"tierd segments {name} lists them; tierd delete-partition {name} --yes deletes them",
         )
-
-
-@contextlib.asynccontextmanager
-async def _standing_in(config: TierdConfig, config_file: Path) -> AsyncIterator[tuple[Engine, RemoteLogManager]]:
-    """Do what a daemon would, for one command: own the state directory and the tier, and find what is led."""
-    await asyncio.to_thread(make_state_dir, config.state_dir)
-    with instance_lock(config.state_dir):
-        async with compose(config, config_file) as engine:
-            await engine.store.own()
-            manager = engine.new_manager(PassiveSupervisor())
-            await manager.discover_once()
-            engine.control.require_heard()
-            if engine.control.topic_configs is not None:  # who leads what was found says of which topics to ask
-                await engine.control.topic_configs.refresh()
-            yield engine, manager
 
 
 async def _planned(

@@ -1,7 +1,10 @@
 """The status snapshot: what every room says of itself at one moment."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
+
+from pydantic import JsonValue
 
 from tierd import __version__
 from tierd.app.compose import Engine
@@ -10,7 +13,12 @@ from tierd.tiering import RemoteLogManager
 
 
 def status_snapshot(
-    engine: Engine, manager: RemoteLogManager, *, started_ms: int, not_ready: tuple[str, ...]
+    engine: Engine,
+    manager: RemoteLogManager,
+    *,
+    started_ms: int,
+    not_ready: tuple[str, ...],
+    pipeline: Mapping[str, JsonValue],
 ) -> StatusSnapshot:
     """Ask every room; blocks for no I/O."""
     held = engine.hold.statistics()
@@ -37,4 +45,5 @@ def status_snapshot(
         metadata={name: value for name, value in asdict(metadata).items() if isinstance(value, int)},
         log_dirs=tuple(manager.log_dirs()),
         leadership=engine.control.facts(),
+        pipeline=pipeline,
     )

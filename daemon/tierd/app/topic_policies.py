@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tierd.config import TopicDefaults, TopicsSettings
+from tierd.config import PipelineSettings, TopicDefaults, TopicsSettings
+from tierd.pipeline import CleaningPolicy
 from tierd.tiering import TopicPolicy
 
 _LONG_MAX: Final = 2**63 - 1  # Kafka's other way to say that nothing is too old
@@ -31,6 +32,10 @@ class TopicPolicies:
         if self._broker is not None and needs_broker(settings):
             said = self._broker(topic)
         return resolve_policy(settings, said, has_broker=self._broker is not None)
+
+    def cleaning(self, topic: str, pipeline: PipelineSettings) -> CleaningPolicy:
+        """Return what the Spark job does with ``topic``; blocks for nothing."""
+        return resolve_cleaning(self._topics().for_topic(topic), self(topic), pipeline)
 
 
 def needs_broker(settings: TopicDefaults) -> bool:
@@ -64,6 +69,22 @@ def resolve_policy(settings: TopicDefaults, said: Mapping[str, str] | None, *, h
         copy_lag_bytes=settings.copy_lag_bytes,
         segment_bytes=_number(settings.segment_bytes, said, "segment.bytes", otherwise=1 << 30),
         delete_with_topic=settings.delete_with_topic,
+    )
+
+
+def resolve_cleaning(settings: TopicDefaults, policy: TopicPolicy, pipeline: PipelineSettings) -> CleaningPolicy:
+    """What the job does with a topic of that policy, and with what the file says only for the job."""
+    compacts = pipeline.compact and "compact" in policy.cleanup_policy
+    max_lag_s = settings.max_compaction_lag_s
+    return CleaningPolicy(
+        compacts=compacts,
+        retention_ms=policy.expires_ms if compacts and policy.expires_ms >= 0 else None,
+        delete_retention_ms=round(settings.delete_retention_s * 1000),
+        min_cleanable_dirty_ratio=settings.min_cleanable_dirty_ratio,
+        min_compaction_lag_ms=round(settings.min_compaction_lag_s * 1000),
+        max_compaction_lag_ms=None if max_lag_s is None else round(max_lag_s * 1000),
+        merge_below_bytes=pipeline.merge_below_bytes if pipeline.merge else None,
+        segment_bytes=policy.segment_bytes,
     )
 
 

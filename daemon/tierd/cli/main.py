@@ -70,6 +70,7 @@ VERBS = (
     Verb("rebuild-metadata", "Rebuild the metadata from the bucket alone."),
     Verb("rewrap-keys", "Wrap data keys of encrypted segments under the active key."),
     Verb("expire", "Remove from the tier what retention does not keep."),
+    Verb("compact", "Compact and merge segments in the tier with Spark."),
     Verb("undelete", "Take expired segments back while they are in their grace."),
     Verb("deletions", "List what went from the tier, and why."),
     Verb("delete-partition", "Delete the whole tier of a partition."),

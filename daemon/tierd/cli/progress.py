@@ -29,8 +29,10 @@ class _Lines:
     def __init__(self, title: str) -> None:
         self._title = title
         self._next_s = time.monotonic() + _QUIET_S
+        self._said = ""
 
     def __call__(self, text: str) -> None:
-        if time.monotonic() >= self._next_s:
+        if text != self._said and time.monotonic() >= self._next_s:
+            self._said = text
             self._next_s = time.monotonic() + _QUIET_S
             print(f"{self._title}: {text}", file=sys.stderr, flush=True)

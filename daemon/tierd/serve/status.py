@@ -17,7 +17,7 @@ class StatusSnapshot:
 
     Attributes:
         not_ready: why ``/readyz`` says no; empty when ready.
-        hold, metadata, leadership: statistics of those rooms, as they name them.
+        hold, metadata, leadership, pipeline: statistics of those rooms, as they name them.
     """
 
     version: str
@@ -32,6 +32,7 @@ class StatusSnapshot:
     hold: Facts
     metadata: Facts
     leadership: Facts = field(default_factory=dict)
+    pipeline: Facts = field(default_factory=dict)
 
     def states(self) -> Counter[str]:
         """How many partitions are in each state."""
@@ -71,6 +72,7 @@ class StatusSnapshot:
             "hold": dict(self.hold),
             "metadata": dict(self.metadata),
             "leadership": dict(self.leadership),
+            "pipeline": dict(self.pipeline),
             "partitions": [_partition_json(partition, self.now_ms) for partition in self.partitions],
         }
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, MutableSet, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -15,7 +15,7 @@ from tierd.control import LeadershipSource, Role
 from tierd.errors import TierError, UnknownPartitionError
 from tierd.log import LogDirWatcher
 from tierd.metadata import KeyValueStore, RemoteLogMetadataManager
-from tierd.model import TopicIdPartition, TopicPartition
+from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition
 from tierd.remote import SegmentStorage
 from tierd.tiering.absent import AbsentPartitions
 from tierd.tiering.copying.intake import Intake
@@ -251,6 +251,15 @@ class RemoteLogManager:
         """The leader epochs of the partitions that this broker leads, as leadership said last."""
         spoken = [replica.leadership for replica in self._replicas.all() if replica.leadership is not None]
         return {each.partition: each.leader_epoch for each in spoken if each.role is Role.LEADER}
+
+    @property
+    def being_copied(self) -> MutableSet[UUID]:
+        """Ids that sweeps and expiration leave alone; live, and added to by whoever else writes segments."""
+        return self._factory.being_copied
+
+    def abandon(self, started: RemoteLogSegmentMetadata) -> None:
+        """Have the objects of a segment that was begun and given up looked for after a while."""
+        self._factory.abandon(started)
 
     def _retry(self, names: Collection[str]) -> None:
         self._roles.supervisor.retry(names)

@@ -107,7 +107,7 @@ class TaskFactory:
                 writer=parts.writer,
                 attempt_timeout_s=parts.settings.attempt_timeout_s,
                 being_copied=parts.being_copied,
-                abandon=self._abandon,
+                abandon=self.abandon,
             ),
             log_offsets=parts.log_offsets,
             slots=parts.slots,
@@ -216,7 +216,13 @@ class TaskFactory:
             grace_s=self._parts.settings.dangling_grace_s,
         )
 
-    def _abandon(self, started: RemoteLogSegmentMetadata) -> None:
+    @property
+    def being_copied(self) -> MutableSet[UUID]:
+        """Ids that sweeps and expiration leave alone; live, and added to by whoever else writes segments."""
+        return self._parts.being_copied
+
+    def abandon(self, started: RemoteLogSegmentMetadata) -> None:
+        """Have the objects of a segment that was begun and given up looked for after a while."""
         if self._abandoned is not None:
             self._abandoned.add(started)
 

@@ -23,8 +23,8 @@ def spark_settings(settings: PipelineSettings, scratch: Path) -> dict[str, str]:
     settled = {
         "spark.master": settings.master,
         "spark.app.name": "tierd",
-        "spark.driver.memory": f"{settings.driver_memory_bytes}b",
-        "spark.executor.memory": f"{settings.executor_memory_bytes}b",
+        "spark.driver.memory": _mebibytes(settings.driver_memory_bytes),
+        "spark.executor.memory": _mebibytes(settings.executor_memory_bytes),
         "spark.local.dir": str(scratch),
         "spark.log.level": "WARN",
         "spark.python.worker.reuse": "true",
@@ -38,3 +38,8 @@ def spark_settings(settings: PipelineSettings, scratch: Path) -> dict[str, str]:
         settled["spark.master"] = f"local[{local['cores'] or 1},{_TASK_ATTEMPTS}]"
         settled["spark.driver.host"] = settled["spark.driver.bindAddress"] = "127.0.0.1"
     return settled | settings.spark_conf
+
+
+def _mebibytes(size_bytes: int) -> str:
+    """As Java takes a heap's size: it knows no suffix for bytes."""
+    return f"{size_bytes >> 20}m"

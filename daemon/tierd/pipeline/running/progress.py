@@ -1,9 +1,11 @@
 """RunProgress: how far the run that is under way has come, for status and metrics, and in the end for the history."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from tierd.pipeline.committing import RunStatistics
 from tierd.pipeline.running.history import PROBLEMS_KEPT, RunOutcome, RunReport
 from tierd.telemetry import PipelineUse
 
@@ -37,6 +39,22 @@ class RunProgress:
     problems: list[str] = field(default_factory=list)
     problem_count: int = 0
     log_file: str = ""
+    _told: Callable[[], RunStatistics] | None = None
+
+    def follow(self, statistics: Callable[[], RunStatistics]) -> None:
+        """From now on ``refresh`` takes over what the leader of the run has to tell."""
+        self._told = statistics
+
+    def refresh(self) -> None:
+        """Take over what the leader tells by now."""
+        if self._told is None:
+            return
+        told = self._told()
+        self.enter(told.stage, done=told.stage_done, total=told.stage_total)
+        self.groups_replaced, self.groups_unchanged = told.committed, told.unchanged
+        self.groups_failed = told.refused + told.failed
+        self.bytes_before, self.bytes_after = told.bytes_before, told.bytes_after
+        self.counts = dict(told.counts)
 
     def enter(self, stage: str, *, done: int = 0, total: int = 0) -> None:
         """Say what it is at."""
@@ -55,7 +73,7 @@ class RunProgress:
         return RunOutcome.SUCCEEDED if self.partitions else RunOutcome.NOTHING_DUE
 
     def ended(self, outcome: RunOutcome, now_ms: int) -> RunReport:
-        """The record of the run."""
+        """The report of the run."""
         return RunReport(
             run_id=self.run_id,
             trigger=self.trigger,
@@ -99,6 +117,8 @@ class RunTotals:
 
     def use(self, current: RunProgress | None, next_begin_ms: int | None) -> PipelineUse:
         """Everything, as metrics show it."""
+        if current is not None:
+            current.refresh()
         return PipelineUse(
             running=current is not None,
             progress=0.0 if current is None or not current.total else min(1.0, current.done / current.total),

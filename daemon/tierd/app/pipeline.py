@@ -1,0 +1,158 @@
+"""The Spark pipeline of one engine: what may be compacted here, and the scheduler that has it done."""
+
+import asyncio
+import os
+import socket
+from collections.abc import MutableSet, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+import structlog
+
+from tierd.app.compose import Engine
+from tierd.errors import TierError, UnknownPartitionError
+from tierd.log import read_lineage
+from tierd.model import TopicIdPartition, TopicPartition, uuid_from_text
+from tierd.pipeline import (
+    Candidate,
+    CompactionLeader,
+    LeaderSettings,
+    PartitionLeases,
+    PipelineScheduler,
+    RunHistory,
+    RunLimits,
+    SparkProcess,
+    SparkRun,
+    find_spark,
+    sweep_runs,
+)
+from tierd.tiering import PartitionStatus, RemoteLogManager
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """The job of one engine, by its parts."""
+
+    scheduler: PipelineScheduler
+    run: SparkRun
+    history: RunHistory
+    candidates: "CandidateSource"
+
+
+def build_pipeline(engine: Engine, manager: RemoteLogManager, config_file: Path) -> Pipeline:
+    """Put the parts together; nothing runs yet. The caller holds the instance lock."""
+    config = engine.settings.config
+    settings = config.pipeline
+    source = CandidateSource(engine, manager)
+
+    def new_leader(being_copied: MutableSet[UUID]) -> CompactionLeader:
+        return CompactionLeader(
+            engine.metadata,
+            engine.storage,
+            being_copied=being_copied,
+            clock=engine.clock,
+            settings=LeaderSettings(grace_s=config.expire.grace_s),
+            abandoned=manager.abandon,
+        )
+
+    async def new_job(scratch: Path) -> SparkProcess:
+        return SparkProcess(settings, await find_spark(settings.java_home), config_file=config_file, scratch=scratch)
+
+    run = SparkRun(
+        new_leader(manager.being_copied),
+        planner=new_leader(set()),
+        candidates=source.find,
+        leases=PartitionLeases(engine.rows, engine.metadata.keys, holder=_holder(engine), clock=engine.clock),
+        new_job=new_job,
+        directory=config.pipeline_dir,
+        max_bytes=settings.max_bytes_per_run,
+        stop_timeout_s=settings.stop_timeout_s,
+    )
+    history = RunHistory(config.state_dir)
+    scheduler = PipelineScheduler(
+        run,
+        timetable=settings.timetable(),
+        limits=RunLimits(timeout_s=settings.timeout_s, retries=settings.retries),
+        history=history,
+        clock=engine.clock,
+        random=engine.random,
+    )
+    return Pipeline(scheduler, run, history, source)
+
+
+async def require_pipeline(engine: Engine) -> None:
+    """Make sure that what is enabled can run, before anything depends on it; put away what a killed run left.
+
+    Raises:
+        PipelineError: pyspark or Java is missing or too old.
+    """
+    config = engine.settings.config
+    await asyncio.to_thread(sweep_runs, config.pipeline_dir)
+    if config.pipeline.enabled:
+        await find_spark(config.pipeline.java_home)
+
+
+class CandidateSource:
+    """The partitions that this broker leads, as a run may take them."""
+
+    def __init__(self, engine: Engine, manager: RemoteLogManager) -> None:
+        self._engine = engine
+        self._manager = manager
+
+    async def find(self, names: Sequence[TopicPartition] | None) -> list[Candidate]:
+        """Those that are loaded and not paused; a lineage that cannot be read leaves its partition out.
+
+        Raises:
+            UnknownPartitionError: one that is named is not led here.
+        """
+        self.require_led(names)
+        led = self._manager.led()
+        statuses = {_partition_of(status): status for status in self._manager.status()}
+        found = []
+        for partition in sorted(led, key=lambda each: each.topic_partition):
+            status = statuses.get(partition)
+            if status is None or (names is not None and partition.topic_partition not in names):
+                continue
+            candidate = await self._candidate(partition, led[partition], status)
+            if candidate is not None:
+                found.append(candidate)
+        return found
+
+    def require_led(self, names: Sequence[TopicPartition] | None) -> None:
+        """Raise unless each of these is led here.
+
+        Raises:
+            UnknownPartitionError: one is not.
+        """
+        led = {partition.topic_partition for partition in self._manager.led()}
+        if unknown := sorted(set(names or ()) - led):
+            raise UnknownPartitionError(
+                f"{', '.join(map(str, unknown))}: not led here", remedy="tierd status lists what is led where"
+            )
+
+    async def _candidate(
+        self, partition: TopicIdPartition, leader_epoch: int, status: PartitionStatus
+    ) -> Candidate | None:
+        engine, topics = self._engine, self._engine.policies
+        if status.state == "paused":
+            return None
+        try:
+            await engine.metadata.become_leader(partition, leader_epoch)  # where nobody claimed it before us
+            view = engine.metadata.view(partition)
+            lineage = await asyncio.to_thread(read_lineage, Path(status.directory))
+        except TierError as error:
+            log.warning("partition_not_looked_at", partition=str(partition), problem=str(error))
+            return None
+        policy = topics.cleaning(partition.topic, engine.settings.config.pipeline)
+        return Candidate(view=view, lineage=lineage, policy=policy)
+
+
+def _partition_of(status: PartitionStatus) -> TopicIdPartition:
+    return TopicIdPartition(uuid_from_text(status.topic_id), status.partition.topic, status.partition.partition)
+
+
+def _holder(engine: Engine) -> str:
+    return f"broker {engine.identity.node_id} on {socket.gethostname()}, process {os.getpid()}, {engine.session_id}"

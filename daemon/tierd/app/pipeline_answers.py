@@ -1,0 +1,76 @@
+"""What the pipeline's commands and the status answer, as JSON; a contract that is only ever added to."""
+
+from pydantic import JsonValue
+
+from tierd.pipeline import PipelineScheduler, PreparedRun, RunProgress, RunReport
+
+
+def pipeline_facts(scheduler: PipelineScheduler) -> dict[str, JsonValue]:
+    """The section ``pipeline`` of the status."""
+    current, last = scheduler.current, scheduler.last
+    return {
+        "running": None if current is None else _progress_json(current),
+        "last_run": None if last is None else report_json(last),
+        "next_begin_ms": scheduler.next_begin_ms,
+    }
+
+
+def _progress_json(progress: RunProgress) -> dict[str, JsonValue]:
+    progress.refresh()
+    return {
+        "run_id": progress.run_id,
+        "trigger": progress.trigger,
+        "began_ms": progress.began_ms,
+        "stage": progress.stage,
+        "done": progress.done,
+        "total": progress.total,
+        "partitions": progress.partitions,
+        "groups_replaced": progress.groups_replaced,
+        "groups_unchanged": progress.groups_unchanged,
+        "groups_failed": progress.groups_failed,
+        "bytes_before": progress.bytes_before,
+        "bytes_after": progress.bytes_after,
+    }
+
+
+def report_json(report: RunReport) -> dict[str, JsonValue]:
+    """A run as ``tierd compact --history --json`` prints it."""
+    return {
+        "run_id": report.run_id,
+        "trigger": report.trigger,
+        "attempt": report.attempt,
+        "began_ms": report.began_ms,
+        "ended_ms": report.ended_ms,
+        "outcome": report.outcome.value,
+        "partitions": report.partitions,
+        "groups_replaced": report.groups_replaced,
+        "groups_unchanged": report.groups_unchanged,
+        "groups_failed": report.groups_failed,
+        "bytes_before": report.bytes_before,
+        "bytes_after": report.bytes_after,
+        "counts": dict(report.counts),
+        "problems": list(report.problems),
+        "log_file": report.log_file,
+    }
+
+
+def plan_json(prepared: PreparedRun) -> dict[str, JsonValue]:
+    """What a run would do, as ``tierd compact --once --dry-run --json`` prints it."""
+    planned: list[JsonValue] = [
+        {
+            "partition": str(work.partition.topic_partition),
+            "kind": work.kind.value,
+            "groups": len(work.groups),
+            "segments": sum(len(work.group_inputs(number)) for number in range(len(work.groups))),
+            "bytes": sum(
+                segment.size_bytes for number in range(len(work.groups)) for segment in work.group_inputs(number)
+            ),
+            "first_dirty_offset": work.first_dirty_offset,
+            "end_offset": work.round_end_offset - 1,
+        }
+        for work in prepared.order.partitions
+    ]
+    skipped: list[JsonValue] = [
+        {"partition": str(each.partition.topic_partition), "reason": each.reason} for each in prepared.skipped
+    ]
+    return {"planned": planned, "skipped": skipped}

@@ -1,0 +1,110 @@
+"""``tierd compact``: one run of the Spark job, what it would do, and what past runs did."""
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import Annotated, cast
+
+import typer
+from pydantic import JsonValue
+
+from tierd.app import compact as run_compaction
+from tierd.app import past_runs, plan_compaction, run_in_loop
+from tierd.cli.display import answer_console, human_size, plain_table
+from tierd.cli.failures import ExitCode
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionsArgument
+from tierd.cli.progress import progress_line
+from tierd.cli.session import begin
+from tierd.model import TopicPartition
+
+Facts = dict[str, JsonValue]
+_WENT_WELL = ("succeeded", "nothing_due")
+
+
+def compact(
+    partitions: PartitionsArgument = None,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Do one run now, then exit.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --once: only say what a run would do.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="List past runs instead, the newest last.")] = False,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+) -> None:
+    """Compact and merge segments in the tier with Spark; 1 when something could not be done.
+
+    A running daemon does it, and goes on with it after Ctrl-C; without one this command does, and Ctrl-C ends the run:
+    what was replaced by then stays so, the rest stays as it was. Needs the extra spark and Java 17.
+
+    Examples: tierd compact --once --dry-run, tierd compact --once orders-0, tierd compact --history
+    """
+    if once is history or (dry_run and history):
+        print("tierd: compact needs --once, which --dry-run may follow, or --history", file=sys.stderr)
+        print("  next: tierd compact --once --dry-run", file=sys.stderr)
+        raise typer.Exit(ExitCode.USAGE)
+    settings = begin(config)
+    names = [TopicPartition.parse(name) for name in partitions or []]
+    if history:
+        _print_runs(cast("list[Facts]", past_runs(settings)), as_json=as_json)
+        return
+    if dry_run:
+        _print_plan(run_in_loop(plan_compaction(settings, config, names)), as_json=as_json)
+        return
+    with progress_line("compact") as tell:
+        report = run_in_loop(run_compaction(settings, config, names, tell=tell))
+    if as_json:
+        print(json.dumps(report))
+    else:
+        _print_report(report)
+    if report["outcome"] not in _WENT_WELL:
+        raise typer.Exit(ExitCode.NO)
+
+
+def _print_plan(plan: Facts, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(plan))
+        return
+    planned, skipped = cast("list[Facts]", plan["planned"]), cast("list[Facts]", plan["skipped"])
+    table = plain_table(("partition", "what"), ("segments", "groups", "size", "from", "to"), "why not")
+    for work in planned:
+        numbers = (str(work[name]) for name in ("first_dirty_offset", "end_offset"))
+        size = human_size(int(str(work["bytes"])))
+        table.add_row(
+            str(work["partition"]), str(work["kind"]), str(work["segments"]), str(work["groups"]), size, *numbers, ""
+        )
+    for each in skipped:
+        table.add_row(str(each["partition"]), "-", "-", "-", "-", "-", "-", str(each["reason"]))
+    if planned or skipped:
+        answer_console().print(table)
+    print(f"{len(planned)} partitions would be worked on, {len(skipped)} not")
+
+
+def _print_report(report: Facts) -> None:
+    before, after = int(str(report["bytes_before"])), int(str(report["bytes_after"]))
+    print(
+        f"{str(report['outcome']).replace('_', ' ')}: {report['partitions']} partitions, "
+        f"{report['groups_replaced']} groups replaced, {report['groups_unchanged']} unchanged, "
+        f"{report['groups_failed']} failed; {human_size(before)} became {human_size(after)}"
+    )
+    for problem in cast("list[str]", report["problems"]):
+        print(f"tierd: {problem}", file=sys.stderr)
+    if report["outcome"] not in _WENT_WELL and report["log_file"]:
+        print(f"  next: see {report['log_file']}", file=sys.stderr)
+
+
+def _print_runs(runs: list[Facts], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(runs))
+        return
+    columns = ("attempt", "seconds", "partitions", "replaced", "failed", "before", "after")
+    table = plain_table(("began (UTC)", "run", "trigger", "outcome"), columns, "problems")
+    for run in runs:
+        began_ms, ended_ms = int(str(run["began_ms"])), int(str(run["ended_ms"]))
+        table.add_row(
+            datetime.fromtimestamp(began_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+            *(str(run[name]) for name in ("run_id", "trigger", "outcome", "attempt")),
+            f"{(ended_ms - began_ms) / 1000:.0f}",
+            *(str(run[name]) for name in ("partitions", "groups_replaced", "groups_failed")),
+            *(human_size(int(str(run[name]))) for name in ("bytes_before", "bytes_after")),
+            "; ".join(cast("list[str]", run["problems"])),
+        )
+    answer_console().print(table)

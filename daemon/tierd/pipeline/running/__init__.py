@@ -1,0 +1,25 @@
+"""When the job runs, as a process of its own, within which limits, and what is remembered of it. No pyspark here."""
+
+from tierd.pipeline.running.history import RunHistory, RunOutcome, RunReport
+from tierd.pipeline.running.leasing import PartitionLeases
+from tierd.pipeline.running.progress import RunProgress
+from tierd.pipeline.running.requirements import SparkInstallation, find_spark
+from tierd.pipeline.running.scheduler import PipelineScheduler, RunLimits
+from tierd.pipeline.running.spark_process import JobProcess, SparkProcess
+from tierd.pipeline.running.spark_run import SparkRun, sweep_runs
+
+__all__ = [
+    "JobProcess",
+    "PartitionLeases",
+    "PipelineScheduler",
+    "RunHistory",
+    "RunLimits",
+    "RunOutcome",
+    "RunProgress",
+    "RunReport",
+    "SparkInstallation",
+    "SparkProcess",
+    "SparkRun",
+    "find_spark",
+    "sweep_runs",
+]

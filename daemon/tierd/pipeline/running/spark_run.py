@@ -1,0 +1,168 @@
+"""SparkRun: one run from its candidates to the last commit. It starts the job and answers it as the leader.
+
+::
+
+    <pipeline dir>/runs/<run id>/leader    the socket between job and leader, and Spark's scratch files; gone afterwards
+    <pipeline dir>/logs/<run id>.log       what the job said; the newest are kept
+"""
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from tierd.errors import PipelineError, TierError
+from tierd.model import TopicPartition
+from tierd.pipeline.committing import CompactionLeader, LeaderServer, PreparedRun
+from tierd.pipeline.planning import Candidate
+from tierd.pipeline.running.leasing import PartitionLeases
+from tierd.pipeline.running.progress import RunProgress
+from tierd.pipeline.running.spark_process import JobProcess, last_lines
+
+log = structlog.get_logger()
+
+_LOGS_KEPT: Final = 30
+_LAST_WORDS_S: Final = 1.0  # what a job that has ended had to say is on its way
+Candidates = Callable[[Sequence[TopicPartition] | None], Awaitable[Sequence[Candidate]]]
+
+
+class SparkRun:
+    """The ``Work`` of a scheduler.
+
+    Args:
+        leader: prepares and commits; of nobody else.
+        planner: prepares what is only looked at; it begins nothing, and guards nothing of the run under way.
+        candidates: the partitions that this broker leads, or those of them that are named.
+        leases: keep other daemons from the same partitions.
+        new_job: makes what starts a job with this directory for its scratch files.
+        directory: of runs and their logs.
+        max_bytes: that a run may rewrite; None for no limit.
+        stop_timeout_s: how long a job may take to stop when it is asked to.
+    """
+
+    def __init__(
+        self,
+        leader: CompactionLeader,
+        *,
+        planner: CompactionLeader,
+        candidates: Candidates,
+        leases: PartitionLeases,
+        new_job: Callable[[Path], Awaitable[JobProcess]],
+        directory: Path,
+        max_bytes: int | None,
+        stop_timeout_s: float,
+    ) -> None:
+        self._leader = leader
+        self._planner = planner
+        self._planning = asyncio.Lock()
+        self._candidates = candidates
+        self._leases = leases
+        self._new_job = new_job
+        self._directory = directory
+        self._max_bytes = max_bytes
+        self._stop_timeout_s = stop_timeout_s
+
+    async def plan(self, names: Sequence[TopicPartition] | None) -> PreparedRun:
+        """What a run would do now, and why not more; nothing is begun.
+
+        Raises:
+            TierError: a named partition is not led here, or a store does not answer.
+        """
+        candidates = await self._candidates(names)
+        async with self._planning:
+            try:
+                return await self._planner.prepare(candidates, max_bytes=self._max_bytes)
+            finally:
+                await self._planner.end()
+
+    async def __call__(self, progress: RunProgress, names: Sequence[TopicPartition] | None) -> None:
+        """Do one run; cancelled, the job is ended and what it began is given up.
+
+        Raises:
+            PipelineError: the job could not be started, or failed as a whole; what was committed stays.
+            TierError: planning failed.
+        """
+        candidates = await self._candidates(names)
+        async with self._leases.held([candidate.partition for candidate in candidates]) as (ours, held_elsewhere):
+            for partition, why in held_elsewhere.items():
+                log.info("partition_left_to_another_daemon", partition=str(partition), reason=why)
+            chosen = [candidate for candidate in candidates if candidate.partition in ours]
+            prepared = await self._leader.prepare(chosen, max_bytes=self._max_bytes)
+            progress.follow(self._leader.statistics)
+            try:
+                for skipped in prepared.skipped:
+                    log.debug("partition_skipped", partition=str(skipped.partition), reason=skipped.reason)
+                progress.partitions = len(prepared.order.partitions)
+                if prepared.order.partitions:
+                    await self._work(progress)
+            finally:
+                await asyncio.shield(self._end(progress))
+
+    async def _work(self, progress: RunProgress) -> None:
+        scratch = self._directory / "runs" / progress.run_id
+        log_file = self._directory / "logs" / f"{progress.run_id}.log"
+        progress.log_file = str(log_file)
+        await asyncio.to_thread(_prepare, scratch, log_file.parent)
+        try:
+            job = await self._new_job(scratch)
+            server, socket = LeaderServer(self._leader, scratch / "leader"), scratch / "leader"
+            async with server.listening():
+                running = job.run(socket, log_file, stop_timeout_s=self._stop_timeout_s)
+                await self._converse(asyncio.ensure_future(running), server, log_file)
+        finally:
+            await asyncio.shield(asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True))
+
+    async def _converse(self, running: "asyncio.Future[int]", server: LeaderServer, log_file: Path) -> None:
+        """Answer the job until it is done; whichever of the two ends in disorder ends the other."""
+        serving = asyncio.create_task(server.serve(), name="leader of the run")
+        both: tuple[asyncio.Future[int] | asyncio.Future[bool], ...] = (running, serving)
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            patience_s = _LAST_WORDS_S if running.done() else self._stop_timeout_s
+            await asyncio.wait(both, timeout=patience_s)  # in order they end together
+            if serving.done() and serving.exception() is None and serving.result():
+                await running  # it stops its Spark; what counts is committed
+                return
+            raise await asyncio.to_thread(_failure, running, serving, log_file)
+        finally:
+            for task in both:
+                task.cancel()
+            await asyncio.wait(both)
+
+    async def _end(self, progress: RunProgress) -> None:
+        try:
+            statistics = await self._leader.end()
+        except TierError as error:  # the sweep takes what is left
+            log.warning("run_not_put_away", problem=str(error))
+            statistics = self._leader.statistics()
+        progress.refresh()
+        for problem in statistics.problems:
+            progress.add_problem(f"{problem.partition}, group {problem.group}: {problem.problem}")
+
+
+def sweep_runs(directory: Path) -> None:
+    """Remove what a process that was killed left of its runs. Blocking; the caller holds the instance lock."""
+    shutil.rmtree(directory / "runs", ignore_errors=True)
+
+
+def _prepare(scratch: Path, logs: Path) -> None:
+    scratch.mkdir(parents=True, mode=0o700)
+    logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+    kept = sorted(logs.glob("*.log"), key=lambda path: path.stat().st_mtime_ns)
+    for old in kept[: -_LOGS_KEPT + 1]:
+        old.unlink(missing_ok=True)
+
+
+def _failure(running: "asyncio.Future[int]", serving: "asyncio.Future[bool]", log_file: Path) -> PipelineError:
+    """Why a run ended in disorder: what the job, or else the leader, says of it. Blocking."""
+    for task in (running, serving):
+        if task.done() and (error := task.exception()) is not None:
+            if not isinstance(error, TierError):
+                raise error  # a bug
+            return PipelineError(str(error), remedy=error.remedy)
+    how = f"ended with exit code {running.result()}" if running.done() else "hung up, and did not end by itself"
+    said = last_lines(log_file)
+    return PipelineError(f"the job {how}" + (f": {said}" if said else ""), remedy=f"see {log_file}")
