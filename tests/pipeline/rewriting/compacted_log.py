@@ -51,8 +51,10 @@ class CompactedLog:
         transactional: bool = False,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AppendInfo:
-        data = encode_batch(records, producer=producer, is_transactional=transactional)
-        return lead(self.log, data, origin=origin)
+        return self.append(encode_batch(records, producer=producer, is_transactional=transactional), origin=origin)
+
+    def append(self, batch: bytes, *, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo:
+        return lead(self.log, batch, origin=origin)
 
     def in_transaction(self, producer_id: int, *keys: int) -> AppendInfo:
         return self.write(*keys, producer_id=producer_id, transactional=True)

@@ -83,6 +83,12 @@ def test_the_fate_of_a_batch(
     assert fate_of(batch, rules, kept_count=kept, record_count=count, sets_horizon=sets_horizon) is expected
 
 
-def test_a_protected_batch_is_emptied() -> None:
-    found = fate_of(data(5, 0, count=3), known(7), kept_count=0, record_count=3, sets_horizon=False)
-    assert found is Fate.EMPTIED
+def test_a_protected_batch_is_emptied_once() -> None:
+    for record_count, expected in ((3, Fate.EMPTIED), (0, Fate.COPIED)):
+        batch = data(5, 0, count=3)
+        found = fate_of(batch, known(7), kept_count=0, record_count=record_count, sets_horizon=False)
+        assert found is expected
+
+
+def test_a_retention_without_end_gives_the_latest_horizon_there_can_be() -> None:
+    assert replace(RULES, delete_retention_ms=(1 << 63) - 1).delete_horizon_ms == (1 << 63) - 1

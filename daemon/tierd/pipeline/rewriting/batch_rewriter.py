@@ -5,7 +5,7 @@ from collections.abc import Collection
 import numpy as np
 
 from tierd.log import AbortedTransaction, ControlRecordType, RecordBatch
-from tierd.pipeline.rewriting.fate import Fate, discards_records, fate_of, is_protected, needs_horizon
+from tierd.pipeline.rewriting.fate import Fate, discards_records, fate_of, needs_horizon
 from tierd.pipeline.rewriting.new_batch import NewBatch
 from tierd.pipeline.rewriting.offset_set import OffsetSet
 from tierd.pipeline.rewriting.output_log import OutputLog
@@ -14,6 +14,8 @@ from tierd.pipeline.rewriting.rules import RewriteRules
 from tierd.pipeline.rewriting.statistics import RewriteStatistics
 from tierd.pipeline.rewriting.survivors import Survivors
 from tierd.pipeline.rewriting.transactions import AbortedTransactions, TransactionPass
+
+_NONE = np.zeros(0, dtype=np.bool_)
 
 
 class BatchRewriter:
@@ -83,16 +85,19 @@ class BatchRewriter:
 
     def _discard(self, batch: RecordBatch) -> None:
         """End a batch whose records all go, undecoded."""
-        if is_protected(batch, self._rules):
-            self._append(Fate.EMPTIED, batch, NewBatch.emptied(batch, None))
-        else:
-            self.statistics.batches_removed += 1
+        count = batch.record_count
+        fate = fate_of(batch, self._rules, kept_count=0, record_count=count, sets_horizon=False)
+        self._end(batch, fate, None, _NONE, None)
 
     def _write(self, batch: RecordBatch, rows: RecordRows | None, keep: np.ndarray, *, sets_horizon: bool) -> None:
         """Write what stays of a batch; ``rows`` are None of a control batch, which stays whole."""
         kept_count = int(np.count_nonzero(keep))
         fate = fate_of(batch, self._rules, kept_count=kept_count, record_count=len(keep), sets_horizon=sets_horizon)
-        horizon_ms = self._rules.delete_horizon_ms if sets_horizon else None
+        self._end(batch, fate, rows, keep, self._rules.delete_horizon_ms if sets_horizon else None)
+
+    def _end(
+        self, batch: RecordBatch, fate: Fate, rows: RecordRows | None, keep: np.ndarray, horizon_ms: int | None
+    ) -> None:
         match fate:
             case Fate.COPIED:
                 self._append(fate, batch, NewBatch.copied(batch, rows))

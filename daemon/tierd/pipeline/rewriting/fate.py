@@ -62,8 +62,8 @@ def fate_of(batch: BatchHeader, rules: RewriteRules, *, kept_count: int, record_
         sets_horizon: it begins to wait in this pass.
     """
     if not kept_count:
-        if not record_count and not rules.compacts:
-            return Fate.COPIED  # it came so
-        return Fate.EMPTIED if is_protected(batch, rules) else Fate.REMOVED
+        if not is_protected(batch, rules) and (record_count or rules.compacts):
+            return Fate.REMOVED
+        return Fate.EMPTIED if record_count else Fate.COPIED  # it came empty
     is_legacy = batch.magic < 2 and rules.compacts
     return Fate.REWRITTEN if kept_count < record_count or sets_horizon or is_legacy else Fate.COPIED

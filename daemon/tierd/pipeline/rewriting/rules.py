@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from tierd.log import AbortedTransaction, ProducerStateEntry
 
+_MAX_LONG = (1 << 63) - 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteRules:
@@ -34,4 +36,4 @@ class RewriteRules:
     @property
     def delete_horizon_ms(self) -> int:
         """What a batch gets whose tombstones or marker begin to wait in this pass."""
-        return self.now_ms + self.delete_retention_ms
+        return min(self.now_ms + self.delete_retention_ms, _MAX_LONG)

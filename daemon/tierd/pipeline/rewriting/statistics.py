@@ -41,6 +41,11 @@ class RewriteStatistics:
     records_erased: int = 0
 
     @property
+    def is_unchanged(self) -> bool:
+        """Whether the output has the very batches of the inputs: of a single segment, that it need not be replaced."""
+        return self.batches_copied == self.batches_read
+
+    @property
     def records_dropped(self) -> int:
         """For whatever reason."""
         return self.records_read - self.records_kept
