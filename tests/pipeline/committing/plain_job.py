@@ -1,0 +1,127 @@
+"""The job of a run without Spark: one thread, one group after the other, the same steps."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from tierd.kernels import latest_per_key
+from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
+from tierd.pipeline.committing import LeaderClient
+from tierd.pipeline.planning import Output, PartitionWork, WorkOrder
+from tierd.pipeline.rewriting import (
+    InputLog,
+    KeyColumns,
+    OffsetSet,
+    RewriteRules,
+    RewrittenSegment,
+    TransactionTrace,
+    rewrite_group,
+    scan_keys,
+)
+from tierd.remote import SegmentStorage
+
+_PIECE_BYTES = 10_000
+_T = TypeVar("_T")
+
+
+class PlainJob:
+    """Carries out an order in a thread of its own; the storage is used on its event loop."""
+
+    def __init__(self, socket: Path, storage: SegmentStorage, scratch: Path) -> None:
+        self._socket = socket
+        self._storage = storage
+        self._scratch = scratch
+        self._loop = asyncio.get_running_loop()
+
+    def run(self) -> None:
+        """Connect, do everything, say so."""
+        self._scratch.mkdir(exist_ok=True)
+        with LeaderClient.connect(self._socket) as leader:
+            order = leader.order()
+            for work in order.partitions:
+                self._partition(leader, order, work)
+                leader.progress("rewriting", done=work.index + 1, total=len(order.partitions))
+            leader.done({})
+
+    def _partition(self, leader: LeaderClient, order: WorkOrder, work: PartitionWork) -> None:
+        rules = RewriteRules(
+            now_ms=order.now_ms,
+            delete_retention_ms=work.delete_retention_ms,
+            compacts=work.compacts,
+            aborted=work.aborted,
+            producers=work.live_producers(),
+            round_end_offset=work.round_end_offset,
+            expire_before_ms=work.expire_before_ms,
+            erased_keys=work.erased_keys,
+        )
+        latest, traces = self._scan(order, work, rules)
+        begun = leader.begin(work.index, range(len(work.groups)))
+        assert not begun.refused, begun.refused
+        for output in begun.outputs:
+            segment = self._rewritten(work, output, rules, latest, traces)
+            row = replace(
+                output.metadata,
+                size_bytes=segment.data.log_checksums.size_bytes,
+                max_timestamp_ms=segment.max_timestamp_ms,
+                txn_index_empty=segment.txn_index_empty,
+            )
+            manifest = self._wait(self._storage.stage_log_segment_data(row, segment.data))
+            verdict = leader.written(output, manifest, asdict(segment.statistics))
+            assert verdict.committed, verdict.reason
+
+    def _scan(
+        self, order: WorkOrder, work: PartitionWork, rules: RewriteRules
+    ) -> tuple[np.ndarray, list[TransactionTrace]]:
+        columns: list[KeyColumns] = []
+        traces: list[TransactionTrace] = []
+        for metadata in work.inputs:
+            traces.append(TransactionTrace())
+            name = str(metadata.segment)
+            columns += scan_keys(self._pieces(metadata), rules, name=name, secret=order.secret, trace=traces[-1])
+        if not columns:
+            return np.zeros(0, dtype=np.int64), traces
+        hi, lo, offset = (np.concatenate([getattr(c, f) for c in columns]) for f in ("hash_hi", "hash_lo", "offset"))
+        return latest_per_key(hi, lo, offset)[2], traces
+
+    def _rewritten(
+        self,
+        work: PartitionWork,
+        output: Output,
+        rules: RewriteRules,
+        latest: np.ndarray,
+        traces: list[TransactionTrace],
+    ) -> RewrittenSegment:
+        inputs, row = work.group_inputs(output.group), output.metadata
+        before = TransactionTrace()
+        for trace in traces[: work.groups[output.group].first]:
+            before.extend(trace)
+        mine = latest[(latest >= row.start_offset) & (latest <= row.end_offset)]
+        return rewrite_group(
+            [self._input(metadata) for metadata in inputs],
+            rules,
+            OffsetSet.of(row.start_offset, row.end_offset + 1, mine) if work.compacts else None,
+            base_offset=row.start_offset,
+            output=self._scratch / f"{row.segment.id}.log",
+            input_snapshot=self._wait(self._storage.fetch_index(inputs[-1], IndexType.PRODUCER_SNAPSHOT)),
+            input_epochs=self._wait(self._storage.fetch_index(inputs[-1], IndexType.LEADER_EPOCH)),
+            open_producers=before.open_producers,
+        )
+
+    def _input(self, metadata: RemoteLogSegmentMetadata) -> InputLog:
+        return InputLog(
+            name=str(metadata.segment),
+            start_offset=metadata.start_offset,
+            end_offset=metadata.end_offset,
+            pieces=self._pieces(metadata),
+        )
+
+    def _pieces(self, metadata: RemoteLogSegmentMetadata) -> Iterator[bytes]:
+        for at in range(0, metadata.size_bytes, _PIECE_BYTES):
+            yield self._wait(self._storage.fetch_log_segment(metadata, ByteRange.of_size(at, _PIECE_BYTES)))
+
+    def _wait(self, call: Coroutine[object, object, _T]) -> _T:
+        return asyncio.run_coroutine_threadsafe(call, self._loop).result(60)
