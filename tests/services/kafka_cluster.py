@@ -32,6 +32,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, yet
     ConfigResource,
     NewPartitions,
     NewTopic,
+    PartitionMetadata,
     ResourcePatternType,
     ResourceType,
     ScramCredentialInfo,
@@ -241,18 +242,28 @@ class KafkaCluster:
 
     def leader(self, topic: str, partition: int) -> int:
         """The node that leads a partition, -1 for none."""
-        admin = self._admin()
-        return int(admin.list_topics(topic, timeout=CLIENT_DEADLINE_S).topics[topic].partitions[partition].leader)
+        return int(self._described(topic, partition).leader)
 
     def in_sync(self, topic: str, partition: int) -> set[int]:
         """The nodes whose replica of a partition is in sync."""
-        admin = self._admin()
-        return set(admin.list_topics(topic, timeout=CLIENT_DEADLINE_S).topics[topic].partitions[partition].isrs)
+        return set(self._described(topic, partition).isrs)
 
     def replicas(self, topic: str, partition: int) -> set[int]:
         """The nodes that a partition is on, those included that it is moving to or from."""
-        admin = self._admin()
-        return set(admin.list_topics(topic, timeout=CLIENT_DEADLINE_S).topics[topic].partitions[partition].replicas)
+        return set(self._described(topic, partition).replicas)
+
+    def _described(self, topic: str, partition: int) -> PartitionMetadata:
+        """What a node says of a partition, as soon as it knows of it: one that has just started may not yet."""
+        found: list[PartitionMetadata] = []
+
+        def look() -> bool:
+            admin = self._admin()
+            known = admin.list_topics(topic, timeout=CLIENT_DEADLINE_S).topics[topic].partitions
+            found[:] = [known[partition]] if partition in known else []
+            return bool(found)
+
+        wait_until(look, what=f"a node that knows of {topic}-{partition}", deadline_s=CLIENT_DEADLINE_S)
+        return found[0]
 
     def elect_preferred(self, topic: str, partition: int) -> None:
         """Let the first replica lead again."""
