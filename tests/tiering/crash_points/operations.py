@@ -148,7 +148,7 @@ OPERATIONS = {
         Operation("delete", _remove, _accept_and_remove, (_COPIED,), readable=(), taken_over_in_round=1),
         Operation("sweep", _sweep, _pass, (_DIED_COPYING,)),
         Operation("compact", _compact, _pass_and_compact, (_COPIED,), readable=_MERGED, rebuilds=True),
-        Operation("finish-compaction", _expire, _pass, (_COPIED, _COMPACTED), readable=_MERGED, rebuilds=True),
-        Operation("sweep-output", _sweep, _pass, (_COPIED, _DIED_COMPACTING), rebuilds=True),
+        Operation("finish_compaction", _expire, _pass, (_COPIED, _COMPACTED), readable=_MERGED, rebuilds=True),
+        Operation("sweep_output", _sweep, _pass, (_COPIED, _DIED_COMPACTING), rebuilds=True),
     )
 }
