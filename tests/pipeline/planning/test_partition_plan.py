@@ -13,7 +13,7 @@ from tests.pipeline.planning.tiers import (
     tier,
 )
 from tierd.log import AbortedTransaction, ProducerStateEntry, encode_producer_snapshot
-from tierd.pipeline.planning import CleaningPolicy, Group, TierEvidence, WorkKind, tier_last_stable_offset
+from tierd.pipeline.planning import CleaningPolicy, Group, Proposal, TierEvidence, WorkKind, tier_last_stable_offset
 
 DELETED = CleaningPolicy(merge_below_bytes=50, segment_bytes=100)
 NO_PRODUCERS = encode_producer_snapshot(())
@@ -21,6 +21,11 @@ NO_PRODUCERS = encode_producer_snapshot(())
 
 def producer(producer_id: int, *, open_since: int = -1) -> ProducerStateEntry:
     return ProducerStateEntry(producer_id, 0, 0, 5, 0, NOW_MS, -1, open_since)
+
+
+def merged(plan: Proposal) -> list[list[int]]:
+    """Start offsets of the segments of each group."""
+    return [[m.start_offset for m in plan.chain.segments[first : last + 1]] for first, last in plan.groups]
 
 
 class TestCompaction:
@@ -66,7 +71,11 @@ class TestCompaction:
     def test_a_clean_enough_partition_is_merged_on_either_side_of_what_is_clean(self) -> None:
         policy = replace(COMPACTED, merge_below_bytes=500)
         plan = planned(candidate(tier(200, 300, 10, 10), policy, compacted_to=20))
-        assert (plan.kind, plan.groups) == (WorkKind.MERGE, (Group(0, 1), Group(2, 3)))
+        assert (plan.kind, merged(plan)) == (WorkKind.MERGE, [[0, 10], [20, 30]])
+
+    def test_where_nothing_is_to_be_merged_either_it_says_why_it_is_not_compacted(self) -> None:
+        policy = replace(COMPACTED, merge_below_bytes=5)
+        assert "dirty ratio" in skipped(candidate(tier(60, 40), policy, compacted_to=10))
 
     @pytest.mark.parametrize(("retention_ms", "expected"), [(None, None), (HOUR_MS, NOW_MS - HOUR_MS)])
     def test_records_expire_one_by_one_where_the_policy_deletes_too(
@@ -91,7 +100,12 @@ class TestCompaction:
 class TestMerge:
     def test_small_neighbours_become_one(self) -> None:
         plan = planned(candidate(tier(10, 20, 90, 40, 40, 40), DELETED))
-        assert (plan.kind, plan.groups) == (WorkKind.MERGE, (Group(0, 1), Group(3, 4)))
+        assert plan.kind is WorkKind.MERGE
+        assert merged(plan) == [[0, 10], [30, 40]]
+
+    def test_nothing_else_is_an_input(self) -> None:
+        plan = planned(candidate(tier(10, 20, 90, 40, 40, 40), DELETED))
+        assert [m.start_offset for m in plan.chain.segments] == [0, 10, 30, 40]
 
     def test_a_small_segment_alone_stays(self) -> None:
         assert "smaller than 50 bytes" in skipped(candidate(tier(90, 10, 90), DELETED))
@@ -100,17 +114,17 @@ class TestMerge:
         assert "smaller than" in skipped(candidate(tier(10, 10), DELETED), last_stable_offset=15)
 
     def test_a_segment_that_the_log_start_lies_inside_stays(self) -> None:
-        assert planned(candidate(tier(10, 10, 10), DELETED, log_start=5)).groups == (Group(1, 2),)
+        assert merged(planned(candidate(tier(10, 10, 10), DELETED, log_start=5))) == [[10, 20]]
 
     def test_what_is_about_to_expire_stays(self) -> None:
         policy = replace(DELETED, retention_ms=10 * HOUR_MS)
         soon, later = NOW_MS - 9 * HOUR_MS, NOW_MS - 9 * HOUR_MS + 1
-        assert planned(candidate(tier(1, 1, 1, newest_ms=(soon, later, later)), policy)).groups == (Group(1, 2),)
+        assert merged(planned(candidate(tier(1, 1, 1, newest_ms=(soon, later, later)), policy))) == [[10, 20]]
 
     def test_no_record_stays_much_longer_for_having_been_merged(self) -> None:
         policy = replace(DELETED, retention_ms=10 * HOUR_MS)
         ages = [NOW_MS - hours * HOUR_MS for hours in (5, 4, 2, 1)]
-        assert planned(candidate(tier(1, 1, 1, 1, newest_ms=ages), policy)).groups == (Group(0, 1), Group(2, 3))
+        assert merged(planned(candidate(tier(1, 1, 1, 1, newest_ms=ages), policy))) == [[0, 10], [20, 30]]
 
 
 class TestErasure:

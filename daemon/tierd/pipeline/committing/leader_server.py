@@ -111,7 +111,11 @@ class LeaderServer:
             raise LeaderChannelError(problem, remedy="see the log of the job") from error
         finally:
             self._close_listening()
-        return await asyncio.open_unix_connection(sock=channel, limit=MAX_REQUEST_BYTES)
+        try:
+            return await asyncio.open_unix_connection(sock=channel, limit=MAX_REQUEST_BYTES)
+        except BaseException:
+            channel.close()
+            raise
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         number, is_welcome = 0, False

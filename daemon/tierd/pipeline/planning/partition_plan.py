@@ -34,11 +34,13 @@ def plan_partition(candidate: Candidate, *, now_ms: int, last_stable_offset: int
     stable = chain.end_offset if last_stable_offset is None else last_stable_offset
     if candidate.erased_keys:
         return _erasure(candidate, chain, stable)
-    if candidate.policy.compacts:
-        compaction = _compaction(candidate, chain, stable, now_ms=now_ms)
-        if isinstance(compaction, Proposal) or candidate.policy.merge_below_bytes is None:
-            return compaction
-    return _merge(candidate, chain, stable, now_ms=now_ms)
+    if not candidate.policy.compacts:
+        return _merge(candidate, chain, stable, now_ms=now_ms)
+    compaction = _compaction(candidate, chain, stable, now_ms=now_ms)
+    if isinstance(compaction, Proposal):
+        return compaction
+    merge = _merge(candidate, chain, stable, now_ms=now_ms)
+    return merge if isinstance(merge, Proposal) else compaction
 
 
 def _compaction(candidate: Candidate, chain: Chain, stable: int, *, now_ms: int) -> Proposal | Skipped:
@@ -101,7 +103,17 @@ def _merge(candidate: Candidate, chain: Chain, stable: int, *, now_ms: int) -> P
     groups = merge_groups(inputs, limits, may_merge=may_merge)
     if not groups:
         return Skipped(candidate.partition, f"no neighbours are smaller than {below} bytes and may be merged")
-    return _outside_compaction(candidate, WorkKind.MERGE, inputs, groups)
+    members = tuple(inputs.segments[place] for first, last in groups for place in range(first, last + 1))
+    return _outside_compaction(candidate, WorkKind.MERGE, Chain(members), _renumbered(groups))
+
+
+def _renumbered(groups: tuple[Group, ...]) -> tuple[Group, ...]:
+    """The groups among nothing but their own members."""
+    found: list[Group] = []
+    for first, last in groups:
+        begins = found[-1].last + 1 if found else 0
+        found.append(Group(begins, begins + last - first))
+    return tuple(found)
 
 
 def _outside_compaction(candidate: Candidate, kind: WorkKind, inputs: Chain, groups: tuple[Group, ...]) -> Proposal:
