@@ -1,6 +1,8 @@
 """A tier in a folder, its leader, and the job on the shared Spark session: the whole way of a run, in one process."""
 
 import asyncio
+import json
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -16,6 +18,7 @@ from tierd.metadata import KeyValueStore, open_metadata
 from tierd.model import Lineage, RemoteLogSegmentMetadata
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.committing import CompactionLeader, LeaderClient, LeaderServer, LeaderSettings, RunStatistics
+from tierd.pipeline.jobs import main
 from tierd.pipeline.jobs.progress import RunProgress
 from tierd.pipeline.jobs.run import Run
 from tierd.pipeline.planning import Candidate, CleaningPolicy, WorkOrder
@@ -109,7 +112,7 @@ class JobLab:
         before: ChangeOrder = lambda _: None,
         client: type[LeaderClient] = LeaderClient,
     ) -> RunStatistics:
-        """One run over the partitions that have a policy, by the name of their directory.
+        """One run on a session that is there; see ``lead``.
 
         Args:
             spark: of the session.
@@ -118,6 +121,28 @@ class JobLab:
             access: another way to the tier than ours.
             before: called with the order, before the job begins.
             client: of the leader.
+        """
+
+        def job() -> None:
+            carry_out(spark, client.connect(self.socket), access or self.access)
+
+        return await self.lead(policies, job, erased_keys=erased_keys, before=before)
+
+    async def lead(
+        self,
+        policies: Mapping[str, CleaningPolicy],
+        job: Callable[[], None],
+        *,
+        erased_keys: Iterable[bytes] = (),
+        before: ChangeOrder = lambda _: None,
+    ) -> RunStatistics:
+        """Lead one run over the partitions that have a policy, by the name of their directory.
+
+        Args:
+            policies: of the partitions.
+            job: carries the order out, in a thread; it finds the leader on ``socket``.
+            erased_keys: of all of them.
+            before: called with the order, before the job begins.
         """
         candidates = []
         for name, policy in policies.items():
@@ -136,11 +161,31 @@ class JobLab:
         server = LeaderServer(leader, self.socket)
         try:
             async with server.listening(), asyncio.TaskGroup() as group:
-                group.create_task(server.serve())
-                await asyncio.to_thread(carry_out, spark, client.connect, self.socket, access or self.access)
+                serving = group.create_task(server.serve())
+                await asyncio.to_thread(job)
+                serving.cancel()
         finally:
             await leader.end()
         return leader.statistics()
+
+    def command(self, **pipeline: object) -> list[str]:
+        """The job as a program, with a configuration of its own beside the tier."""
+        config = {
+            "cluster_id": CLUSTER_ID,
+            "node_id": BROKER_ID,
+            "state_dir": str(self.scratch / "state"),
+            "log_dirs": [{"path": str(self.log_dir)}],
+            "metadata": {"sqlite": {"path": str(self.sqlite_path)}},
+            "remote": {"backend": "filesystem", "filesystem": {"path": str(self.scratch / "bucket")}},
+            "pipeline": pipeline,
+        }
+        file = self.scratch / "tierd.yaml"
+        file.write_text(json.dumps(config))  # which is YAML, too
+        return [sys.executable, str(Path(main.__file__).with_name("__main__.py")), *self.arguments(file)]
+
+    def arguments(self, config: Path) -> list[str]:
+        """What the program is told."""
+        return ["--leader", str(self.socket), "--config", str(config)]
 
     async def read(self, name: str, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> list[Record]:
         """What a reader gets that begins now."""
@@ -155,9 +200,8 @@ class JobLab:
         return self.session.finished(partition_of(self.log_dir / name))
 
 
-def carry_out(spark: SparkContext, connect: Callable[[Path], LeaderClient], socket: Path, access: TierAccess) -> None:
+def carry_out(spark: SparkContext, leader: LeaderClient, access: TierAccess) -> None:
     """What the job's process does once it has a session."""
-    leader = connect(socket)
     try:
         leader.done(Run(spark, leader, access, leader.order(), RunProgress()).run())
     finally:

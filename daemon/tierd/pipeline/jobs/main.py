@@ -61,6 +61,7 @@ def _run(config: TierdConfig, config_file: Path, socket: Path) -> None:
         if any(work.groups for work in order.partitions):
             access = TierAccess.from_config(config, config_file)
             with spark_session(config) as spark:
+                log.info("session_begins", master=spark.master, parallelism=spark.defaultParallelism)
                 counts = dict(Run(spark, leader, access, order, progress).run())
     log.info("run_ends", run_id=str(order.run_id), **counts)
     leader.done(counts)

@@ -1,0 +1,63 @@
+"""The job as a process of its own: what the daemon starts, and what becomes of it when the daemon goes."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.spark.job_lab import JobLab
+from tests.pipeline.spark.test_job import COMPACT, Log, contents, fill, latest
+from tierd.pipeline.committing import Begun, CompactionLeader
+from tierd.pipeline.jobs import JobExit
+
+DEADLINE_S = 300.0
+
+
+async def test_the_file_that_spark_submit_is_given_carries_out_an_order_and_logs_json(tmp_path: Path) -> None:
+    log = Log(tmp_path, ("orders",))
+    fill(log.partitions["orders-0"], segments=4, keys=7)
+    async with log.copied() as lab:
+        ended: list[subprocess.CompletedProcess[str]] = []
+        found = await lab.lead({"orders-0": COMPACT}, lambda: ended.append(run(lab)))
+        assert ended[0].returncode == JobExit.DONE, ended[0].stderr
+        events = [json.loads(line) for line in ended[0].stderr.splitlines() if line.startswith("{")]
+        assert [event["event"] for event in events if event["event"].startswith("run_")] == ["run_begins", "run_ends"]
+        assert (found.committed, found.stage) == (found.groups, "done")
+        assert dict(await contents(lab, "orders-0")) == latest(range(40), 7)
+        assert not list((tmp_path / "state" / "pipeline").iterdir()), "Spark's scratch files go with the session"
+
+
+async def test_a_job_whose_leader_hangs_up_ends_at_once_and_changes_nothing_more(tmp_path: Path) -> None:
+    log = Log(tmp_path, ("orders",))
+    fill(log.partitions["orders-0"], segments=4, keys=7)
+    async with log.copied() as lab:
+        before = lab.finished("orders-0")
+        ended: list[subprocess.CompletedProcess[str]] = []
+
+        async def hang_up(self: CompactionLeader, index: int, groups: object) -> Begun:
+            raise ConnectionResetError
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(CompactionLeader, "begin", hang_up)
+            await lab.lead({"orders-0": COMPACT}, lambda: ended.append(run(lab)))
+        assert ended[0].returncode == JobExit.LEADER_GONE, ended[0].stderr
+        assert lab.finished("orders-0") == before
+
+
+async def test_a_job_without_a_leader_or_a_configuration_says_so(tmp_path: Path) -> None:
+    async with Log(tmp_path, ("orders",)).copied() as lab:
+        lab.command()
+        for file, wanted in (("tierd.yaml", JobExit.LEADER_GONE), ("none.yaml", JobExit.USAGE)):
+            command = [sys.executable, "-m", "tierd.pipeline.jobs", *lab.arguments(tmp_path / file)]
+            ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+            assert ended.returncode == wanted, ended.stderr
+            assert json.loads(ended.stderr.splitlines()[-1])["event"] == "run_failed"
+
+
+def run(lab: JobLab) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        lab.command(master="local[2]"), capture_output=True, text=True, check=False, timeout=DEADLINE_S
+    )
