@@ -1,3 +1,4 @@
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import pytest
@@ -6,8 +7,10 @@ from hypothesis import strategies as st
 
 from tests.log.batches import batch, legacy, plain
 from tierd.errors import CorruptRecordError
-from tierd.log import iter_batches
-from tierd.pipeline.rewriting.input_log import InputLog, iter_piecewise
+from tierd.log import RecordBatch, iter_batches
+from tierd.pipeline.rewriting.input_log import InputLog
+from tierd.pipeline.rewriting.rows import rows_of
+from tierd.pipeline.rewriting.stretch import iter_stretches
 
 LOG = plain(0, 3) + batch(3, [(1, b"k", b"v" * 300)]) + legacy(1, 4, b"k", b"v") + batch(5, []) + plain(6, 2)
 
@@ -17,10 +20,14 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     return [data[start:end] for start, end in pairwise(bounds)]
 
 
+def batches_in(pieces: Iterable[bytes]) -> Iterator[RecordBatch]:
+    return (part.batch for stretch in iter_stretches(pieces, name="a.log") for part in stretch.parts)
+
+
 @given(st.lists(st.integers(0, len(LOG)), max_size=30))
 def test_batches_are_the_same_wherever_the_pieces_are_cut(places: list[int]) -> None:
     whole = list(iter_batches(LOG, name="a.log"))
-    pieced = [(found, bytes(found.data)) for found in iter_piecewise(cut(LOG, places), name="a.log")]
+    pieced = [(found, bytes(found.data)) for found in batches_in(cut(LOG, places))]
     assert [found for found, _ in pieced] == whole
     assert [data for _, data in pieced] == [bytes(found.data) for found in whole]
 
@@ -30,11 +37,11 @@ def test_a_log_that_ends_early_is_found_out_unless_it_ends_with_a_batch(places: 
     ends = [found.end_position for found in iter_batches(LOG, name="a.log")]
     pieces = cut(LOG[:end], [place for place in places if place < end])
     if end in ends:
-        assert len(list(iter_piecewise(pieces, name="a.log"))) == ends.index(end) + 1
+        assert len(list(batches_in(pieces))) == ends.index(end) + 1
         return
     last = max((place for place in ends if place < end), default=0)
     with pytest.raises(CorruptRecordError, match=f"an incomplete batch, {end - last} bytes at position {last}"):
-        list(iter_piecewise(pieces, name="a.log"))
+        list(batches_in(pieces))
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 5, 1000])
@@ -45,9 +52,21 @@ def test_a_length_that_is_too_small_is_found_out_before_more_is_read(piece_bytes
         return [damaged[at : at + piece_bytes] for at in range(0, len(damaged), piece_bytes)]
 
     with pytest.raises(CorruptRecordError, match="batch length 13 is below 14 at position 0"):
-        list(iter_piecewise(pieces(), name="a.log"))
+        list(batches_in(pieces()))
+
+
+@given(st.lists(st.integers(0, len(LOG)), max_size=5))
+def test_rows_of_stretches_are_those_of_their_batches(places: list[int]) -> None:
+    offsets: list[int] = []
+    for stretch in iter_stretches(cut(LOG, places), name="a.log"):
+        for found, first, end in stretch.parts:
+            rows = rows_of(found) if stretch.rows is None else stretch.rows.part(first, end)
+            assert rows.offset.tolist() == [record.offset for record in found.records()]
+            assert [rows.key(n) for n in range(rows.size)] == [record.key for record in found.records()]
+            offsets += rows.offset.tolist()
+    assert offsets == [0, 1, 2, 3, 4, 6, 7]
 
 
 def test_nothing_at_all_is_a_log_without_batches() -> None:
-    assert list(InputLog(name="a.log", start_offset=5, end_offset=9, pieces=[]).batches()) == []
-    assert list(InputLog(name="a.log", start_offset=5, end_offset=9, pieces=[b""]).batches()) == []
+    assert list(InputLog(name="a.log", start_offset=5, end_offset=9, pieces=[]).stretches()) == []
+    assert list(InputLog(name="a.log", start_offset=5, end_offset=9, pieces=[b""]).stretches()) == []

@@ -12,10 +12,12 @@ from tierd.pipeline.rewriting.output_log import OutputLog
 from tierd.pipeline.rewriting.rows import RecordRows, rows_of
 from tierd.pipeline.rewriting.rules import RewriteRules
 from tierd.pipeline.rewriting.statistics import RewriteStatistics
-from tierd.pipeline.rewriting.survivors import Survivors
+from tierd.pipeline.rewriting.stretch import Stretch
+from tierd.pipeline.rewriting.survivors import Reason, Survivors
 from tierd.pipeline.rewriting.transactions import AbortedTransactions, TransactionPass
 
 _NONE = np.zeros(0, dtype=np.bool_)
+_UNKNOWN = np.zeros(0, dtype=np.uint8)
 
 
 class BatchRewriter:
@@ -38,23 +40,33 @@ class BatchRewriter:
         self.aborted: list[AbortedTransaction] = []
         self._rules = rules
         self._output = output
-        self._survivors = Survivors(rules, latest, self.statistics)
+        self._survivors = Survivors(rules, latest)
         self._transactions = TransactionPass(AbortedTransactions.of(rules.aborted), open_producers)
 
-    def take(self, batch: RecordBatch) -> None:
-        """Take the next batch.
+    def take(self, stretch: Stretch) -> None:
+        """Take the next batches.
 
         Raises:
-            InvalidRecordError: its records cannot be decoded.
+            InvalidRecordError: the records of one cannot be decoded.
             OffsetOverflowError: as ``OutputLog.append``.
             OSError: as ``OutputLog.append``.
         """
-        self.statistics.batches_read += 1
-        self.statistics.bytes_read += batch.size_bytes
-        if batch.is_control:
-            self._take_control(batch)
-        else:
-            self._take_data(batch)
+        rows = stretch.rows
+        reasons = _UNKNOWN if rows is None else self._survivors.reasons(rows)
+        for batch, first, end in stretch.parts:
+            self.statistics.batches_read += 1
+            self.statistics.bytes_read += batch.size_bytes
+            if batch.is_control:
+                self._take_control(batch)
+            elif self._transactions.on_data(batch) and self._rules.compacts:
+                self.statistics.records_read += batch.record_count
+                self.statistics.records_aborted += batch.record_count
+                self._discard(batch)
+            elif rows is None:
+                opened = rows_of(batch)
+                self._take_data(batch, opened, self._survivors.reasons(opened))
+            else:
+                self._take_data(batch, rows.part(first, end), reasons[first:end])
 
     def _take_control(self, batch: RecordBatch) -> None:
         control_type, count = batch.control_type(), batch.record_count
@@ -70,15 +82,10 @@ class BatchRewriter:
         sets_horizon = needs_horizon(batch, keeps_tombstone=False, is_discardable=is_discardable)
         self._write(batch, None, np.ones(count, dtype=np.bool_), sets_horizon=sets_horizon)
 
-    def _take_data(self, batch: RecordBatch) -> None:
-        if self._transactions.on_data(batch) and self._rules.compacts:
-            self.statistics.records_read += batch.record_count
-            self.statistics.records_aborted += batch.record_count
-            self._discard(batch)
-            return
-        rows = rows_of(batch)
-        self.statistics.records_read += len(rows)
-        keep = self._survivors.among(batch, rows)
+    def _take_data(self, batch: RecordBatch, rows: RecordRows, reasons: np.ndarray) -> None:
+        reasons = self._survivors.reasons_in(batch, reasons, rows.value_size)
+        self.statistics.count(reasons)
+        keep = reasons == Reason.NONE
         keeps_tombstone = self._rules.compacts and bool(rows.value_size[keep].min(initial=0) < 0)
         sets_horizon = needs_horizon(batch, keeps_tombstone=keeps_tombstone, is_discardable=False)
         self._write(batch, rows, keep, sets_horizon=sets_horizon)

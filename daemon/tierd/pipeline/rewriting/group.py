@@ -63,8 +63,8 @@ def rewrite_group(
     with OutputLog(output, base_offset=base_offset) as log:
         rewriter = BatchRewriter(rules, latest, log, open_producers=open_producers)
         for source in inputs:
-            for batch in source.batches():
-                rewriter.take(batch)
+            for stretch in source.stretches():
+                rewriter.take(stretch)
         checksums = log.finish()
     data = LogSegmentData(
         log=output,

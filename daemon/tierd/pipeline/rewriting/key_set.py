@@ -27,7 +27,7 @@ class KeySet:
 
     def matches(self, rows: RecordRows) -> np.ndarray:
         """Which records have one of the keys: bool[n]."""
-        found = np.zeros(len(rows), dtype=np.bool_)
+        found = np.zeros(rows.size, dtype=np.bool_)
         candidates = np.flatnonzero(np.isin(rows.key_size, self._sizes))
         if candidates.size:
             starts, sizes = rows.key_start[candidates], rows.key_size[candidates]

@@ -35,7 +35,7 @@ class NewBatch:
         if rows is None:
             count, times = batch.record_count, np.array([batch.max_timestamp_ms])
         else:
-            count, times = len(rows), rows.timestamp_ms
+            count, times = rows.size, rows.timestamp_ms
         max_ms = batch.max_timestamp_ms
         return cls(batch.data, count, max_ms, _range(times, max_ms) if count else None)
 
@@ -75,7 +75,8 @@ class NewBatch:
         else:
             base_ms = int(kept_ms[0])  # as Kafka's builder, which knows no other record
         shift_ms = batch.base_timestamp_ms - base_ms
-        records = select_records(rows.payload, len(rows), keep, timestamp_shift_ms=shift_ms)
+        payload = rows.payload if batch.attributes & 7 else batch.payload()  # one of several may be all of theirs
+        records = select_records(payload, rows.size, keep, timestamp_shift_ms=shift_ms)
         if isinstance(records, RecordFault):
             raise InvalidRecordError(batch.name, batch.position, records.problem)
         max_ms = batch.max_timestamp_ms if is_appended else max(-1, int(kept_ms.max()))

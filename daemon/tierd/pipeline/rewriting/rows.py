@@ -1,17 +1,16 @@
-"""RecordRows: the fields of a batch's records that decide about them, as columns."""
+"""RecordRows: the fields of records that decide about them, as columns."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
+from tierd.kernels import Columns
 from tierd.log import Record, RecordBatch, columns_of
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRows:
-    """The records of one batch.
+class RecordRows(NamedTuple):
+    """The records of a batch, or of several.
 
     Attributes:
         payload: what holds the keys.
@@ -22,27 +21,23 @@ class RecordRows:
         value_size: int32[n], -1 for null.
     """
 
-    payload: bytes | memoryview = field(repr=False)
+    payload: bytes | memoryview
     offset: np.ndarray
     timestamp_ms: np.ndarray
     key_start: np.ndarray
     key_size: np.ndarray
     value_size: np.ndarray
 
-    def __len__(self) -> int:
+    @property
+    def size(self) -> int:
+        """How many there are."""
         return self.offset.size
 
     @classmethod
-    def of_batch(cls, batch: RecordBatch) -> Self:
-        """Decode a batch of magic 2.
-
-        Raises:
-            InvalidRecordError: its records cannot be decoded.
-        """
-        records = columns_of(batch)
-        columns = records.columns
+    def of_columns(cls, payload: bytes | memoryview, columns: Columns) -> Self:
+        """What was decoded of ``payload``."""
         return cls(
-            records.payload,
+            payload,
             np.asarray(columns.offset),
             np.asarray(columns.timestamp_ms),
             np.asarray(columns.key_start),
@@ -64,6 +59,11 @@ class RecordRows:
             np.array([_size(record.value) for record in records], dtype=np.int32),
         )
 
+    def part(self, first: int, end: int) -> Self:
+        """The rows from ``first`` to ``end``, exclusive; of the same payload."""
+        payload, *columns = self
+        return type(self)(payload, *(column[first:end] for column in columns))
+
     def key(self, index: int) -> bytes:
         """The key of a record that has one."""
         start = int(self.key_start[index])
@@ -76,7 +76,10 @@ def rows_of(batch: RecordBatch) -> RecordRows:
     Raises:
         InvalidRecordError: its records cannot be decoded.
     """
-    return RecordRows.of_batch(batch) if batch.magic >= 2 else RecordRows.of_records(list(batch.records()))
+    if batch.magic < 2:
+        return RecordRows.of_records(list(batch.records()))
+    records = columns_of(batch)
+    return RecordRows.of_columns(records.payload, records.columns)
 
 
 def _size(content: bytes | None) -> int:

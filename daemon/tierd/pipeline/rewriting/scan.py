@@ -1,16 +1,16 @@
 """The map stage: which keys a log has and at which offsets, and which offsets have certain keys."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 
 from tierd.kernels import STEP_RECORDS, hash_keys
-from tierd.log import RecordBatch
-from tierd.pipeline.rewriting.input_log import iter_piecewise
 from tierd.pipeline.rewriting.key_set import KeySet
 from tierd.pipeline.rewriting.rows import rows_of
 from tierd.pipeline.rewriting.rules import RewriteRules
+from tierd.pipeline.rewriting.stretch import Stretch, iter_stretches
 from tierd.pipeline.rewriting.transactions import AbortedTransactions, TransactionTrace
 
 
@@ -58,12 +58,14 @@ def scan_keys(
     aborted = AbortedTransactions.of(rules.aborted)
     waiting: list[KeyColumns] = []
     count = 0
-    for batch in iter_piecewise(pieces, name=name):
+    for stretch in iter_stretches(pieces, name=name):
         if trace is not None:
-            trace.note(batch, batch.control_type())
-        if batch.is_control or aborted.is_aborted(batch):
+            for batch, _, _ in stretch.parts:
+                trace.note(batch, batch.control_type())
+        is_hidden = [batch.is_control or aborted.is_aborted(batch) for batch, _, _ in stretch.parts]
+        if all(is_hidden):
             continue
-        waiting.append(_keys_of(batch, secret))
+        waiting.append(_keys_of(stretch, is_hidden, secret))
         count += len(waiting[-1])
         if count >= step:
             yield _joined(waiting)
@@ -84,22 +86,31 @@ def find_keys(pieces: Iterable[bytes | memoryview], keys: Collection[bytes], *, 
         CorruptRecordError: a batch is damaged.
     """
     wanted = KeySet(keys)
-    for batch in iter_piecewise(pieces, name=name):
-        if batch.is_control:
+    for stretch in iter_stretches(pieces, name=name):
+        is_hidden = [batch.is_control for batch, _, _ in stretch.parts]
+        if all(is_hidden):
             continue
-        rows = rows_of(batch)
-        found = rows.offset[wanted.matches(rows)]
+        rows = stretch.rows or rows_of(stretch.parts[0].batch)
+        found = rows.offset[wanted.matches(rows) & ~_rows_in(stretch, is_hidden, rows.size)]
         if found.size:
             yield found
 
 
-def _keys_of(batch: RecordBatch, secret: bytes) -> KeyColumns:
-    rows = rows_of(batch)
-    keyed = rows.key_size >= 0
+def _keys_of(stretch: Stretch, is_hidden: Sequence[bool], secret: bytes) -> KeyColumns:
+    rows = stretch.rows or rows_of(stretch.parts[0].batch)
+    wanted = (rows.key_size >= 0) & ~_rows_in(stretch, is_hidden, rows.size)
     starts, sizes, offsets = rows.key_start, rows.key_size, rows.offset
-    if not keyed.all():
-        starts, sizes, offsets = starts[keyed], sizes[keyed], offsets[keyed]
+    if not wanted.all():
+        starts, sizes, offsets = starts[wanted], sizes[wanted], offsets[wanted]
     return KeyColumns(*hash_keys(rows.payload, starts, sizes, secret), offsets)
+
+
+def _rows_in(stretch: Stretch, is_chosen: Sequence[bool], row_count: int) -> np.ndarray:
+    """Which rows are of the chosen batches, which are not all of them: bool[n]."""
+    found = np.zeros(row_count, dtype=np.bool_)
+    for part in compress(stretch.parts, is_chosen):
+        found[part.first : part.end] = True
+    return found
 
 
 def _joined(columns: list[KeyColumns]) -> KeyColumns:

@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass, fields
 
+import numpy as np
+
+from tierd.pipeline.rewriting.survivors import Reason
+
 
 @dataclass(slots=True, kw_only=True)
 class RewriteStatistics:
@@ -39,6 +43,16 @@ class RewriteStatistics:
     records_marker: int = 0
     records_expired: int = 0
     records_erased: int = 0
+
+    def count(self, reasons: np.ndarray) -> None:
+        """Count the records of a batch by why they go: a ``Reason`` each, uint8[n]."""
+        self.records_read += reasons.size
+        counts = np.bincount(reasons, minlength=len(Reason)).tolist()
+        self.records_erased += counts[Reason.ERASED]
+        self.records_keyless += counts[Reason.KEYLESS]
+        self.records_superseded += counts[Reason.SUPERSEDED]
+        self.records_tombstone += counts[Reason.TOMBSTONE]
+        self.records_expired += counts[Reason.EXPIRED]
 
     @property
     def is_unchanged(self) -> bool:

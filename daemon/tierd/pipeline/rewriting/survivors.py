@@ -1,4 +1,6 @@
-"""Survivors: which records of a batch stay (log-format 9.5), decided for all of them at once."""
+"""Survivors: which records stay, and why others go (log-format 9.5); decided for many of them at once."""
+
+from enum import IntEnum
 
 import numpy as np
 
@@ -7,52 +9,61 @@ from tierd.pipeline.rewriting.key_set import KeySet
 from tierd.pipeline.rewriting.offset_set import OffsetSet
 from tierd.pipeline.rewriting.rows import RecordRows
 from tierd.pipeline.rewriting.rules import RewriteRules
-from tierd.pipeline.rewriting.statistics import RewriteStatistics
+
+
+class Reason(IntEnum):
+    """Why a record goes: the first of these that is true of it."""
+
+    NONE = 0  # it stays
+    ERASED = 1
+    KEYLESS = 2
+    SUPERSEDED = 3
+    TOMBSTONE = 4
+    EXPIRED = 5
 
 
 class Survivors:
-    """Decides about the records of batches of data that were not aborted, and counts what goes by its first reason."""
+    """Decides about the records of batches of data that were not aborted."""
 
-    def __init__(self, rules: RewriteRules, latest: OffsetSet | None, statistics: RewriteStatistics) -> None:
+    def __init__(self, rules: RewriteRules, latest: OffsetSet | None) -> None:
         """Prepare for a group.
 
         Args:
             rules: of the pass.
             latest: offsets of the group that are the latest of their key; None when the rules do not compact.
-            statistics: is counted into.
 
         Raises:
             ValueError: the rules compact, and nobody says what is the latest.
         """
         if rules.compacts and latest is None:
             raise ValueError("a compaction needs the offsets that are the latest of their key")
-        self._rules = rules
         self._latest = latest if rules.compacts else None
         self._erased = KeySet(rules.erased_keys)
-        self._statistics = statistics
+        self._expire_before_ms = rules.expire_before_ms
+        self._now_ms = rules.now_ms
 
-    def among(self, batch: BatchHeader, rows: RecordRows) -> np.ndarray:
-        """Which records stay: bool[n]."""
-        keep = np.ones(len(rows), dtype=np.bool_)
-        counted = self._statistics
-        if self._erased:
-            counted.records_erased += _drop(keep, self._erased.matches(rows))
+    def reasons(self, rows: RecordRows) -> np.ndarray:
+        """Why records go, as far as that does not depend on their batch: a ``Reason`` each, uint8[n]."""
+        reasons = np.zeros(rows.size, dtype=np.uint8)  # the last word is the first of the reasons, so from behind
+        if self._expire_before_ms is not None:
+            reasons[(rows.timestamp_ms < self._expire_before_ms) & (rows.timestamp_ms >= 0)] = Reason.EXPIRED
         if self._latest is not None:
-            counted.records_keyless += _drop(keep, rows.key_size < 0)
-            counted.records_superseded += _drop(keep, ~self._latest.contains(rows.offset))
-            horizon_ms = batch.delete_horizon_ms
-            if horizon_ms is not None and horizon_ms <= self._rules.now_ms:
-                counted.records_tombstone += _drop(keep, rows.value_size < 0)
-        before_ms = self._rules.expire_before_ms
-        if before_ms is not None:
-            counted.records_expired += _drop(keep, (rows.timestamp_ms < before_ms) & (rows.timestamp_ms >= 0))
-        return keep
+            np.putmask(reasons, ~self._latest.contains(rows.offset), Reason.SUPERSEDED)
+            np.putmask(reasons, rows.key_size < 0, Reason.KEYLESS)
+        if self._erased:
+            reasons[self._erased.matches(rows)] = Reason.ERASED
+        return reasons
 
+    def reasons_in(self, batch: BatchHeader, reasons: np.ndarray, value_size: np.ndarray) -> np.ndarray:
+        """Why the records of one batch go.
 
-def _drop(keep: np.ndarray, unwanted: np.ndarray) -> int:
-    """Take ``unwanted`` out of ``keep``, and return how many of it were still there; ``unwanted`` is used up."""
-    unwanted &= keep
-    count = int(np.count_nonzero(unwanted))
-    if count:
-        keep ^= unwanted
-    return count
+        Args:
+            batch: magic 2 or legacy.
+            reasons: of its records, from ``reasons``; left as they are.
+            value_size: of its records, int32[n].
+        """
+        horizon_ms = batch.delete_horizon_ms
+        if self._latest is None or horizon_ms is None or horizon_ms > self._now_ms:
+            return reasons
+        stays = (reasons == Reason.NONE) | (reasons == Reason.EXPIRED)
+        return np.where(stays & (value_size < 0), np.uint8(Reason.TOMBSTONE), reasons)
