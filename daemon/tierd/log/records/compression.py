@@ -6,6 +6,7 @@ What is compressed is framed, and but for snappy also packed, byte for byte as a
 import threading
 import zlib
 from enum import IntEnum
+from functools import lru_cache
 
 import cramjam
 import zstandard
@@ -223,9 +224,14 @@ def _unlz4(payload: bytes, max_bytes: int, *, verify_header: bool) -> bytes:
     at = 14 if flags & 0b1000 else 6
     if len(payload) <= at:
         raise PayloadError("lz4: the frame is cut short")
-    if verify_header and payload[at] != xxh32(payload[4:at]) >> 8 & 0xFF:
+    if verify_header and payload[at] != _lz4_header_checksum(payload[4:at]):
         raise PayloadError("lz4: wrong header checksum")
     return _lz4_blocks(payload, at + 1, 1 << (8 + 2 * (descriptor >> 4)), max_bytes, checksums=bool(flags & 0b10000))
+
+
+@lru_cache(maxsize=64)  # nearly every frame has the same two bytes, and counting takes longer than a small frame
+def _lz4_header_checksum(descriptor: bytes) -> int:
+    return xxh32(descriptor) >> 8 & 0xFF
 
 
 def _lz4_blocks(payload: bytes, at: int, block_bytes: int, max_bytes: int, *, checksums: bool) -> bytes:

@@ -13,7 +13,7 @@ from tierd.pipeline.rewriting.rows import RecordRows, rows_of
 from tierd.pipeline.rewriting.rules import RewriteRules
 from tierd.pipeline.rewriting.statistics import RewriteStatistics
 from tierd.pipeline.rewriting.stretch import Stretch
-from tierd.pipeline.rewriting.survivors import Reason, Survivors
+from tierd.pipeline.rewriting.survivors import Survivors
 from tierd.pipeline.rewriting.transactions import AbortedTransactions, TransactionPass
 
 _NONE = np.zeros(0, dtype=np.bool_)
@@ -85,7 +85,7 @@ class BatchRewriter:
     def _take_data(self, batch: RecordBatch, rows: RecordRows, reasons: np.ndarray) -> None:
         reasons = self._survivors.reasons_in(batch, reasons, rows.value_size)
         self.statistics.count(reasons)
-        keep = reasons == Reason.NONE
+        keep = np.logical_not(reasons)  # Reason.NONE is 0
         keeps_tombstone = self._rules.compacts and bool(rows.value_size[keep].min(initial=0) < 0)
         sets_horizon = needs_horizon(batch, keeps_tombstone=keeps_tombstone, is_discardable=False)
         self._write(batch, rows, keep, sets_horizon=sets_horizon)

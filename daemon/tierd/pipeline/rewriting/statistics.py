@@ -47,12 +47,12 @@ class RewriteStatistics:
     def count(self, reasons: np.ndarray) -> None:
         """Count the records of a batch by why they go: a ``Reason`` each, uint8[n]."""
         self.records_read += reasons.size
-        counts = np.bincount(reasons, minlength=len(Reason)).tolist()
-        self.records_erased += counts[Reason.ERASED]
-        self.records_keyless += counts[Reason.KEYLESS]
-        self.records_superseded += counts[Reason.SUPERSEDED]
-        self.records_tombstone += counts[Reason.TOMBSTONE]
-        self.records_expired += counts[Reason.EXPIRED]
+        _, erased, keyless, superseded, tombstone, expired = np.bincount(reasons, minlength=len(Reason)).tolist()
+        self.records_erased += erased
+        self.records_keyless += keyless
+        self.records_superseded += superseded
+        self.records_tombstone += tombstone
+        self.records_expired += expired
 
     @property
     def is_unchanged(self) -> bool:
