@@ -36,6 +36,22 @@ class TestChain:
         chain = candidate([first, split, remote(20, 39, epochs=2)], lineage=[(0, 0), (2, 20)]).chain()
         assert [m.start_offset for m in chain.segments] == [0, 20]
         assert chain.breaks == {1}
+        assert chain.covered_to == 10
+        assert [m.start_offset for m in chain.covered().segments] == [0]
+
+    def test_a_segment_that_readers_take_only_from_its_middle_on_is_covered_by_none(self) -> None:
+        """After an unclean election the new leader copies what the old one had copied in part: both are read."""
+        old, new = remote(10, 29, epochs=1), remote(10, 39, epochs={1: 10, 2: 20})
+        chain = candidate([remote(0, 9, epochs=1), old, new], lineage=[(1, 0), (2, 20)]).chain()
+        assert [(m.start_offset, m.end_offset) for m in chain.segments] == [(0, 9), (10, 39)]
+        assert chain.covered_to == 10
+        assert [m.start_offset for m in chain.covered().segments] == [0]
+
+    def test_what_two_of_its_segments_hold_is_covered(self) -> None:
+        assert candidate([remote(0, 9), remote(8, 19)]).chain().covered_to is None
+
+    def test_a_hole_is_covered_since_nothing_is_there(self) -> None:
+        assert candidate([remote(0, 9), remote(15, 19)]).chain().covered_to is None
 
     def test_follows_segments_of_several_epochs(self) -> None:
         chain = candidate([remote(0, 9, epochs={0: 0, 1: 5}), remote(10, 19, epochs={1: 10, 2: 15})]).chain()

@@ -18,6 +18,7 @@ def measured(
     return cleanable_of(
         chain,
         compacted_to=compacted_to,
+        log_end_offset=chain.end_offset,
         last_stable_offset=chain.end_offset if last_stable_offset is None else last_stable_offset,
         min_compaction_lag_ms=min_lag_ms,
         max_compaction_lag_ms=max_lag_ms,

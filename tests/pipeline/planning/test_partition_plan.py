@@ -68,6 +68,19 @@ class TestCompaction:
         policy = replace(COMPACTED, min_compaction_lag_ms=HOUR_MS)
         assert "min_compaction_lag" in skipped(candidate(tier(1, 1, newest_ms=(NOW_MS, NOW_MS)), policy))
 
+    def test_nothing_is_compacted_behind_what_readers_find_in_another_segment(self) -> None:
+        """An older record of a key stays there: the tombstone that hides it must stay, too."""
+        segments = [remote(0, 9, epochs=1), remote(10, 29, epochs=1), remote(10, 39, epochs={1: 10, 2: 20})]
+        lineage = [(1, 0), (2, 20)]
+        plan = planned(candidate(segments, lineage=lineage))
+        assert [(m.start_offset, m.end_offset) for m in plan.chain.segments] == [(0, 9)]
+        assert plan.round_end_offset == 10
+        for compacted_to in (10, 40):
+            assert "from offset 10 on readers" in skipped(
+                candidate(segments, lineage=lineage, compacted_to=compacted_to)
+            )
+        assert "from offset 10 on readers" in skipped(candidate(segments, lineage=lineage, log_start=10))
+
     def test_a_clean_enough_partition_is_merged_on_either_side_of_what_is_clean(self) -> None:
         policy = replace(COMPACTED, merge_below_bytes=500)
         plan = planned(candidate(tier(200, 300, 10, 10), policy, compacted_to=20))

@@ -40,6 +40,7 @@ def cleanable_of(
     chain: Chain,
     *,
     compacted_to: int | None,
+    log_end_offset: int,
     last_stable_offset: int,
     min_compaction_lag_ms: int,
     max_compaction_lag_ms: int | None,
@@ -49,14 +50,17 @@ def cleanable_of(
 
     Args:
         chain: in place of Kafka's segments up to the active one: all of a tier is rolled.
-        compacted_to: as the partition row has it. Outside the chain it tells nothing, and all is dirty.
+        compacted_to: as the partition row has it. Outside the log it tells nothing, and all is dirty.
+        log_end_offset: of the tier; exclusive. The chain may be only its beginning.
         last_stable_offset: of the tier; exclusive.
         min_compaction_lag_ms: how old a segment's newest record must be; 0 for no such rule.
         max_compaction_lag_ms: None for no such rule.
         now_ms: wall clock.
     """
     start = chain.segments[0].start_offset
-    first_dirty = start if compacted_to is None or not start <= compacted_to <= chain.end_offset else compacted_to
+    first_dirty = start
+    if compacted_to is not None and start <= compacted_to <= log_end_offset:
+        first_dirty = min(compacted_to, chain.end_offset)
     dirty = [metadata for metadata in chain.segments if metadata.end_offset >= first_dirty]
     limit = min(chain.end_offset, last_stable_offset)
     if min_compaction_lag_ms > 0:

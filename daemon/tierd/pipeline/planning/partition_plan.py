@@ -43,10 +43,14 @@ def plan_partition(candidate: Candidate, *, now_ms: int, last_stable_offset: int
     return merge if isinstance(merge, Proposal) else compaction
 
 
-def _compaction(candidate: Candidate, chain: Chain, stable: int, *, now_ms: int) -> Proposal | Skipped:
+def _compaction(candidate: Candidate, tier: Chain, stable: int, *, now_ms: int) -> Proposal | Skipped:
+    chain = tier.covered()
+    if not chain.segments:
+        return Skipped(candidate.partition, _beyond(tier))
     cleanable = cleanable_of(
         chain,
         compacted_to=candidate.view.compacted_to,
+        log_end_offset=tier.end_offset,
         last_stable_offset=stable,
         min_compaction_lag_ms=candidate.policy.min_compaction_lag_ms,
         max_compaction_lag_ms=candidate.policy.max_compaction_lag_ms,
@@ -70,11 +74,20 @@ def _why_not(candidate: Candidate, cleanable: Cleanable, chain: Chain, stable: i
     if cleanable.cleanable_bytes:
         least = candidate.policy.min_cleanable_dirty_ratio
         return f"a dirty ratio of {cleanable.ratio:.2f} is not above {least:.2f}"
+    if chain.covered_to is not None and cleanable.first_dirty_offset >= chain.end_offset:
+        return _beyond(chain)
     if cleanable.first_dirty_offset >= chain.end_offset:
         return f"nothing is new since it was compacted to offset {cleanable.first_dirty_offset}"
     if stable < chain.end_offset and cleanable.first_uncleanable_offset <= stable:
         return f"a transaction that began at offset {stable} is open at the end of the tier"
     return "everything new is empty, or younger than min_compaction_lag"
+
+
+def _beyond(chain: Chain) -> str:
+    return (
+        f"from offset {chain.covered_to} on readers take a part of a segment that goes on with a branch that was given "
+        "up: nothing behind that is compacted"
+    )
 
 
 def _erasure(candidate: Candidate, chain: Chain, stable: int) -> Proposal | Skipped:
