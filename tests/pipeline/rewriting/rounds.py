@@ -8,7 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from tierd.kernels import latest_per_key
-from tierd.log import AbortedTransaction, ProducerStateEntry, read_producer_snapshot, read_transaction_index
+from tierd.log import (
+    AbortedTransaction,
+    ProducerStateEntry,
+    build_indexes,
+    check_segment,
+    read_producer_snapshot,
+    read_transaction_index,
+)
 from tierd.pipeline.rewriting import (
     InputLog,
     OffsetSet,
@@ -78,6 +85,7 @@ class Round:
                 if segment.base_offset < group[0].base_offset:
                     before.extend(trace)
             outputs.append(rewrite(group, rules, latest, scratch, open_producers=before.open_producers))
+            assert_describes_itself(outputs[-1], group)
         replace(directory, rolled, outputs)
         return outputs
 
@@ -150,6 +158,21 @@ def rewrite(
         input_snapshot=b"",
         input_epochs=b"",
         open_producers=open_producers,
+    )
+
+
+def assert_describes_itself(output: RewrittenSegment, group: Sequence[RolledSegment]) -> None:
+    """What is said of the output is what the copy would say of such a segment."""
+    data, base_offset = output.data, group[0].base_offset
+    check = check_segment(data.log, base_offset=base_offset, next_base_offset=group[-1].end_offset + 1)
+    assert (data.log_checksums, output.max_timestamp_ms) == (check.checksums, check.max_timestamp_ms)
+    assert (data.batch_count, data.record_count) == (check.batch_count, check.record_count)
+    assert (data.offset_index, data.time_index) == build_indexes(data.log, base_offset=base_offset)
+    read = sum(segment.path("log").stat().st_size for segment in group)
+    assert (output.statistics.bytes_read, output.statistics.bytes_written) == (read, check.checksums.size_bytes)
+    assert output.statistics.records_dropped == sum(
+        getattr(output.statistics, f"records_{reason}")
+        for reason in ("superseded", "keyless", "tombstone", "aborted", "marker", "expired", "erased")
     )
 
 
