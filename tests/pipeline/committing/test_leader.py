@@ -9,7 +9,7 @@ from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tests.fakes.remote_segments import DELETE_STARTED, PARTITION, STARTED
 from tests.pipeline.committing.lab import COMPACTED, NEWEST_MS, NOTHING_HIDDEN, LeaderLab
 from tests.pipeline.planning.tiers import other_partition
-from tierd.errors import RefusedError, WorkOrderError
+from tierd.errors import RefusedError, RemoteResourceNotFoundError, WorkOrderError
 from tierd.metadata import MemoryKeyValueStore
 from tierd.model import uuid_to_text
 from tierd.pipeline.committing.messages import Begun, RefusedGroup, Verdict
@@ -393,6 +393,8 @@ class TestLeadership:
         await successor.lead(PARTITION, leader_epoch=6)
         refused = await commit(lab, moved, await lab.write(moved))
         assert "may not write" in refused.reason
+        with pytest.raises(RemoteResourceNotFoundError):  # a rebuild believes every manifest
+            await lab.storage.read_manifest(moved.metadata)
         assert (await lab.leader.begin(0, [1])).refused[0].reason == refused.reason
         assert (await commit(lab, stays, await lab.write(stays))).committed
         assert successor.readable() == [(0, 9), (10, 19), (20, 29), (30, 39)]
@@ -411,22 +413,27 @@ class TestMetadataFaults:
     async def test_a_write_without_an_answer_is_settled(
         self, lab: LeaderLab, rows: FaultyKeyValueStore, fault: Fault
     ) -> None:
+        """The row of the output, the proof of leadership, and the replacement."""
         await lab.copy_tier(0, 10)
         await lab.prepare()
         rows.apply_faults.append(fault)
         (output,) = await lab.begin(0)
         manifest = await lab.write(output)
-        rows.apply_faults.append(fault)
+        rows.apply_faults.extend([fault, None, fault])
         assert (await commit(lab, output, manifest)).committed
+        assert not rows.apply_faults
         assert lab.readable() == [(0, 19)]
         assert lab.metadata.view(PARTITION).compacted_to == 20
 
-    async def test_a_store_that_stays_away_leaves_the_group(self, lab: LeaderLab, rows: FaultyKeyValueStore) -> None:
+    @pytest.mark.parametrize("proven", [True, False])
+    async def test_a_store_that_stays_away_leaves_the_group(
+        self, lab: LeaderLab, rows: FaultyKeyValueStore, *, proven: bool
+    ) -> None:
         await lab.copy_tier(0, 10)
         await lab.prepare()
         (output,) = await lab.begin(0)
         manifest = await lab.write(output)
-        rows.apply_faults.extend([Fault.FAIL] * 4)
+        rows.apply_faults.extend([*([None] if proven else []), *[Fault.FAIL] * 4])
         assert "refused for a test" in (await commit(lab, output, manifest)).reason
         assert lab.readable() == [(0, 9), (10, 19)]
         assert lab.in_state(DELETE_STARTED)[0].segment.id == output.metadata.segment.id
@@ -439,7 +446,7 @@ class TestMetadataFaults:
         await lab.prepare()
         (output,) = await lab.begin(0)
         manifest = await lab.write(output)
-        rows.apply_faults.extend([Fault.LOSE_ANSWER, Fault.FAIL, Fault.FAIL, Fault.FAIL])
+        rows.apply_faults.extend([None, Fault.LOSE_ANSWER, Fault.FAIL, Fault.FAIL, Fault.FAIL])  # leadership is proven
         verdict = await commit(lab, output, manifest)
         assert "nobody knows" in verdict.reason
         await lab.leader.end()

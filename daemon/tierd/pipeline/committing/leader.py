@@ -10,7 +10,6 @@
 A crash anywhere leaves rows that the sweep removes, and readers see the inputs or the output.
 """
 
-import asyncio
 import secrets
 from collections.abc import Callable, Mapping, MutableSet, Sequence
 from dataclasses import replace
@@ -20,16 +19,17 @@ from uuid import UUID, uuid4
 import structlog
 
 from tierd.clock import Clock
-from tierd.errors import RefusedError, RemoteStorageError, WorkOrderError
+from tierd.errors import RefusedError, WorkOrderError
 from tierd.metadata import RemoteLogMetadataManager
-from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata, SoftDelete
+from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from tierd.pipeline.committing.evidence import EvidenceReader
 from tierd.pipeline.committing.leader_settings import LeaderSettings, OutputStorage
 from tierd.pipeline.committing.messages import Begun, RefusedGroup, Verdict
 from tierd.pipeline.committing.open_outputs import OpenOutput, OpenOutputs
 from tierd.pipeline.committing.order_maker import OrderMaker, PreparedRun
-from tierd.pipeline.committing.output_checks import begun_output, finished_output, inputs_problem, output_problem
+from tierd.pipeline.committing.output_checks import begun_output
 from tierd.pipeline.committing.patient_metadata import PatientMetadata, WriteOutcome
+from tierd.pipeline.committing.replacing import Replacing
 from tierd.pipeline.committing.round import GroupState, PartitionRound
 from tierd.pipeline.committing.run_record import RunRecord, RunStatistics
 from tierd.pipeline.planning import SECRET_BYTES, Candidate, Output, WorkOrder
@@ -68,9 +68,9 @@ class CompactionLeader:
     ) -> None:
         self._storage = storage
         self._clock = clock
-        self._settings = settings
         self._new_id = new_id
         self._metadata = PatientMetadata(metadata, clock=clock, tries=settings.metadata_tries, retry_s=settings.retry_s)
+        self._replacing = Replacing(self._metadata, storage, clock=clock, settings=settings)
         evidence = EvidenceReader(storage, concurrency=settings.fetch_concurrency, timeout_s=settings.fetch_timeout_s)
         self._orders = OrderMaker(evidence, clock=clock, new_id=new_id, new_secret=new_secret)
         self._outputs = OpenOutputs(metadata, being_copied=being_copied, clock=clock, abandoned=abandoned)
@@ -147,13 +147,8 @@ class CompactionLeader:
         opened = self._outputs.get(segment_id)
         if opened is None:
             return _unknown(segment_id)
-        problem = (
-            opened.round.why_not_commit(opened.output.group, counts)
-            or output_problem(opened.row, opened.inputs, manifest)
-            or await self._inputs_problem(opened.round, opened.output.group)
-            or await self._store_manifest(opened, manifest)
-        )
-        outcome = WriteOutcome(problem) if problem is not None else await self._replace(opened, manifest)
+        problem = opened.round.why_not_commit(opened.output.group, counts)
+        outcome = WriteOutcome(problem) if problem is not None else await self._replacing.replace(opened, manifest)
         if outcome.problem is not None:
             return await self._not_committed(opened, outcome)
         self._outputs.forget(opened)
@@ -227,15 +222,9 @@ class CompactionLeader:
         self.record.refused(round_.work.partition, group, reason)
         log.warning("compaction_group_refused", partition=str(round_.work.partition), group=group, reason=reason)
 
-    async def _inputs_problem(self, round_: PartitionRound, group: int) -> str | None:
-        view = await self._metadata.view(round_.work.partition)
-        if isinstance(view, WriteOutcome):
-            return self._noted(round_, view).problem
-        return inputs_problem(view, round_.work.group_inputs(group))
-
     async def _new_output(self, round_: PartitionRound, group: int) -> Output | str:
         """What is to be written for a group, or why nothing is."""
-        if (problem := await self._inputs_problem(round_, group)) is not None:
+        if (problem := await self._replacing.inputs_problem(round_, group)) is not None:
             return problem
         work = round_.work
         claim = self._metadata.manager.view(work.partition).claim
@@ -253,37 +242,13 @@ class CompactionLeader:
         for each in opened:
             self._outputs.add(each)  # before its row is there: a sweep must not meet one without the other
         rows = [output.metadata for output in outputs]
-        outcome = self._noted(round_, await self._metadata.write(lambda: self._metadata.manager.begin_outputs(rows)))
+        outcome = await self._replacing.write(round_, lambda: self._metadata.manager.begin_outputs(rows))
         for each in opened:
             if outcome.problem is None:
                 round_.move(each.output.group, GroupState.OPEN)
             else:
                 self._outputs.forget(each)
         return outcome.problem
-
-    async def _store_manifest(self, opened: OpenOutput, manifest: SegmentManifest) -> str | None:
-        completed = manifest.completed(opened.row)
-        replaced = [metadata.segment for metadata in opened.inputs]
-        try:
-            async with asyncio.timeout(self._settings.commit_timeout_s):
-                await self._storage.commit_log_segment(completed, manifest, replaced)
-        except TimeoutError:
-            return f"its objects could not be checked within {self._settings.commit_timeout_s:g} s"
-        except RemoteStorageError as error:
-            return str(error)
-        return None
-
-    async def _replace(self, opened: OpenOutput, manifest: SegmentManifest) -> WriteOutcome:
-        now_ms = self._clock.now_ms()
-        finished = finished_output(opened.row, manifest, now_ms=now_ms)
-        soft_delete = SoftDelete.replaced(delete_after_ms=now_ms + round(self._settings.grace_s * 1000))
-        compacted_to = opened.round.compacted_to_with(opened.output.group)
-        outcome = await self._metadata.write(
-            lambda: self._metadata.manager.replace_segments(
-                finished, opened.inputs, soft_delete=soft_delete, compacted_to=compacted_to
-            )
-        )
-        return self._noted(opened.round, outcome)
 
     async def _not_committed(self, opened: OpenOutput, outcome: WriteOutcome) -> Verdict:
         reason = outcome.problem or ""
@@ -294,11 +259,6 @@ class CompactionLeader:
             await self._outputs.give_up(opened)
         self._leave(opened.round, opened.output.group, reason)
         return Verdict(committed=False, reason=reason)
-
-    def _noted(self, round_: PartitionRound, outcome: WriteOutcome) -> WriteOutcome:
-        if outcome.is_lost:
-            round_.lost = outcome.problem
-        return outcome
 
 
 def _unknown(segment_id: UUID) -> Verdict:

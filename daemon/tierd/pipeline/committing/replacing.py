@@ -1,0 +1,87 @@
+"""Replacing: an output takes the place of its inputs, if everything is as it must be.
+
+::
+
+    manifest fits ─► leadership proven ─► inputs unchanged ─► objects checked, .manifest ─► one atomic batch
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tierd.clock import Clock
+from tierd.errors import RemoteStorageError
+from tierd.model import SoftDelete
+from tierd.pipeline.committing.leader_settings import LeaderSettings, OutputStorage
+from tierd.pipeline.committing.open_outputs import OpenOutput
+from tierd.pipeline.committing.output_checks import finished_output, inputs_problem, output_problem
+from tierd.pipeline.committing.patient_metadata import PatientMetadata, WriteOutcome
+from tierd.pipeline.committing.round import PartitionRound
+from tierd.remote import SegmentManifest
+
+
+class Replacing:
+    """The steps of a commit, each of which may find that it must not be."""
+
+    def __init__(
+        self, metadata: PatientMetadata, storage: OutputStorage, *, clock: Clock, settings: LeaderSettings
+    ) -> None:
+        self._metadata = metadata
+        self._storage = storage
+        self._clock = clock
+        self._settings = settings
+
+    async def replace(self, opened: OpenOutput, manifest: SegmentManifest) -> WriteOutcome:
+        """Take every step. Cancelled, it may have happened or not: readers see the inputs or the output."""
+        problem = (
+            output_problem(opened.row, opened.inputs, manifest)
+            or await self._leadership_problem(opened.round)
+            or await self.inputs_problem(opened.round, opened.output.group)
+            or await self._store_manifest(opened, manifest)
+        )
+        return WriteOutcome(problem) if problem is not None else await self._commit_rows(opened, manifest)
+
+    async def write(self, round_: PartitionRound, operation: Callable[[], Awaitable[None]]) -> WriteOutcome:
+        """Write metadata of a partition; once it is lost, nothing more of it is tried."""
+        return _noted(round_, await self._metadata.write(operation))
+
+    async def inputs_problem(self, round_: PartitionRound, group: int) -> str | None:
+        """Why the inputs of a group are not there to be replaced; None when they are."""
+        view = await self._metadata.view(round_.work.partition)
+        if isinstance(view, WriteOutcome):
+            return _noted(round_, view).problem
+        return inputs_problem(view, round_.work.group_inputs(group))
+
+    async def _leadership_problem(self, round_: PartitionRound) -> str | None:
+        """Why the partition is not ours, asked of the store: nothing fences a manifest, which a rebuild believes."""
+        partition = round_.work.partition
+        return (await self.write(round_, lambda: self._metadata.manager.prove_leadership(partition))).problem
+
+    async def _store_manifest(self, opened: OpenOutput, manifest: SegmentManifest) -> str | None:
+        completed = manifest.completed(opened.row)
+        replaced = [metadata.segment for metadata in opened.inputs]
+        try:
+            async with asyncio.timeout(self._settings.commit_timeout_s):
+                await self._storage.commit_log_segment(completed, manifest, replaced)
+        except TimeoutError:
+            return f"its objects could not be checked within {self._settings.commit_timeout_s:g} s"
+        except RemoteStorageError as error:
+            return str(error)
+        return None
+
+    async def _commit_rows(self, opened: OpenOutput, manifest: SegmentManifest) -> WriteOutcome:
+        now_ms = self._clock.now_ms()
+        finished = finished_output(opened.row, manifest, now_ms=now_ms)
+        soft_delete = SoftDelete.replaced(delete_after_ms=now_ms + round(self._settings.grace_s * 1000))
+        compacted_to = opened.round.compacted_to_with(opened.output.group)
+        return await self.write(
+            opened.round,
+            lambda: self._metadata.manager.replace_segments(
+                finished, opened.inputs, soft_delete=soft_delete, compacted_to=compacted_to
+            ),
+        )
+
+
+def _noted(round_: PartitionRound, outcome: WriteOutcome) -> WriteOutcome:
+    if outcome.is_lost:
+        round_.lost = outcome.problem
+    return outcome
