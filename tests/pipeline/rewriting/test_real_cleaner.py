@@ -8,7 +8,7 @@ import pytest
 from tests.golden.unpack import GoldenCase, OracleRecord, golden_cases, read_offsets
 from tests.log.logs import open_log
 from tests.log.reading import read_whole_log
-from tests.log.test_golden import expected_records
+from tests.log.test_golden import as_oracle, expected_records
 from tests.pipeline.rewriting.rounds import DAY_MS, Round
 from tierd.log import Compression, RecordBatch, iter_batches
 
@@ -128,3 +128,21 @@ def test_two_passes_with_records_between_them_write_what_the_broker_wrote(
     groups = clean(golden, case, directory, "compact-more", "compact-pass2")
     assert_same_bytes(golden, case, directory, "compact-pass2", groups)
     assert_reads_as(golden, case, directory, "compact-pass2")
+
+
+@pytest.mark.parametrize("case", golden_cases("old-format"), ids=lambda case: case.partition)
+def test_old_formats_come_out_as_magic_2_with_the_same_records(golden: Path, case: GoldenCase, tmp_path: Path) -> None:
+    directory = tmp_path / case.partition
+    shutil.copytree(golden / case.logdirs[0] / case.partition, directory)
+    end_offset = max(line["offset"] for line in expected_records(golden / case.oracle / "records.jsonl.gz")) + 1
+    (directory / f"{end_offset:020d}.log").touch()  # so that all of it is rolled
+    (output,) = Round(now_ms=1).run(directory, tmp_path / "scratch")
+    batches = batches_of(directory, bases_of(directory)[0])
+    assert {batch.magic for batch in batches} == {2}
+    latest = {line["key"]: line for line in expected_records(golden / case.oracle / "records.jsonl.gz") if line["key"]}
+    expected = sorted(latest.values(), key=lambda line: line["offset"])
+    found = [as_oracle(record) for batch in batches for record in batch.records()]
+    for line in (*expected, *found):
+        line["timestampType"] = line["timestampType"].replace("NoTimestampType", "CreateTime")
+    assert found == expected
+    assert output.statistics.records_read > len(found) > 0

@@ -107,18 +107,18 @@ class BatchRewriter:
     ) -> None:
         match fate:
             case Fate.COPIED:
-                self._append(fate, batch, NewBatch.copied(batch, rows))
+                self._append(fate, NewBatch.copied(batch, rows))
             case Fate.REWRITTEN if batch.magic < 2:
-                self._append(fate, batch, NewBatch.upgraded(batch, keep, horizon_ms))
+                self._append(fate, NewBatch.upgraded(batch, keep, horizon_ms))
             case Fate.REWRITTEN:
-                self._append(fate, batch, NewBatch.rewritten(batch, rows or rows_of(batch), keep, horizon_ms))
+                self._append(fate, NewBatch.rewritten(batch, rows or rows_of(batch), keep, horizon_ms))
             case Fate.EMPTIED:
-                self._append(fate, batch, NewBatch.emptied(batch, rows))
+                self._append(fate, NewBatch.emptied(batch, rows))
             case Fate.REMOVED:
                 self.statistics.batches_removed += 1
 
-    def _append(self, fate: Fate, batch: RecordBatch, new: NewBatch) -> None:
-        self._output.append(new, last_offset=batch.last_offset)
+    def _append(self, fate: Fate, new: NewBatch) -> None:
+        self._output.append(new)
         counted = self.statistics
         counted.bytes_written += len(new.data)
         counted.records_kept += new.record_count

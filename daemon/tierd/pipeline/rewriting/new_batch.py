@@ -20,11 +20,13 @@ class NewBatch:
     """A batch, and what index and counts need to know of its bytes.
 
     Attributes:
+        last_offset: as its header has it.
         max_timestamp_ms: of the header.
         timestamps: of the records, the header's included; None without any.
     """
 
     data: bytes | bytearray | memoryview = field(repr=False)
+    last_offset: int
     record_count: int
     max_timestamp_ms: int
     timestamps: TimestampRange | None
@@ -37,13 +39,14 @@ class NewBatch:
         else:
             count, times = rows.size, rows.timestamp_ms
         max_ms = batch.max_timestamp_ms
-        return cls(batch.data, count, max_ms, _range(times, max_ms) if count else None)
+        return cls(batch.data, batch.last_offset, count, max_ms, _range(times, max_ms) if count else None)
 
     @classmethod
     def emptied(cls, batch: BatchHeader, rows: RecordRows | None) -> Self:
         """The header alone; of a legacy batch the ``rows`` say where it began."""
         base_offset = batch.base_offset if batch.magic >= 2 or rows is None else int(rows.offset[0])
-        return cls(empty_batch(batch, base_offset=base_offset), 0, batch.max_timestamp_ms, None)
+        data = empty_batch(batch, base_offset=base_offset)
+        return cls(data, batch.last_offset, 0, batch.max_timestamp_ms, None)
 
     @classmethod
     def upgraded(cls, batch: RecordBatch, keep: np.ndarray, horizon_ms: int | None) -> Self:
@@ -57,7 +60,7 @@ class NewBatch:
         times = np.array([record.timestamp_ms for record in kept])
         max_ms = batch.max_timestamp_ms if is_appended else int(times.max())
         data = upgrade_batch(batch, kept, delete_horizon_ms=horizon_ms)
-        return cls(data, len(kept), max_ms, _range(times, max_ms))
+        return cls(data, kept[-1].offset, len(kept), max_ms, _range(times, max_ms))
 
     @classmethod
     def rewritten(cls, batch: RecordBatch, rows: RecordRows, keep: np.ndarray, horizon_ms: int | None) -> Self:
@@ -68,15 +71,12 @@ class NewBatch:
         """
         kept_ms = rows.timestamp_ms[keep]
         is_appended = batch.timestamp_type == _LOG_APPEND_TIME
-        if horizon_ms is not None:
-            base_ms = horizon_ms
-        elif is_appended or batch.delete_horizon_ms is not None:
-            base_ms = batch.base_timestamp_ms
-        else:
-            base_ms = int(kept_ms[0])  # as Kafka's builder, which knows no other record
-        shift_ms = batch.base_timestamp_ms - base_ms
+        keeps_base = is_appended or batch.delete_horizon_ms is not None
+        # otherwise the first record's, as Kafka's builder does, which knows no other
+        base_ms = batch.base_timestamp_ms if keeps_base else int(kept_ms[0])
+        base_ms = base_ms if horizon_ms is None else horizon_ms
         payload = rows.payload if batch.attributes & 7 else batch.payload()  # one of several may be all of theirs
-        records = select_records(payload, rows.size, keep, timestamp_shift_ms=shift_ms)
+        records = select_records(payload, rows.size, keep, timestamp_shift_ms=batch.base_timestamp_ms - base_ms)
         if isinstance(records, RecordFault):
             raise InvalidRecordError(batch.name, batch.position, records.problem)
         max_ms = batch.max_timestamp_ms if is_appended else max(-1, int(kept_ms.max()))
@@ -88,7 +88,7 @@ class NewBatch:
             max_timestamp_ms=max_ms,
             has_delete_horizon=horizon_ms is not None or batch.delete_horizon_ms is not None,
         )
-        return cls(data, kept_ms.size, max_ms, _range(kept_ms, max_ms))
+        return cls(data, batch.last_offset, kept_ms.size, max_ms, _range(kept_ms, max_ms))
 
 
 def _range(times: np.ndarray, max_timestamp_ms: int) -> TimestampRange:

@@ -58,14 +58,15 @@ class OutputLog:
         if kind is not None:
             self._path.unlink(missing_ok=True)
 
-    def append(self, batch: NewBatch, *, last_offset: int) -> None:
-        """Append a batch that ends at ``last_offset``.
+    def append(self, batch: NewBatch) -> None:
+        """Append a batch.
 
         Raises:
             OffsetOverflowError: no index can express its offset or place.
             OSError: the disk does not take it.
         """
-        size_bytes, position, max_timestamp_ms = len(batch.data), self.size_bytes, batch.max_timestamp_ms
+        size_bytes, position = len(batch.data), self.size_bytes
+        last_offset, max_timestamp_ms = batch.last_offset, batch.max_timestamp_ms
         if last_offset - self._base_offset > _MAX_INT or position + size_bytes > _MAX_INT:
             raise OffsetOverflowError(
                 f"{self._path}: offset {last_offset} at position {position} does not fit a segment that begins at "
