@@ -9,6 +9,7 @@ import pytest
 from tests.log.batches import batch, forged, legacy, marker, transactional, wrapper
 from tests.log.logs import NOW_MS
 from tests.pipeline.rewriting.rounds import DAY_MS
+from tierd.errors import InvalidRecordError
 from tierd.log import (
     AbortedTransaction,
     Compression,
@@ -179,6 +180,11 @@ def test_a_marker_without_data_begins_to_wait_and_one_with_data_does_not(tmp_pat
     assert list(without.records()) == list(next(iter_batches(marker(5, 7, commit=True), name="m")).records())
     data = transactional(4, 7) + marker(5, 7, commit=True)
     assert rewrite(data, tmp_path, latest=[4]).data.log.read_bytes() == data
+
+
+def test_a_marker_that_claims_a_billion_records_is_invalid_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRecordError, match=r"a\.log"):
+        rewrite(forged(marker(5, 7, commit=True), count=1 << 30), tmp_path, latest=[])
 
 
 def test_a_batch_that_waits_keeps_its_horizon(tmp_path: Path) -> None:

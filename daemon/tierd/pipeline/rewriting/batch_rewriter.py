@@ -16,7 +16,6 @@ from tierd.pipeline.rewriting.stretch import Stretch
 from tierd.pipeline.rewriting.survivors import Survivors
 from tierd.pipeline.rewriting.transactions import AbortedTransactions, TransactionPass
 
-_NONE = np.zeros(0, dtype=np.bool_)
 _UNKNOWN = np.zeros(0, dtype=np.uint8)
 
 
@@ -80,7 +79,8 @@ class BatchRewriter:
             entry = self._transactions.entry_of(batch)
             self.aborted += [entry] if entry is not None else []
         sets_horizon = needs_horizon(batch, keeps_tombstone=False, is_discardable=is_discardable)
-        self._write(batch, None, np.ones(count, dtype=np.bool_), sets_horizon=sets_horizon)
+        fate = fate_of(batch, self._rules, kept_count=count, record_count=count, sets_horizon=sets_horizon)
+        self._end(batch, fate, None, None, self._horizon_ms(is_set=sets_horizon))
 
     def _take_data(self, batch: RecordBatch, rows: RecordRows, reasons: np.ndarray) -> None:
         reasons = self._survivors.reasons_in(batch, reasons, rows.value_size)
@@ -88,30 +88,35 @@ class BatchRewriter:
         keep = np.logical_not(reasons)  # Reason.NONE is 0
         keeps_tombstone = self._rules.compacts and bool(rows.value_size[keep].min(initial=0) < 0)
         sets_horizon = needs_horizon(batch, keeps_tombstone=keeps_tombstone, is_discardable=False)
-        self._write(batch, rows, keep, sets_horizon=sets_horizon)
+        kept_count = int(np.count_nonzero(keep))
+        fate = fate_of(batch, self._rules, kept_count=kept_count, record_count=rows.size, sets_horizon=sets_horizon)
+        self._end(batch, fate, rows, keep, self._horizon_ms(is_set=sets_horizon))
 
     def _discard(self, batch: RecordBatch) -> None:
         """End a batch whose records all go, undecoded."""
         count = batch.record_count
         fate = fate_of(batch, self._rules, kept_count=0, record_count=count, sets_horizon=False)
-        self._end(batch, fate, None, _NONE, None)
+        self._end(batch, fate, None, None, None)
 
-    def _write(self, batch: RecordBatch, rows: RecordRows | None, keep: np.ndarray, *, sets_horizon: bool) -> None:
-        """Write what stays of a batch; ``rows`` are None of a control batch, which stays whole."""
-        kept_count = int(np.count_nonzero(keep))
-        fate = fate_of(batch, self._rules, kept_count=kept_count, record_count=len(keep), sets_horizon=sets_horizon)
-        self._end(batch, fate, rows, keep, self._rules.delete_horizon_ms if sets_horizon else None)
+    def _horizon_ms(self, *, is_set: bool) -> int | None:
+        return self._rules.delete_horizon_ms if is_set else None
 
     def _end(
-        self, batch: RecordBatch, fate: Fate, rows: RecordRows | None, keep: np.ndarray, horizon_ms: int | None
+        self,
+        batch: RecordBatch,
+        fate: Fate,
+        rows: RecordRows | None,
+        keep: np.ndarray | None,
+        horizon_ms: int | None,
     ) -> None:
+        """Write what stays: the records of ``keep``, or all of them; ``rows`` are None of a batch that was not opened."""
         match fate:
             case Fate.COPIED:
                 self._append(fate, NewBatch.copied(batch, rows))
-            case Fate.REWRITTEN if batch.magic < 2:
-                self._append(fate, NewBatch.upgraded(batch, keep, horizon_ms))
             case Fate.REWRITTEN:
-                self._append(fate, NewBatch.rewritten(batch, rows or rows_of(batch), keep, horizon_ms))
+                rows = rows_of(batch) if rows is None else rows
+                keep = np.ones(rows.size, dtype=np.bool_) if keep is None else keep
+                self._append(fate, NewBatch.of_kept(batch, rows, keep, horizon_ms))
             case Fate.EMPTIED:
                 self._append(fate, NewBatch.emptied(batch, rows))
             case Fate.REMOVED:

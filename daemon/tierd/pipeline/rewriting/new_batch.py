@@ -49,12 +49,18 @@ class NewBatch:
         return cls(data, batch.last_offset, 0, batch.max_timestamp_ms, None)
 
     @classmethod
-    def upgraded(cls, batch: RecordBatch, keep: np.ndarray, horizon_ms: int | None) -> Self:
-        """The kept records of a legacy batch in magic 2; ``horizon_ms`` if their tombstones begin to wait.
+    def of_kept(cls, batch: RecordBatch, rows: RecordRows, keep: np.ndarray, horizon_ms: int | None) -> Self:
+        """The kept records, at least one, in magic 2; ``horizon_ms`` if the batch gets a delete horizon now.
 
         Raises:
-            InvalidRecordError: magic 2 cannot express them.
+            InvalidRecordError: they cannot be told apart, or magic 2 cannot express them.
         """
+        return (
+            cls._upgraded(batch, keep, horizon_ms) if batch.magic < 2 else cls._rewritten(batch, rows, keep, horizon_ms)
+        )
+
+    @classmethod
+    def _upgraded(cls, batch: RecordBatch, keep: np.ndarray, horizon_ms: int | None) -> Self:
         kept = list(compress(batch.records(), keep.tolist()))
         is_appended = batch.timestamp_type == _LOG_APPEND_TIME
         times = np.array([record.timestamp_ms for record in kept])
@@ -63,12 +69,7 @@ class NewBatch:
         return cls(data, kept[-1].offset, len(kept), max_ms, _range(times, max_ms))
 
     @classmethod
-    def rewritten(cls, batch: RecordBatch, rows: RecordRows, keep: np.ndarray, horizon_ms: int | None) -> Self:
-        """The kept records, at least one, of a batch of magic 2; ``horizon_ms`` if it gets a delete horizon now.
-
-        Raises:
-            InvalidRecordError: the records cannot be told apart.
-        """
+    def _rewritten(cls, batch: RecordBatch, rows: RecordRows, keep: np.ndarray, horizon_ms: int | None) -> Self:
         kept_ms = rows.timestamp_ms[keep]
         is_appended = batch.timestamp_type == _LOG_APPEND_TIME
         keeps_base = is_appended or batch.delete_horizon_ms is not None
