@@ -55,6 +55,7 @@
     │   ├── RemoteConflictError            an object is there already, with other bytes
     │   ├── RemoteIntegrityError           stored bytes disagree with their checksum or manifest
     │   ├── RemoteObjectRetainedError      the store keeps it: Object Lock, retention or legal hold
+    │   ├── ObjectVersionsUnknownError     the store cannot tell which older versions of objects it keeps
     │   ├── RemoteKeyMissingError          encrypted under a key that is not in the key ring
     │   ├── RemoteFormatError              stored in a format that this tierd does not know
     │   ├── RemoteAccessError              refused: credentials, bucket, region; a person must act
@@ -384,6 +385,10 @@ class RemoteIntegrityError(RemoteStorageError):
 
 class RemoteObjectRetainedError(RemoteStorageError):
     """The store refuses to delete the object: Object Lock, a retention policy or a legal hold keeps it."""
+
+
+class ObjectVersionsUnknownError(RemoteStorageError):
+    """The store cannot tell which older versions of objects it keeps, or not to us."""
 
 
 class RemoteKeyMissingError(RemoteStorageError):

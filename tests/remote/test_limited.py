@@ -5,6 +5,7 @@ import pytest
 
 from tests.contracts.bodies import content_of, file_body
 from tests.contracts.object_store import ObjectStoreContract
+from tests.contracts.object_versions import ObjectVersionsContract
 from tests.fakes.clock import FakeClock
 from tierd.errors import RetriableRemoteStorageError
 from tierd.model import ByteRange
@@ -14,7 +15,7 @@ from tierd.remote.backends.memory import MemoryObjectStore
 AT_ONCE = Deadlines(base_s=0.01)
 
 
-class TestLimitedObjectStore(ObjectStoreContract):
+class TestLimitedObjectStore(ObjectStoreContract, ObjectVersionsContract):
     @pytest.fixture
     def store(self) -> LimitedObjectStore:
         rate = ByteRate(1 << 20, clock=FakeClock())

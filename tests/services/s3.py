@@ -96,6 +96,22 @@ class S3Admin:
         self._call("PutObjectLockConfiguration", Bucket=bucket, ObjectLockConfiguration=locked)
         return bucket
 
+    def create_versioned_bucket(self) -> str:
+        """Make an empty bucket that keeps every version of its objects."""
+        bucket = self.create_bucket()
+        self._call("PutBucketVersioning", Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+        return bucket
+
+    def read_versions(self, bucket: str) -> dict[tuple[str, str], bytes]:
+        """The bytes of every version of every object, by key and version id."""
+        listed = self._call("ListObjectVersions", Bucket=bucket).get("Versions", [])
+        return {
+            (each["Key"], each["VersionId"]): self._call(
+                "GetObject", Bucket=bucket, Key=each["Key"], VersionId=each["VersionId"]
+            )["Body"].read()
+            for each in listed
+        }
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()

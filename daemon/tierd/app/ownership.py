@@ -9,7 +9,7 @@ from tierd.backoff import Backoff
 from tierd.clock import Clock
 from tierd.errors import ForeignTierError, RemoteStorageError, TierError
 from tierd.model import ByteRange
-from tierd.remote import Body, ObjectInfo, ObjectStore, UnfinishedUpload
+from tierd.remote import Body, ObjectInfo, ObjectStore, ObjectVersion, UnfinishedUpload, versions_of
 
 log = structlog.get_logger()
 
@@ -82,6 +82,15 @@ class OwnedObjectStore:
         """Discard an unfinished upload, once the prefix is ours."""
         await self.own()
         await self._inner.abort_upload(upload)
+
+    async def list_versions(self, prefix: str) -> list[ObjectVersion]:
+        """Return every version of the objects below ``prefix``."""
+        return await versions_of(self._inner).list_versions(prefix)
+
+    async def delete_version(self, version: ObjectVersion) -> None:
+        """Remove one version, once the prefix is ours."""
+        await self.own()
+        await versions_of(self._inner).delete_version(version)
 
     async def check(self) -> None:
         """Raise unless the store may be used."""

@@ -20,6 +20,7 @@ from tierd.remote.keys import ObjectKeyFactory, SegmentKey, must_be_encrypted
 from tierd.remote.limited import ByteRate, LimitedObjectStore
 from tierd.remote.manager import RemoteStorageManager
 from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, ObjectStore, UnfinishedUpload
+from tierd.remote.object_versions import ObjectVersion, VersionedObjects, versions_of
 from tierd.remote.observed import ObjectStoreCall, ObservedObjectStore
 from tierd.remote.retrying import Retry, RetryingObjectStore
 from tierd.remote.segments.key_rewrapping import KeyRewrapping, RewrapOutcome, RewrapResult
@@ -51,6 +52,7 @@ __all__ = [
     "ObjectKeyFactory",
     "ObjectStore",
     "ObjectStoreCall",
+    "ObjectVersion",
     "ObservedObjectStore",
     "RemoteStorageManager",
     "Retry",
@@ -65,6 +67,7 @@ __all__ = [
     "Transform",
     "UnfinishedSegmentUpload",
     "UnfinishedUpload",
+    "VersionedObjects",
     "claim_tier",
     "compress",
     "file_size_of",
@@ -76,5 +79,6 @@ __all__ = [
     "read_checked",
     "read_tier_identity",
     "segment_storages",
+    "versions_of",
     "write_checked",
 ]

@@ -10,6 +10,7 @@ from tierd.clock import Clock
 from tierd.model import ByteRange
 from tierd.remote.deadlines import Deadline, Deadlines, deadline
 from tierd.remote.object_store import Body, ObjectInfo, ObjectStore, UnfinishedUpload, max_size_of
+from tierd.remote.object_versions import ObjectVersion, versions_of
 
 T = TypeVar("T")
 
@@ -99,6 +100,15 @@ class LimitedObjectStore:
     async def abort_upload(self, upload: UnfinishedUpload) -> None:
         """Discard an unfinished upload."""
         await self._call(f"abort {upload.key}", partial(self._inner.abort_upload, upload))
+
+    async def list_versions(self, prefix: str) -> list[ObjectVersion]:
+        """Return every version of the objects below ``prefix``."""
+        listing = partial(versions_of(self._inner).list_versions, prefix)
+        return await self._call(f"list versions {prefix}", listing, _UNKNOWN_SIZE_BYTES)
+
+    async def delete_version(self, version: ObjectVersion) -> None:
+        """Remove one version."""
+        await self._call(f"delete {version.key}", partial(versions_of(self._inner).delete_version, version))
 
     async def check(self) -> None:
         """Raise unless the store may be used, or when it does not answer in time."""

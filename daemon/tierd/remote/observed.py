@@ -18,6 +18,7 @@ from tierd.errors import (
 from tierd.model import ByteRange
 from tierd.remote.chunks import iterated
 from tierd.remote.object_store import Body, ChunkedBody, ObjectInfo, ObjectStore, UnfinishedUpload, max_size_of
+from tierd.remote.object_versions import ObjectVersion, versions_of
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ class ObjectStoreCall:
     """One call that ended.
 
     Attributes:
-        operation: put, replace, get, head, delete, list, list_uploads, abort or check.
+        operation: put, replace, get, head, delete, list, list_uploads, abort, list_versions, delete_version or check.
         outcome: ok, not_found, conflict, damaged, refused, retained, retriable, failed or cancelled.
         size_bytes: sent or received; 0 unless it succeeded.
     """
@@ -86,6 +87,14 @@ class ObservedObjectStore:
     async def abort_upload(self, upload: UnfinishedUpload) -> None:
         """Discard an unfinished upload."""
         await self._observe("abort", upload.key, self._inner.abort_upload(upload))
+
+    async def list_versions(self, prefix: str) -> list[ObjectVersion]:
+        """Return every version of the objects below ``prefix``."""
+        return await self._observe("list_versions", prefix, versions_of(self._inner).list_versions(prefix))
+
+    async def delete_version(self, version: ObjectVersion) -> None:
+        """Remove one version."""
+        await self._observe("delete_version", version.key, versions_of(self._inner).delete_version(version))
 
     async def check(self) -> None:
         """Raise unless the store may be used."""

@@ -12,6 +12,7 @@ from tierd.clock import Clock
 from tierd.errors import TierError
 from tierd.model import ByteRange
 from tierd.remote.object_store import Body, ObjectInfo, ObjectStore, UnfinishedUpload
+from tierd.remote.object_versions import ObjectVersion, versions_of
 
 log = structlog.get_logger()
 
@@ -95,6 +96,14 @@ class RetryingObjectStore:
     async def abort_upload(self, upload: UnfinishedUpload) -> None:
         """Discard an unfinished upload."""
         await self._retry("abort", partial(self._inner.abort_upload, upload))
+
+    async def list_versions(self, prefix: str) -> list[ObjectVersion]:
+        """Return every version of the objects below ``prefix``."""
+        return await self._retry("list versions", partial(versions_of(self._inner).list_versions, prefix))
+
+    async def delete_version(self, version: ObjectVersion) -> None:
+        """Remove one version."""
+        await self._retry("delete version", partial(versions_of(self._inner).delete_version, version))
 
     async def check(self) -> None:
         """Raise unless the store may be used. Not repeated: who asks wants to know how it is now."""

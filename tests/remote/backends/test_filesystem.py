@@ -10,6 +10,7 @@ import pytest
 
 from tests.contracts.bodies import content_of, file_body
 from tests.contracts.object_store import ObjectStoreContract
+from tests.contracts.object_versions import ObjectVersionsContract
 from tierd.errors import (
     RemoteAccessError,
     RemoteConflictError,
@@ -32,7 +33,7 @@ async def store(root: Path) -> AsyncIterator[FilesystemObjectStore]:
     await store.close()
 
 
-class TestFilesystemObjectStore(ObjectStoreContract):
+class TestFilesystemObjectStore(ObjectStoreContract, ObjectVersionsContract):
     @pytest.fixture
     async def store(self, root: Path) -> AsyncIterator[FilesystemObjectStore]:
         store = FilesystemObjectStore(root)

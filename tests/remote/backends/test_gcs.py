@@ -7,6 +7,7 @@ import pytest
 from tests.contracts.bodies import content_of, file_body
 from tests.contracts.object_store import LARGE_BYTES, ObjectStoreContract
 from tests.contracts.object_store_faults import SHORT, ObjectStoreFaults
+from tests.contracts.object_versions import ObjectVersionsContract
 from tests.contracts.remote_storage import RemoteStorageContract
 from tests.services.faulty_path import FaultyPath
 from tests.services.gcs import GcsService
@@ -50,7 +51,7 @@ def large(tmp_path: Path) -> FileBody:
     return file_body(tmp_path / "segment", content_of(LARGE_BYTES))
 
 
-class TestGcsObjectStore(ObjectStoreContract):
+class TestGcsObjectStore(ObjectStoreContract, ObjectVersionsContract):
     @pytest.fixture
     def store(self, open_store: OpenStore) -> GcsObjectStore:
         return open_store()

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.contracts.bodies import chunked_body, chunks_of, content_of, file_body
 from tests.fakes.clock import FakeClock
 from tierd.errors import (
+    ObjectVersionsUnknownError,
     RemoteAccessError,
     RemoteConflictError,
     RemoteIntegrityError,
@@ -25,7 +26,7 @@ from tierd.errors import (
     RetriableRemoteStorageError,
 )
 from tierd.kernels import crc32c
-from tierd.remote import Retry
+from tierd.remote import ObjectVersion, Retry
 from tierd.remote.backends.answers import UploadGoneError
 from tierd.remote.backends.gcs import GcsObjectStore
 from tierd.remote.backends.gcs_errors import GcsRefusal, error_for
@@ -366,3 +367,67 @@ async def test_an_emulator_is_asked_without_credentials(store: GcsObjectStore, s
     await store.check()
     assert script.requests == ["list"]
     assert script.authorizations == [""]
+
+
+def page(*items: dict[str, str], following: str = "") -> Handler:
+    more = {"nextPageToken": following} if following else {}
+    return lambda _: web.json_response({"items": items, **more})
+
+
+def generation(name: str, number: str, **more: str) -> dict[str, str]:
+    return {"name": name, "generation": number, "size": "7", **more}
+
+
+async def test_noncurrent_generations_and_soft_deleted_objects_are_told_of(
+    store: GcsObjectStore, script: ScriptedGcs
+) -> None:
+    gone = "2026-01-02T00:00:00Z"
+    queries: list[dict[str, str]] = []
+
+    def noted(handler: Handler) -> Handler:
+        def handle(request: web.Request) -> web.StreamResponse:
+            queries.append(dict(request.query))
+            return handler(request)
+
+        return handle
+
+    soft = {"timeDeleted": gone, "softDeleteTime": gone, "hardDeleteTime": "2026-01-09T00:00:00Z"}
+    script.answers["list"] = [
+        noted(page(generation("a/2.log", "3"), following="more")),
+        noted(page(generation("a/1.log", "1", timeDeleted=gone))),
+        noted(page(generation("a/0.log", "0", **soft), generation("a/2.log", "3"))),
+    ]
+    found = await store.list_versions("a/")
+    assert [(v.key, v.version_id, v.is_current, v.kept_until_ms) for v in found] == [
+        ("a/0.log", "0", False, 1_767_916_800_000),
+        ("a/1.log", "1", False, None),
+        ("a/2.log", "3", True, None),
+    ]
+    assert [(q.get("versions"), q.get("softDeleted"), q.get("pageToken")) for q in queries] == [
+        ("true", None, None),
+        ("true", None, "more"),
+        (None, "true", None),
+    ]
+
+
+async def test_one_generation_is_deleted_and_one_that_is_gone_is_no_error(
+    store: GcsObjectStore, script: ScriptedGcs
+) -> None:
+    asked: list[str] = []
+
+    def handle(request: web.Request) -> web.StreamResponse:
+        asked.append(f"{request.path} {request.query['generation']}")
+        return web.Response(status=204 if len(asked) == 1 else 404)
+
+    script.answers["delete"] = [handle, handle]
+    version = ObjectVersion(key="a/1.log", version_id="17", size_bytes=7, is_current=False)
+    await store.delete_version(version)
+    await store.delete_version(version)
+    assert asked == ["/storage/v1/b/tier/o/a/1.log 17"] * 2
+
+
+async def test_generations_that_may_not_be_listed_are_unknown(store: GcsObjectStore, script: ScriptedGcs) -> None:
+    script.answers["list"] = [refusal(403, "not allowed")]
+    with pytest.raises(ObjectVersionsUnknownError, match="not allowed") as raised:
+        await store.list_versions("a/")
+    assert "storage.objects.list" in raised.value.remedy

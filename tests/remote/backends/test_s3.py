@@ -7,10 +7,17 @@ import pytest
 
 from tests.contracts.bodies import content_of, file_body
 from tests.contracts.object_store import LARGE_BYTES, ObjectStoreContract
+from tests.contracts.object_versions import KeptVersionsContract, ObjectVersionsContract, versions_left
 from tests.fakes.clock import FakeClock
 from tests.services.faulty_path import FaultyPath
 from tests.services.s3 import S3Admin, S3Service
-from tierd.errors import RemoteAccessError, RetriableRemoteStorageError, TierError
+from tierd.errors import (
+    ObjectVersionsUnknownError,
+    RemoteAccessError,
+    RemoteObjectRetainedError,
+    RetriableRemoteStorageError,
+    TierError,
+)
 from tierd.model import ByteRange
 from tierd.remote import Deadlines, FileBody, Retry, RetryingObjectStore
 from tierd.remote.backends.s3 import S3ObjectStore
@@ -55,10 +62,34 @@ def large(tmp_path: Path) -> FileBody:
     return file_body(tmp_path / "segment", content_of(LARGE_BYTES))
 
 
-class TestS3ObjectStore(ObjectStoreContract):
+class TestS3ObjectStore(ObjectStoreContract, ObjectVersionsContract):
     @pytest.fixture
     def store(self, open_store: OpenStore) -> S3ObjectStore:
         return open_store()
+
+
+class TestS3ObjectStoreWithVersions(KeptVersionsContract):
+    @pytest.fixture
+    def store(self, open_store: OpenStore, s3_admin: S3Admin) -> S3ObjectStore:
+        return open_store(bucket=s3_admin.create_versioned_bucket())
+
+
+async def test_what_a_lock_keeps_is_told_of_and_stays(open_store: OpenStore, s3_admin: S3Admin) -> None:
+    store = open_store(bucket=s3_admin.create_locked_bucket())
+    await store.put("a/1.log", b"locked")
+    await store.delete("a/1.log")
+    (version,) = await versions_left(store)
+    with pytest.raises(RemoteObjectRetainedError):
+        await store.delete_version(version)
+    assert await versions_left(store) == [version]
+
+
+async def test_versions_that_may_not_be_listed_are_unknown(open_store: OpenStore, s3_service: S3Service) -> None:
+    access_key, secret_key = s3_service.services.new_s3_user()
+    store = open_store(access_key_id=access_key, secret_access_key=secret_key)
+    with pytest.raises(ObjectVersionsUnknownError) as raised:
+        await store.list_versions("")
+    assert "s3:ListBucketVersions" in raised.value.remedy
 
 
 async def test_a_multipart_object_has_the_checksum_of_the_whole(store: S3ObjectStore, large: FileBody) -> None:

@@ -31,6 +31,7 @@ from tierd.remote.backends.file_listing import objects_below, uploads_below
 from tierd.remote.backends.file_upload import FileUpload, make_directories, remove_upload, sync_directory
 from tierd.remote.chunks import iterated
 from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, UnfinishedUpload
+from tierd.remote.object_versions import ObjectVersion
 
 log = structlog.get_logger()
 
@@ -124,6 +125,17 @@ class FilesystemObjectStore:
         """Remove a temporary file."""
         path = self._uploads / path_of_upload(UUID(hex=upload.upload_id), upload.key)
         await self._run(remove_upload, path, self._uploads)
+
+    async def list_versions(self, prefix: str) -> list[ObjectVersion]:
+        """Return the objects themselves. Of snapshots and backups of the file system nobody knows here."""
+        return [
+            ObjectVersion(key=info.key, version_id="", size_bytes=info.size_bytes, is_current=True)
+            for info in await self.list_objects(prefix)
+        ]
+
+    async def delete_version(self, version: ObjectVersion) -> None:
+        """Remove the object, which is the only version of itself."""
+        await self.delete(version.key)
 
     async def check(self) -> None:
         """Raise unless a file can be written below ``root``."""

@@ -26,10 +26,12 @@ from tierd.remote.backends.answers import NoAnswerError, UploadGoneError
 from tierd.remote.backends.file_chunks import as_chunks
 from tierd.remote.backends.gcs_connection import GcsConnection
 from tierd.remote.backends.gcs_upload import CLEAN_UP_TIMEOUT_S, ResumableUploads
+from tierd.remote.backends.gcs_versions import GcsVersions
 from tierd.remote.backends.parts import decoded, encoded
 from tierd.remote.chunks import Gathered, Measured, gathered, measured
 from tierd.remote.deadlines import Deadlines, deadline
 from tierd.remote.object_store import Body, FileBody, ObjectInfo, UnfinishedUpload
+from tierd.remote.object_versions import ObjectVersion
 from tierd.remote.retrying import Retry
 
 _PART_UNIT = 256 << 10  # what the store takes
@@ -76,6 +78,7 @@ class GcsObjectStore:
             read_timeout_s=read_timeout_s,
             max_connections=max_concurrency + _SPARE_CONNECTIONS,
         )
+        self._versions = GcsVersions(self._connection)
         self._uploads = ResumableUploads(self._connection, deadlines=self._deadlines, retry=retry)
         self._places = asyncio.Semaphore(max_concurrency)
         self._threads = ThreadPoolExecutor(max_concurrency, thread_name_prefix="tierd-gcs")
@@ -170,6 +173,14 @@ class GcsObjectStore:
 
     async def abort_upload(self, upload: UnfinishedUpload) -> None:
         """Do nothing: none is ever listed."""
+
+    async def list_versions(self, prefix: str) -> list[ObjectVersion]:
+        """Return every version of the objects below ``prefix``."""
+        return await self._versions.list(prefix)
+
+    async def delete_version(self, version: ObjectVersion) -> None:
+        """Remove one version for good."""
+        await self._versions.delete(version)
 
     async def check(self) -> None:
         """Raise unless the bucket is there and may be listed."""

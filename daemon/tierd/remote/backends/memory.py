@@ -13,6 +13,7 @@ from tierd.kernels import crc32c, crc32c_of_range
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
 from tierd.remote.chunks import iterated
 from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, UnfinishedUpload
+from tierd.remote.object_versions import ObjectVersion
 from tierd.remote.source import unreadable
 
 
@@ -74,6 +75,17 @@ class MemoryObjectStore:
 
     async def abort_upload(self, upload: UnfinishedUpload) -> None:
         """Do nothing: such an upload is gone."""
+
+    async def list_versions(self, prefix: str) -> list[ObjectVersion]:
+        """Return the objects themselves: nothing is kept of one that is gone."""
+        return [
+            ObjectVersion(key=info.key, version_id="", size_bytes=info.size_bytes, is_current=True)
+            for info in await self.list_objects(prefix)
+        ]
+
+    async def delete_version(self, version: ObjectVersion) -> None:
+        """Remove the object, which is the only version of itself."""
+        await self.delete(version.key)
 
     async def check(self) -> None:
         """Memory is always there."""

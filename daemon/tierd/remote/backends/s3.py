@@ -25,8 +25,10 @@ from tierd.remote.backends.s3_options import ObjectOptions
 from tierd.remote.backends.s3_ranged import S3RangedReads, StaticKeys, can_read_ranges
 from tierd.remote.backends.s3_reading import ObjectReader
 from tierd.remote.backends.s3_sender import BodySender
+from tierd.remote.backends.s3_versions import S3Versions
 from tierd.remote.deadlines import Deadlines, deadline
 from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, UnfinishedUpload
+from tierd.remote.object_versions import ObjectVersion
 from tierd.remote.retrying import Retry
 
 if TYPE_CHECKING:
@@ -102,6 +104,7 @@ class S3ObjectStore:
             connect_timeout_s=connect_timeout_s,
             read_timeout_s=read_timeout_s,
         )
+        self._versions = S3Versions(self._connection)
         self._sender = BodySender(self._connection, max_concurrency=max_concurrency, deadlines=self._deadlines)
         self._uploads = MultipartUploads(
             self._connection,
@@ -218,6 +221,14 @@ class S3ObjectStore:
     async def abort_upload(self, upload: UnfinishedUpload) -> None:
         """Discard an unfinished upload; one that is gone is no error."""
         await self._uploads.abort_upload(upload)
+
+    async def list_versions(self, prefix: str) -> list[ObjectVersion]:
+        """Return every version of the objects below ``prefix``."""
+        return await self._versions.list(prefix)
+
+    async def delete_version(self, version: ObjectVersion) -> None:
+        """Remove one version for good."""
+        await self._versions.delete(version)
 
     async def check(self) -> None:
         """Raise unless the bucket is there and may be listed. A listing, because its refusals say why."""

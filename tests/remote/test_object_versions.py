@@ -1,0 +1,65 @@
+import pytest
+
+from tests.fakes.clock import FakeClock
+from tierd.app.ownership import OwnedObjectStore
+from tierd.backoff import Backoff
+from tierd.errors import ObjectVersionsUnknownError, RetriableRemoteStorageError
+from tierd.remote import (
+    Deadlines,
+    LimitedObjectStore,
+    ObjectStore,
+    ObjectStoreCall,
+    ObjectVersion,
+    ObservedObjectStore,
+    Retry,
+    RetryingObjectStore,
+    versions_of,
+)
+from tierd.remote.backends.azure import AzureObjectStore
+from tierd.remote.backends.memory import MemoryObjectStore
+
+
+class ForgetfulStore(MemoryObjectStore):
+    """Fails once, then tells."""
+
+    failures = 1
+
+    async def list_versions(self, prefix: str) -> list[ObjectVersion]:
+        if self.failures:
+            self.failures -= 1
+            raise RetriableRemoteStorageError("busy")
+        return await super().list_versions(prefix)
+
+
+def wrapped(inner: ObjectStore, calls: list[ObjectStoreCall]) -> OwnedObjectStore:
+    async def claim() -> None: ...
+
+    clock = FakeClock()
+    store: ObjectStore = LimitedObjectStore(inner, deadlines=Deadlines(), max_calls=4)
+    store = RetryingObjectStore(store, Retry(clock=clock, backoff=Backoff(base_s=0.1, cap_s=1.0)))
+    return OwnedObjectStore(ObservedObjectStore(store, on_call=calls.append, clock=clock), claim)
+
+
+async def test_every_wrapper_passes_versions_on() -> None:
+    calls: list[ObjectStoreCall] = []
+    store = wrapped(ForgetfulStore(), calls)
+    await store.put("a", b"content")
+    (version,) = await versions_of(store).list_versions("")
+    await versions_of(store).delete_version(version)
+    assert await store.list_objects("") == []
+    assert [(call.operation, call.outcome) for call in calls] == [
+        ("put", "ok"),
+        ("list_versions", "ok"),
+        ("delete_version", "ok"),
+        ("list", "ok"),
+    ]
+
+
+async def test_a_store_that_cannot_tell_is_found_out_behind_every_wrapper() -> None:
+    inner = AzureObjectStore(container="tier", account="account", account_key="a2V5")
+    store = wrapped(inner, [])
+    for asked in (inner, store):
+        with pytest.raises(ObjectVersionsUnknownError, match="cannot ask this kind") as raised:
+            await versions_of(asked).list_versions("")
+        assert "--attest" in raised.value.remedy
+    await store.close()
