@@ -109,7 +109,7 @@ class BatchRewriter:
         keep: np.ndarray | None,
         horizon_ms: int | None,
     ) -> None:
-        """Write what stays: the records of ``keep``, or all of them; ``rows`` are None of a batch that was not opened."""
+        """Write what stays: the records of ``keep``, or all of them; ``rows`` are None of an unopened batch."""
         match fate:
             case Fate.COPIED:
                 self._append(fate, NewBatch.copied(batch, rows))
