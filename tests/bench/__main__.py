@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.bench.append import bench_append
 from tests.bench.cold_reading import bench_cold_reading
+from tests.bench.compaction import bench_compaction
 from tests.bench.copying import MIB, bench_filesystem, bench_s3, bench_s3_transformed
 from tests.bench.decode import bench_decode
 from tests.bench.loading import bench_loading
@@ -14,11 +15,13 @@ from tests.bench.metadata import bench_metadata, bench_rebuild
 from tests.bench.reading import bench_reading
 from tests.bench.recovery import bench_recovery
 from tests.bench.report import Figure, print_table, write_json
+from tests.bench.spark_scan import bench_spark_scan
 from tests.bench.transforming import bench_transforming
 
 NAMES = (
     *("filesystem", "s3", "s3-transformed", "transform", "cold", "metadata", "rebuild"),
-    *("many", "decode", "append", "recovery", "loading", "reading"),
+    *("many", "decode", "append", "recovery", "loading", "reading", "spark-scan"),
+    "compaction",
 )
 
 
@@ -70,12 +73,18 @@ def run_one(name: str, root: Path, *, quick: bool) -> list[Figure]:
             return bench_append(root, data_bytes=(64 if quick else 512) * MIB, rounds=rounds)
         case "reading":
             return bench_reading(root, size_bytes=(16 if quick else 512) * MIB, rounds=rounds)
+        case "spark-scan":
+            return bench_spark_scan(root, size_bytes=(64 if quick else 1024) * MIB, rounds=min(rounds, 3))
         case "cold":
             return bench_cold_reading(root, size_bytes=(32 if quick else 256) * MIB, rounds=min(rounds, 3))
         case "transform":
             return bench_transforming(root, size_bytes=(32 if quick else 1024) * MIB, rounds=1 if quick else 3)
         case "recovery":
             return bench_recovery(root, data_bytes=(64 if quick else 1024) * MIB, rounds=rounds)
+        case "compaction":
+            return bench_compaction(
+                root, size_bytes=(32 if quick else 512) * MIB, keys=200_000 if quick else 10_000_000
+            )
         case "loading":
             return bench_loading(root, partitions=200 if quick else 10_000, rounds=1 if quick else 3)
         case _:

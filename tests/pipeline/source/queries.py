@@ -29,13 +29,13 @@ class Queries:
 
     def __init__(self, config_file: Path, **options: str) -> None:
         """``options`` go with every query."""
-        self._options = {"config": str(config_file), **options}
+        self.options = {"config": str(config_file), **options}
 
     def source(self, **options: str) -> TieredLogDataSource:
-        return TieredLogDataSource(CaseInsensitiveDict({**self._options, **options}))
+        return TieredLogDataSource(CaseInsensitiveDict({**self.options, **options}))
 
     def access(self) -> TierAccess:
-        config_file = Path(self._options["config"])
+        config_file = Path(self.options["config"])
         return TierAccess.from_config(load_config(config_file, {}), config_file)
 
     def remote_ends(self) -> dict[str, int]:

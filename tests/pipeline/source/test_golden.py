@@ -3,15 +3,18 @@
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from tests.fakes.log_dirs import LogDirWriter
 from tests.golden.unpack import golden_cases
 from tests.pipeline.source.queries import Queries, as_oracle
 from tests.scenarios.installation import Installation
 from tests.scenarios.log_dirs import copy_writable, delete_copied_segments
 from tests.scenarios.oracle import assert_same_records, read_oracle
-from tierd.log import read_producer_snapshot
+from tierd.log import iter_batches, read_producer_snapshot
+from tierd.model import uuid_to_text
 
 LOG_DIRS = {
     case.logdirs[-1]: str(Path(case.oracle).parent)
@@ -27,9 +30,9 @@ LOG_DIRS = {
 def test_a_brokers_log_dir_reads_the_same_from_the_tier(source: str, golden: Path, tmp_path: Path) -> None:
     log_dir, oracle = tmp_path / "logdir", golden / LOG_DIRS[source]
     copy_writable(golden / source, log_dir)
-    tierd = Installation(tmp_path / "tierd", [log_dir], settings={"cluster_id": "golden", "node_id": 1})
-    if (log_dir / "meta.properties").exists():
-        tierd = Installation(tmp_path / "tierd", [log_dir])
+    if not (log_dir / "meta.properties").exists():
+        _complete(log_dir)
+    tierd = Installation(tmp_path / "tierd", [log_dir])
     copied = tierd.tierd("copy", "--once")
     assert copied.exit_code == 0 or "/crash/" in source, copied.output  # what a crash has damaged stays local
     queries = Queries(tierd.config_file, subscribePattern=".*", partitionBytes="20kB")
@@ -54,6 +57,19 @@ def test_a_brokers_log_dir_reads_the_same_from_the_tier(source: str, golden: Pat
             assert_same_records(found[name], _oracle(oracle / name, file), what=f"{name} {isolation} with local")
 
 
+def _complete(log_dir: Path) -> None:
+    """Give what only has the logs of old brokers the files that a broker of today would have made beside them."""
+    writer = LogDirWriter(log_dir)
+    ends = []
+    for log in sorted(log_dir.rglob("*.log")):
+        last = [batch.last_offset for batch in iter_batches(log.read_bytes(), name="log")][-1]
+        (log.parent / f"{last + 1:020d}.log").touch()
+        (log.parent / "partition.metadata").write_text(f"version: 0\ntopic_id: {uuid_to_text(uuid4())}")
+        (log.parent / "leader-epoch-checkpoint").write_text(f"0\n1\n0 {int(log.stem)}\n")
+        ends.append(f"{log.parent.name.rpartition('-')[0]} 0 {last + 1}\n")
+    (writer.path / "replication-offset-checkpoint").write_text(f"0\n{len(ends)}\n{''.join(ends)}")
+
+
 def _first_undecided(directory: Path, end: int) -> int:
     """Where a transaction is open at the tier's end: its marker lies behind it, so no reader of the tier knows it."""
     snapshot = directory / f"{end:020d}.snapshot"
@@ -64,7 +80,11 @@ def _first_undecided(directory: Path, end: int) -> int:
 def _oracle(folder: Path, file: str) -> list[Any]:
     path = folder / f"{file}.jsonl.gz"
     records = read_oracle(path if path.exists() else folder / "records.jsonl.gz")
-    return [{name: value for name, value in record.items() if name != "leaderEpoch"} for record in records]
+    return [
+        {name: value for name, value in record.items() if name != "leaderEpoch"}
+        for record in records
+        if "offset" in record
+    ]
 
 
 def _by_partition(rows: list[Any]) -> dict[str, list[Any]]:

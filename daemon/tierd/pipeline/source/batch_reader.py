@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from tierd.pipeline.access import TierAccess
+from tierd.pipeline.access import OpenTier, TierAccess
 from tierd.pipeline.source.bounds import RecordBounds, push
 from tierd.pipeline.source.options import ReadOptions
 from tierd.pipeline.source.query import QueryPlanner
@@ -28,14 +28,14 @@ class TierBatchReader(DataSourceReader):
     """Reads a snapshot that is pinned when the query is planned. Picklable: it travels to the tasks."""
 
     def __init__(self, access: TierAccess, options: ReadOptions, schema: StructType) -> None:
-        self._access = access
+        self.access = access
         self._options = options
-        self._schema = arrow_schema(schema)
-        self._bounds = RecordBounds()
+        self.columns = arrow_schema(schema)
+        self.bounds = RecordBounds()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take over what filters say of offset, timestamp, topic and partition; give back the others."""
-        self._bounds, left = push(self._bounds, filters)
+        self.bounds, left = push(self.bounds, filters)
         return left
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -44,13 +44,20 @@ class TierBatchReader(DataSourceReader):
         Raises:
             TierError: a store or a log dir cannot be read, or what the query asks for is not there.
         """
-        with with_remedy(), self._access.open() as tier:
-            planner = QueryPlanner(self._access, tier, self._options)
-            snapshots = planner.look(self._bounds.wants)
-            starts = planner.offsets_at(self._options.starting, snapshots)
-            ends = planner.offsets_at(self._options.ending, snapshots)
-            splits = planner.splits(snapshots, starts, ends, self._bounds)
-        return [TierPartition(split) for split in splits] or [TierPartition(None)]
+        with with_remedy(), self.access.open() as tier:
+            return [TierPartition(split) for split in self.plan(tier)] or [TierPartition(None)]
+
+    def plan(self, tier: OpenTier) -> list[Split]:
+        """What each task reads.
+
+        Raises:
+            TierError: as ``partitions``.
+        """
+        planner = QueryPlanner(self.access, tier, self._options)
+        snapshots = planner.look(self.bounds.wants)
+        starts = planner.offsets_at(self._options.starting, snapshots)
+        ends = planner.offsets_at(self._options.ending, snapshots)
+        return planner.splits(snapshots, starts, ends, self.bounds)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task.
@@ -58,7 +65,7 @@ class TierBatchReader(DataSourceReader):
         Raises:
             TierError: as ``read_split``.
         """
-        return read_task(self._access, partition, self._bounds, self._schema)
+        return read_task(self.access, partition, self.bounds, self.columns)
 
 
 def read_task(

@@ -1,0 +1,66 @@
+"""A tier of a few records, filled by the real copy in this process."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.fakes.log_dirs import LogDirWriter, PartitionWriter
+from tests.pipeline.source.queries import Queries
+from tests.scenarios.installation import Installation
+from tierd.app import copy_once
+from tierd.config import load_config
+from tierd.log import NewRecord, encode_batch
+
+SECOND_MS = 1_000
+
+
+class SmallTier:
+    """One log dir and its tier. Record n of a partition has value ``b"v<n>"`` and is n seconds old, at first."""
+
+    def __init__(self, root: Path) -> None:
+        self.log_dir = LogDirWriter(root / "kafka")
+        self.installation = Installation(root / "tierd", [self.log_dir.path])
+        self._partitions: dict[str, PartitionWriter] = {}
+
+    def partition(self, topic: str = "orders", number: int = 0) -> PartitionWriter:
+        """The writer of a partition, which is made when it is not there yet."""
+        name = f"{topic}-{number}"
+        if name not in self._partitions:
+            self._partitions[name] = self.log_dir.add_partition(topic, number)
+        return self._partitions[name]
+
+    def append(
+        self, count: int, topic: str = "orders", number: int = 0, *, times_s: Sequence[int] | None = None
+    ) -> None:
+        """Append ``count`` records in batches of 5."""
+        writer = self.partition(topic, number)
+        for _ in range(0, count, 5):
+            first = writer.end_offset
+            offsets = range(first, first + min(5, count))
+            times = [times_s[offset - first] if times_s else offset for offset in offsets]
+            batch = [
+                NewRecord(b"k%d" % (offset % 3), b"v%d" % offset, second * SECOND_MS, (("n", b"%d" % offset),))
+                for offset, second in zip(offsets, times, strict=True)
+            ]
+            writer.append_batch(encode_batch(batch, leader_epoch=0), len(batch))
+
+    def roll(self, topic: str = "orders", number: int = 0) -> None:
+        """Close the active segment."""
+        self.partition(topic, number).roll()
+
+    def copy(self) -> None:
+        """Copy what is rolled."""
+        self.log_dir.write_checkpoints()
+        config_file = self.installation.config_file
+        outcomes = asyncio.run(copy_once(load_config(config_file, {}), config_file, None))
+        assert all(outcome.error is None for outcome in outcomes), outcomes
+
+    def add_segment(self, count: int = 20, topic: str = "orders", number: int = 0) -> None:
+        """Append, roll and copy."""
+        self.append(count, topic, number)
+        self.roll(topic, number)
+        self.copy()
+
+    def queries(self, **options: str) -> Queries:
+        """Queries of everything in it."""
+        return Queries(self.installation.config_file, **{"subscribePattern": ".*", **options})

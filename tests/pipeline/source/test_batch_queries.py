@@ -1,0 +1,198 @@
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
+
+from tests.pipeline.source.queries import read_all
+from tests.pipeline.source.small_tier import SmallTier
+from tierd.errors import DataLossError, ReadOptionError, RemoteIntegrityError, UnknownPartitionError
+from tierd.pipeline.source.batch_reader import TierPartition
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def tier(tmp_path_factory: pytest.TempPathFactory) -> SmallTier:
+    """orders-0: [0, 80) in four segments; orders-1: [0, 20); payments-0: [0, 20), and 5 records on the host alone."""
+    made = SmallTier(tmp_path_factory.mktemp("tier"))
+    for _ in range(4):
+        made.append(20)
+        made.roll()
+    made.append(20, number=1)
+    made.roll(number=1)
+    made.append(20, "payments")
+    made.roll("payments")
+    made.append(5, "payments")
+    made.copy()
+    return made
+
+
+def offsets(tier: SmallTier, *filters: object, **options: str) -> list[int]:
+    rows = tier.queries(**options).rows(filters=filters)  # type: ignore[arg-type]
+    return [row["offset"] for row in rows]
+
+
+ORDERS_0 = {"assign": '{"orders": [0]}', "subscribePattern": ""}
+
+
+def of_orders(tier: SmallTier, *filters: object, **options: str) -> list[int]:
+    queries = tier.queries()
+    del queries.options["subscribePattern"]
+    rows = queries.rows(filters=filters, assign='{"orders": [0]}', **options)  # type: ignore[arg-type]
+    return [row["offset"] for row in rows]
+
+
+def test_every_column_is_there(tier: SmallTier) -> None:
+    row = tier.queries().rows()[7]
+    assert row == {
+        "key": b"k1",
+        "value": b"v7",
+        "topic": "orders",
+        "partition": 0,
+        "offset": 7,
+        "timestamp": EPOCH + timedelta(seconds=7),
+        "timestampType": 0,
+        "headers": [{"key": "n", "value": b"7"}],
+    }
+
+
+def test_only_the_asked_columns_are_made(tier: SmallTier) -> None:
+    source = tier.queries().source()
+    full = source.schema()
+    schema = type(full)([full["offset"], full["key"]])
+    reader = source.reader(schema)
+    first = next(read_all(reader, reader.partitions()))
+    assert first.schema.names == ["offset", "key"]
+    assert "headers" not in [f.name for f in tier.queries(includeHeaders="false").source().schema().fields]
+
+
+def test_an_unknown_column_is_refused_with_the_nearest_name(tier: SmallTier) -> None:
+    source = tier.queries().source()
+    field = source.schema()["offset"]
+    field.name = "ofset"
+    with pytest.raises(ReadOptionError, match="no column ofset; the nearest is offset"):
+        source.reader(type(source.schema())([field]))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, range(80)),
+        ({"startingOffsets": '{"orders": {"0": 33}}'}, range(33, 80)),
+        ({"startingOffsets": '{"orders": {"0": -2}}', "endingOffsets": '{"orders": {"0": 47}}'}, range(47)),
+        ({"endingOffsets": '{"orders": {"0": -1}}'}, range(80)),
+        ({"startingTimestamp": "12001", "endingTimestamp": "61000"}, range(13, 61)),
+        ({"startingOffsetsByTimestamp": '{"orders": {"0": 70000}}'}, range(70, 80)),
+        ({"startingTimestamp": "99999", "startingOffsetsByTimestampStrategy": "latest"}, range(0)),
+        ({"partitionBytes": "300"}, range(80)),
+        ({"minPartitions": "9"}, range(80)),
+        ({"maxRecordsPerPartition": "7"}, range(80)),
+    ],
+)
+def test_offsets_and_times_say_what_is_read(tier: SmallTier, options: dict[str, str], expected: range) -> None:
+    assert of_orders(tier, **options) == list(expected)
+
+
+def test_no_record_so_young_is_an_error(tier: SmallTier) -> None:
+    with pytest.raises(ReadOptionError, match="orders-0 has no record with timestamp 99999"):
+        of_orders(tier, startingTimestamp="99999")
+
+
+def test_tasks_are_cut_as_asked(tier: SmallTier) -> None:
+    reader = tier.queries(maxRecordsPerPartition="7", isolation="read_uncommitted").reader()
+    splits = [p.split for p in reader.partitions() if isinstance(p, TierPartition) and p.split is not None]
+    assert all(split.end_offset - split.start_offset <= 7 for split in splits)
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ([GreaterThanOrEqual(("offset",), 18), LessThan(("offset",), 23)], range(18, 23)),
+        ([GreaterThanOrEqual(("timestamp",), EPOCH + timedelta(seconds=39.5))], range(40, 80)),
+        ([LessThan(("timestamp",), EPOCH + timedelta(seconds=3))], range(3)),
+        ([EqualTo(("topic",), "none")], range(0)),
+        ([In(("offset",), (3, 5))], range(3, 6)),
+    ],
+)
+def test_filters_leave_out_what_does_not_match(tier: SmallTier, filters: list[object], expected: range) -> None:
+    assert of_orders(tier, *filters) == list(expected)
+
+
+def test_what_cannot_match_is_not_fetched(tier: SmallTier) -> None:
+    reader = tier.queries().reader()
+    list(reader.pushFilters([GreaterThanOrEqual(("timestamp",), EPOCH + timedelta(seconds=60))]))
+    with reader.access.open() as opened:
+        splits = reader.plan(opened)
+    assert [(s.name.topic, s.name.partition, s.parts[0].start_offset) for s in splits] == [("orders", 0, 60)]
+
+
+def test_topics_and_partitions_that_are_not_wanted_are_not_looked_at(tier: SmallTier) -> None:
+    reader = tier.queries().reader()
+    list(reader.pushFilters([EqualTo(("topic",), "orders"), EqualTo(("partition",), 1)]))
+    with reader.access.open() as opened:
+        assert {str(split.name) for split in reader.plan(opened)} == {"orders-1"}
+
+
+def test_what_is_on_the_host_alone_is_read_when_asked_for(tier: SmallTier) -> None:
+    wanted = EqualTo(("topic",), "payments")
+    assert offsets(tier, wanted) == list(range(20))
+    assert offsets(tier, wanted, includeLocal="true") == list(range(25))
+
+
+def test_local_files_are_refused_where_there_are_none(tier: SmallTier) -> None:
+    reader = tier.queries(includeLocal="true").reader()
+    object.__setattr__(reader.access, "log_dirs", (Path("/nowhere/kafka"),))
+    with pytest.raises(ReadOptionError, match="this host has none of the log dirs /nowhere/kafka"):
+        reader.partitions()
+
+
+def test_an_unknown_topic_is_refused_with_the_nearest_name(tier: SmallTier) -> None:
+    queries = tier.queries()
+    del queries.options["subscribePattern"]
+    with pytest.raises(UnknownPartitionError, match="does not know order") as refused:
+        queries.rows(subscribe="order")
+    assert any("tierd status" in note for note in refused.value.__notes__)
+
+
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
+def test_offsets_that_are_not_there_fail_the_query_or_are_skipped(tier: SmallTier, option: str) -> None:
+    asked = {option: '{"orders": {"0": 90}}'}
+    with pytest.raises(DataLossError, match="orders-0"):
+        of_orders(tier, **{"endingOffsets": '{"orders": {"0": 95}}', **asked})
+    assert of_orders(tier, failOnDataLoss="false", **asked) == ([] if option == "startingOffsets" else list(range(80)))
+
+
+def test_a_query_reads_what_was_there_when_it_was_planned(tmp_path: Path) -> None:
+    tier = SmallTier(tmp_path)
+    tier.add_segment()
+    reader = tier.queries().reader()
+    planned = reader.partitions()
+    tier.add_segment()
+    assert sum(batch.num_rows for batch in read_all(reader, planned)) == 20
+    assert len(tier.queries().rows()) == 40
+
+
+def test_a_segment_that_is_gone_fails_the_task_and_says_to_run_again(tmp_path: Path) -> None:
+    tier = SmallTier(tmp_path)
+    tier.add_segment()
+    reader = tier.queries().reader()
+    planned = reader.partitions()
+    shutil.rmtree(tier.installation.store_dir)
+    tier.installation.store_dir.mkdir()
+    with pytest.raises(DataLossError, match="is gone, which was there when the query was planned") as gone:
+        list(read_all(reader, planned))
+    assert any("run the query again" in note for note in gone.value.__notes__)
+
+
+def test_damage_in_the_store_fails_the_task(tmp_path: Path) -> None:
+    tier = SmallTier(tmp_path)
+    tier.add_segment()
+    (stored,) = tier.installation.store_dir.rglob("*.log")
+    content = bytearray(stored.read_bytes())
+    content[-3] ^= 1
+    stored.chmod(0o600)
+    stored.write_bytes(content)
+    with pytest.raises(RemoteIntegrityError):
+        tier.queries().rows()

@@ -1,0 +1,182 @@
+"""Micro-batches as Spark asks for them, without Spark: any stop is followed by a new reader with the old progress."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
+
+from tests.pipeline.source.queries import Queries, read_all
+from tests.pipeline.source.small_tier import SmallTier
+from tierd.errors import DataLossError
+from tierd.pipeline.source.stream_reader import Progress, TierStreamReader
+
+EVERYTHING = {"startingOffsets": "earliest"}
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> SmallTier:
+    return SmallTier(tmp_path)
+
+
+def values(reader: TierStreamReader, start: Progress, end: Progress) -> list[str]:
+    """The records of a micro-batch, as topic-partition@offset."""
+    rows = [row for batch in read_all(reader, reader.partitions(start, end)) for row in batch.to_pylist()]
+    return [f"{row['topic']}-{row['partition']}@{row['offset']}" for row in rows]
+
+
+class Query:
+    """A streaming query that keeps its progress, as a checkpoint does."""
+
+    def __init__(self, queries: Queries, limit: ReadLimit | None = None) -> None:
+        self._queries = queries
+        self._limit = limit
+        self.progress: Progress | None = None
+        self.delivered: list[str] = []
+
+    def run(self, *, at_most: int = 100, available_now: bool = False) -> int:
+        """Run micro-batches until nothing is new; return how many had anything."""
+        reader = self._queries.stream()
+        try:
+            if available_now:
+                reader.prepareForTriggerAvailableNow()
+            self.progress = self.progress or reader.initialOffset()
+            for count in range(at_most):
+                end = reader.latestOffset(self.progress, self._limit or reader.getDefaultReadLimit())
+                if end == self.progress:
+                    return count
+                self.delivered += values(reader, self.progress, end)
+                reader.commit(end)
+                self.progress = end
+            return at_most
+        finally:
+            reader.stop()
+
+
+def named(name: str, offsets: range) -> list[str]:
+    return [f"{name}@{offset}" for offset in offsets]
+
+
+def test_stopped_and_restarted_while_segments_are_added_each_record_comes_once(tier: SmallTier) -> None:
+    tier.add_segment()
+    query = Query(tier.queries(**EVERYTHING, maxOffsetsPerTrigger="7"))
+    for added in range(4):
+        query.run(at_most=1 + added)
+        tier.add_segment()
+    query.run()
+    assert query.delivered == named("orders-0", range(100))
+
+
+def test_a_micro_batch_that_is_made_again_is_the_same(tier: SmallTier) -> None:
+    tier.add_segment()
+    reader = tier.queries(**EVERYTHING).stream()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(13))
+    first = values(reader, start, end)
+    tier.add_segment()
+    again = tier.queries(**EVERYTHING).stream()
+    assert values(again, start, end) == first
+    assert len(first) == 13
+
+
+def test_a_query_without_a_checkpoint_begins_at_the_end(tier: SmallTier) -> None:
+    tier.add_segment()
+    query = Query(tier.queries())
+    assert query.run() == 0
+    tier.add_segment()
+    assert query.run() == 1
+    assert query.delivered == named("orders-0", range(20, 40))
+
+
+def test_each_partition_gets_its_share_of_a_micro_batch(tier: SmallTier) -> None:
+    tier.add_segment(60)
+    tier.add_segment(20, number=1)
+    reader = tier.queries(**EVERYTHING).stream()
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadMaxRows(8)) == {"orders": {"0": 6, "1": 2}}
+    assert reader.latestOffset(start, ReadAllAvailable()) == {"orders": {"0": 60, "1": 20}}
+
+
+def test_bytes_limit_a_micro_batch_too(tier: SmallTier) -> None:
+    tier.add_segment(40)
+    (stored,) = tier.installation.store_dir.rglob("*.log")
+    half = stored.stat().st_size // 2
+    reader = tier.queries(**EVERYTHING, maxBytesPerTrigger=str(half)).stream()
+    assert reader.getDefaultReadLimit() == ReadMaxBytes(half)
+    assert reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())["orders"]["0"] in (19, 20)
+    both = tier.queries(**EVERYTHING, maxBytesPerTrigger=str(half), maxOffsetsPerTrigger="39").stream()
+    assert both.latestOffset(both.initialOffset(), both.getDefaultReadLimit())["orders"]["0"] in (19, 20)
+
+
+def test_a_tiny_limit_still_gets_on(tier: SmallTier) -> None:
+    tier.add_segment(5)
+    tier.add_segment(5, number=1)
+    query = Query(tier.queries(**EVERYTHING, maxBytesPerTrigger="1"))
+    assert query.run() == 5
+    assert len(query.delivered) == 10
+
+
+def test_available_now_ends_at_what_was_there_when_it_began(tier: SmallTier) -> None:
+    tier.add_segment()
+    reader = tier.queries(**EVERYTHING).stream()
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    tier.add_segment()
+    tier.add_segment(topic="late")
+    end = reader.latestOffset(start, ReadMaxRows(15))
+    assert end == {"orders": {"0": 15}, "late": {"0": 0}}
+    assert reader.latestOffset(end, ReadMaxRows(15))["orders"] == {"0": 20}
+    assert Query(tier.queries(**EVERYTHING)).run(available_now=True) == 1
+
+
+def test_a_partition_that_comes_later_is_read_from_its_beginning(tier: SmallTier) -> None:
+    tier.add_segment()
+    query = Query(tier.queries(**EVERYTHING))
+    query.run()
+    tier.add_segment(number=1)
+    tier.add_segment(topic="payments")
+    query.run()
+    assert sorted(query.delivered) == sorted(
+        named("orders-0", range(20)) + named("orders-1", range(20)) + named("payments-0", range(20))
+    )
+
+
+@pytest.mark.parametrize(("fails", "expected"), [("true", None), ("false", range(40))])
+def test_offsets_that_retention_took_fail_the_query_or_are_skipped(
+    tier: SmallTier, fails: str, expected: range | None
+) -> None:
+    tier.add_segment()
+    tier.add_segment()
+    reader = tier.queries(**EVERYTHING, failOnDataLoss=fails).stream()
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    lost: Progress = {"orders": {"0": -20}}  # as if the log had begun there once
+    if expected is None:
+        with pytest.raises(DataLossError, match=r"orders-0: \[-20, 0\) was removed by retention"):
+            reader.partitions(lost, end)
+        return
+    assert values(reader, lost, end) == named("orders-0", expected)
+
+
+def test_a_tier_that_was_made_anew_is_data_loss(tier: SmallTier) -> None:
+    tier.add_segment()
+    reader = tier.queries().stream()
+    with pytest.raises(DataLossError, match="orders-0 ends at 20, and the query has read up to 33"):
+        reader.latestOffset({"orders": {"0": 33}}, ReadAllAvailable())
+    with pytest.raises(DataLossError, match="gone-3: the query has read of it"):
+        reader.latestOffset({"gone": {"3": 5}}, ReadAllAvailable())
+    calm = tier.queries(failOnDataLoss="false").stream()
+    assert calm.latestOffset({"gone": {"3": 5}, "orders": {"0": 33}}, ReadAllAvailable())["orders"] == {"0": 33}
+
+
+def test_the_local_tail_and_the_tier_are_one_log(tier: SmallTier) -> None:
+    tier.add_segment()
+    query = Query(tier.queries(**EVERYTHING, includeLocal="true"))
+    tier.append(10)
+    tier.log_dir.write_checkpoints()
+    query.run()
+    tier.append(5)
+    tier.roll()
+    tier.copy()
+    shutil.rmtree(tier.log_dir.path / "orders-0")
+    query.run()
+    assert query.delivered == named("orders-0", range(35))
