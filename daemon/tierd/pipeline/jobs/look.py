@@ -84,7 +84,8 @@ class Look:
         numbers = [number for number, place in enumerate(self._places) if place.index in indices]
         with spark_errors(self._spark, "looking for the latest records"):
             surveys = survey_groups(self._spark, offsets, numbers)
-        notes = {note.place: note for survey in surveys for note in survey.notes}
+        found = (note for survey in surveys for note in survey.notes)
+        notes = {note.place: note for note in sorted(found, key=lambda note: note.problem is not None)}
         return notes, {self._places[survey.number]: survey.latest for survey in surveys}
 
 

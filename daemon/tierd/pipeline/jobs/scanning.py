@@ -5,7 +5,9 @@
     split ──scan──► (bucket, KeyBlock) ──shuffle──► bucket ──join──► (group, OffsetBlock) ──shuffle──► group
                     (bucket, InputNote)                              (group, InputNote)
 
-Both are generators over bounded memory, and give the same for the same input, in whatever order it comes.
+Both are generators over bounded memory, and give the same for the same input, in whatever order it comes. Spark runs
+them again when it lost what came of them, at any time: so an input that cannot be read is noted in every bucket, and
+every bucket tells the input's group. To it a key that is missing would look like one that a later record supersedes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -96,7 +98,8 @@ def _scan_input(
                 yield from key_blocks(keys, index=place.index, buckets=buckets)
     except (TierError, OSError) as error:
         problem = f"{metadata.segment} could not be read: {error}"
-    yield buckets.first, InputNote(place, keyed, trace, problem)
+    for number in range(buckets.count if problem else 1):
+        yield buckets.first + number, InputNote(place, keyed, trace, problem)
 
 
 def join_bucket(
@@ -107,12 +110,17 @@ def join_bucket(
     Args:
         context: of the run.
         first_numbers: the number of each partition's first group.
-        rows: as ``scan_split`` yields them, from all splits.
+        rows: as ``scan_split`` yields them, from all splits. Notes go to the partition's first group, and those of
+            problems to the input's own group too.
     """
     partitions: dict[int, LatestKeys] = {}
     for _, row in rows:
         if isinstance(row, InputNote):
-            yield first_numbers[row.place.index], row
+            first_number = first_numbers[row.place.index]
+            yield first_number, row
+            group = context.work(row.place).group_of(row.place.segment) if row.problem else None
+            if group:  # the first one has it
+                yield first_number + group, row
         else:
             partitions.setdefault(row.index, LatestKeys()).add_block(row)
     for index, keys in partitions.items():

@@ -3,7 +3,7 @@
 import errno
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -11,14 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from tierd.errors import TierError
+from tierd.errors import PipelineError, TierError
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.jobs.layout import GroupPlace
 from tierd.pipeline.jobs.outcomes import Changed, Failed, Outcome, Unchanged, Written
 from tierd.pipeline.jobs.run_context import RunContext, scratch_directory
 from tierd.pipeline.jobs.scanning import InputNote, OffsetBlock
-from tierd.pipeline.planning import Output
+from tierd.pipeline.planning import Output, PartitionWork
 from tierd.pipeline.rewriting import InputLog, OffsetSet, RewriteStatistics, RewrittenSegment, rewrite_group
 
 _BLOCKS_AT_ONCE: Final = 64  # 8 MiB of offsets
@@ -89,16 +89,30 @@ def finished(metadata: RemoteLogSegmentMetadata, segment: RewrittenSegment) -> R
 
 
 def _latest(context: RunContext, place: GroupPlace, rows: Iterable[OffsetBlock | InputNote]) -> OffsetSet | None:
+    """The offsets that are the latest of their keys; None where that does not matter.
+
+    Raises:
+        PipelineError: not all of them are known, since an input could not be read.
+    """
     work = context.work(place)
     if not work.compacts:
         return None
     inputs = work.group_inputs(place.group)
     start_offset = inputs[0].start_offset
     latest = OffsetSet.of(start_offset, inputs[-1].end_offset + 1, np.empty(0, dtype=np.int64))
-    blocks = (row.offsets(start_offset) for row in rows if isinstance(row, OffsetBlock))
+    blocks = (row.offsets(start_offset) for row in _blocks(work, place, rows))
     while some := tuple(islice(blocks, _BLOCKS_AT_ONCE)):
         latest.union_in_place(np.concatenate(some))
     return latest
+
+
+def _blocks(work: PartitionWork, place: GroupPlace, rows: Iterable[OffsetBlock | InputNote]) -> Iterator[OffsetBlock]:
+    """The blocks, as long as no note says that keys of the group itself are missing."""
+    for row in rows:
+        if isinstance(row, OffsetBlock):
+            yield row
+        elif row.problem and work.group_of(row.place.segment) == place.group:
+            raise PipelineError(row.problem, remedy="the group stays as it was; the next run tries again")
 
 
 def _input_log(tier: OpenTier, metadata: RemoteLogSegmentMetadata) -> InputLog:

@@ -104,6 +104,10 @@ class PartitionWork:
         first, last = self.groups[number]
         return self.inputs[first : last + 1]
 
+    def group_of(self, place: int) -> int | None:
+        """The number of the group that has the input at ``place``; None where none has."""
+        return next((number for number, (first, last) in enumerate(self.groups) if first <= place <= last), None)
+
     def live_producers(self) -> Mapping[int, ProducerStateEntry]:
         """What was known of the producers at the end of the tier, by producer id.
 
