@@ -118,7 +118,8 @@ def _impossible(inputs: Sequence[RemoteLogSegmentMetadata], manifest: SegmentMan
         return f"{manifest.size_bytes} bytes cannot have come of {size_bytes}"
     if manifest.max_timestamp_ms > newest_ms:
         return f"a record of {manifest.max_timestamp_ms} is newer than the newest of the inputs, {newest_ms}"
-    if (manifest.batch_count == 0) != (manifest.size_bytes == 0) or manifest.record_count > manifest.size_bytes:
+    offsets = manifest.end_offset - manifest.start_offset + 1
+    if (manifest.batch_count == 0) != (manifest.size_bytes == 0) or manifest.record_count > offsets:
         return f"{manifest.record_count} records in {manifest.batch_count} batches of {manifest.size_bytes} bytes"
     transactions = manifest.index(IndexType.TRANSACTION)
     if manifest.txn_index_empty and transactions is not None and transactions.size_bytes:
