@@ -6,6 +6,7 @@
     v1/<cluster>/tier/<hash of key prefix>                         that this store has made a tier its own
     v1/<cluster>/moving                                            that an import or a rebuild fills this store
     v1/<cluster>/lease/<name>                                      which process does something, and until when
+    v1/<cluster>/erasure/<request id>                              keys whose records are to go, and how far that is
     v1/<cluster>/partitions/<topic id>/<partition>                 that the partition exists, and its topic's name
     v1/<cluster>/deleting/<topic id>/<partition>                   that the partition is being deleted, and how far
     v1/<cluster>/deleted/<topic id>/<partition>                    that the partition was deleted, and when
@@ -52,6 +53,8 @@ class MetadataKeyFactory:
         """There while an import or a rebuild is not complete."""
         self.tier_prefix = f"{self.all_prefix}tier/"
         """One row per tier that this store has made its own."""
+        self.erasure_prefix = f"{self.all_prefix}erasure/"
+        """One row per request to erase keys, those that came to their end too."""
         self.index_prefix = f"{self.all_prefix}partitions/"
         """One small row per partition, so that listing partitions does not read their segments."""
         self.deleting_prefix = f"{self.all_prefix}deleting/"
@@ -66,6 +69,10 @@ class MetadataKeyFactory:
     def lease(self, name: str) -> str:
         """Which process holds the lease of that name."""
         return f"{self.all_prefix}lease/{name}"
+
+    def erasure(self, request_id: UUID) -> str:
+        """One request to erase keys."""
+        return f"{self.erasure_prefix}{uuid_to_text(request_id)}"
 
     def partition_prefix(self, partition: TopicIdPartition) -> str:
         """What every key of the partition begins with, its index row excepted."""

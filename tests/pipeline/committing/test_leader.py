@@ -329,11 +329,20 @@ class TestOrder:
         assert lab.readable() == [(0, 9), (10, 19), (20, 39)]
         assert lab.metadata.view(PARTITION).compacted_to is None
 
-    async def test_an_erasure_need_not_wait(self, lab: LeaderLab) -> None:
+    async def test_an_erasure_need_not_wait_where_records_hide_nothing(self, lab: LeaderLab) -> None:
         await lab.copy_tier(0, 10)
-        await lab.leader.prepare([lab.candidate(erased_keys=frozenset([b"k"]))])
+        await lab.leader.prepare([lab.candidate(CleaningPolicy(), erased_keys=frozenset([b"k"]))])
         _, second = await lab.begin(0, 1)
         assert (await commit(lab, second, await lab.write(second), {})).committed
+
+    async def test_in_a_compacted_topic_an_erasure_waits_for_the_groups_before_it(self, lab: LeaderLab) -> None:
+        await lab.copy_tier(0, 10)
+        policy = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=1.0)
+        await lab.leader.prepare([lab.candidate(policy, erased_keys=frozenset([b"k"]))])
+        _, second = await lab.begin(0, 1)
+        verdict = await commit(lab, second, await lab.write(second), {"records_erased": 1})
+        assert not verdict.committed
+        assert "records_erased: what they hide may still be there" in verdict.reason
 
 
 class TestGroupsWithoutOutput:

@@ -16,6 +16,7 @@ from tierd.log import AbortedTransaction, ProducerStateEntry, encode_producer_sn
 from tierd.pipeline.planning import CleaningPolicy, Group, Proposal, TierEvidence, WorkKind, tier_last_stable_offset
 
 DELETED = CleaningPolicy(merge_below_bytes=50, segment_bytes=100)
+KEPT = CleaningPolicy()
 NO_PRODUCERS = encode_producer_snapshot(())
 
 
@@ -141,13 +142,32 @@ class TestMerge:
 
 
 class TestErasure:
-    def test_every_stable_segment_is_looked_at_by_itself_whatever_the_policy(self) -> None:
-        for policy in (COMPACTED, DELETED):
+    def test_every_stable_segment_is_looked_at_by_itself(self) -> None:
+        for policy in (replace(COMPACTED, min_cleanable_dirty_ratio=1.0), DELETED):
             plan = planned(candidate(tier(1, 1, 1), policy, erased_keys=frozenset([b"k"])), last_stable_offset=20)
             assert (plan.kind, plan.groups) == (WorkKind.ERASE, (Group(0, 0), Group(1, 1)))
 
+    def test_a_compaction_that_is_due_erases_on_its_way(self) -> None:
+        keys = frozenset([b"k"])
+        plan = planned(candidate(tier(1, 1, 1), COMPACTED, erased_keys=keys))
+        assert (plan.kind, plan.candidate.erased_keys) == (WorkKind.COMPACT, keys)
+
+    def test_what_was_looked_through_is_left_alone_and_the_rest_is_numbered_anew(self) -> None:
+        segments = tier(1, 1, 1)
+        searched = frozenset([segments[1].segment.id])
+        plan = planned(candidate(segments, KEPT, erased_keys=frozenset([b"k"]), searched=searched))
+        assert [metadata.start_offset for metadata in plan.chain.segments] == [0, 20]
+        assert (plan.groups, plan.round_end_offset) == ((Group(0, 0), Group(1, 1)), 30)
+
+    def test_where_everything_was_looked_through_the_partition_is_merged_again(self) -> None:
+        segments = tier(1, 1, 1)
+        searched = frozenset(metadata.segment.id for metadata in segments)
+        found = candidate(segments, DELETED, erased_keys=frozenset([b"k"]), searched=searched)
+        assert planned(found).kind is WorkKind.MERGE
+        assert "every segment was looked through" in skipped(replace(found, policy=KEPT))
+
     def test_nothing_is_erased_while_the_first_transaction_is_open(self) -> None:
-        found = candidate(tier(1), erased_keys=frozenset([b"k"]))
+        found = candidate(tier(1), KEPT, erased_keys=frozenset([b"k"]))
         assert "is open" in skipped(found, last_stable_offset=3)
 
 

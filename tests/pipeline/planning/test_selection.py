@@ -23,7 +23,7 @@ class TestUrgency:
 
     def test_erasures_come_before_compactions_and_those_before_merges(self) -> None:
         merge = planned(candidate(tier(1, 1), CleaningPolicy(merge_below_bytes=9)))
-        erasure = planned(candidate(tier(1), erased_keys=frozenset([b"k"])))
+        erasure = planned(candidate(tier(1), CleaningPolicy(), erased_keys=frozenset([b"k"])))
         compaction = planned(candidate(tier(1, 1), COMPACTED))
         assert by_urgency([merge, compaction, erasure]) == [erasure, compaction, merge]
 

@@ -68,11 +68,12 @@ def candidate(
     log_start: int | None = None,
     compacted_to: int | None = None,
     erased_keys: frozenset[bytes] = frozenset(),
+    searched: frozenset[UUID] = frozenset(),
     partition: TopicIdPartition = PARTITION,
 ) -> Candidate:
     """A partition with that tier."""
     view = view_of(segments, log_start=log_start, compacted_to=compacted_to, partition=partition)
-    return Candidate(view=view, lineage=Lineage.of(lineage), policy=policy, erased_keys=erased_keys)
+    return Candidate(view=view, lineage=Lineage.of(lineage), policy=policy, erased_keys=erased_keys, searched=searched)
 
 
 def planned(found: Candidate, *, now_ms: int = NOW_MS, last_stable_offset: int | None = None) -> Proposal:

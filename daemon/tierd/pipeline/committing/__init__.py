@@ -6,7 +6,7 @@ from tierd.pipeline.committing.leader_server import LeaderServer
 from tierd.pipeline.committing.leader_settings import LeaderSettings, OutputStorage
 from tierd.pipeline.committing.messages import Begun, RefusedGroup, Verdict
 from tierd.pipeline.committing.order_maker import PreparedRun
-from tierd.pipeline.committing.round import ORDERED_COUNTS
+from tierd.pipeline.committing.round import ORDERED_COUNTS, GroupState, PartitionRound
 from tierd.pipeline.committing.run_record import GroupProblem, RunStatistics
 
 __all__ = [
@@ -14,10 +14,12 @@ __all__ = [
     "Begun",
     "CompactionLeader",
     "GroupProblem",
+    "GroupState",
     "LeaderClient",
     "LeaderServer",
     "LeaderSettings",
     "OutputStorage",
+    "PartitionRound",
     "PreparedRun",
     "RefusedGroup",
     "RunStatistics",

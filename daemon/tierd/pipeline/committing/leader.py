@@ -84,6 +84,11 @@ class CompactionLeader:
         """Of the present run, None between two."""
         return self._order
 
+    @property
+    def rounds(self) -> tuple[PartitionRound, ...]:
+        """How far each partition of the present run is; empty between two."""
+        return self._rounds
+
     def statistics(self) -> RunStatistics:
         """What the present run, or the last one, has done."""
         return self.record.statistics()
@@ -152,7 +157,7 @@ class CompactionLeader:
         if outcome.problem is not None:
             return await self._not_committed(opened, outcome)
         self._outputs.forget(opened)
-        opened.round.move(opened.output.group, GroupState.DONE)
+        opened.round.commit(opened.output.group, opened.row.segment, counts)
         self.record.committed(
             bytes_before=sum(metadata.size_bytes for metadata in opened.inputs),
             bytes_after=manifest.size_bytes,

@@ -7,13 +7,15 @@
        └──────failed, refused──┴─────────► LEFT
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
+from tierd.model import RemoteLogSegmentId
 from tierd.pipeline.planning import PartitionWork
 
-ORDERED_COUNTS: Final = ("records_tombstone", "records_expired")
+ORDERED_COUNTS: Final = ("records_tombstone", "records_expired", "records_erased")
 """Records whose absence lets an older one of their key be seen, where such a one is left in an earlier group."""
 
 
@@ -32,11 +34,15 @@ class PartitionRound:
     Attributes:
         work: what is to be done.
         lost: why nothing more of the partition may be committed; None while it may.
+        outputs: of the groups that were committed, by group.
+        counts: what was done to the records of those, added up.
     """
 
     def __init__(self, work: PartitionWork) -> None:
         self.work = work
         self.lost: str | None = None
+        self.outputs: dict[int, RemoteLogSegmentId] = {}
+        self.counts: Counter[str] = Counter()
         self._states = [GroupState.WAITING] * len(work.groups)
 
     @property
@@ -52,6 +58,12 @@ class PartitionRound:
     def move(self, group: int, state: GroupState) -> None:
         """Take note of where a known group stands now."""
         self._states[group] = state
+
+    def commit(self, group: int, output: RemoteLogSegmentId, counts: Mapping[str, int]) -> None:
+        """Take note that ``output`` has taken the place of a group's inputs."""
+        self.move(group, GroupState.DONE)
+        self.outputs[group] = output
+        self.counts.update(counts)
 
     def why_not_begin(self, group: int) -> str | None:
         """Why a group must not be begun; None when it may."""
@@ -85,13 +97,17 @@ class PartitionRound:
         if self.lost is not None:
             return self.lost
         earlier = [place for place in range(group) if self._states[place] is not GroupState.DONE]
-        if not earlier or not self.work.compacts:
+        if not earlier or not self.work.is_ordered:
             return None
-        gone = [name for name in ORDERED_COUNTS if counts.get(name, 1)]
+        gone = [name for name in ORDERED_COUNTS if counts.get(name, 1) and self._may_go(name)]
         if not gone:
             return None
         where = f"group {earlier[0]} before it is {self._states[earlier[0]].value}"
         return f"{' and '.join(gone)}: what they hide may still be there, since {where}"
+
+    def _may_go(self, name: str) -> bool:
+        """Whether this round takes such records out, so that a count that is not told may be any number."""
+        return bool(self.work.erased_keys) if name == "records_erased" else self.work.compacts
 
     def compacted_to_with(self, group: int) -> int | None:
         """Up to where the partition is clean once ``group`` is done, exclusive; None when that is not known yet."""

@@ -1,8 +1,9 @@
 """Which neighbouring segments become one (log-format 9.3; Kafka: Cleaner.groupSegmentsBySize)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Final, Self
+from uuid import UUID
 
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.pipeline.planning.chain import Chain
@@ -83,9 +84,10 @@ def merge_groups(
     return tuple(group for group in _packed(chain, limits, may_merge) if group.last > group.first)
 
 
-def single_groups(chain: Chain) -> tuple[Group, ...]:
-    """Every segment by itself."""
-    return tuple(Group(place, place) for place in range(len(chain.segments)))
+def single_groups(chain: Chain, *, but: Container[UUID]) -> tuple[Group, ...]:
+    """Every segment by itself, except for those with these ids."""
+    ids = (metadata.segment.id for metadata in chain.segments)
+    return tuple(Group(place, place) for place, segment_id in enumerate(ids) if segment_id not in but)
 
 
 def _packed(

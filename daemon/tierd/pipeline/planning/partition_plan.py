@@ -21,7 +21,9 @@ def tier_last_stable_offset(chain: Chain, producers: Iterable[ProducerStateEntry
 
 
 def plan_partition(candidate: Candidate, *, now_ms: int, last_stable_offset: int | None = None) -> Proposal | Skipped:
-    """Choose what to do: erase what a person asked to, or compact what is dirty, or merge what is small.
+    """Choose what to do: compact what is dirty, or erase what a person asked to, or merge what is small.
+
+    A compaction erases on its way; so a segment that cannot be read keeps no partition from being compacted.
 
     Args:
         candidate: whose metadata is loaded.
@@ -32,15 +34,14 @@ def plan_partition(candidate: Candidate, *, now_ms: int, last_stable_offset: int
     if not chain.segments:
         return Skipped(candidate.partition, "no segment in the tier is readable")
     stable = chain.end_offset if last_stable_offset is None else last_stable_offset
+    plans: list[Proposal | Skipped] = []
+    if candidate.policy.compacts:
+        plans.append(_compaction(candidate, chain, stable, now_ms=now_ms))
     if candidate.erased_keys:
-        return _erasure(candidate, chain, stable)
-    if not candidate.policy.compacts:
-        return _merge(candidate, chain, stable, now_ms=now_ms)
-    compaction = _compaction(candidate, chain, stable, now_ms=now_ms)
-    if isinstance(compaction, Proposal):
-        return compaction
-    merge = _merge(candidate, chain, stable, now_ms=now_ms)
-    return merge if isinstance(merge, Proposal) else compaction
+        plans.append(_erasure(candidate, chain, stable))
+    plans.append(_merge(candidate, chain, stable, now_ms=now_ms))
+    proposals = (plan for plan in plans if isinstance(plan, Proposal))
+    return next(proposals, plans[0])
 
 
 def _compaction(candidate: Candidate, tier: Chain, stable: int, *, now_ms: int) -> Proposal | Skipped:
@@ -92,9 +93,12 @@ def _beyond(chain: Chain) -> str:
 
 def _erasure(candidate: Candidate, chain: Chain, stable: int) -> Proposal | Skipped:
     inputs = chain.below(stable)
-    if not inputs.segments:
-        return Skipped(candidate.partition, f"a transaction that began at offset {stable} is open: nothing is erased")
-    return _outside_compaction(candidate, WorkKind.ERASE, inputs, single_groups(inputs))
+    groups = single_groups(inputs, but=candidate.searched)
+    if not groups:
+        why = "every segment was looked through" if stable == chain.end_offset else f"a transaction is open at {stable}"
+        return Skipped(candidate.partition, f"nothing is to be erased: {why}")
+    members = tuple(inputs.segments[place] for place, _ in groups)
+    return _outside_compaction(candidate, WorkKind.ERASE, Chain(members), _renumbered(groups))
 
 
 def _merge(candidate: Candidate, chain: Chain, stable: int, *, now_ms: int) -> Proposal | Skipped:

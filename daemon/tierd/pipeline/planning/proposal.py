@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from typing import Self
+from uuid import UUID
 
 from tierd.log import AbortedTransaction
 from tierd.metadata import PartitionView, effective_lineage
@@ -39,12 +40,14 @@ class Candidate:
     Attributes:
         lineage: as the local log has it; empty where there is none.
         erased_keys: keys whose records are to go, in whichever segment they are.
+        searched: ids of segments that need not be looked through for those.
     """
 
     view: PartitionView
     lineage: Lineage
     policy: CleaningPolicy
     erased_keys: frozenset[bytes] = frozenset()
+    searched: frozenset[UUID] = frozenset()
 
     @property
     def partition(self) -> TopicIdPartition:
@@ -156,5 +159,6 @@ class Proposal:
             producer_snapshot=evidence.producer_snapshot,
             expire_before_ms=expire_before_ms,
             erased_keys=self.candidate.erased_keys,
+            is_compacted_topic=policy.compacts,
             aborted=tuple(entry for entry in evidence.aborted if entry.first_offset < self.round_end_offset),
         )

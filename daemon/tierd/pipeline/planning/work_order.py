@@ -51,6 +51,7 @@ class PartitionWork:
         delete_retention_ms: how long a tombstone, or the marker of a transaction without data, is kept.
         expire_before_ms: records with an older timestamp go; None where records do not expire one by one.
         erased_keys: every record with such a key goes, tombstones too.
+        is_compacted_topic: whatever is done in this run, readers take a record for the latest of its key.
         aborted: transactions of the whole tier that begin below ``round_end_offset``, ascending by their markers.
         producer_snapshot: of the last finished segment of the tier, as Kafka writes it.
 
@@ -71,6 +72,7 @@ class PartitionWork:
     producer_snapshot: bytes
     expire_before_ms: int | None = None
     erased_keys: frozenset[bytes] = frozenset()
+    is_compacted_topic: bool = False
     aborted: tuple[AbortedTransaction, ...] = ()
 
     def __post_init__(self) -> None:
@@ -93,6 +95,11 @@ class PartitionWork:
     def compacts(self) -> bool:
         """Whether only the latest record of a key stays; otherwise nothing goes but what is erased."""
         return self.kind is WorkKind.COMPACT
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether a record that goes may hide what is left in a group before it."""
+        return self.compacts or (self.is_compacted_topic and bool(self.erased_keys))
 
     @property
     def size_bytes(self) -> int:
