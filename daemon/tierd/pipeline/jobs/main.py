@@ -63,7 +63,7 @@ def _run(config: TierdConfig, config_file: Path, socket: Path) -> None:
             with spark_session(config) as spark:
                 log.info("session_begins", master=spark.master, parallelism=spark.defaultParallelism)
                 counts = dict(Run(spark, leader, access, order, progress).run())
-    log.info("run_ends", run_id=str(order.run_id), **counts)
+                log.info("run_ends", run_id=str(order.run_id), **counts)
     leader.done(counts)
 
 

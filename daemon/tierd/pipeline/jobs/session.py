@@ -27,6 +27,7 @@ def spark_settings(settings: PipelineSettings, scratch: Path) -> dict[str, str]:
         "spark.executor.memory": _mebibytes(settings.executor_memory_bytes),
         "spark.local.dir": str(scratch),
         "spark.log.level": "WARN",
+        "spark.python.daemon.module": "tierd.pipeline.jobs.worker_daemon",
         "spark.python.worker.reuse": "true",
         "spark.shuffle.compress": "false",
         "spark.speculation": "false",
