@@ -53,7 +53,7 @@ def build_pipeline(engine: Engine, manager: RemoteLogManager, config_file: Path)
             engine.metadata,
             engine.storage,
             being_copied=being_copied,
-            clock=engine.clock,
+            clock=manager.removal_clock,
             settings=LeaderSettings(grace_s=config.expire.grace_s),
             abandoned=manager.abandon,
         )

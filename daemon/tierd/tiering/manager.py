@@ -257,6 +257,11 @@ class RemoteLogManager:
         """Ids that sweeps and expiration leave alone; live, and added to by whoever else writes segments."""
         return self._factory.being_copied
 
+    @property
+    def removal_clock(self) -> Clock:
+        """The clock of whatever takes data away by its age; it does not believe a wall clock that leaps ahead."""
+        return self._factory.removal_clock
+
     def abandon(self, started: RemoteLogSegmentMetadata) -> None:
         """Have the objects of a segment that was begun and given up looked for after a while."""
         self._factory.abandon(started)

@@ -72,12 +72,12 @@ class TaskFactory:
         self._parts = parts
         self._follower_slots = asyncio.Semaphore(_FOLLOWERS_AT_ONCE)
         self._abandoned: AbandonedCopies | None = None
-        self._removal_clock = BelievedClock(parts.clock)
+        self.removal_clock = BelievedClock(parts.clock)
         self.deletion = SegmentDeletion(
             metadata=parts.metadata,
             remote=parts.remote,
             recorder=parts.recorder,
-            clock=self._removal_clock,
+            clock=self.removal_clock,
             broker_id=parts.writer.broker_id,
             ledger=parts.ledger,
         )
@@ -88,7 +88,7 @@ class TaskFactory:
             being_copied=parts.being_copied,
             slots=parts.delete_slots,
             recorder=parts.recorder,
-            clock=self._removal_clock,
+            clock=self.removal_clock,
             width=parts.expire.concurrency,
             grace_s=parts.expire.grace_s,
             interval_s=parts.expire.interval_s,
@@ -176,7 +176,7 @@ class TaskFactory:
             being_copied=self._parts.being_copied,
             slots=self._parts.delete_slots,
             recorder=self._parts.recorder,
-            clock=self._removal_clock,
+            clock=self.removal_clock,
             broker_id=self._parts.writer.broker_id,
             grace_s=self._parts.expire.grace_s,
             interval_s=self._parts.expire.interval_s,
@@ -201,7 +201,7 @@ class TaskFactory:
             remote=self._parts.remote,
             deletion=self.deletion,
             policies=self._parts.policies,
-            clock=self._removal_clock,
+            clock=self.removal_clock,
             broker_id=self._parts.writer.broker_id,
         )
 
