@@ -34,10 +34,10 @@ class SmallTier:
     ) -> None:
         """Append ``count`` records in batches of 5."""
         writer = self.partition(topic, number)
-        for _ in range(0, count, 5):
-            first = writer.end_offset
-            offsets = range(first, first + min(5, count))
-            times = [times_s[offset - first] if times_s else offset for offset in offsets]
+        begin, end = writer.end_offset, writer.end_offset + count
+        while writer.end_offset < end:
+            offsets = range(writer.end_offset, min(writer.end_offset + 5, end))
+            times = [times_s[offset - begin] if times_s else offset for offset in offsets]
             batch = [
                 NewRecord(b"k%d" % (offset % 3), b"v%d" % offset, second * SECOND_MS, (("n", b"%d" % offset),))
                 for offset, second in zip(offsets, times, strict=True)

