@@ -10,6 +10,7 @@
     ├── DaemonUnreachableError             nobody answers on the control socket
     ├── ControlError                       the daemon answered a control request with a refusal
     ├── UnknownPartitionError              neither a log dir nor the metadata knows it
+    ├── UnknownErasureError                there is no request to erase keys of that id
     ├── RecordLineError                    a line that should be a record, and is none (also ValueError)
     ├── NotConfirmedError                  what would take something away was not confirmed; nothing was done
     ├── RefusedError                       it would do harm, or be undone at once; nothing was done
@@ -83,6 +84,7 @@
     │   ├── KafkaProtocolError             what answered is no broker that we can talk to
     │   └── ForeignClusterError            the brokers belong to another cluster
     ├── PipelineError                      the jobs on Spark
+    │   ├── SparkMissingError              pyspark or Java, which the job needs, is missing or too old
     │   ├── WorkOrderError                 an order, or a message about one, that cannot be understood; names the field
     │   ├── PipelineBusyError              retriable; a run is under way, and there is one at a time
     │   ├── ReadOptionError                an option of a query that cannot be used; names it (also ValueError)
@@ -154,6 +156,10 @@ class DaemonUnreachableError(TierError):
 
 class UnknownPartitionError(TierError):
     """The partition is in no log dir and in no metadata."""
+
+
+class UnknownErasureError(TierError):
+    """There is no request to erase keys of that id."""
 
 
 class RecordLineError(TierError, ValueError):
@@ -534,6 +540,10 @@ class OffsetOutOfRangeError(TierError):
 
 class PipelineError(TierError):
     """A job on Spark, or how it and the leader work together."""
+
+
+class SparkMissingError(PipelineError):
+    """The job cannot be started on this host: pyspark or Java is missing, too old, or cannot be run."""
 
 
 class WorkOrderError(PipelineError):

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.log_dirs import LogDirWriter
+from tests.scenarios.command import run_tierd
 from tests.scenarios.installation import Installation
 from tests.services.azure import AzureService
 from tests.services.gcs import GcsService
@@ -50,6 +51,51 @@ def test_a_store_that_is_away_exits_with_3(tierd: Installation) -> None:
     found = outcomes(tierd, exit_code=3)
     assert found["object store: reach"] == "unreachable"
     assert "object store: put" not in found
+
+
+class TestSpark:
+    """What the pipeline needs of the host, where the file enables it."""
+
+    def test_a_java_that_is_not_there_is_a_fault_of_the_file_that_enables_the_pipeline(
+        self, tierd: Installation, tmp_path: Path
+    ) -> None:
+        tierd.configure({"pipeline": {"enabled": True, "java_home": str(tmp_path / "nowhere")}})
+        ended = tierd.tierd("check-config")
+        assert ended.exit_code == 2
+        cause, remedy = ended.stderr.splitlines()
+        assert cause == f"tierd: {tmp_path}/nowhere/bin/java cannot be run: No such file or directory"
+        assert remedy == "  next: correct pipeline.java_home or JAVA_HOME"
+        (fault,) = tierd.tierd("check-config", "--json").json()["faults"]
+        assert "pipeline.enabled" in fault["message"]
+
+    def test_online_it_is_a_step_that_failed(self, tierd: Installation, tmp_path: Path) -> None:
+        tierd.configure({"pipeline": {"enabled": True, "java_home": str(tmp_path / "nowhere")}})
+        found = outcomes(tierd, exit_code=1)
+        assert {step: outcome for step, outcome in found.items() if outcome != "ok"} == {"pipeline: Spark": "failed"}
+
+    def test_a_host_that_has_everything_passes(self, tierd: Installation) -> None:
+        tierd.configure({"pipeline": {"enabled": True}})
+        ended = tierd.tierd("check-config")
+        assert ended.exit_code == 0, ended.output
+        assert outcomes(tierd)["pipeline: Spark"] == "ok"
+
+    def test_where_the_pipeline_is_off_nobody_asks(self, tierd: Installation, tmp_path: Path) -> None:
+        tierd.configure({"pipeline": {"java_home": str(tmp_path / "nowhere")}})
+        assert tierd.tierd("check-config").exit_code == 0
+        assert "pipeline: Spark" not in outcomes(tierd)
+
+    def test_the_daemon_does_not_start_and_says_why(
+        self, tierd: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tierd.configure({"pipeline": {"enabled": True}})
+        monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+        ended = run_tierd("run", "--config", str(tierd.config_file))
+        assert ended.exit_code == 2
+        said = [line for line in ended.stderr.splitlines() if not line.startswith("{")]
+        assert said == [
+            f"tierd: {tmp_path}/nowhere/bin/java cannot be run: No such file or directory",
+            "  next: correct pipeline.java_home or JAVA_HOME",
+        ]
 
 
 def s3_remote(service: S3Service, bucket: str, **more: object) -> dict[str, object]:

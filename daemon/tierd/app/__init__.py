@@ -5,6 +5,7 @@ from tierd.app.loop import run_in_loop
 from tierd.app.metadata_commands import export_metadata, follow_segments, import_metadata, rebuild_metadata
 from tierd.app.once import copy_once
 from tierd.app.online_check import check_online, known_cluster_id
+from tierd.app.pipeline import require_spark
 from tierd.app.reading import Located, TierReader, explain_offset, found_offset, list_offsets, tier_reader
 from tierd.app.removing import delete_partition, expire, require_confirmed, undelete
 from tierd.app.repairing import RepairRequest, repair_tier
@@ -34,6 +35,7 @@ __all__ = [
     "rebuild_metadata",
     "repair_tier",
     "require_confirmed",
+    "require_spark",
     "rewrap_keys",
     "run_daemon",
     "run_in_loop",

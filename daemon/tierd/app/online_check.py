@@ -1,4 +1,4 @@
-"""What ``check-config --online`` looks at: log dirs, holds, metadata store, object store; it leaves nothing behind."""
+"""What ``check-config --online`` looks at: log dirs, holds, both stores, Spark; it leaves nothing behind."""
 
 import asyncio
 import os
@@ -22,6 +22,7 @@ from tierd.errors import (
 )
 from tierd.log import BrokerIdentity, broker_identity, list_log_dir
 from tierd.metadata import Batch, Delete, Expect, KeyValueStore, MetadataKeyFactory, Put
+from tierd.pipeline import find_spark
 from tierd.remote import ObjectKeyFactory, open_object_store
 
 _MIB = 1 << 20
@@ -59,6 +60,8 @@ async def check_online(
     cluster_id = identity[0].cluster_id if identity else config.cluster_id or "unknown"
     await checklist.step("metadata store", config.metadata.backend, partial(_try_metadata, config, cluster_id, new_id))
     await _check_object_store(config, cluster_id, checklist, clock or SystemClock(), new_id)
+    if config.pipeline.enabled:
+        await checklist.step("pipeline", "Spark", partial(_look_at_spark, config.pipeline.java_home))
     return checklist.steps
 
 
@@ -96,6 +99,11 @@ def _part_bytes(settings: RemoteSettings) -> int:
 
 async def _raise(error: TierError) -> str:
     raise error
+
+
+async def _look_at_spark(java_home: Path | None) -> str:
+    found = await find_spark(java_home)
+    return f"pyspark in {found.home}, Java {found.java_version}" + (f" in {found.java_home}" if found.java_home else "")
 
 
 # ---------------------------------------------------------------- log dirs

@@ -1,7 +1,6 @@
 """The Spark pipeline of one engine: what may be compacted here, and the scheduler that has it done."""
 
 import asyncio
-import os
 import socket
 from collections.abc import MutableSet, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from uuid import UUID
 import structlog
 
 from tierd.app.compose import Engine
+from tierd.config import TierdConfig
 from tierd.errors import TierError, UnknownPartitionError
 from tierd.log import read_lineage
 from tierd.model import TopicIdPartition, TopicPartition, uuid_from_text
@@ -87,10 +87,19 @@ async def require_pipeline(engine: Engine) -> None:
     """Make sure that what is enabled can run, before anything depends on it; put away what a killed run left.
 
     Raises:
-        PipelineError: pyspark or Java is missing or too old.
+        SparkMissingError: pyspark or Java is missing or too old.
     """
     config = engine.settings.config
     await asyncio.to_thread(sweep_runs, config.pipeline_dir)
+    await require_spark(config)
+
+
+async def require_spark(config: TierdConfig) -> None:
+    """Make sure that this host can start what the configuration enables; where it enables nothing, nothing is needed.
+
+    Raises:
+        SparkMissingError: pyspark or Java is missing or too old.
+    """
     if config.pipeline.enabled:
         await find_spark(config.pipeline.java_home)
 
@@ -155,4 +164,5 @@ def _partition_of(status: PartitionStatus) -> TopicIdPartition:
 
 
 def _holder(engine: Engine) -> str:
-    return f"broker {engine.identity.node_id} on {socket.gethostname()}, process {os.getpid()}, {engine.session_id}"
+    """Who holds our leases; the next process on this state directory takes them over from one that was killed."""
+    return f"broker {engine.identity.node_id} on {socket.gethostname()}, {engine.settings.config.state_dir}"

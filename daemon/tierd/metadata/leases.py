@@ -33,7 +33,7 @@ class Lease:
 
     Attributes:
         name: what is leased, 1 to 96 of ``A-Z a-z 0-9 . _ -``.
-        holder: who; different for every process that may ask, told to others as it is.
+        holder: who; different for any two processes that may ask at a time, told to others as it is.
         expires_at_ms: wall clock from which on anybody may take it.
     """
 

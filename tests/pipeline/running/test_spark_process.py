@@ -3,13 +3,14 @@
 import asyncio
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.eventually import eventually
 from tierd.config import PipelineSettings
-from tierd.errors import PipelineError
+from tierd.errors import PipelineError, SparkMissingError
 from tierd.pipeline.running.requirements import SparkInstallation, find_spark, java_version
 from tierd.pipeline.running.spark_process import SparkProcess, last_lines, submit_command
 
@@ -19,7 +20,7 @@ def installed(folder: Path, script: str) -> SparkInstallation:
     submit.parent.mkdir(parents=True)
     submit.write_text(f"#!/bin/sh\n{script}\n")
     submit.chmod(0o755)
-    return SparkInstallation(folder / "spark", None)
+    return SparkInstallation(folder / "spark", None, 17)
 
 
 def process(folder: Path, script: str, **settings: object) -> SparkProcess:
@@ -95,7 +96,7 @@ async def test_a_command_that_cannot_be_run_is_named(tmp_path: Path) -> None:
 
 
 def test_the_job_stands_back_as_far_as_it_is_told(tmp_path: Path) -> None:
-    spark = SparkInstallation(tmp_path, None)
+    spark = SparkInstallation(tmp_path, None, 17)
 
     def command(**settings: object) -> str:
         found = submit_command(
@@ -127,15 +128,31 @@ def test_java_says_its_version(text: str, version: int | None) -> None:
 
 async def test_a_java_that_is_too_old_or_missing_is_refused(tmp_path: Path) -> None:
     java = tmp_path / "bin" / "java"
-    with pytest.raises(PipelineError, match="cannot be run"):
+    with pytest.raises(SparkMissingError, match="cannot be run"):
         await find_spark(tmp_path)
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
     java.chmod(0o755)
-    with pytest.raises(PipelineError, match="is Java 11; Spark needs 17"):
+    with pytest.raises(SparkMissingError, match="is Java 11; Spark needs 17"):
         await find_spark(tmp_path)
+
+
+async def test_without_pyspark_the_remedy_is_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(SparkMissingError, match="pyspark is not installed") as caught:
+        await find_spark(None)
+    assert "tierd[spark]" in caught.value.remedy
+
+
+async def test_without_any_java_the_remedy_is_to_install_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SparkMissingError, match="no Java") as caught:
+        await find_spark(None)
+    assert "install Java 17" in caught.value.remedy
 
 
 async def test_the_installed_spark_is_found() -> None:
     spark = await find_spark(None)
+    assert spark.java_version >= 17
     assert spark.submit.is_file()

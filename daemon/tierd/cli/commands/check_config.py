@@ -13,7 +13,7 @@ from tierd.cli.display import answer_console, plain_table
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
 from tierd.config import TierdConfig, load_config
-from tierd.errors import ConfigError, ConfigFault
+from tierd.errors import ConfigError, ConfigFault, SparkMissingError
 
 
 def check_config(
@@ -28,8 +28,9 @@ def check_config(
 ) -> None:
     """List every fault of the configuration file, each with line and column; exits with 2 when there is one.
 
-    With --online also log dirs, metadata store and object store are tried, step by step; nothing is left there. Exits
-    with 1 when a step failed, with 3 when something cannot be reached.
+    Where the file enables the pipeline, pyspark or Java that is missing or too old is one, too. With --online also log
+    dirs, metadata store and object store are tried, step by step; nothing is left there. Exits with 1 when a step
+    failed, with 3 when something cannot be reached.
 
     Example: tierd check-config --online
     """
@@ -43,10 +44,27 @@ def check_config(
         _print_policy(settings)
     elif online:
         _check_online(settings, config, as_json=as_json)
-    elif as_json:
-        print(json.dumps({"valid": True, "faults": []}))
     else:
-        answer_console().print(f"{config}: valid")
+        _check_spark(settings, config, as_json=as_json)
+        if as_json:
+            print(json.dumps({"valid": True, "faults": []}))
+        else:
+            answer_console().print(f"{config}: valid")
+
+
+def _check_spark(settings: TierdConfig, config: Path, *, as_json: bool) -> None:
+    """Raise where the file enables what this host cannot run."""
+    if not settings.pipeline.enabled:
+        return
+    from tierd.app import require_spark, run_in_loop  # noqa: PLC0415 - a look at the file alone loads no backend
+
+    try:
+        run_in_loop(require_spark(settings))
+    except SparkMissingError as error:
+        if as_json:
+            fault = ConfigFault(config, 0, 0, f"pipeline.enabled: {error}")
+            print(json.dumps({"valid": False, "faults": [_fault_json(fault)]}))
+        raise
 
 
 def _check_online(settings: TierdConfig, config: Path, *, as_json: bool) -> None:

@@ -22,7 +22,7 @@ class PartitionLeases:
     """The leases of one process at a time, in the metadata store."""
 
     def __init__(self, store: KeyValueStore, keys: MetadataKeyFactory, *, holder: str, clock: Clock) -> None:
-        """Prepare to ask for leases; ``holder`` names this process for others."""
+        """Prepare to ask for leases; ``holder`` names this process, and whoever may go on in its place, for others."""
         self._store = store
         self._keys = keys
         self._holder = holder
@@ -34,7 +34,7 @@ class PartitionLeases:
     ) -> AsyncIterator[tuple[list[TopicIdPartition], dict[TopicIdPartition, str]]]:
         """Hold the leases of these partitions; give those that are ours, and why the others are not.
 
-        Renewed until the block ends, then given back. Cancelled or killed, they run out after ``LEASE_S``.
+        Renewed until the block ends, then given back. Of a process that is killed they run out after ``LEASE_S``.
 
         Raises:
             TierError: the store does not answer; nothing is held for longer than ``LEASE_S``.

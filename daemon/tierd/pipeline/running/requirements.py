@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from tierd.errors import PipelineError
+from tierd.errors import SparkMissingError
 
 LOWEST_JAVA: Final = 17  # Spark 4
 _ASKING_S: Final = 30.0
@@ -23,10 +23,12 @@ class SparkInstallation:
     Attributes:
         home: Spark's own directory; ``bin/spark-submit`` is below it.
         java_home: None where ``java`` on the path is used.
+        java_version: its major version.
     """
 
     home: Path
     java_home: Path | None
+    java_version: int
 
     @property
     def submit(self) -> Path:
@@ -41,25 +43,25 @@ async def find_spark(java_home: Path | None) -> SparkInstallation:
         java_home: as configured; None takes ``JAVA_HOME``, then ``java`` on the path.
 
     Raises:
-        PipelineError: one of them is missing, or Java is too old.
+        SparkMissingError: one of them is missing or cannot be run, or Java is too old.
     """
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise PipelineError("pyspark is not installed", remedy='pip install "tierd[spark]"')
+        raise SparkMissingError("pyspark is not installed", remedy='pip install "tierd[spark]"')
     home = java_home or (Path(os.environ["JAVA_HOME"]) if os.environ.get("JAVA_HOME") else None)
     found = str(home / "bin" / "java") if home else shutil.which("java")
     if found is None:
-        raise PipelineError(
+        raise SparkMissingError(
             "no Java: neither pipeline.java_home nor JAVA_HOME is set, and there is no java on the path",
             remedy=f"install Java {LOWEST_JAVA} or later, such as openjdk-{LOWEST_JAVA}-jre-headless",
         )
     version = java_version(await _ask_java(found))
     if version is None or version < LOWEST_JAVA:
         is_what = "does not say its version" if version is None else f"is Java {version}"
-        raise PipelineError(
+        raise SparkMissingError(
             f"{found} {is_what}; Spark needs {LOWEST_JAVA}", remedy="set pipeline.java_home to a later one"
         )
-    return SparkInstallation(Path(spec.origin).parent, home)
+    return SparkInstallation(Path(spec.origin).parent, home, version)
 
 
 def java_version(text: str) -> int | None:
@@ -74,13 +76,15 @@ async def _ask_java(path: str) -> str:
             path, "-version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
     except OSError as error:
-        raise PipelineError(
+        raise SparkMissingError(
             f"{path} cannot be run: {error.strerror}", remedy="correct pipeline.java_home or JAVA_HOME"
         ) from error
     try:
         answer, _ = await asyncio.wait_for(asked.communicate(), _ASKING_S)
     except TimeoutError as error:
-        raise PipelineError(f"{path} -version gave no answer in {_ASKING_S:g} s", remedy="try it by hand") from error
+        raise SparkMissingError(
+            f"{path} -version gave no answer in {_ASKING_S:g} s", remedy="try it by hand"
+        ) from error
     finally:
         if asked.returncode is None:
             asked.kill()
