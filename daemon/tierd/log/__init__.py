@@ -4,7 +4,7 @@ Names, text files, batches, indexes and snapshots; what is stable; and where to 
 """
 
 from tierd.log.broker.check import SegmentCheck, check_segment
-from tierd.log.broker.local_log import LocalLog, find_log_end_offset
+from tierd.log.broker.local_log import LocalLog, find_log_end_offset, find_segment_end_offset
 from tierd.log.broker.stable_offset import last_stable_offset
 from tierd.log.broker.timestamp_lookup import TimestampedOffset, first_since, max_timestamp
 from tierd.log.broker.watcher import (
@@ -165,6 +165,7 @@ __all__ = [
     "encode_producer_snapshot",
     "file_name",
     "find_log_end_offset",
+    "find_segment_end_offset",
     "first_since",
     "identify_directory",
     "inspect_path",

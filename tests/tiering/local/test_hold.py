@@ -251,3 +251,69 @@ def test_a_partition_that_is_gone_leaves_no_directory(setup: Setup) -> None:
     assert hold.drop_partition(setup.key) == 3
     assert list(setup.hold_dir.iterdir()) == []
     assert hold.partitions() == []
+
+
+def merge(setup: Setup, base: int, *others: int) -> bytes:
+    """What a broker does that compacts: one log in the place of several, under the first's name; return its bytes."""
+    content = b"".join(setup.log(each).read_bytes() for each in (base, *others))
+    cleaned = setup.path / "cleaned"
+    cleaned.write_bytes(content)
+    for other in others:
+        mark_deleted(setup, other)
+    cleaned.rename(setup.log(base))
+    return content
+
+
+def mark_deleted(setup: Setup, base: int) -> None:
+    for file in setup.path.glob(f"{base:020d}.*[!d]"):
+        if file.suffix != ".snapshot":
+            file.rename(file.with_name(file.name + ".deleted"))
+
+
+@pytest.mark.parametrize("mode", ["link", "descriptor"])
+def test_a_log_that_compaction_merged_is_not_taken_with_the_end_that_an_older_listing_tells(
+    setup: Setup, mode: HoldModeName
+) -> None:
+    hold, listed = setup.hold(mode=mode), setup.scan()
+    merged = merge(setup, 0, 8)
+    assert [held.base_offset for held in hold.protect(listed, copied_through=-1)] == [16], "0 is looked at again"
+    first, second = hold.protect(setup.scan(), copied_through=-1)
+    assert (first.base_offset, first.next_base_offset, second.base_offset) == (0, 16, 16)
+    assert first.log.read_bytes() == merged
+    hold.close()
+
+
+def test_a_merged_log_that_retention_is_deleting_is_taken_with_its_own_end(setup: Setup) -> None:
+    merged = merge(setup, 0, 8)
+    mark_deleted(setup, 0)  # the names of 8, which it took in, are still there
+    first, second = setup.hold().protect(setup.scan(), copied_through=-1)
+    assert (first.base_offset, first.next_base_offset, second.base_offset) == (0, 16, 16)
+    assert first.log.read_bytes() == merged
+    snapshot = first.path(SegmentFile.PRODUCER_SNAPSHOT)
+    assert snapshot is not None
+    assert snapshot.name == f"{16:020d}.snapshot"
+
+
+def test_what_compaction_merged_stays_held_until_the_merged_log_is(setup: Setup) -> None:
+    hold = setup.hold()
+    originals = [setup.log(base).read_bytes() for base in (0, 8)]
+    hold.protect(setup.scan(), copied_through=-1)
+    merge(setup, 0, 8)
+    listed = setup.scan()
+    delete_segment(setup.path, 0)  # by retention, before anybody could hold it
+    for _ in range(2):
+        held = hold.protect(listed, copied_through=-1)
+        assert [each.log.read_bytes() for each in held[:2]] == originals
+        listed = setup.scan()
+
+
+def test_a_log_that_compaction_made_smaller_takes_the_place_of_the_one_that_was_held(setup: Setup) -> None:
+    hold = setup.hold()
+    hold.protect(setup.scan(), copied_through=-1)
+    cleaned = merge(setup, 8)
+    held = hold.protect(setup.scan(), copied_through=-1)
+    assert [each.base_offset for each in held] == [0, 8, 16]
+    assert held[1].log.read_bytes() == cleaned
+    assert held[1].log.stat().st_ino == setup.log(8).stat().st_ino
+    assert (hold.statistics().segments, len(list(setup.hold_dir.glob("*/*/*")))) == (3, 3)
+    assert hold.statistics().bytes == sum(setup.log(base).stat().st_size for base in (0, 8, 16))

@@ -8,7 +8,7 @@ from tierd.log.files.source import Source, open_source
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from tierd.log.records.batch_header import BatchHeader, iter_headers, parse_header
 from tierd.log.segments.segment_ranges import floor_index
-from tierd.log.segments.segment_reader import collect_aborted, find_batch, read_aborted
+from tierd.log.segments.segment_reader import collect_aborted, find_batch, indexed_position, read_aborted
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +151,22 @@ def find_log_end_offset(scan: PartitionScan) -> int:
         SegmentChangedError: a file vanished.
         LogDirOfflineError: a file cannot be read.
     """
-    if not scan.segments:
-        return 0
-    active = scan.segments[-1]
-    end = active.base_offset
-    with open_source(active.log) as source:
-        for header in iter_headers(source):
+    return find_segment_end_offset(scan.segments[-1]) if scan.segments else 0
+
+
+def find_segment_end_offset(segment: SegmentFiles) -> int:
+    """The offset behind the last batch of a segment, whatever names say of its end; its base if it has none. Blocking.
+
+    Raises:
+        CorruptRecordError: a header on the way is damaged.
+        SegmentChangedError: a file vanished.
+        LogDirOfflineError: a file cannot be read.
+    """
+    end = segment.base_offset
+    with open_source(segment.log) as source:
+        position = 0
+        if segment.next_base_offset is not None:
+            position = indexed_position(open_source, source, segment, segment.end_offset)
+        for header in iter_headers(source, position=position):
             end = header.last_offset + 1
     return end

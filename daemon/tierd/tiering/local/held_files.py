@@ -11,7 +11,7 @@ Everything blocks. What fails half-way leaves nothing behind.
 import contextlib
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,47 +37,56 @@ def segment_dir_name(segment: HeldSegment) -> str:
     return f"{segment.base_offset:020d}-{segment.next_base_offset}"
 
 
-def link_segment(plain: HeldSegment, target: Path, *, neighbour: HeldSegment | None) -> HeldSegment:
+def link_segment(
+    plain: HeldSegment, target: Path, *, neighbour: HeldSegment | None, require: Callable[[], None]
+) -> HeldSegment:
     """Link every file of ``plain`` into the directory ``target``, which appears whole or not at all.
 
     Args:
         plain: the segment as the broker has it.
-        target: made anew.
+        target: made anew; what was there before goes at the very end.
         neighbour: another linked segment; its lineage file is linked if it says the same, for making files costs.
+        require: raises if what is linked by then is not what it should be.
 
     Raises:
-        SegmentChangedError: the broker deleted the segment meanwhile.
+        SegmentChangedError: the broker deleted or replaced the segment meanwhile.
         OSError: links cannot be made here, or not now.
     """
     unfinished = target.with_name(target.name + UNFINISHED_SUFFIX)
-    for leftover in (target, unfinished):
-        shutil.rmtree(leftover, ignore_errors=True)
+    shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     try:
         for source in _sources(plain):
             os.link(source, unfinished / source.name.removesuffix(DELETED_SUFFIX), follow_symlinks=False)
         _keep_lineage(plain.lineage, unfinished / LINEAGE_FILE, neighbour)
+        require()
+        shutil.rmtree(target, ignore_errors=True)
         unfinished.rename(target)
     except FileNotFoundError as error:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise SegmentChangedError(f"{plain.log}: deleted before it could be held") from error
-    except OSError:
+    except (OSError, SegmentChangedError):
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
     return replace(plain, kind=HoldKind.LINK, root=str(target), renamed=frozenset())
 
 
-def open_segment(plain: HeldSegment) -> HeldSegment:
-    """Open every file of ``plain``.
+def open_segment(plain: HeldSegment, *, require: Callable[[], None]) -> HeldSegment:
+    """Open every file of ``plain``; ``require`` raises if what is open by then is not what it should be.
 
     Raises:
-        SegmentChangedError: the broker deleted the segment meanwhile.
+        SegmentChangedError: the broker deleted or replaced the segment meanwhile.
         OSError: a file cannot be opened.
     """
     try:
         opened = _opened((file, plain.path(file)) for file in plain.present)
     except FileNotFoundError as error:
         raise SegmentChangedError(f"{plain.log}: deleted before it could be held") from error
+    try:
+        require()
+    except SegmentChangedError:
+        _close(opened)
+        raise
     return replace(plain, kind=HoldKind.DESCRIPTOR, descriptors=opened)
 
 

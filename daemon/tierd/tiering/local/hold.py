@@ -15,6 +15,7 @@ import shutil
 import threading
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 from uuid import UUID
@@ -34,7 +35,15 @@ from tierd.tiering.local.held_files import (
     segment_dir_name,
 )
 from tierd.tiering.local.held_segment import HeldSegment, HoldKind
-from tierd.tiering.local.rolled import is_superseded, rolled_segments, unprotected
+from tierd.tiering.local.rolled import (
+    as_it_ends,
+    is_cut_off,
+    is_superseded,
+    is_within,
+    require_as_listed,
+    rolled_segments,
+    unprotected,
+)
 
 log = structlog.get_logger()
 
@@ -114,26 +123,48 @@ class SegmentHold:
         """
         key = (scan.directory.partition.topic_id, scan.directory.partition.partition)
         sources: dict[int, HeldSegment] = {}
+        superseded: list[HeldSegment] = []
         for held in self.held(key):
-            if held.end_offset <= copied_through or is_superseded(held, scan):
+            if held.end_offset <= copied_through:
                 self.release(key, held.base_offset)
+            elif is_superseded(held, scan):
+                superseded.append(held)
             else:
                 sources[held.base_offset] = self._complete(key, held, scan.directory.path)
-        unheld, reason = 0, ""
-        for segment in rolled_segments(scan):
-            assert segment.next_base_offset is not None, "rolled segments have an end"
-            if segment.next_base_offset - 1 <= copied_through or segment.base_offset in sources:
+        is_whole = self._take_rolled(key, scan, sources, copied_through=copied_through, share=share)
+        for held in superseded:
+            if is_whole or is_cut_off(held, scan) or is_within(held, sources.values()):
+                self._release(key, held)
+            else:  # what took its place is gone in its turn: this may be all that is left
+                sources[held.base_offset] = held
+        return tuple(sources[base] for base in sorted(sources))
+
+    def _take_rolled(
+        self,
+        key: PartitionKey,
+        scan: PartitionScan,
+        sources: dict[int, HeldSegment],
+        *,
+        copied_through: int,
+        share: float,
+    ) -> bool:
+        """Add what has rolled to ``sources``; whether all of it was as it had been listed."""
+        unheld, reason, is_whole = 0, "", True
+        for listed in rolled_segments(scan):
+            assert listed.next_base_offset is not None, "rolled segments have an end"
+            if listed.next_base_offset - 1 <= copied_through or is_within(listed, sources.values()):
                 continue
             try:
-                source, why_not = self._take(key, segment, scan, share)
+                source, why_not = self._take(key, as_it_ends(listed, scan) if listed.deleted else listed, scan, share)
             except SegmentChangedError:
-                continue  # gone between the listing and now; the next listing tells what happened to it
-            sources[segment.base_offset] = source
+                is_whole = False  # gone between the listing and now; the next listing tells what happened to it
+                continue
+            sources[source.base_offset] = source
             if source.kind is HoldKind.NONE and self._mode != "none":
                 unheld, reason = unheld + 1, why_not
         with self._lock:
             self._unheld[key] = (unheld, reason)
-        return tuple(sources[base] for base in sorted(sources))
+        return is_whole
 
     def concerns(self, scan: PartitionScan) -> bool:
         """Whether ``protect`` may have anything to do, or to take back, for that partition. Does not block."""
@@ -151,9 +182,16 @@ class SegmentHold:
     def release(self, key: PartitionKey, base_offset: int) -> None:
         """Let go of one segment; one that is not held is no error."""
         with self._lock:
-            held = self._held.get(key, {}).pop(base_offset, None)
-            if held is None:
+            held = self._held.get(key, {}).get(base_offset)
+        if held is not None:
+            self._release(key, held)
+
+    def _release(self, key: PartitionKey, held: HeldSegment) -> None:
+        """Let go of this very segment, unless it was let go already, or another is held in its place."""
+        with self._lock:
+            if self._held.get(key, {}).get(held.base_offset) is not held:
                 return
+            del self._held[key][held.base_offset]
             self._bytes -= held.size_bytes
             self._descriptors -= len(held.descriptors)
         discard(held)
@@ -221,13 +259,16 @@ class SegmentHold:
             over = self._max_bytes is not None and self._bytes + plain.size_bytes > share * self._max_bytes
         if over:
             return plain, f"hold.max_bytes ({self._max_bytes}) is reached"
-        held, why_not = self._hold(key, plain, scan.directory.path.parent)
+        held, why_not = self._hold(key, plain, segment)
         if held is None:
             return plain, why_not
         with self._lock:
-            self._held.setdefault(key, {})[held.base_offset] = held
-            self._bytes += held.size_bytes
-            self._descriptors += len(held.descriptors)
+            previous = self._held.setdefault(key, {}).get(held.base_offset)
+            self._held[key][held.base_offset] = held
+            self._bytes += held.size_bytes - (previous.size_bytes if previous else 0)
+            self._descriptors += len(held.descriptors) - (len(previous.descriptors) if previous else 0)
+        if previous is not None and (previous.kind is HoldKind.DESCRIPTOR or previous.root != held.root):
+            discard(previous)
         return held, ""
 
     def _complete(self, key: PartitionKey, held: HeldSegment, directory: Path) -> HeldSegment:
@@ -238,12 +279,13 @@ class SegmentHold:
                 self._descriptors += len(whole.descriptors) - len(held.descriptors)
         return whole
 
-    def _hold(self, key: PartitionKey, plain: HeldSegment, log_dir: Path) -> tuple[HeldSegment | None, str]:
+    def _hold(self, key: PartitionKey, plain: HeldSegment, segment: SegmentFiles) -> tuple[HeldSegment | None, str]:
+        log_dir = segment.directory.parent
         decided = self._log_dirs.get(log_dir)
         reason = decided.reason if decided else ""
         if self._mode != "descriptor" and not (decided and decided.kind is HoldKind.DESCRIPTOR):
             try:
-                held = self._link(key, plain)
+                held = self._link(key, plain, segment)
             except OSError as error:
                 reason = f"cannot link into {self._hold_dir}: {error.strerror}"
                 if error.errno in _LINKS_IMPOSSIBLE and self._mode == "auto":
@@ -256,7 +298,7 @@ class SegmentHold:
                 return held, ""
         else:
             self._decide(LogDirHold(log_dir, HoldKind.DESCRIPTOR, reason))
-        return self._open(plain, reason)
+        return self._open(plain, segment, reason)
 
     def _decide(self, decided: LogDirHold) -> None:
         with self._lock:
@@ -265,19 +307,19 @@ class SegmentHold:
         if decided.reason and decided != previous:
             log.warning("hold_by_link_impossible", log_dir=str(decided.log_dir), reason=decided.reason)
 
-    def _link(self, key: PartitionKey, plain: HeldSegment) -> HeldSegment:
+    def _link(self, key: PartitionKey, plain: HeldSegment, segment: SegmentFiles) -> HeldSegment:
         with self._lock:
             newest = next(reversed(self._held.get(key, {}).values()), None)
         target = self._hold_dir / uuid_to_text(key[0]) / str(key[1]) / segment_dir_name(plain)
-        return link_segment(plain, target, neighbour=newest)
+        return link_segment(plain, target, neighbour=newest, require=partial(require_as_listed, plain, segment))
 
-    def _open(self, plain: HeldSegment, reason: str) -> tuple[HeldSegment | None, str]:
+    def _open(self, plain: HeldSegment, segment: SegmentFiles, reason: str) -> tuple[HeldSegment | None, str]:
         with self._lock:
             full = self._descriptors + len(plain.present) > self._max_descriptors
         if full:
             return None, f"{reason or 'held by descriptor'}; {self._max_descriptors} descriptors are in use"
         try:
-            return open_segment(plain), ""
+            return open_segment(plain, require=partial(require_as_listed, plain, segment)), ""
         except OSError as error:
             return None, f"cannot open {error.filename}: {error.strerror}"
 

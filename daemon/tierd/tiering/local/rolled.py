@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from tierd.errors import SegmentChangedError
-from tierd.log import PartitionScan, SegmentFiles
+from tierd.errors import SegmentChangedError, TierError
+from tierd.log import PartitionScan, SegmentFiles, file_name, find_segment_end_offset
 from tierd.tiering.local.held_segment import DELETED_SUFFIX, FileState, HeldSegment, HoldKind, SegmentFile
+from tierd.tiering.plan import OffsetSpan
 
 _ARTEFACTS: dict[frozenset[SegmentFile], frozenset[SegmentFile]] = {}  # equal sets shared: thousands are alike
 
@@ -42,6 +44,50 @@ def rolled_segments(scan: PartitionScan) -> Iterable[SegmentFiles]:
     for segment in scan.segments:
         if segment.next_base_offset is not None:
             yield segment
+
+
+def require_as_listed(plain: HeldSegment, segment: SegmentFiles) -> None:
+    """Make sure that what was just taken of the live log is what was listed: this log, and the next one behind it.
+
+    A broker that compacts puts one log in the place of several, under the name of the first: taken by an older
+    listing, it would have an end that is not its own. One that is being deleted is replaced no more. Blocking.
+
+    Raises:
+        SegmentChangedError: the log is another one by now, or is being replaced.
+    """
+    if segment.deleted or SegmentFile.LOG in plain.renamed:
+        return
+    successor = segment.directory / file_name(plain.next_base_offset, ".log")
+    if FileState.of(segment.log).inode != plain.log_file.inode or not successor.exists():
+        raise SegmentChangedError(f"{segment.log}: replaced before it could be held", remedy="it is looked at again")
+
+
+def as_it_ends(segment: SegmentFiles, scan: PartitionScan) -> SegmentFiles:
+    """A segment that retention is deleting, with its true end. Blocking.
+
+    By the names it ends where the next one begins. But one that compaction made of several reaches beyond that, while
+    the names of those that it took in are still there.
+    """
+    assert segment.next_base_offset is not None, "rolled segments have an end"
+    try:
+        end = find_segment_end_offset(segment)
+    except TierError:
+        return segment  # gone, or damaged: whoever reads it says so
+    if end <= segment.next_base_offset:
+        return segment
+    bases = (each.base_offset for each in (*scan.deleted_segments, *scan.segments))
+    return replace(segment, next_base_offset=min((base for base in bases if base >= end), default=end))
+
+
+def is_within(segment: OffsetSpan, sources: Iterable[HeldSegment]) -> bool:
+    """Whether a source holds every offset of ``segment``."""
+    end = segment.next_base_offset or 0
+    return any(each.base_offset <= segment.base_offset and end <= each.next_base_offset for each in sources)
+
+
+def is_cut_off(held: HeldSegment, scan: PartitionScan) -> bool:
+    """Whether the log ends below the end of ``held``: truncation has taken offsets of it away."""
+    return bool(scan.segments) and held.next_base_offset > scan.segments[-1].base_offset
 
 
 def unprotected(segment: SegmentFiles, scan: PartitionScan) -> HeldSegment:
