@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from tests.pipeline.committing.lab import COMPACTED, LeaderLab
 from tests.pipeline.planning.tiers import other_partition
 from tierd.errors import RemoteIndexAbsentError
 from tierd.log import AbortedTransaction, ProducerStateEntry
-from tierd.model import IndexType, RemoteLogSegmentMetadata
+from tierd.model import IndexType, Lineage, RemoteLogSegmentMetadata
 from tierd.pipeline.committing import LeaderSettings
 from tierd.pipeline.planning import CleaningPolicy, Group
 from tierd.remote import SegmentStorage
@@ -75,6 +76,20 @@ class TestEvidence:
         prepared = await lab.leader.prepare([lab.candidate()])
         assert prepared.order.partitions == ()
         assert "offset 0 is open" in prepared.skipped[0].reason
+
+    async def test_a_transaction_counts_as_aborted_whose_marker_is_in_a_segment_that_readers_take_a_part_of(
+        self, lab: LeaderLab
+    ) -> None:
+        """What the rest of that segment says is of a branch that was given up."""
+        await lab.lead()
+        here, given_up = AbortedTransaction(1, 2, 12, 12), AbortedTransaction(2, 3, 25, 25)
+        await lab.copy(0, 9)
+        await lab.copy(10, 29, aborted=[here, given_up])
+        await lab.copy(20, 39, epochs=2)
+        candidate = replace(lab.candidate(), lineage=Lineage.of([(0, 0), (2, 20)]))
+        work = (await lab.leader.prepare([candidate])).order.partitions[0]
+        assert [row.start_offset for row in work.inputs] == [0]
+        assert work.aborted == (here,)
 
     async def test_a_segment_without_transaction_index_has_no_aborted_transactions(self, lab: LeaderLab) -> None:
         (row,) = await lab.copy_tier(0)

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from tierd.errors import CorruptIndexError, RemoteIndexAbsentError, RetriableRemoteStorageError, TierError
 from tierd.log import AbortedTransaction, TransactionIndex, parse_producer_snapshot
+from tierd.metadata import Stretch
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.planning import Chain, TierEvidence, tier_last_stable_offset
 
@@ -35,23 +36,26 @@ class EvidenceReader:
         last = chain.segments[-1]
         producer_snapshot = await self._fetch(last, IndexType.PRODUCER_SNAPSHOT)
         producers = parse_producer_snapshot(producer_snapshot, f"{last.segment}: producer snapshot")
-        aborted = await self._aborted_in(m for m in chain.segments if not m.txn_index_empty)
+        whole = (Stretch(m, m.start_offset, m.end_offset + 1) for m in chain.segments)
+        aborted = await self._aborted_in(s for s in (*whole, *chain.elsewhere) if not s.metadata.txn_index_empty)
         return TierEvidence(
             producer_snapshot=producer_snapshot,
             last_stable_offset=tier_last_stable_offset(chain, producers),
             aborted=aborted,
         )
 
-    async def _aborted_in(self, segments: Iterable[RemoteLogSegmentMetadata]) -> tuple[AbortedTransaction, ...]:
+    async def _aborted_in(self, stretches: Iterable[Stretch]) -> tuple[AbortedTransaction, ...]:
+        """The transactions whose ABORT marker is in one of the stretches, ascending by it."""
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._aborted_of(metadata)) for metadata in segments]
+                tasks = [group.create_task(self._aborted_of(stretch)) for stretch in stretches]
         except* TierError as failed:
             raise _first(failed) from failed
         found = {entry for task in tasks for entry in task.result()}  # two segments may overlap
         return tuple(sorted(found, key=lambda entry: entry.last_offset))
 
-    async def _aborted_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[AbortedTransaction, ...]:
+    async def _aborted_of(self, stretch: Stretch) -> tuple[AbortedTransaction, ...]:
+        metadata, start_offset, end_offset = stretch
         try:
             content = await self._fetch(metadata, IndexType.TRANSACTION)
         except RemoteIndexAbsentError:
@@ -59,7 +63,7 @@ class EvidenceReader:
         index = TransactionIndex.from_bytes(content, metadata.start_offset, f"{metadata.segment}: transaction index")
         if index.size_bytes != len(content):
             raise CorruptIndexError(f"{metadata.segment}: transaction index: the last entry is torn")
-        return index.entries
+        return tuple(entry for entry in index.entries if start_offset <= entry.last_offset < end_offset)
 
     async def _fetch(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         try:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Self
 
-from tierd.metadata import OwnBranch, PartitionView
+from tierd.metadata import OwnBranch, PartitionView, Stretch
 from tierd.model import Lineage, RemoteLogSegmentMetadata
 
 
@@ -14,13 +14,20 @@ class Chain:
     Attributes:
         segments: each begins and ends above the one before it; every one of them is of our branch from end to end.
         breaks: places of segments before which offsets are missing, or are in two segments: no group goes over those.
-        covered_to: below it readers find nothing that is not in ``segments``; None where that is so to the end. What
-            they find there in another segment, an older record of a key among it, no rewrite of these takes away.
+        elsewhere: what readers find in other segments, each of which goes on with a branch that was given up.
     """
 
     segments: tuple[RemoteLogSegmentMetadata, ...] = ()
     breaks: frozenset[int] = frozenset()
-    covered_to: int | None = None
+    elsewhere: tuple[Stretch, ...] = ()
+
+    @property
+    def covered_to(self) -> int | None:
+        """Below it readers find nothing that is not in ``segments``; None where that is so to the end.
+
+        What they find there in another segment, an older record of a key among it, no rewrite of these takes away.
+        """
+        return self.elsewhere[0].start_offset if self.elsewhere else None
 
     @property
     def end_offset(self) -> int:
@@ -50,17 +57,18 @@ def readable_chain(view: PartitionView, lineage: Lineage) -> Chain:
     """
     branch = OwnBranch(view, lineage)
     segments: list[RemoteLogSegmentMetadata] = []
-    covered_to: int | None = None
-    for metadata, at, _ in branch.stretches(view.log_start_offset or 0, branch.end_offset):
+    elsewhere: list[Stretch] = []
+    for stretch in branch.stretches(view.log_start_offset or 0, branch.end_offset):
+        metadata = stretch.metadata
         follows = not segments or (
             metadata.start_offset > segments[-1].start_offset and metadata.end_offset > segments[-1].end_offset
         )
         if follows and is_of_lineage(metadata, lineage):
             segments.append(metadata)
-        elif covered_to is None and metadata not in segments[-1:]:
-            covered_to = at
+        elif metadata not in segments[-1:]:
+            elsewhere.append(stretch)
     breaks = (i for i in range(1, len(segments)) if segments[i].start_offset != segments[i - 1].end_offset + 1)
-    return Chain(tuple(segments), frozenset(breaks), covered_to)
+    return Chain(tuple(segments), frozenset(breaks), tuple(elsewhere))
 
 
 def is_of_lineage(metadata: RemoteLogSegmentMetadata, lineage: Lineage) -> bool:
