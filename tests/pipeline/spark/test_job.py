@@ -1,13 +1,15 @@
 """The whole way of a run, on a real session: what it does to a tier, and what it does when something is in its way."""
 
+import asyncio
 import base64
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Self, cast
+from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
@@ -20,7 +22,9 @@ from tierd.log import NewRecord, encode_batch
 from tierd.model import LogSegmentData, RemoteLogSegmentMetadata, uuid_to_text
 from tierd.pipeline.access import OpenTier, TierAccess
 from tierd.pipeline.committing import Begun, LeaderClient
-from tierd.pipeline.planning import CleaningPolicy
+from tierd.pipeline.jobs.progress import RunProgress
+from tierd.pipeline.jobs.run import Run
+from tierd.pipeline.planning import CleaningPolicy, Group, PartitionWork, WorkKind, WorkOrder
 from tierd.remote import ObjectKeyFactory, SegmentManifest
 
 COMPACT = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=0.0, segment_bytes=600)
@@ -40,6 +44,14 @@ def fill(writer: PartitionWriter, *, segments: int, keys: int, first: int = 0) -
 
 def latest(numbers: range, keys: int) -> dict[bytes, bytes]:
     return {b"%d" % (n % keys): b"value %d" % n for n in numbers}
+
+
+def damage(root: Path, metadata: RemoteLogSegmentMetadata, suffix: str) -> None:
+    """Change a bit of an object."""
+    path = next((root / "bucket").rglob(f"*{uuid_to_text(metadata.segment.id)}{suffix}"))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
 
 
 async def contents(lab: JobLab, name: str) -> list[tuple[bytes | None, bytes | None]]:
@@ -137,16 +149,62 @@ async def test_a_damaged_segment_is_reported_and_only_its_group_stays_as_it_was(
     fill(log.partitions["users-0"], segments=4, keys=7)
     async with log.copied() as lab:
         damaged = lab.rows("orders-0")[2]
-        path = next((tmp_path / "bucket").rglob(f"*{uuid_to_text(damaged.segment.id)}.log"))
-        content = bytearray(path.read_bytes())
-        content[100] ^= 1
-        path.write_bytes(content)
+        damage(tmp_path, damaged, ".log")
         found = await lab.compact(spark.sparkContext, {"orders-0": COMPACT, "users-0": COMPACT})
         assert (found.failed, found.refused) == (1, 0)
         assert uuid_to_text(damaged.segment.id) in found.problems[0].problem
         assert damaged in lab.rows("orders-0")
         assert found.committed == found.groups - 1
         assert dict(await contents(lab, "users-0")) == latest(range(40), 7)
+
+
+async def test_an_audit_finds_what_is_damaged_and_changes_nothing(tmp_path: Path, spark: SparkSession) -> None:
+    log = Log(tmp_path, ("orders",))
+    fill(log.partitions["orders-0"], segments=3, keys=7)
+    async with log.copied() as lab:
+        before = lab.rows("orders-0")
+        damage(tmp_path, before[1], ".log")
+        damage(tmp_path, before[2], ".indexes")
+        order, leader = audit_of(before), RecordingLeader()
+        run = Run(spark.sparkContext, cast("LeaderClient", leader), lab.access, order, RunProgress())
+        assert await asyncio.to_thread(run.run) == {"groups_unchanged": 1, "groups_failed": 2}
+        assert leader.unchanged_groups == [0]
+        assert [uuid_to_text(row.segment.id) in leader.problems[at] for at, row in enumerate(before) if at] == [
+            True
+        ] * 2
+        assert lab.rows("orders-0") == before
+
+
+def audit_of(rows: Sequence[RemoteLogSegmentMetadata]) -> WorkOrder:
+    """An order to look at every byte of some segments."""
+    work = PartitionWork(
+        index=0,
+        partition=rows[0].segment.topic_id_partition,
+        kind=WorkKind.AUDIT,
+        inputs=tuple(rows),
+        groups=tuple(Group(at, at) for at in range(len(rows))),
+        first_dirty_offset=0,
+        round_end_offset=rows[-1].end_offset + 1,
+        delete_retention_ms=0,
+        producer_snapshot=b"",
+    )
+    return WorkOrder(run_id=uuid4(), now_ms=0, secret=bytes(16), partitions=(work,))
+
+
+class RecordingLeader:
+    """Takes note of what it is told; nothing may be begun."""
+
+    def __init__(self) -> None:
+        self.unchanged_groups: list[int] = []
+        self.problems: dict[int, str] = {}
+
+    def unchanged(self, index: int, group: int) -> None:
+        assert index == 0
+        self.unchanged_groups.append(group)
+
+    def failed(self, index: int, group: int, problem: str) -> None:
+        assert index == 0
+        self.problems[group] = problem
 
 
 class SabotagedLeader(LeaderClient):

@@ -10,11 +10,20 @@ from functools import partial
 
 from pyspark import RDD, Accumulator, Broadcast, SparkContext
 
+from tierd.pipeline.jobs.auditing import audit_split
 from tierd.pipeline.jobs.key_blocks import KeyBlock
 from tierd.pipeline.jobs.layout import GroupPlace, Split
 from tierd.pipeline.jobs.outcomes import Outcome
 from tierd.pipeline.jobs.run_context import RunContext
-from tierd.pipeline.jobs.scanning import ErasureNote, InputNote, OffsetBlock, find_erased, join_bucket, scan_split
+from tierd.pipeline.jobs.scanning import (
+    AuditNote,
+    ErasureNote,
+    InputNote,
+    OffsetBlock,
+    find_erased,
+    join_bucket,
+    scan_split,
+)
 from tierd.pipeline.jobs.tasks import GroupTask, rewrite
 
 GroupRows = tuple[int, Iterable[tuple[int, OffsetBlock | InputNote]]]
@@ -74,6 +83,13 @@ def find_erased_keys(
     return spark.parallelize(splits, len(splits)).flatMap(partial(_find, context, read)).collect()
 
 
+def audit_segments(
+    spark: SparkContext, context: Context, splits: Sequence[Split], read: Accumulator[int]
+) -> list[AuditNote]:
+    """Check all inputs of the splits, and count in ``read`` the bytes."""
+    return spark.parallelize(splits, len(splits)).flatMap(partial(_audit, context, read)).collect()
+
+
 def survey_groups(spark: SparkContext, offsets: "RDD[GroupRows]", numbers: Sequence[int]) -> list[GroupSurvey]:
     """Run both shuffles and return what they say of each group."""
     return spark.runJob(offsets, _survey, numbers)
@@ -97,6 +113,11 @@ def _scan(context: Context, read: Accumulator[int], split: Split) -> Iterator[tu
 
 def _find(context: Context, read: Accumulator[int], split: Split) -> Iterator[ErasureNote]:
     yield from find_erased(context.value, split)
+    read.add(split.size_bytes)
+
+
+def _audit(context: Context, read: Accumulator[int], split: Split) -> Iterator[AuditNote]:
+    yield from audit_split(context.value, split)
     read.add(split.size_bytes)
 
 

@@ -7,6 +7,7 @@ from pyspark import RDD, SparkContext
 from tierd.pipeline.jobs.key_shuffle import (
     Context,
     GroupRows,
+    audit_segments,
     find_erased_keys,
     no_offsets,
     shuffled_offsets,
@@ -14,8 +15,14 @@ from tierd.pipeline.jobs.key_shuffle import (
 )
 from tierd.pipeline.jobs.layout import GroupPlace, InputPlace, cut_splits, group_places, total_bytes
 from tierd.pipeline.jobs.progress import RunProgress, Stage
-from tierd.pipeline.jobs.prospects import Prospect, compaction_prospects, erasure_prospects, merge_prospects
-from tierd.pipeline.jobs.scanning import ErasureNote, InputNote
+from tierd.pipeline.jobs.prospects import (
+    Prospect,
+    audit_prospects,
+    compaction_prospects,
+    erasure_prospects,
+    merge_prospects,
+)
+from tierd.pipeline.jobs.scanning import AuditNote, ErasureNote, InputNote
 from tierd.pipeline.jobs.spark_errors import spark_errors
 from tierd.pipeline.planning import PartitionWork, WorkKind, WorkOrder
 
@@ -42,6 +49,10 @@ class Look:
         prospects: dict[GroupPlace, Prospect] = {}
         for work in works_of(self._order, WorkKind.MERGE):
             prospects |= merge_prospects(work)
+        if audited := works_of(self._order, WorkKind.AUDIT):
+            findings = self._audit(audited)
+            for work in audited:
+                prospects |= audit_prospects(work, [note for note in findings if note.place.index == work.index])
         if erased := works_of(self._order, WorkKind.ERASE):
             notes = self._find_erased(erased)
             for work in erased:
@@ -54,6 +65,13 @@ class Look:
         for work in compacted:
             prospects |= compaction_prospects(work, *surveyed)
         return offsets, prospects
+
+    def _audit(self, works: Sequence[PartitionWork]) -> list[AuditNote]:
+        read = self._spark.accumulator(0)
+        self._progress.begin(Stage.AUDIT, total_bytes(works), lambda: read.value)
+        splits = cut_splits(works, parallelism=self._spark.defaultParallelism)
+        with spark_errors(self._spark, "auditing"):
+            return audit_segments(self._spark, self._context, splits, read)
 
     def _find_erased(self, works: Sequence[PartitionWork]) -> list[ErasureNote]:
         read = self._spark.accumulator(0)

@@ -10,6 +10,7 @@ class Stage(StrEnum):
     """What a run does, in this order; stages for which there is nothing are left out."""
 
     STARTING = "starting"
+    AUDIT = "auditing"
     ERASURE = "looking for keys to erase"
     KEYS = "looking for the latest records"
     REWRITE = "rewriting"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tierd.pipeline.jobs.layout import GroupPlace, InputPlace
 from tierd.pipeline.jobs.outcomes import Failed, Unchanged
-from tierd.pipeline.jobs.scanning import ErasureNote, InputNote
+from tierd.pipeline.jobs.scanning import AuditNote, ErasureNote, InputNote
 from tierd.pipeline.planning import PartitionWork
 from tierd.pipeline.rewriting import TransactionTrace
 
@@ -83,7 +83,7 @@ def _rewrite(notes: Sequence[InputNote], latest: int, open_producers: frozenset[
     return Rewrite(open_producers, is_certain=len(notes) > 1 or latest < notes[0].keyed)
 
 
-def _problem_of(notes: Iterable[InputNote | ErasureNote]) -> str | None:
+def _problem_of(notes: Iterable[InputNote | ErasureNote | AuditNote]) -> str | None:
     return next((note.problem for note in notes if note.problem), None)
 
 
@@ -98,6 +98,16 @@ def erasure_prospects(work: PartitionWork, notes: Iterable[ErasureNote]) -> dict
         prospects[GroupPlace(work.index, group)] = (
             Failed(problem) if problem else Rewrite() if has_keys else Unchanged()
         )
+    return prospects
+
+
+def audit_prospects(work: PartitionWork, notes: Iterable[AuditNote]) -> dict[GroupPlace, Prospect]:
+    """Every group stays as it is; a finding in one of its segments is a failure of it."""
+    found = {note.place.segment: note for note in notes}
+    prospects: dict[GroupPlace, Prospect] = {}
+    for group, (first, last) in enumerate(work.groups):
+        problem = _problem_of([found[at] for at in range(first, last + 1)])
+        prospects[GroupPlace(work.index, group)] = Failed(problem) if problem else Unchanged()
     return prospects
 
 

@@ -66,6 +66,14 @@ class ErasureNote:
     problem: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AuditNote:
+    """What is wrong with a segment; None when nothing is."""
+
+    place: InputPlace
+    problem: str | None
+
+
 def scan_split(context: RunContext, split: Split) -> Iterator[tuple[int, KeyBlock | InputNote]]:
     """Read the inputs of a split and yield their keys by bucket; an input that cannot be read is noted."""
     with context.access.open() as tier:

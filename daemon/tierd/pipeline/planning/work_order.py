@@ -29,6 +29,7 @@ class WorkKind(StrEnum):
     COMPACT = "compact"
     MERGE = "merge"
     ERASE = "erase"
+    AUDIT = "audit"
 
 
 class Group(NamedTuple):
