@@ -1,0 +1,59 @@
+import contextlib
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+from uuid import UUID
+
+import pytest
+
+from tests.pipeline.jobs.test_layout import work_of
+from tierd.errors import CorruptRecordError
+from tierd.pipeline.access import TierAccess
+from tierd.pipeline.jobs import tasks
+from tierd.pipeline.jobs.layout import GroupPlace
+from tierd.pipeline.jobs.outcomes import Failed
+from tierd.pipeline.jobs.run_context import RunContext
+from tierd.pipeline.jobs.tasks import GroupTask
+from tierd.pipeline.planning import WorkOrder
+
+TASK = GroupTask(GroupPlace(0, 0), frozenset(), None)
+
+
+class NoTier:
+    @contextlib.contextmanager
+    def open(self) -> Iterator[None]:
+        yield
+
+
+@pytest.fixture
+def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunContext:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/nowhere")
+    order = WorkOrder(run_id=UUID(int=1), now_ms=0, secret=bytes(16), partitions=(work_of(0, [1]),))
+    return RunContext(access=cast("TierAccess", NoTier()), order=order, buckets={})
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def rewrite(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(tasks, "_rewrite", rewrite)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_fails_the_group_and_is_named(
+    number: int, context: RunContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, OSError(number, "no room"))
+    found = tasks.rewrite(context, TASK, [])
+    assert found == Failed(f"no space is left for the output in {tmp_path}, Spark's local directory")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damage_fails_the_group_with_segment_and_position(
+    context: RunContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, CorruptRecordError("orders-0:abc", 4711, "wrong checksum of the batch"))
+    found = tasks.rewrite(context, TASK, [])
+    assert found == Failed("orders-0:abc: wrong checksum of the batch at position 4711")
+    assert list(tmp_path.iterdir()) == []
