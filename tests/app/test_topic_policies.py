@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from tierd.app.topic_policies import TopicPolicies, needs_broker, resolve_policy
-from tierd.config import TopicDefaults, TopicOverride, TopicsSettings
+from tierd.app.topic_policies import TopicPolicies, needs_broker, resolve_cleaning, resolve_policy
+from tierd.config import PipelineSettings, TopicDefaults, TopicOverride, TopicsSettings
 
 FROM_BROKER = TopicDefaults(
     retention_ms="from-broker",
@@ -103,3 +103,15 @@ def test_a_reloaded_file_holds_from_the_next_question_on() -> None:
 
     policy = policies("orders")
     assert (policy.retention_ms, policy.copy_enabled, policy.delete_with_topic) == (9, False, True)
+
+
+@pytest.mark.parametrize(("cleanup", "expected"), [("compact", None), ("compact,delete", 5), ("delete", 5)])
+def test_the_job_knows_the_retention_of_every_topic_that_deletes_so_that_no_merge_outlives_it(
+    cleanup: str, expected: int | None
+) -> None:
+    settings = TopicDefaults(retention_ms=5, cleanup_policy=cleanup)
+    policy = resolve_policy(settings, {}, has_broker=False)
+
+    cleaning = resolve_cleaning(settings, policy, PipelineSettings())
+
+    assert (cleaning.compacts, cleaning.retention_ms) == ("compact" in cleanup, expected)

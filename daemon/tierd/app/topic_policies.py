@@ -78,7 +78,7 @@ def resolve_cleaning(settings: TopicDefaults, policy: TopicPolicy, pipeline: Pip
     max_lag_s = settings.max_compaction_lag_s
     return CleaningPolicy(
         compacts=compacts,
-        retention_ms=policy.expires_ms if compacts and policy.expires_ms >= 0 else None,
+        retention_ms=policy.expires_ms if policy.expires_ms >= 0 else None,
         delete_retention_ms=round(settings.delete_retention_s * 1000),
         min_cleanable_dirty_ratio=settings.min_cleanable_dirty_ratio,
         min_compaction_lag_ms=round(settings.min_compaction_lag_s * 1000),
