@@ -33,7 +33,6 @@ _CLEANED = re.compile(r"cleaned log compacted-0 .*?([\d,.]+) MB of log processed
 _SAMPLE_INTERVAL_S = 0.05
 _BATCH_RECORDS = 60
 _KEY_BYTES = 16
-_POLICY = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ async def _against_the_cleaner(root: Path, shape: Shape, goal: float) -> list[Fi
     root.mkdir()
     log_dir = root / "logdir"
     cleaner = await asyncio.to_thread(_cleaner_rate, root / "lab", log_dir, shape)
-    job, size_bytes, _ = await _job(root / "tier", log_dir, f"{_TOPIC}-0")
+    job, size_bytes, _ = await _job(root / "tier", log_dir, segment_bytes=shape.segment_bytes)
     rate = size_bytes / 1e6 / job.work_s
     return [
         Figure(f"compaction, {shape.name}: input", size_bytes / 1e6, "MB"),
@@ -146,7 +145,7 @@ def _produce(bootstrap: str, shape: Shape) -> None:
 async def _many_keys(root: Path, keys: int) -> list[Figure]:
     root.mkdir()
     await asyncio.to_thread(_write_keys, root / "logdir", keys)
-    job, size_bytes, found = await _job(root / "tier", root / "logdir", f"{_TOPIC}-0")
+    job, size_bytes, found = await _job(root / "tier", root / "logdir", segment_bytes=64 * MIB)
     assert found.failed == found.refused == 0, found.problems
     return [
         Figure("compaction: different keys", keys / 1e6, "million"),
@@ -179,15 +178,17 @@ def _write_keys(path: Path, keys: int, *, segments: int = 8) -> None:
     log_dir.write_checkpoints()
 
 
-async def _job(root: Path, log_dir: Path, name: str) -> tuple[JobCost, int, RunStatistics]:
+async def _job(root: Path, log_dir: Path, *, segment_bytes: int) -> tuple[JobCost, int, RunStatistics]:
     """Copy a partition to a tier and compact it there; return the cost, the bytes of the inputs and what was done."""
     root.mkdir()
+    name = f"{_TOPIC}-0"
+    policy = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=0.0, segment_bytes=segment_bytes)
     async with JobLab.opened(root, log_dir) as lab:
         await lab.copy()
         size_bytes = sum(row.size_bytes for row in lab.rows(name))
         costs: list[JobCost] = []
         command = lab.command(master="local[2]")
-        found = await lab.lead({name: _POLICY}, lambda: costs.append(_run(command)))
+        found = await lab.lead({name: policy}, lambda: costs.append(_run(command)))
     assert found.committed, found.problems
     return costs[0], size_bytes, found
 

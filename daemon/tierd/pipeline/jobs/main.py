@@ -80,6 +80,8 @@ def spark_session(config: TierdConfig) -> Iterator[SparkContext]:
         conf.setIfMissing(name, value)
     spark = SparkContext(conf=conf)
     try:
+        cores = spark.defaultParallelism
+        spark.parallelize(range(cores), cores).count()  # the workers are part of the session: now they are there
         yield spark
     finally:
         spark.stop()
