@@ -7,19 +7,31 @@
 # Holds: a volume is a mount of its own, so hard links into another one fail and tierd falls back to open files. For
 # links mount the common parent once, writable (-v /var/lib/kafka:/var/lib/kafka), and set hold.dir below it.
 # To be scraped from outside set http.listen to 0.0.0.0:9405.
+#
+# With Java and Spark, for compaction (docs/pipeline.md): docker build --build-arg SPARK=yes -t tierd-spark .
+
+ARG SPARK=no
 
 FROM python:3.11-slim-bookworm AS build
+ARG SPARK
 WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/tierd
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY daemon ./daemon
-RUN /opt/tierd/bin/pip install --constraint constraints.txt '.[all]' \
+RUN extras=azure,gcs,postgres,redis; [ "$SPARK" = no ] || extras="$extras,spark"; \
+    /opt/tierd/bin/pip install --constraint constraints.txt ".[$extras]" \
     && /opt/tierd/bin/python -m compileall -q /opt/tierd/lib \
     && /opt/tierd/bin/pip uninstall --yes pip setuptools
 
 FROM python:3.11-slim-bookworm
+ARG SPARK
+RUN [ "$SPARK" = no ] || { apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
+    && rm -rf /var/lib/apt/lists/*; }
 ENV PATH=/opt/tierd/bin:$PATH PYTHONUNBUFFERED=1 TIERD_LIVEZ=http://127.0.0.1:9405/livez
+# Java and Hadoop ask who runs them; the user that --user names is in no /etc/passwd.
+ENV JAVA_TOOL_OPTIONS=-Duser.home=/var/lib/tierd HADOOP_USER_NAME=tierd SPARK_USER=tierd
 # 1000 is the user of the apache/kafka image; --user names another one.
 RUN install -d -o 1000 -g 1000 -m 0700 /var/lib/tierd
 COPY --from=build /opt/tierd /opt/tierd

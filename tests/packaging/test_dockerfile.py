@@ -1,7 +1,10 @@
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from tierd.pipeline.running.requirements import LOWEST_JAVA
 
 ROOT = Path(__file__).parents[2]
 
@@ -11,6 +14,13 @@ def stages() -> list[str]:
     """The instructions of each stage, comments left out."""
     text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
     return re.split(r"^(?=FROM )", text, flags=re.MULTILINE)[1:]
+
+
+@pytest.fixture(scope="module")
+def extras() -> dict[str, set[str]]:
+    """What each extra asks for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return {name: set(wanted) for name, wanted in project["optional-dependencies"].items()}
 
 
 def test_what_builds_is_not_shipped(stages: list[str]) -> None:
@@ -26,6 +36,25 @@ def test_both_stages_have_the_same_slim_python(stages: list[str]) -> None:
 
     assert len(images) == 1
     assert re.fullmatch(r"python:3\.\d+-slim-\w+", images.pop())
+
+
+def test_it_has_every_store_and_only_when_asked_spark_with_its_java(
+    stages: list[str], extras: dict[str, set[str]]
+) -> None:
+    build, final = stages
+    named = re.search(r'extras=([a-z,]+); \[ "\$SPARK" = no \] \|\| extras="\$extras,spark"', build)
+
+    assert named
+    assert extras["all"] == {f"tierd[{named[1]},spark]"}
+    assert re.search(r'^RUN \[ "\$SPARK" = no \] \|\| \{ apt-get update', final, re.MULTILINE)
+    assert f"openjdk-{LOWEST_JAVA}-jre-headless" in final
+    assert all(re.search(r"^ARG SPARK$", stage, re.MULTILINE) for stage in stages)
+    assert re.search(r"^ARG SPARK=no$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+
+
+def test_java_knows_who_runs_it_whatever_user_is_named(stages: list[str]) -> None:
+    for word in ("JAVA_TOOL_OPTIONS=-Duser.home=/", "HADOOP_USER_NAME=", "SPARK_USER="):
+        assert word in stages[-1]
 
 
 def test_it_runs_without_privileges_and_stops_on_sigterm(stages: list[str]) -> None:

@@ -6,17 +6,18 @@ from pathlib import Path
 import pytest
 
 from tierd.cli.failures import ExitCode
-from tierd.config import CopySettings, parse_duration_s
+from tierd.config import CopySettings, PipelineSettings, parse_duration_s
 from tierd.config.schema import TierdConfig
 
 UNIT = Path(__file__).parents[2] / "systemd" / "tierd.service"
+SPARK_DROP_IN = UNIT.with_name("tierd-spark.conf")
 MAX_EXPOSURE = 3.0
 
 
-def settings_of(wanted: str) -> dict[str, list[str]]:
+def settings_of(wanted: str, file: Path = UNIT) -> dict[str, list[str]]:
     """Every setting of a section; systemd lets a key come more than once."""
     section, settings = "", dict[str, list[str]]()
-    for line in UNIT.read_text().splitlines():
+    for line in file.read_text().splitlines():
         if line.startswith("["):
             section = line.strip("[]")
         elif section == wanted and line and not line.startswith("#"):
@@ -95,14 +96,50 @@ def test_the_sandbox_is_tight(service: dict[str, list[str]]) -> None:
     for key in ("PrivateTmp", "PrivateDevices", "PrivateUsers", "ProtectKernelTunables", "MemoryDenyWriteExecute"):
         assert service[key] == ["yes"]
     assert service["SystemCallFilter"] == ["@system-service", "~@privileged @resources"]
-    analyze = shutil.which("systemd-analyze")
-    if analyze:
-        report = subprocess.run(
-            [analyze, "security", "--offline=true", "--no-pager", str(UNIT)],
-            capture_output=True,
-            text=True,
-            check=False,
-        ).stdout
-        score = re.search(r"exposure level for tierd\.service: ([\d.]+)", report)
-        assert score
-        assert float(score[1]) <= MAX_EXPOSURE
+    if shutil.which("systemd-analyze"):
+        assert exposure_of(UNIT) <= MAX_EXPOSURE
+
+
+def exposure_of(unit: Path) -> float:
+    report = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", str(unit)],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    score = re.search(r"exposure level for tierd\.service: ([\d.]+)", report)
+    assert score
+    return float(score[1])
+
+
+class TestTheDropInForSpark:
+    """What the unit has to allow for Java; without Spark the unit stays as it is."""
+
+    def test_it_allows_java_what_it_needs_and_nothing_else(self) -> None:
+        assert settings_of("Service", SPARK_DROP_IN) == {
+            "MemoryDenyWriteExecute": ["no"],
+            "SystemCallFilter": ["ioprio_set setpriority"],
+            "OOMPolicy": ["continue"],
+        }
+
+    def test_the_unit_forbids_what_it_allows(self, service: dict[str, list[str]]) -> None:
+        assert service["MemoryDenyWriteExecute"] == ["yes"]
+        assert service["SystemCallFilter"][-1].startswith("~")
+        assert "@resources" in service["SystemCallFilter"][-1]
+
+    def test_a_run_has_ended_before_systemd_kills_what_is_left(self, service: dict[str, list[str]]) -> None:
+        assert seconds(service, "TimeoutStopSec") >= PipelineSettings().stop_timeout_s + 10
+        assert service["KillMode"] == ["mixed"], "the job is asked by tierd, not by systemd"
+
+    def test_install_and_pipeline_say_where_it_goes(self) -> None:
+        for page in ("install.md", "pipeline.md"):
+            text = (UNIT.parents[1] / "docs" / page).read_text()
+            assert "systemd/tierd-spark.conf /etc/systemd/system/tierd.service.d/spark.conf" in text
+
+    @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+    def test_with_it_the_sandbox_is_still_tight(self, tmp_path: Path) -> None:
+        unit = tmp_path / "tierd.service"
+        added = "\n[Service]\n" + SPARK_DROP_IN.read_text().partition("[Service]\n")[2]
+        unit.write_text(UNIT.read_text() + added)
+
+        assert exposure_of(unit) <= MAX_EXPOSURE
