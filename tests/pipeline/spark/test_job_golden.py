@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from tests.golden.unpack import GoldenCase, OracleRecord, read_offsets
@@ -85,7 +84,6 @@ def checkpoint_ends(golden: Path, log_dir: Path, stage: str) -> None:
     (log_dir / "replication-offset-checkpoint").write_text("\n".join(["0", str(len(lines)), *lines, ""]))
 
 
-@pytest.mark.spec("log-format CLN-01")
 async def test_two_runs_over_all_partitions_read_as_what_the_real_cleaner_left(
     golden: Path, tmp_path: Path, spark: SparkSession
 ) -> None:
