@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,11 @@ def test_memory_and_scratch_are_those_of_the_settings() -> None:
     assert found["spark.driver.memory"] == "2048m"
     assert found["spark.executor.memory"] == "3072m"
     assert found["spark.local.dir"] == str(SCRATCH)
+
+
+def test_the_driver_keeps_our_python_whatever_the_executors_have() -> None:
+    found = spark_settings(settings(master="yarn", spark_conf={"spark.pyspark.python": "./env/bin/python"}), SCRATCH)
+    assert found["spark.pyspark.driver.python"] == sys.executable
 
 
 def test_what_a_person_sets_goes_last() -> None:

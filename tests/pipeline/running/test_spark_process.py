@@ -47,6 +47,12 @@ async def test_the_exit_code_and_the_output_are_the_jobs(tmp_path: Path) -> None
     assert last_lines(tmp_path / "log", lines=1) == "trouble"
 
 
+def test_of_a_java_exception_the_message_is_told_and_not_the_frames(tmp_path: Path) -> None:
+    trace = "\n".join(f"\tat java.base/java.lang.Thread.run{i}(Thread.java:{i})" for i in range(100))
+    (tmp_path / "log").write_text(f"Exception in thread main: no such file\n{trace}\n\t... 15 more\n")
+    assert last_lines(tmp_path / "log") == "Exception in thread main: no such file"
+
+
 async def test_the_job_hears_of_leader_and_configuration(tmp_path: Path) -> None:
     job = process(tmp_path, 'echo "$@"')
     await job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=1)

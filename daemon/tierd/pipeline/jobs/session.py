@@ -1,6 +1,7 @@
 """The settings of the Spark session that a run works in; imports no pyspark, for whoever starts spark-submit."""
 
 import re
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,7 @@ def spark_settings(settings: PipelineSettings, scratch: Path) -> dict[str, str]:
         "spark.executor.memory": _mebibytes(settings.executor_memory_bytes),
         "spark.local.dir": str(scratch),
         "spark.log.level": "WARN",
+        "spark.pyspark.driver.python": sys.executable,  # spark.pyspark.python, that of the executors, would be next
         "spark.python.daemon.module": "tierd.pipeline.jobs.worker_daemon",
         "spark.python.worker.reuse": "true",
         "spark.shuffle.compress": "false",

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import shutil
 import signal
 import sys
@@ -16,7 +17,8 @@ from tierd.pipeline.jobs.session import spark_settings
 from tierd.pipeline.running.requirements import SparkInstallation
 
 ENTRY: Final = Path(__file__).parents[1] / "jobs" / "__main__.py"
-_LOG_TAIL_BYTES: Final = 4096
+_LOG_TAIL_BYTES: Final = 16384  # the trace of a Java exception is some kilobytes long
+_FRAME: Final = re.compile(r"\s*(at \S+\(.*\)|\.\.\. \d+ (more|common frames omitted))\s*$")
 _IO_CLASSES: Final = {"best-effort": ("-c", "2", "-n", "7"), "idle": ("-c", "3")}
 
 
@@ -111,14 +113,18 @@ def submit_command(
 
 
 def last_lines(log_file: Path, *, lines: int = 3) -> str:
-    """The last lines of a log that say something, for an error; empty when there are none. Blocking."""
+    """The last lines of a log that say something, for an error; empty when there are none. Blocking.
+
+    Where a Java exception was thrown tells a person nothing: the frames of its trace are left out.
+    """
     try:
         with log_file.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
             tail = file.read().decode(errors="replace")
     except OSError:
         return ""
-    return " | ".join([line.strip() for line in tail.splitlines() if line.strip()][-lines:])
+    said = [line.strip() for line in tail.splitlines() if line.strip() and not _FRAME.match(line)]
+    return " | ".join(said[-lines:])
 
 
 async def _end(process: asyncio.subprocess.Process, stop_timeout_s: float) -> None:
