@@ -1,6 +1,14 @@
 """What exists and what runs: builds every object from the configuration, supervises it, and stops it in order."""
 
 from tierd.app.compacting import compact, past_runs, plan_compaction
+from tierd.app.erasing import (
+    attest_erasure,
+    cancel_erasure,
+    file_erasure,
+    list_erasures,
+    read_erasure,
+    step_erasures,
+)
 from tierd.app.loop import run_in_loop
 from tierd.app.metadata_commands import export_metadata, follow_segments, import_metadata, rebuild_metadata
 from tierd.app.once import copy_once
@@ -17,7 +25,9 @@ __all__ = [
     "Located",
     "RepairRequest",
     "TierReader",
+    "attest_erasure",
     "broker_cost",
+    "cancel_erasure",
     "check_online",
     "compact",
     "copy_once",
@@ -25,13 +35,16 @@ __all__ = [
     "expire",
     "explain_offset",
     "export_metadata",
+    "file_erasure",
     "follow_segments",
     "found_offset",
     "import_metadata",
     "known_cluster_id",
+    "list_erasures",
     "list_offsets",
     "past_runs",
     "plan_compaction",
+    "read_erasure",
     "rebuild_metadata",
     "repair_tier",
     "require_confirmed",
@@ -39,6 +52,7 @@ __all__ = [
     "rewrap_keys",
     "run_daemon",
     "run_in_loop",
+    "step_erasures",
     "tier_reader",
     "undelete",
 ]

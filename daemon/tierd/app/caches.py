@@ -12,7 +12,7 @@ from tierd.remote import ChunkCache, ObjectStore
 from tierd.telemetry import CacheUse, ReadingUse
 from tierd.tiering import FetchStatistics
 
-_CHUNKS_DIRECTORY = "chunks"
+CHUNKS_DIRECTORY = "chunks"
 
 
 @contextlib.asynccontextmanager
@@ -28,7 +28,7 @@ async def chunk_cache(
         is_daemon: the directory is its own, and made if it is not there. A command of another user than the one that
             owns it reads without a cache, and leaves no files there that the daemon could not read.
     """
-    directory = config.cache_dir / _CHUNKS_DIRECTORY
+    directory = config.cache_dir / CHUNKS_DIRECTORY
     if not config.fetch.cache_bytes or not (is_daemon or _is_ours(directory)):
         yield None
         return

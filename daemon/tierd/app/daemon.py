@@ -36,7 +36,14 @@ from tierd.backoff import Backoff
 from tierd.config import TierdConfig
 from tierd.errors import ForeignTierError, TierError
 from tierd.serve import ControlServer, HttpServer, StatusSnapshot
-from tierd.tiering import CopyTask, ExpirationTask, PartitionRemover, PartitionTask, RemoteLogManager
+from tierd.tiering import (
+    CopyTask,
+    ExpirationTask,
+    FetchService,
+    PartitionRemover,
+    PartitionTask,
+    RemoteLogManager,
+)
 
 log = structlog.get_logger()
 
@@ -84,7 +91,7 @@ class Daemon:
             TierError: what made it end, where that has an exit code of its own.
         """
         with handled_signals(self._stop, self._reloader.ask):
-            async with fetching(self._engine), asyncio.TaskGroup() as group:
+            async with fetching(self._engine) as fetches, asyncio.TaskGroup() as group:
                 self._supervisor = TaskSupervisor(
                     group,
                     clock=self._engine.clock,
@@ -94,7 +101,7 @@ class Daemon:
                 )
                 self._manager = self._engine.new_manager(self._supervisor)
                 self._reloader.manager = self._manager
-                self._pipeline = await self._new_pipeline(group)
+                self._pipeline = await self._new_pipeline(group, fetches)
                 async with self._serving(group):
                     await self._run_until_asked(group)
         if self._failure is not None:
@@ -102,9 +109,9 @@ class Daemon:
         log.info("stopped", exit_code=self._stop.exit_code)
         return self._stop.exit_code
 
-    async def _new_pipeline(self, group: asyncio.TaskGroup) -> PipelineControl:
+    async def _new_pipeline(self, group: asyncio.TaskGroup, fetches: FetchService) -> PipelineControl:
         await require_pipeline(self._engine)
-        pipeline = build_pipeline(self._engine, self._manager, self._config_file)
+        pipeline = build_pipeline(self._engine, self._manager, self._config_file, fetches)
         self._engine.metrics.watch_pipeline(pipeline.scheduler.statistics)
         return PipelineControl(pipeline, group, enabled=self._config.pipeline.enabled)
 

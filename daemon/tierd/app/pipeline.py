@@ -3,31 +3,38 @@
 import asyncio
 import socket
 from collections.abc import MutableSet, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
 import structlog
 
 from tierd.app.compose import Engine
+from tierd.app.disk_caches import erasure_keeper
 from tierd.config import TierdConfig
 from tierd.errors import TierError, UnknownPartitionError
-from tierd.log import read_lineage
+from tierd.log import find_log_end_offset, identify_directory, read_lineage, scan_partition
 from tierd.model import TopicIdPartition, TopicPartition, uuid_from_text
 from tierd.pipeline import (
     Candidate,
     CompactionLeader,
+    EraseRequest,
+    EraseRequests,
+    ErasureKeeper,
     LeaderSettings,
     PartitionLeases,
+    PartitionRound,
     PipelineScheduler,
     RunHistory,
     RunLimits,
+    RunStatistics,
     SparkProcess,
     SparkRun,
     find_spark,
+    search_work,
     sweep_runs,
 )
-from tierd.tiering import PartitionStatus, RemoteLogManager
+from tierd.tiering import FetchService, PartitionStatus, RemoteLogManager
 
 log = structlog.get_logger()
 
@@ -40,13 +47,26 @@ class Pipeline:
     run: SparkRun
     history: RunHistory
     candidates: "CandidateSource"
+    erasures: ErasureKeeper
+    erase_requests: EraseRequests
 
 
-def build_pipeline(engine: Engine, manager: RemoteLogManager, config_file: Path) -> Pipeline:
-    """Put the parts together; nothing runs yet. The caller holds the instance lock."""
+def build_pipeline(
+    engine: Engine, manager: RemoteLogManager, config_file: Path, fetches: FetchService | None = None
+) -> Pipeline:
+    """Put the parts together; nothing runs yet. The caller holds the instance lock.
+
+    Args:
+        engine: what copies.
+        manager: what finds partitions.
+        config_file: which the job reads too.
+        fetches: the reads of this process; None where it has none, and the caches on disk are nobody's.
+    """
     config = engine.settings.config
     settings = config.pipeline
-    source = CandidateSource(engine, manager)
+    requests = EraseRequests(engine.rows, engine.metadata.keys)
+    source = CandidateSource(engine, manager, requests)
+    keeper = erasure_keeper(engine, manager, requests, source.find_one, fetches)
 
     def new_leader(being_copied: MutableSet[UUID]) -> CompactionLeader:
         return CompactionLeader(
@@ -61,6 +81,10 @@ def build_pipeline(engine: Engine, manager: RemoteLogManager, config_file: Path)
     async def new_job(scratch: Path) -> SparkProcess:
         return SparkProcess(settings, await find_spark(settings.java_home), config_file=config_file, scratch=scratch)
 
+    async def after_run(run_id: str, rounds: Sequence[PartitionRound], statistics: RunStatistics) -> None:
+        manager.wake([round_.work.partition.topic_partition for round_ in rounds])
+        await keeper.after_run(run_id, rounds, statistics)
+
     run = SparkRun(
         new_leader(manager.being_copied),
         planner=new_leader(set()),
@@ -70,6 +94,7 @@ def build_pipeline(engine: Engine, manager: RemoteLogManager, config_file: Path)
         directory=config.pipeline_dir,
         max_bytes=settings.max_bytes_per_run,
         stop_timeout_s=settings.stop_timeout_s,
+        after_run=after_run,
     )
     history = RunHistory(config.state_dir)
     scheduler = PipelineScheduler(
@@ -80,7 +105,7 @@ def build_pipeline(engine: Engine, manager: RemoteLogManager, config_file: Path)
         clock=engine.clock,
         random=engine.random,
     )
-    return Pipeline(scheduler, run, history, source)
+    return Pipeline(scheduler, run, history, source, keeper, requests)
 
 
 async def require_pipeline(engine: Engine) -> None:
@@ -107,9 +132,10 @@ async def require_spark(config: TierdConfig) -> None:
 class CandidateSource:
     """The partitions that this broker leads, as a run may take them."""
 
-    def __init__(self, engine: Engine, manager: RemoteLogManager) -> None:
+    def __init__(self, engine: Engine, manager: RemoteLogManager, requests: EraseRequests) -> None:
         self._engine = engine
         self._manager = manager
+        self._requests = requests
 
     async def find(self, names: Sequence[TopicPartition] | None) -> list[Candidate]:
         """Those that are loaded and not paused; a lineage that cannot be read leaves its partition out.
@@ -120,6 +146,7 @@ class CandidateSource:
         self.require_led(names)
         led = self._manager.led()
         statuses = {_partition_of(status): status for status in self._manager.status()}
+        open_requests = await self._requests.list(only_open=True)
         found = []
         for partition in sorted(led, key=lambda each: each.topic_partition):
             status = statuses.get(partition)
@@ -127,8 +154,30 @@ class CandidateSource:
                 continue
             candidate = await self._candidate(partition, led[partition], status)
             if candidate is not None:
-                found.append(candidate)
+                found.append(_erasing(candidate, open_requests))
         return found
+
+    async def find_one(self, partition: TopicIdPartition) -> Candidate | None:
+        """The partition as a run may take it; None where it is not led here, is paused, or cannot be looked at.
+
+        Raises:
+            TierError: the metadata store does not answer.
+        """
+        if partition not in self._manager.led():
+            return None
+        found = await self.find([partition.topic_partition])
+        return next((each for each in found if each.partition == partition), None)
+
+    async def log_end_offset(self, partition: TopicIdPartition) -> int | None:
+        """Where the broker's log ends, exclusive; None where what it has beyond the tier is never copied.
+
+        Raises:
+            TierError: the log cannot be read.
+        """
+        statuses = {_partition_of(status): status for status in self._manager.status()}
+        if partition not in statuses or not self._engine.policies(partition.topic).copy_enabled:
+            return None
+        return await asyncio.to_thread(_log_end_offset, Path(statuses[partition].directory))
 
     def require_led(self, names: Sequence[TopicPartition] | None) -> None:
         """Raise unless each of these is led here.
@@ -157,6 +206,17 @@ class CandidateSource:
             return None
         policy = topics.cleaning(partition.topic, engine.settings.config.pipeline)
         return Candidate(view=view, lineage=lineage, policy=policy)
+
+
+def _erasing(candidate: Candidate, requests: Sequence[EraseRequest]) -> Candidate:
+    """With the keys that are to be looked for."""
+    work = search_work((each for each in requests if each.partition == candidate.partition), candidate)
+    return replace(candidate, erased_keys=work.keys, searched=work.searched)
+
+
+def _log_end_offset(directory: Path) -> int:
+    found = identify_directory(directory)
+    return 0 if found is None else find_log_end_offset(scan_partition(found))
 
 
 def _partition_of(status: PartitionStatus) -> TopicIdPartition:

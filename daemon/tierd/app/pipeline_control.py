@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 import structlog
 from pydantic import JsonValue
 
+from tierd.app.erasing import erasure_handlers
 from tierd.app.pipeline import Pipeline
 from tierd.app.pipeline_answers import pipeline_facts, plan_json
 from tierd.errors import PipelineBusyError, TierError
@@ -29,22 +30,21 @@ class PipelineControl:
 
     async def run(self) -> None:
         """Run by the timetable until ``stop`` is called or this is cancelled; runs that are under way end then."""
-        scheduled = None
+        lasting = [asyncio.create_task(self._pipeline.erasures.run(), name="erasures")]
         if self._enabled:
-            scheduled = asyncio.create_task(self._pipeline.scheduler.run(), name="scheduled runs")
+            lasting.append(asyncio.create_task(self._pipeline.scheduler.run(), name="scheduled runs"))
         try:
             stopping = asyncio.create_task(self._stopping.wait(), name="stop of the pipeline")
-            waiting: set[asyncio.Task[None]] = {scheduled} if scheduled else set()
-            await asyncio.wait({*waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({*lasting, stopping}, return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
-            if scheduled is not None and scheduled.done():
-                scheduled.result()  # it never ends by itself: an error of ours
+            for task in lasting:
+                if task.done():
+                    task.result()  # it never ends by itself: an error of ours
         finally:
-            ending = [task for task in (scheduled, self._asked) if task is not None]
+            ending = lasting if self._asked is None else [*lasting, self._asked]
             for task in ending:
                 task.cancel()
-            if ending:
-                await asyncio.wait(ending)
+            await asyncio.wait(ending)
 
     def stop(self) -> None:
         """End the run that is under way and begin none any more; ``run`` returns when that is done."""
@@ -56,7 +56,7 @@ class PipelineControl:
 
     def handlers(self) -> Mapping[str, OptionsHandler]:
         """What the control socket can ask."""
-        return {"compact": self._compact}
+        return {"compact": self._compact, **erasure_handlers(self._pipeline)}
 
     async def _compact(self, names: Sequence[str], options: Mapping[str, JsonValue]) -> JsonValue:
         """Begin a run, whose progress the status tells, or say what it would do."""

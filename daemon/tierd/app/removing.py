@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from tierd.app.compose import Engine
 from tierd.app.control_plane import control_plane
+from tierd.app.erasing import require_not_being_erased
 from tierd.app.reading import Located, TierReader, tier_reader
 from tierd.app.removal_answers import expire_answers, partition_answer, undelete_answer
 from tierd.app.standing_in import standing_in
@@ -70,7 +71,8 @@ async def undelete(
     options: dict[str, JsonValue] = {"segments": list(segment_ids), "force": force, "dry_run": dry_run}
     with contextlib.suppress(DaemonUnreachableError):
         return await request(config.state_dir, "undelete", [str(name)], options=options)
-    async with standing_in(config, config_file) as (_, manager):
+    async with standing_in(config, config_file) as (engine, manager):
+        await require_not_being_erased(engine, manager, name, wanted)
         return undelete_answer(
             name, await manager.removals.undelete(name, wanted, force=force, dry_run=dry_run), dry_run=dry_run
         )
@@ -126,6 +128,7 @@ def removal_handlers(engine: Engine, manager: RemoteLogManager) -> Mapping[str, 
             raise RefusedError("segments is not a list of ids", remedy="use the tierd command of the same version")
         wanted = [uuid_from_text(str(text)) for text in segments] or None
         dry_run, force = bool(options.get("dry_run")), bool(options.get("force"))
+        await require_not_being_erased(engine, manager, name, wanted)
         taken = await manager.removals.undelete(name, wanted, force=force, dry_run=dry_run)
         return undelete_answer(name, taken, dry_run=dry_run)
 

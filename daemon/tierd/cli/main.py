@@ -71,6 +71,7 @@ VERBS = (
     Verb("rewrap-keys", "Wrap data keys of encrypted segments under the active key."),
     Verb("expire", "Remove from the tier what retention does not keep."),
     Verb("compact", "Compact and merge segments in the tier with Spark."),
+    Verb("erase", "Erase the records of keys from the tier, and prove it."),
     Verb("undelete", "Take expired segments back while they are in their grace."),
     Verb("deletions", "List what went from the tier, and why."),
     Verb("delete-partition", "Delete the whole tier of a partition."),

@@ -3,7 +3,18 @@
 Nothing is imported of pyspark before it is needed: the daemon plans, commits and schedules without it.
 """
 
-from tierd.pipeline.committing import CompactionLeader, LeaderSettings, PreparedRun
+from tierd.pipeline.committing import CompactionLeader, LeaderSettings, PartitionRound, PreparedRun, RunStatistics
+from tierd.pipeline.erasing import (
+    ErasePhase,
+    EraseRequest,
+    EraseRequests,
+    ErasureKeeper,
+    KeeperParts,
+    LeftSegment,
+    OldVersions,
+    new_request,
+    search_work,
+)
 from tierd.pipeline.planning import Candidate, CleaningPolicy, Skipped
 from tierd.pipeline.registration import register
 from tierd.pipeline.running import (
@@ -24,8 +35,16 @@ __all__ = [
     "Candidate",
     "CleaningPolicy",
     "CompactionLeader",
+    "ErasePhase",
+    "EraseRequest",
+    "EraseRequests",
+    "ErasureKeeper",
+    "KeeperParts",
     "LeaderSettings",
+    "LeftSegment",
+    "OldVersions",
     "PartitionLeases",
+    "PartitionRound",
     "PipelineScheduler",
     "PreparedRun",
     "RunHistory",
@@ -33,10 +52,13 @@ __all__ = [
     "RunOutcome",
     "RunProgress",
     "RunReport",
+    "RunStatistics",
     "Skipped",
     "SparkProcess",
     "SparkRun",
     "find_spark",
+    "new_request",
     "register",
+    "search_work",
     "sweep_runs",
 ]

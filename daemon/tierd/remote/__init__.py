@@ -13,6 +13,7 @@ from tierd.remote.cache.checked_file import (
     write_checked,
 )
 from tierd.remote.cache.chunk_cache import CacheStatistics, ChunkCache
+from tierd.remote.cache.chunk_files import purge_chunks
 from tierd.remote.cache.sized_lru import SizedLru
 from tierd.remote.deadlines import Deadlines
 from tierd.remote.factory import open_object_store, segment_storages
@@ -76,6 +77,7 @@ __all__ = [
     "open_key_ring",
     "open_object_store",
     "open_transform",
+    "purge_chunks",
     "read_checked",
     "read_tier_identity",
     "segment_storages",

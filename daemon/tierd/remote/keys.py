@@ -15,7 +15,7 @@ from typing import Self
 from uuid import UUID
 
 from tierd.errors import RemoteFormatError
-from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, uuid_from_text, uuid_to_text
+from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition, uuid_from_text, uuid_to_text
 
 LOG_SUFFIX = ".log"
 INDEXES_SUFFIX = ".indexes"
@@ -73,8 +73,12 @@ class ObjectKeyFactory:
 
     def segment(self, metadata: RemoteLogSegmentMetadata, suffix: str) -> str:
         """Key of one of a segment's objects."""
-        partition = self.partition_prefix(metadata.segment.topic_id_partition)
-        return f"{partition}{metadata.start_offset:020d}-{uuid_to_text(metadata.segment.id)}{suffix}"
+        return self.object(metadata.segment, metadata.start_offset, suffix)
+
+    def object(self, segment: RemoteLogSegmentId, start_offset: int, suffix: str) -> str:
+        """Key of one of the objects of a segment that begins at ``start_offset``."""
+        partition = self.partition_prefix(segment.topic_id_partition)
+        return f"{partition}{start_offset:020d}-{uuid_to_text(segment.id)}{suffix}"
 
     def custom_metadata(self, *, is_encrypted: bool = False) -> bytes:
         """The prefix in the form that is recorded with every segment, and whether the segment must be encrypted.

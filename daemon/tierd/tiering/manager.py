@@ -266,6 +266,18 @@ class RemoteLogManager:
         """Have the objects of a segment that was begun and given up looked for after a while."""
         self._factory.abandon(started)
 
+    async def remove_at_once(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Remove a segment that is being deleted before its grace is over; return whether it is gone.
+
+        Raises:
+            RemoteObjectRetainedError: the store keeps an object.
+            FencedError: the partition is not ours any more; nothing was removed.
+            TierError: it stopped half-way; a later pass repeats it.
+        """
+        if metadata.segment.id in self.being_copied:
+            return False
+        return await self._factory.deletion.finish_at_once(metadata)
+
     def _retry(self, names: Collection[str]) -> None:
         self._roles.supervisor.retry(names)
 
@@ -276,7 +288,7 @@ class RemoteLogManager:
     def resume(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Undo ``pause``."""
         self._intake.resume(partitions)
-        self._wake(partitions)
+        self.wake(partitions)
 
     def stop_intake(self) -> None:
         """Begin no new segment at all: the daemon ends."""
@@ -301,7 +313,7 @@ class RemoteLogManager:
         chosen = [replica for replica in self._replicas.all() if _among(replica, partitions)]
         waiters = [replica.tasks.copy.next_pass() for replica in chosen if replica.tasks.copy]
         self._roles.supervisor.retry([task.name for replica in chosen for task in replica.tasks.all()])
-        self._wake(partitions)
+        self.wake(partitions)
         if waiters:
             await asyncio.wait(waiters)
         return tuple(status for status in self.status() if partitions is None or status.partition in partitions)
@@ -404,7 +416,8 @@ class RemoteLogManager:
             )
         return chosen
 
-    def _wake(self, partitions: Collection[TopicPartition] | None) -> None:
+    def wake(self, partitions: Collection[TopicPartition] | None) -> None:
+        """Tell the tasks of these partitions, None of all, that there is news: what was replaced may go next."""
         for replica in self._replicas.all():
             if _among(replica, partitions):
                 replica.tasks.wake()

@@ -16,7 +16,7 @@ import structlog
 
 from tierd.errors import PipelineError, TierError
 from tierd.model import TopicPartition
-from tierd.pipeline.committing import CompactionLeader, LeaderServer, PreparedRun
+from tierd.pipeline.committing import CompactionLeader, LeaderServer, PartitionRound, PreparedRun, RunStatistics
 from tierd.pipeline.planning import Candidate
 from tierd.pipeline.running.leasing import PartitionLeases
 from tierd.pipeline.running.progress import RunProgress
@@ -26,6 +26,8 @@ log = structlog.get_logger()
 
 _LOGS_KEPT: Final = 30
 _LAST_WORDS_S: Final = 1.0  # what a job that has ended had to say is on its way
+AfterRun = Callable[[str, Sequence[PartitionRound], RunStatistics], Awaitable[None]]
+"""Told of what a run did to each of its partitions, whatever its end."""
 Candidates = Callable[[Sequence[TopicPartition] | None], Awaitable[Sequence[Candidate]]]
 
 
@@ -41,6 +43,7 @@ class SparkRun:
         directory: of runs and their logs.
         max_bytes: that a run may rewrite; None for no limit.
         stop_timeout_s: how long a job may take to stop when it is asked to.
+        after_run: takes note of what was done.
     """
 
     def __init__(
@@ -54,8 +57,10 @@ class SparkRun:
         directory: Path,
         max_bytes: int | None,
         stop_timeout_s: float,
+        after_run: AfterRun,
     ) -> None:
         self._leader = leader
+        self._after_run = after_run
         self._planner = planner
         self._planning = asyncio.Lock()
         self._candidates = candidates
@@ -133,11 +138,16 @@ class SparkRun:
             await asyncio.wait(both)
 
     async def _end(self, progress: RunProgress) -> None:
+        rounds = self._leader.rounds
         try:
             statistics = await self._leader.end()
         except TierError as error:  # the sweep takes what is left
             log.warning("run_not_put_away", problem=str(error))
             statistics = self._leader.statistics()
+        try:
+            await self._after_run(progress.run_id, rounds, statistics)
+        except TierError as error:  # the next run looks again
+            log.warning("run_not_noted", problem=str(error))
         progress.refresh()
         for problem in statistics.problems:
             progress.add_problem(f"{problem.partition}, group {problem.group}: {problem.problem}")

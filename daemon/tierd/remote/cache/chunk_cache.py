@@ -6,7 +6,7 @@ written, so together they stay within the capacity and an eighth of it for each.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +18,14 @@ from tierd.clock import Clock
 from tierd.errors import RemoteReaderClosedError
 from tierd.model import ByteRange
 from tierd.remote.cache.checked_file import DamagedFileError, file_size_of
-from tierd.remote.cache.chunk_files import ChunkFiles, chunk_identity, chunk_name, is_chunk_of
+from tierd.remote.cache.chunk_files import (
+    ChunkFiles,
+    chunk_identity,
+    chunk_name,
+    is_chunk_of,
+    object_part,
+    object_part_of,
+)
 from tierd.remote.cache.sized_lru import SizedLru
 
 log = structlog.get_logger()
@@ -155,6 +162,19 @@ class ChunkCache:
     async def remove(self, key: str) -> None:
         """Drop the chunks of an object that is gone. What other processes wrote unseen goes for want of use."""
         await self._remove([name for name in self._index if is_chunk_of(name, key)])
+
+    async def purge(self, keys: Iterable[str]) -> int:
+        """Drop every chunk of these objects, whoever wrote it; return how many are still on their way to the disk.
+
+        Raises:
+            OSError: the directory cannot be listed.
+        """
+        parts = {object_part(key) for key in keys}
+        under_way = [name for name in (*self._unwritten.contents, *self._downloads) if object_part_of(name) in parts]
+        listed = await self._in_thread(self._files.list)
+        await self._remove([name for name, _ in listed if object_part_of(name) in parts])
+        left = await self._in_thread(self._files.list)
+        return len(under_way) + sum(object_part_of(name) in parts for name, _ in left)
 
     async def close(self) -> None:
         """End the downloads, finish the writes; every later call is refused. Closing twice is harmless."""

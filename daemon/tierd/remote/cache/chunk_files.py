@@ -85,6 +85,27 @@ def is_chunk_of(name: str, key: str) -> bool:
     return name.startswith(f"{_hashed(key)}-")
 
 
+def object_part(key: str) -> str:
+    """What the names of all chunks of the object ``key`` begin with, up to the first dash."""
+    return _hashed(key)
+
+
+def object_part_of(name: str) -> str:
+    """The ``object_part`` of the object that the file named ``name`` holds a range of."""
+    return name.partition("-")[0]
+
+
+def purge_chunks(directory: Path, keys: Iterable[str]) -> int:
+    """Remove every chunk of these objects from a directory that no cache has open; return how many are left. Blocking.
+
+    Raises:
+        OSError: the directory cannot be listed.
+    """
+    files, parts = ChunkFiles(directory), {object_part(key) for key in keys}
+    files.remove([name for name, _ in files.list() if object_part_of(name) in parts])
+    return sum(object_part_of(name) in parts for name, _ in files.list())
+
+
 def chunk_identity(key: str, byte_range: ByteRange) -> str:
     """What the file's checksum covers besides its content, so that no other chunk can be taken for it."""
     return f"{key} {byte_range.start}-{byte_range.end}"

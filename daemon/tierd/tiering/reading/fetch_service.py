@@ -72,6 +72,11 @@ class FetchService:
         """The indexes on disk, to be told of segments that are gone; None without."""
         return self._index_cache
 
+    @property
+    def chunk_cache(self) -> ChunkCache | None:
+        """The chunks on disk, likewise."""
+        return self._chunks
+
     def statistics(self) -> FetchStatistics:
         """What it did and holds, for metrics."""
         return FetchStatistics(

@@ -205,6 +205,15 @@ class SegmentDeletion:
         await self._remove(metadata, None, soft.reason)
         return True
 
+    async def finish_at_once(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """``finish`` before the grace is over, unless somebody is at the segment; return whether it is gone.
+
+        Raises:
+            As ``finish``.
+        """
+        with self.exclusively(metadata) as alone:
+            return alone and metadata.soft_delete is not None and await self.finish(metadata)
+
     async def delete_objects(self, metadata: RemoteLogSegmentMetadata, *, custom_metadata: bytes | None = None) -> None:
         """Remove the objects only.
 

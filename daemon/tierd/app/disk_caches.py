@@ -1,0 +1,105 @@
+"""The caches on disk of this host, as an erasure sees them: nothing may be left there of segments that are gone."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from pathlib import Path
+from uuid import UUID
+
+from tierd.app.caches import CHUNKS_DIRECTORY
+from tierd.app.compose import Engine
+from tierd.errors import StateDirError
+from tierd.model import RemoteLogSegmentId, TopicIdPartition, uuid_to_text
+from tierd.pipeline import Candidate, EraseRequests, ErasureKeeper, KeeperParts, LeftSegment, OldVersions
+from tierd.remote import ObjectKeyFactory, purge_chunks
+from tierd.tiering import INDEX_CACHE_DIRECTORY, FetchService, RemoteLogManager
+
+
+class HostCaches:
+    """Chunks and indexes. With the service of a running daemon its caches forget them; the disk is looked at anyway."""
+
+    def __init__(self, cache_dir: Path, keys: ObjectKeyFactory, fetches: FetchService | None) -> None:
+        """``keys``: of new segments; older ones are found by their custom metadata."""
+        self._chunks = cache_dir / CHUNKS_DIRECTORY
+        self._indexes = cache_dir / INDEX_CACHE_DIRECTORY
+        self._keys = keys
+        self._fetches = fetches
+
+    @property
+    def host(self) -> str:
+        """The name of this host."""
+        return socket.gethostname()
+
+    async def evict(self, partition: TopicIdPartition, segments: Sequence[LeftSegment]) -> int:
+        """Drop everything of these segments; return how many files of them are left, for they are in use.
+
+        Raises:
+            StateDirError: a directory cannot be looked at.
+        """
+        keys = [
+            self._keys.for_custom_metadata(each.custom_metadata).object(
+                RemoteLogSegmentId(partition, each.id), each.start_offset, ".log"
+            )
+            for each in segments
+        ]
+        ids = {each.id for each in segments}
+        try:
+            return await self._evict_chunks(keys) + await self._evict_indexes(ids)
+        except OSError as error:
+            raise StateDirError(
+                f"the caches cannot be looked at: {error}", remedy=f"let this user read and write {self._chunks.parent}"
+            ) from error
+
+    async def _evict_chunks(self, keys: Collection[str]) -> int:
+        cache = self._fetches.chunk_cache if self._fetches is not None else None
+        with contextlib.suppress(FileNotFoundError):  # no cache was ever kept
+            return await cache.purge(keys) if cache else await asyncio.to_thread(purge_chunks, self._chunks, keys)
+        return 0
+
+    async def _evict_indexes(self, ids: Collection[UUID]) -> int:
+        cache = self._fetches.index_cache if self._fetches is not None else None
+        if cache is not None:
+            cache.remove(ids)  # its files go a little later
+        return await asyncio.to_thread(_remove_indexes, self._indexes, ids, only_count=cache is not None)
+
+
+def erasure_keeper(
+    engine: Engine,
+    manager: RemoteLogManager,
+    requests: EraseRequests,
+    find: Callable[[TopicIdPartition], Awaitable[Candidate | None]],
+    fetches: FetchService | None,
+) -> ErasureKeeper:
+    """What takes requests as far as they may go, over the parts of one engine."""
+    config = engine.settings.config
+    keys = ObjectKeyFactory(config.remote.key_prefix, engine.identity.cluster_id)
+    return ErasureKeeper(
+        KeeperParts(
+            requests=requests,
+            find=find,
+            remove=manager.remove_at_once,
+            versions=OldVersions(engine.store, keys),
+            caches=HostCaches(config.cache_dir, keys, fetches),
+            clock=engine.clock,
+        )
+    )
+
+
+def _remove_indexes(directory: Path, ids: Collection[UUID], *, only_count: bool) -> int:
+    """Remove the files of these segments' indexes, if nobody owns the directory; return how many are left."""
+    texts = {uuid_to_text(each) for each in ids}
+    try:
+        files = [path for path in directory.iterdir() if _segment_of(path.name) in texts]
+    except FileNotFoundError:
+        return 0
+    if only_count:
+        return len(files)
+    for path in files:
+        path.unlink(missing_ok=True)
+    return 0
+
+
+def _segment_of(name: str) -> str:
+    """The segment id in ``<start offset>_<segment id>.index`` and the like."""
+    return name.partition("_")[2].partition(".")[0]

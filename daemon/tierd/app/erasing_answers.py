@@ -1,0 +1,68 @@
+"""What ``tierd erase`` answers, as JSON; a contract that is only ever added to. Pure."""
+
+from dataclasses import asdict
+from typing import Final
+
+from pydantic import JsonValue
+
+from tierd.model import uuid_to_text
+from tierd.pipeline import EraseRequest, LeftSegment
+
+_NEVER_COVERED: Final = (
+    "the log of the broker and its replicas: it goes there by their own retention or compaction",
+    "copies that others made: replicated buckets, backups, snapshots of disks, restored logs, state stores, consumers",
+    "caches on disk of other hosts that read this tier",
+    "values, headers and other keys that tell of the same person",
+)
+
+
+def erasure_line(request: EraseRequest) -> dict[str, JsonValue]:
+    """One line of ``tierd erase --list``."""
+    return {
+        "request_id": uuid_to_text(request.id),
+        "partition": str(request.partition.topic_partition),
+        "topic_id": uuid_to_text(request.partition.topic_id),
+        "phase": request.phase.value,
+        "problem": request.problem,
+        "requested_at_ms": request.requested_at_ms,
+        "requested_by": request.requested_by,
+        "reason": request.reason,
+        "keys": len(request.key_digests),
+        "records_erased": sum(run.records_erased for run in request.runs),
+    }
+
+
+def erasure_report(request: EraseRequest) -> dict[str, JsonValue]:
+    """Everything that was done for a request, with counts and times, for whoever must prove it."""
+    return {
+        **erasure_line(request),
+        "key_sha256": list(request.key_digests),
+        "tier_end_offset": request.tier_end_offset,
+        "end_offset": request.end_offset,
+        "at_once": request.at_once,
+        "history": [{"at_ms": at_ms, "phase": phase.value} for at_ms, phase in request.history],
+        "runs": [{**asdict(run), "problems": list(run.problems)} for run in request.runs],
+        "segments_left": [_left(each) for each in request.left],
+        "versions": None if request.versions is None else asdict(request.versions),
+        "caches": None if request.caches is None else asdict(request.caches),
+        "not_covered": list(_not_covered(request)),
+    }
+
+
+def _left(segment: LeftSegment) -> JsonValue:
+    return {
+        "segment_id": uuid_to_text(segment.id),
+        "start_offset": segment.start_offset,
+        "end_offset": segment.end_offset,
+        "size_bytes": segment.size_bytes,
+        "gone_at_ms": segment.gone_at_ms,
+    }
+
+
+def _not_covered(request: EraseRequest) -> tuple[str, ...]:
+    since = f"records that were written at offset {request.end_offset} or later, which is after the request"
+    if request.tier_end_offset == request.end_offset:
+        return (since, *_NEVER_COVERED)
+    span = f"{request.tier_end_offset} to {request.end_offset - 1}"
+    local = f"offsets {span} in the broker's log, where they lay when it was filed: they are covered in the tier alone"
+    return (since, local, *_NEVER_COVERED)

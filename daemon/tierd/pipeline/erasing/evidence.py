@@ -1,0 +1,70 @@
+"""What a run proves for a request: which segments are without its keys now, and which were replaced. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from tierd.model import RemoteLogSegmentMetadata
+from tierd.pipeline.committing import GroupState, PartitionRound
+from tierd.pipeline.erasing.request import EraseRequest, SearchNote
+
+_PROBLEMS_KEPT: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What one round of a partition proves for one request.
+
+    Attributes:
+        searched: ids of segments without the keys that were not known to be before.
+        replaced: inputs that may have held a key, and whose place others have taken.
+        looked: whether the round looked for all keys of the request.
+    """
+
+    searched: frozenset[UUID]
+    replaced: tuple[RemoteLogSegmentMetadata, ...]
+    looked: bool
+
+
+def evidence_of(round_: PartitionRound, request: EraseRequest) -> Evidence:
+    """Judge the groups that were done.
+
+    What the round looked through, or wrote without the keys, is without them. So is what was made of segments without
+    them, whatever the round was about.
+    """
+    searched: set[UUID] = set()
+    replaced: list[RemoteLogSegmentMetadata] = []
+    looked = bool(request.keys) and request.keys <= round_.work.erased_keys
+    for group, state in enumerate(round_.states):
+        if state is not GroupState.DONE:
+            continue
+        inputs = round_.work.group_inputs(group)
+        concerned = [metadata for metadata in inputs if request.concerns(metadata)]
+        output = round_.outputs.get(group)
+        if output is not None:
+            replaced += concerned
+        if looked or not concerned:
+            searched.update([output.id] if output is not None else [metadata.segment.id for metadata in inputs])
+    return Evidence(frozenset(searched - request.searched), tuple(replaced), looked)
+
+
+def with_evidence(
+    request: EraseRequest, round_: PartitionRound, *, run_id: str, now_ms: int, problems: Iterable[str]
+) -> EraseRequest:
+    """The request after a run over its partition; one that proved nothing changes nothing."""
+    found = evidence_of(round_, request)
+    if not (found.searched or found.replaced or found.looked):
+        return request
+    outputs = {output.id for output in round_.outputs.values()}
+    note = SearchNote(
+        run_id=run_id,
+        ended_at_ms=now_ms,
+        searched=len(found.searched),
+        rewritten=len(found.searched & outputs),
+        records_erased=round_.counts["records_erased"] if found.looked else 0,
+        problems=tuple(problems)[:_PROBLEMS_KEPT],
+    )
+    if not found.looked:  # nothing was looked for: it only keeps known what was known
+        return request.inherited(found.searched, found.replaced)
+    return request.after_search(note, searched=found.searched, replaced=found.replaced)

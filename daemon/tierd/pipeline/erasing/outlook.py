@@ -1,0 +1,131 @@
+"""Outlook: what is still in the way of a request, from metadata alone; and which phase follows. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from tierd.metadata import PartitionView
+from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierd.pipeline.erasing.request import ErasePhase, EraseRequest, LeftSegment
+from tierd.pipeline.planning import Candidate
+
+_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """Segments that may hold a key, by what has to happen to them.
+
+    Attributes:
+        unsearched: readable; a run has to look through them.
+        unreachable: finished, yet of another branch of the log, or below its start: no run reads them, and no reader
+            does. They go by expiration.
+        leaving: being deleted, whatever for; their objects are still there.
+        under_way: begun, and neither finished nor given up.
+        missing_from: first offset of the request that the tier has not reached; None when it has them all.
+    """
+
+    unsearched: tuple[RemoteLogSegmentMetadata, ...] = ()
+    unreachable: tuple[RemoteLogSegmentMetadata, ...] = ()
+    leaving: tuple[RemoteLogSegmentMetadata, ...] = ()
+    under_way: tuple[RemoteLogSegmentMetadata, ...] = ()
+    missing_from: int | None = None
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether no segment that could be read holds a key, nor any that is to come."""
+        return not self.unsearched and not self.unreachable and self.missing_from is None
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the bucket has no object of a segment that may hold a key, as far as metadata knows."""
+        return not self.leaving and not self.under_way
+
+
+def outlook_of(request: EraseRequest, candidate: Candidate) -> Outlook:
+    """Look at a partition with the eyes of a request."""
+    view, chain = candidate.view, candidate.chain()
+    reachable = {metadata.segment.id for metadata in chain.segments}
+    concerned = sorted(filter(request.concerns, view.list()), key=lambda metadata: metadata.start_offset)
+    finished = [metadata for metadata in concerned if metadata.state is _FINISHED]
+    reached = max(chain.end_offset, view.log_start_offset or 0)
+    return Outlook(
+        unsearched=tuple(metadata for metadata in finished if metadata.segment.id in reachable),
+        unreachable=tuple(metadata for metadata in finished if metadata.segment.id not in reachable),
+        leaving=tuple(metadata for metadata in concerned if metadata.state is _DELETING),
+        under_way=tuple(metadata for metadata in concerned if metadata.state is _STARTED),
+        missing_from=reached if reached < request.end_offset else None,
+    )
+
+
+def left_segments(request: EraseRequest, view: PartitionView) -> tuple[LeftSegment, ...]:
+    """The segments that may hold a key and are not read any more: being deleted, or gone since the request.
+
+    Those that the request knows of and the metadata does not any more are gone as well.
+    """
+    leaving = [LeftSegment.of(each) for each in view.list() if each.state is _DELETING and request.concerns(each)]
+    gone = [
+        LeftSegment.of(each, gone_at_ms=each.event_timestamp_ms)
+        for each in view.tombstones.values()
+        if each.event_timestamp_ms >= request.requested_at_ms and request.concerns(each)
+    ]
+    return (*leaving, *gone)
+
+
+def gone_now(request: EraseRequest, view: PartitionView, *, now_ms: int) -> EraseRequest:
+    """The request with the time at which each segment that left was first found to be gone."""
+    found = {each.id: each for each in left_segments(request, view)}
+    for each in request.left:
+        if each.id not in found and each.id not in view.segments and each.gone_at_ms is None:
+            tombstone = view.tombstones.get(each.id)
+            at_ms = now_ms if tombstone is None else tombstone.event_timestamp_ms
+            found[each.id] = LeftSegment(
+                id=each.id,
+                start_offset=each.start_offset,
+                end_offset=each.end_offset,
+                size_bytes=each.size_bytes,
+                custom_metadata=each.custom_metadata,
+                gone_at_ms=at_ms,
+            )
+    return request.seen(found.values())
+
+
+def next_phase(
+    phase: ErasePhase, *, is_searched: bool, has_left: bool, versions_clear: bool, caches_clear: bool
+) -> ErasePhase:
+    """The first phase whose condition is not met; an end stays an end."""
+    if phase.is_end:
+        return phase
+    if not is_searched:
+        return ErasePhase.SEARCHING
+    if not has_left:
+        return ErasePhase.LEAVING
+    if not versions_clear:
+        return ErasePhase.VERSIONS
+    return ErasePhase.DONE if caches_clear else ErasePhase.CACHES
+
+
+@dataclass(frozen=True, slots=True)
+class SearchWork:
+    """What the next run over a partition is to look for.
+
+    Attributes:
+        keys: of every request for which something is to be searched.
+        searched: ids of segments that none of those requests needs looked through.
+    """
+
+    keys: frozenset[bytes] = frozenset()
+    searched: frozenset[UUID] = frozenset()
+
+
+def search_work(requests: Iterable[EraseRequest], candidate: Candidate) -> SearchWork:
+    """Put the open requests of one partition together."""
+    waiting = [request for request in requests if request.is_open and outlook_of(request, candidate).unsearched]
+    if not waiting:
+        return SearchWork()
+    keys = frozenset[bytes]().union(*(request.keys for request in waiting))
+    rows = candidate.view.list()
+    needed = {row.segment.id for request in waiting for row in rows if request.concerns(row)}
+    return SearchWork(keys, frozenset(row.segment.id for row in rows if row.segment.id not in needed))

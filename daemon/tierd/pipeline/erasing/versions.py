@@ -1,0 +1,135 @@
+"""Old versions: what the store keeps of segments that are gone, which of it goes, and what nobody may remove."""
+
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from tierd.errors import RemoteObjectRetainedError
+from tierd.metadata import PartitionView
+from tierd.pipeline.erasing.request import EraseRequest, VersionsNote
+from tierd.remote import ObjectKeyFactory, ObjectVersion, VersionedObjects
+
+_LOG: Final = ".log"
+
+
+@dataclass(frozen=True, slots=True)
+class VersionsPlan:
+    """What is to happen to versions below the partition's prefixes.
+
+    Attributes:
+        looked_at: how many there are.
+        old: to be removed, in this order: a marker goes behind the versions that it hides.
+        orphans: log objects that can be read and that the metadata does not know.
+    """
+
+    looked_at: int = 0
+    old: tuple[ObjectVersion, ...] = ()
+    orphans: tuple[ObjectVersion, ...] = ()
+
+
+def plan_versions(
+    versions: Iterable[ObjectVersion],
+    *,
+    keys: Iterable[ObjectKeyFactory],
+    known: Container[UUID],
+    end_offset: int,
+) -> VersionsPlan:
+    """Choose what of ``versions`` may hold a key that was erased.
+
+    Args:
+        versions: of every object of the partition.
+        keys: that tell what a key is about.
+        known: ids of segments that the metadata has; what can be read of those was looked through, or goes by itself.
+        end_offset: of the request; what begins there or later is not its business.
+    """
+    factories = tuple(keys)
+    looked_at, old, orphans = 0, list[ObjectVersion](), list[ObjectVersion]()
+    for version in versions:
+        parsed = next((found for factory in factories if (found := factory.parse(version.key))), None)
+        if parsed is None or parsed.start_offset >= end_offset:
+            continue
+        looked_at += 1
+        is_log = version.key.endswith(_LOG)
+        if parsed.segment_id in known:
+            if is_log and not version.is_current:
+                old.append(version)
+        elif not version.is_current or version.is_marker:
+            old.append(version)
+        elif is_log:
+            orphans.append(version)
+    return VersionsPlan(looked_at, tuple(sorted(old, key=lambda each: (each.is_marker, each.key))), tuple(orphans))
+
+
+@dataclass(frozen=True, slots=True)
+class VersionsOutcome:
+    """What became of a plan: a note where nothing is left, else why something is."""
+
+    note: VersionsNote | None = None
+    problem: str = ""
+
+
+class OldVersions:
+    """Removes old versions of a partition's objects. Every call may be repeated; cancelled, some are left."""
+
+    def __init__(self, store: VersionedObjects, keys: ObjectKeyFactory) -> None:
+        """``keys``: of new segments; older ones are found by their custom metadata."""
+        self._store = store
+        self._keys = keys
+
+    async def clear(self, request: EraseRequest, view: PartitionView, *, now_ms: int) -> VersionsOutcome:
+        """Remove what may hold a key, look again, and say whether anything is left.
+
+        Raises:
+            ObjectVersionsUnknownError: the store cannot tell, or not to us.
+            RemoteStorageError: it did not answer.
+        """
+        planned = await self._plan(request, view)
+        kept = await self._delete(planned.old)
+        if kept:
+            key, why = next(iter(kept.items()))
+            return VersionsOutcome(
+                problem=f"the store keeps old versions of {len(kept)} objects whatever anybody asks, such as {key}: "
+                f"{why}; it is tried again until their retention, lock or soft delete has ended"
+            )
+        left = await self._plan(request, view)
+        if left.orphans:
+            return VersionsOutcome(
+                problem=f"{len(left.orphans)} log objects are of no segment that the metadata knows, and may hold a "
+                f"key: {left.orphans[0].key}; run tierd repair-tier, which removes or adopts them"
+            )
+        if left.old:
+            return VersionsOutcome(problem=f"{len(left.old)} old versions are still there: {left.old[0].key}")
+        deleted_bytes = sum(version.size_bytes for version in planned.old)
+        note = VersionsNote(
+            at_ms=now_ms, looked_at=planned.looked_at, deleted=len(planned.old), deleted_bytes=deleted_bytes
+        )
+        return VersionsOutcome(note)
+
+    async def _delete(self, versions: Iterable[ObjectVersion]) -> dict[str, str]:
+        """Remove versions, markers last; return by key why one is kept, whose marker stays to hide it."""
+        kept: dict[str, str] = {}
+        for version in versions:
+            if version.kept_until_ms is not None:
+                kept[version.key] = f"soft-deleted, kept until {version.kept_until_ms} ms"
+            elif not (version.is_marker and version.key in kept):
+                try:
+                    await self._store.delete_version(version)
+                except RemoteObjectRetainedError as error:
+                    kept[version.key] = str(error)
+        return kept
+
+    async def _plan(self, request: EraseRequest, view: PartitionView) -> VersionsPlan:
+        factories = self._factories(request, view)
+        versions = [
+            version
+            for factory in factories
+            for version in await self._store.list_versions(factory.partition_prefix(request.partition))
+        ]
+        return plan_versions(versions, keys=factories, known=view.segments, end_offset=request.end_offset)
+
+    def _factories(self, request: EraseRequest, view: PartitionView) -> tuple[ObjectKeyFactory, ...]:
+        """Every prefix that segments of the partition have lain under, as far as is known."""
+        told = [each.custom_metadata for each in (*view.list(), *view.tombstones.values())]
+        told += [each.custom_metadata for each in request.left]
+        return tuple(dict.fromkeys([self._keys, *map(self._keys.for_custom_metadata, told)]))
