@@ -1,0 +1,260 @@
+"""One run with everything but Spark: a job that speaks to its leader as the real one does, and then ends somehow."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.eventually import eventually
+from tests.fakes.remote_segments import PARTITION, STARTED
+from tests.pipeline.committing.lab import COMPACTED, NOTHING_HIDDEN, LeaderLab
+from tierd.errors import LeaderChannelError, PipelineError, SparkMissingError
+from tierd.metadata import MetadataKeyFactory
+from tierd.model import TopicPartition
+from tierd.pipeline.committing import LeaderClient, PartitionRound, RunStatistics
+from tierd.pipeline.jobs import JobExit
+from tierd.pipeline.planning import Candidate
+from tierd.pipeline.running.leasing import PartitionLeases
+from tierd.pipeline.running.progress import RunProgress
+from tierd.pipeline.running.spark_process import JobProcess
+from tierd.pipeline.running.spark_run import SparkRun, sweep_runs
+
+Talk = Callable[[LeaderClient], JobExit]
+
+
+class Job:
+    """A ``JobProcess`` that is a thread: it connects, talks, and ends with the code that comes of it."""
+
+    def __init__(self, talk: Talk, *, says: str = "") -> None:
+        self._talk = talk
+        self._says = says
+        self.asked_to_stop = threading.Event()
+
+    async def run(self, socket: Path, log_file: Path, *, stop_timeout_s: float) -> int:
+        log_file.write_text(self._says)
+        try:
+            return await asyncio.to_thread(self._connected, socket)
+        finally:
+            self.asked_to_stop.set()
+
+    def _connected(self, socket: Path) -> JobExit:
+        try:
+            with LeaderClient.connect(socket) as leader:
+                return self._talk(leader)
+        except LeaderChannelError:
+            return JobExit.LEADER_GONE
+
+
+class Lab:
+    """A partition of three segments of which the first two are a group, and the run over it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.leader = LeaderLab(folder)
+        self.candidates = [PARTITION]
+        self.after: list[tuple[str, int, RunStatistics]] = []
+        self.progress = RunProgress(run_id="run", trigger="command", attempt=1, began_ms=0)
+
+    def leases(self, holder: str) -> PartitionLeases:
+        keys = MetadataKeyFactory("cluster")
+        return PartitionLeases(self.leader.rows, keys, holder=holder, clock=self.leader.clock)
+
+    def run(self, job: JobProcess | Exception) -> SparkRun:
+        async def find(names: Sequence[TopicPartition] | None) -> list[Candidate]:
+            del names
+            return [self.leader.candidate(COMPACTED, partition=partition) for partition in self.candidates]
+
+        async def new_job(scratch: Path) -> JobProcess:
+            assert scratch.is_dir()
+            if isinstance(job, Exception):
+                raise job
+            return job
+
+        async def after_run(run_id: str, rounds: Sequence[PartitionRound], statistics: RunStatistics) -> None:
+            self.after.append((run_id, len(rounds), statistics))
+
+        return SparkRun(
+            self.leader.leader,
+            planner=self.leader.leader_over(self.leader.storage),
+            candidates=find,
+            leases=self.leases("us"),
+            new_job=new_job,
+            directory=self.folder / "pipeline",
+            max_bytes=None,
+            stop_timeout_s=5,
+            after_run=after_run,
+        )
+
+    async def do(self, job: JobProcess | Exception) -> None:
+        await self.run(job)(self.progress, None)
+
+    def commits(self, *groups: int, then: JobExit = JobExit.DONE) -> Talk:
+        """Talk that has these groups of the only partition replaced."""
+        loop = asyncio.get_running_loop()
+
+        def talk(leader: LeaderClient) -> JobExit:
+            order = leader.order()
+            for output in leader.begin(0, groups).outputs:
+                leader.progress("rewriting", done=output.group, total=len(order.partitions[0].groups))
+                manifest = asyncio.run_coroutine_threadsafe(self.leader.write(output), loop).result(30)
+                assert leader.written(output, manifest, NOTHING_HIDDEN).committed
+            if then is JobExit.DONE:
+                for group in range(len(order.partitions[0].groups)):
+                    if group not in groups:
+                        leader.unchanged(0, group)
+                leader.done({})
+            return then
+
+        return talk
+
+    async def assert_over(self) -> None:
+        """Nothing of the run is left: no scratch, no guarded segment, no lease, no open output, room for the next."""
+        assert not list((self.folder / "pipeline" / "runs").glob("*"))
+        assert not self.leader.being_copied
+        assert not self.leader.in_state(STARTED)
+        assert self.leader.leader.order is None
+        async with self.leases("another").held(self.candidates) as (held, _):
+            assert held == self.candidates
+
+
+@pytest.fixture
+async def lab(tmp_path: Path) -> Lab:
+    lab = Lab(tmp_path)
+    await lab.leader.copy_tier(0, 10, 20)
+    return lab
+
+
+async def test_a_run_commits_what_the_job_wrote_and_puts_everything_away(lab: Lab) -> None:
+    await lab.do(Job(lab.commits(0)))
+    assert lab.leader.readable() == [(0, 19), (20, 29)]
+    progress = lab.progress
+    assert (progress.partitions, progress.groups_replaced, progress.groups_unchanged) == (1, 1, 1)
+    assert (progress.bytes_before, progress.bytes_after, progress.stage) == (200, 50, "done")
+    assert not progress.problems
+    assert progress.log_file == str(lab.folder / "pipeline" / "logs" / "run.log")
+    ((run_id, rounds, statistics),) = lab.after
+    assert (run_id, rounds, statistics.committed) == ("run", 1, 1)
+    await lab.assert_over()
+
+
+async def test_a_job_that_fails_half_way_keeps_what_was_committed_and_its_last_words(lab: Lab) -> None:
+    job = Job(lab.commits(0, then=JobExit.FAILED), says="one\ntwo\nout of memory\n")
+    with pytest.raises(PipelineError, match=r"exit code 1: one \| two \| out of memory") as caught:
+        await lab.do(job)
+    assert caught.value.remedy == f"see {lab.progress.log_file}"
+    assert lab.leader.readable() == [(0, 19), (20, 29)]
+    assert lab.progress.groups_replaced == 1
+    await lab.assert_over()
+
+
+async def test_a_job_that_is_killed_with_an_open_output_leaves_the_group_as_it_was(lab: Lab) -> None:
+    def talk(leader: LeaderClient) -> JobExit:
+        leader.begin(0, [0])
+        return JobExit.FAILED
+
+    with pytest.raises(PipelineError, match="exit code 1"):
+        await lab.do(Job(talk))
+    assert lab.leader.readable() == [(0, 9), (10, 19), (20, 29)]
+    assert len(lab.leader.abandoned) == 1
+    await lab.assert_over()
+
+
+async def test_a_group_that_failed_is_a_problem_of_the_run_and_the_others_go_on(lab: Lab) -> None:
+    def talk(leader: LeaderClient) -> JobExit:
+        leader.failed(0, 0, "damaged at byte 7")
+        leader.unchanged(0, 1)
+        leader.done({})
+        return JobExit.DONE
+
+    await lab.do(Job(talk))
+    (problem,) = lab.progress.problems
+    assert problem == f"{PARTITION}, group 0: damaged at byte 7"
+    assert (lab.progress.groups_failed, lab.progress.groups_unchanged) == (1, 1)
+    await lab.assert_over()
+
+
+async def test_a_job_that_never_comes_is_told_by_its_exit_code(lab: Lab) -> None:
+    class Silent(Job):
+        def _connected(self, socket: Path) -> JobExit:
+            return JobExit.USAGE
+
+    with pytest.raises(PipelineError, match="exit code 2"):
+        await lab.do(Silent(lab.commits(0)))
+    await lab.assert_over()
+
+
+async def test_what_cannot_be_started_is_said_and_put_away(lab: Lab) -> None:
+    with pytest.raises(SparkMissingError, match="no Java"):
+        await lab.do(SparkMissingError("no Java", remedy="install one"))
+    assert lab.leader.readable() == [(0, 9), (10, 19), (20, 29)]
+    await lab.assert_over()
+
+
+async def test_a_run_that_is_cancelled_ends_the_job_and_gives_up_what_is_open(lab: Lab) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def talk(leader: LeaderClient) -> JobExit:
+        leader.begin(0, [0])
+        begun.set()
+        go_on.wait(30)
+        leader.unchanged(0, 1)
+        raise AssertionError("the leader had hung up")
+
+    job = Job(talk)
+    running = asyncio.create_task(lab.do(job))
+    await eventually(begun.is_set, what="an open output")
+    running.cancel()
+    await asyncio.wait({running}, timeout=30)
+    go_on.set()
+    assert running.cancelled()
+    assert job.asked_to_stop.is_set()
+    assert lab.leader.readable() == [(0, 9), (10, 19), (20, 29)]
+    await lab.assert_over()
+
+
+async def test_a_partition_that_another_daemon_is_at_is_left_to_it(lab: Lab) -> None:
+    async with lab.leases("another").held([PARTITION]):
+        await lab.do(AssertionError("no job is started"))
+    assert lab.progress.partitions == 0
+    await lab.assert_over()
+
+
+async def test_where_nothing_is_due_no_job_is_started(lab: Lab) -> None:
+    await lab.do(Job(lab.commits(0)))
+    again = lab.progress = RunProgress(run_id="again", trigger="command", attempt=1, began_ms=0)
+    await lab.do(AssertionError("no job is started"))
+    assert (again.partitions, again.log_file) == (0, "")
+    await lab.assert_over()
+
+
+async def test_a_plan_begins_nothing_and_guards_nothing(lab: Lab) -> None:
+    run = lab.run(AssertionError("no job is started"))
+    for _ in range(2):
+        (work,) = (await run.plan(None)).order.partitions
+        assert len(work.groups) == 2
+    assert not lab.leader.in_state(STARTED)
+    await lab.assert_over()
+
+
+async def test_the_newest_logs_are_kept(lab: Lab) -> None:
+    logs = lab.folder / "pipeline" / "logs"
+    logs.mkdir(parents=True)
+    for age in range(40):
+        old = logs / f"old-{age:02}.log"
+        old.touch()
+        os.utime(old, (1_000_000 - age, 1_000_000 - age))
+    await lab.do(Job(lab.commits(0)))
+    kept = sorted(path.name for path in logs.iterdir())
+    assert kept == [*(f"old-{age:02}.log" for age in range(29)), "run.log"]
+
+
+def test_what_a_killed_process_left_of_its_runs_is_swept(tmp_path: Path) -> None:
+    left = tmp_path / "runs" / "some-run"
+    left.mkdir(parents=True)
+    (left / "leader").touch()
+    (tmp_path / "logs").mkdir()
+    sweep_runs(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["logs"]
