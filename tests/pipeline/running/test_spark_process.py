@@ -143,6 +143,16 @@ async def test_a_java_that_is_too_old_or_missing_is_refused(tmp_path: Path) -> N
         await find_spark(tmp_path)
 
 
+async def test_a_java_that_the_unit_does_not_let_run_is_told_with_its_own_words(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'Failed to mark memory page as executable' >&2\nexit 1\n")
+    java.chmod(0o755)
+    with pytest.raises(SparkMissingError, match="Failed to mark memory page as executable") as caught:
+        await find_spark(tmp_path)
+    assert "tierd-spark.conf" in caught.value.remedy
+
+
 async def test_without_pyspark_the_remedy_is_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(SparkMissingError, match="pyspark is not installed") as caught:

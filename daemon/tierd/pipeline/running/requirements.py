@@ -55,12 +55,7 @@ async def find_spark(java_home: Path | None) -> SparkInstallation:
             "no Java: neither pipeline.java_home nor JAVA_HOME is set, and there is no java on the path",
             remedy=f"install Java {LOWEST_JAVA} or later, such as openjdk-{LOWEST_JAVA}-jre-headless",
         )
-    version = java_version(await _ask_java(found))
-    if version is None or version < LOWEST_JAVA:
-        is_what = "does not say its version" if version is None else f"is Java {version}"
-        raise SparkMissingError(
-            f"{found} {is_what}; Spark needs {LOWEST_JAVA}", remedy="set pipeline.java_home to a later one"
-        )
+    version = _usable_version(found, await _ask_java(found))
     return SparkInstallation(Path(spec.origin).parent, home, version)
 
 
@@ -68,6 +63,21 @@ def java_version(text: str) -> int | None:
     """The major version in the answer of ``java -version``; None when it has none."""
     found = _VERSION.search(text)
     return int(found[1]) if found else None
+
+
+def _usable_version(path: str, answer: str) -> int:
+    version = java_version(answer)
+    if version is None:
+        said = " | ".join(line.strip() for line in answer.splitlines() if line.strip()) or "nothing"
+        raise SparkMissingError(
+            f"{path} -version does not say which it is, but: {said}",
+            remedy="try it by hand; where it fails under systemd only, install systemd/tierd-spark.conf as a drop-in",
+        )
+    if version < LOWEST_JAVA:
+        raise SparkMissingError(
+            f"{path} is Java {version}; Spark needs {LOWEST_JAVA}", remedy="set pipeline.java_home to a later one"
+        )
+    return version
 
 
 async def _ask_java(path: str) -> str:
