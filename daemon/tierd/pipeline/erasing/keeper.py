@@ -105,15 +105,11 @@ class ErasureKeeper:
             return request
         request = await self._noted(request, candidate)
         outlook = outlook_of(request, candidate)
-        if request.at_once and outlook.leaving and await self._remove(outlook.leaving):
-            candidate = await self._parts.find(request.partition)
-            if candidate is None:
-                return request
-            request = await self._noted(request, candidate)
-            outlook = outlook_of(request, candidate)
         request = await self._moved(request, outlook)
+        if request.at_once and outlook.leaving and await self._remove(outlook.leaving):
+            request = await self._looked_again(request)
         if request.phase is ErasePhase.VERSIONS:
-            request = await self._clear_versions(request, candidate)
+            request = await self._clear_versions(request)
         if request.phase is ErasePhase.CACHES:
             request = await self._clear_caches(request)
         return request
@@ -201,7 +197,10 @@ class ErasureKeeper:
 
         return self._told(request, await self._requests.update(request.id, move))
 
-    async def _clear_versions(self, request: EraseRequest, candidate: Candidate) -> EraseRequest:
+    async def _clear_versions(self, request: EraseRequest) -> EraseRequest:
+        candidate = await self._parts.find(request.partition)
+        if candidate is None:
+            return request
         try:
             outcome = await self._parts.versions.clear(request, candidate.view, now_ms=self._clock.now_ms())
         except ObjectVersionsUnknownError as error:
@@ -229,6 +228,9 @@ class ErasureKeeper:
             request.id,
             lambda r: r.cleared(versions=versions, caches=caches) if r.left == request.left else r,
         )
+        return await self._looked_again(request)
+
+    async def _looked_again(self, request: EraseRequest) -> EraseRequest:
         candidate = await self._parts.find(request.partition)
         if candidate is None:
             return await self._requests.get(request.id)

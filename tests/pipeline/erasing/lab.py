@@ -1,0 +1,250 @@
+"""A log dir, its tier, runs without Spark, and what keeps erasures: everything real but the clock."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from uuid import UUID, uuid4
+
+from tests.fakes.log_dirs import LogDirWriter, PartitionWriter
+from tests.pipeline.committing.plain_job import PlainJob
+from tests.pipeline.spark.job_lab import delete_segments
+from tests.tiering.setups import CLUSTER_ID, Tier, partition_of
+from tierd.app.disk_caches import HostCaches
+from tierd.config import ExpireSettings
+from tierd.log import NewRecord, Record, encode_batch
+from tierd.metadata import KeyValueStore, MetadataKeyFactory
+from tierd.model import Lineage, RemoteLogSegmentMetadata, TopicIdPartition
+from tierd.pipeline import (
+    EraseRequest,
+    EraseRequests,
+    ErasureKeeper,
+    KeeperParts,
+    OldVersions,
+    new_request,
+    search_work,
+)
+from tierd.pipeline.committing import CompactionLeader, LeaderClient, LeaderServer, LeaderSettings, PartitionRound
+from tierd.pipeline.planning import Candidate, CleaningPolicy, PartitionWork, WorkKind, WorkOrder
+from tierd.pipeline.rewriting import RewriteRules, find_keys
+from tierd.remote import ObjectKeyFactory, ObjectStore, versions_of
+
+COMPACTED = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=1.0)  # never due by itself
+KEPT = CleaningPolicy()
+SECRET = b"alice@example.org"
+T0_MS = 1_690_000_000_000
+
+
+class ErasingJob(PlainJob):
+    """The same, but of an erasure it rewrites only what has a key."""
+
+    fails: frozenset[int] = frozenset()
+    """Groups that cannot be read."""
+
+    def _partition(self, leader: LeaderClient, order: WorkOrder, work: PartitionWork) -> None:
+        if work.kind is not WorkKind.ERASE:
+            super()._partition(leader, order, work)
+            return
+        for group in range(len(work.groups)):
+            (metadata,) = work.group_inputs(group)
+            if group in self.fails:
+                leader.failed(work.index, group, "it is corrupt")
+            elif sum(found.size for found in find_keys(self._pieces(metadata), work.erased_keys, name="input")):
+                self._erase(leader, order, work, group)
+            else:
+                leader.unchanged(work.index, group)
+
+    def _erase(self, leader: LeaderClient, order: WorkOrder, work: PartitionWork, group: int) -> None:
+        rules = RewriteRules(
+            now_ms=order.now_ms,
+            delete_retention_ms=work.delete_retention_ms,
+            compacts=False,
+            aborted=work.aborted,
+            producers=work.live_producers(),
+            round_end_offset=work.round_end_offset,
+            erased_keys=work.erased_keys,
+        )
+        latest, traces = self._scan(order, work, rules)
+        begun = leader.begin(work.index, [group])
+        for output in begun.outputs:
+            segment = self._rewritten(work, output, rules, latest, traces)
+            row = replace(
+                output.metadata,
+                size_bytes=segment.data.log_checksums.size_bytes,
+                max_timestamp_ms=segment.max_timestamp_ms,
+                txn_index_empty=segment.txn_index_empty,
+            )
+            manifest = self._wait(self._storage.stage_log_segment_data(row, segment.data))
+            leader.written(output, manifest, asdict(segment.statistics))
+
+
+class ErasureLab:
+    """Partitions by the name of their directory, each with a policy."""
+
+    def __init__(
+        self,
+        root: Path,
+        policies: Mapping[str, CleaningPolicy],
+        *,
+        store: ObjectStore | None = None,
+        rows: KeyValueStore | None = None,
+    ) -> None:
+        self.root = root
+        self.policies = policies
+        self.writer = LogDirWriter(root / "logdir")
+        self.partitions: dict[str, PartitionWriter] = {
+            name: self.writer.add_partition(name.rpartition("-")[0]) for name in policies
+        }
+        self.tier = Tier(root, [self.writer.path], store=store, rows=rows)
+        self.cache_dir = root / "cache"
+        self.being_copied: set[UUID] = set()
+        self.job_fails: frozenset[int] = frozenset()
+        self._runs = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """A process of tierd that begins now."""
+        self.session = self.tier.session(expire=ExpireSettings.model_validate({"grace": "1h"}))
+        self.requests = EraseRequests(self.tier.rows, MetadataKeyFactory(CLUSTER_ID))
+        keys = ObjectKeyFactory("", CLUSTER_ID)
+        self.keeper = ErasureKeeper(
+            KeeperParts(
+                requests=self.requests,
+                find=self.find,
+                remove=self.session.manager.remove_at_once,
+                versions=OldVersions(versions_of(self.tier.store), keys),
+                caches=HostCaches(self.cache_dir, keys, None),
+                clock=self.tier.clock,
+            )
+        )
+
+    def append(self, name: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+        """One batch into the active segment."""
+        batch = [NewRecord(key, value, T0_MS + n) for n, (key, value) in enumerate(records)]
+        self.partitions[name].append_batch(encode_batch(batch), len(batch))
+
+    def roll(self, name: str) -> None:
+        """End the active segment."""
+        self.partitions[name].roll()
+
+    def fill(self, name: str, *, segments: int = 3, secret_in: Iterable[int] = (1,)) -> None:
+        """Rolled segments of three records; those in ``secret_in`` have one, in the middle, with the key ``SECRET``."""
+        for number in range(segments):
+            middle = SECRET if number in secret_in else b"bob"
+            values = [(b"key %d" % number, b"first"), (middle, b"value of %s" % middle), (b"key", b"third")]
+            self.append(name, values)
+            self.roll(name)
+
+    async def copy(self) -> None:
+        """Copy what is rolled and take it out of the log dir."""
+        self.writer.write_checkpoints()
+        outcomes = await self.session.copy_once()
+        assert all(outcome.error is None for outcome in outcomes.values()), outcomes
+        for name in self.partitions:
+            delete_segments(
+                self.path(name), copied_through=max([row.end_offset for row in self.rows(name)], default=-1)
+            )
+
+    async def come_back(self) -> None:
+        """Restart, and lead what was led."""
+        self.restart()
+        await self.session.manager.discover_once()
+        for partition, epoch in self.session.manager.led().items():
+            await self.session.metadata.become_leader(partition, epoch)
+
+    async def find(self, partition: TopicIdPartition) -> Candidate | None:
+        """The partition as a run may take it."""
+        await self.session.metadata.ensure_ready(partition)
+        view, policy = self.session.metadata.view(partition), self.policies[str(partition.topic_partition)]
+        candidate = Candidate(view=view, lineage=Lineage(()), policy=policy)
+        work = search_work(await self.requests.list(partition, only_open=True), candidate)
+        return replace(candidate, erased_keys=work.keys, searched=work.searched)
+
+    async def file(
+        self, name: str, *keys: bytes, at_once: bool = False, log_end_offset: int | None = None
+    ) -> EraseRequest:
+        """A request, filed now."""
+        candidate = await self.find(self.partition(name))
+        assert candidate is not None
+        request = new_request(
+            uuid4(),
+            candidate.partition,
+            keys or (SECRET,),
+            now_ms=self.tier.clock.now_ms(),
+            requested_by="someone@host",
+            reason="ticket 17",
+            tier_end_offset=candidate.chain().end_offset,
+            log_end_offset=log_end_offset,
+            at_once=at_once,
+        )
+        await self.requests.file(request)
+        return request
+
+    async def run(self, *names: str, is_noted: bool = True) -> tuple[PartitionRound, ...]:
+        """One run over these partitions, none means all; return its rounds. Killed before its end, it is not noted."""
+        found = [await self.find(self.partition(name)) for name in names or self.partitions]
+        leader = CompactionLeader(
+            self.session.metadata,
+            self.session.storage,
+            being_copied=self.session.manager.being_copied,
+            clock=self.tier.clock,
+            settings=LeaderSettings(),
+            abandoned=self.session.manager.abandon,
+        )
+        prepared = await leader.prepare([candidate for candidate in found if candidate is not None])
+        rounds: tuple[PartitionRound, ...] = ()
+        try:
+            if prepared.order.partitions:
+                await self._carry_out(leader)
+        finally:
+            rounds = leader.rounds
+            statistics = await leader.end()
+            self._runs += 1
+            if is_noted:
+                await self.keeper.after_run(f"run {self._runs}", rounds, statistics)
+        return rounds
+
+    async def _carry_out(self, leader: CompactionLeader) -> None:
+        socket = self.root / "run" / "leader.sock"
+        job = ErasingJob(socket, self.session.storage, self.root / "scratch")
+        job.fails = self.job_fails
+        server = LeaderServer(leader, socket)
+        async with server.listening(), asyncio.TaskGroup() as group:
+            serving = group.create_task(server.serve())
+            await asyncio.to_thread(job.run)
+            serving.cancel()
+
+    async def end_of_grace(self) -> None:
+        """Go beyond every grace, and expire what is due then."""
+        self.tier.clock.advance(3601)
+        await self.expire()
+
+    async def expire(self) -> None:
+        """One pass of every expiration task."""
+        outcomes = await self.session.manager.removals.expire_here(None)
+        assert all(outcome.error is None for outcome in outcomes), outcomes
+
+    async def stored(self) -> dict[str, bytes]:
+        """Every object that can be read, by key."""
+        store = self.tier.store
+        return {info.key: await store.get(info.key) for info in await store.list_objects("")}
+
+    async def holders(self, what: bytes = SECRET) -> list[str]:
+        """Keys of the objects in whose bytes something is; logs are neither compressed nor encrypted here."""
+        return [key for key, content in (await self.stored()).items() if what in content]
+
+    async def read(self, name: str) -> list[Record]:
+        """What a reader gets that begins now."""
+        return await self.session.read_all(self.path(name))
+
+    def rows(self, name: str) -> list[RemoteLogSegmentMetadata]:
+        """All rows of a partition."""
+        return self.session.rows(self.partition(name))
+
+    def path(self, name: str) -> Path:
+        """Of its directory."""
+        return self.writer.path / name
+
+    def partition(self, name: str) -> TopicIdPartition:
+        """Its identity."""
+        return partition_of(self.path(name))

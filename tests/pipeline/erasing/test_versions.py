@@ -1,0 +1,137 @@
+"""What of the versions of a partition's objects goes, and what is never touched."""
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes.remote_segments import PARTITION
+from tests.pipeline.erasing.lab import KEPT, SECRET, ErasureLab
+from tests.services.s3 import S3Admin, S3Service
+from tierd.errors import ObjectVersionsUnknownError
+from tierd.model import RemoteLogSegmentId
+from tierd.pipeline import ErasePhase
+from tierd.pipeline.erasing.versions import plan_versions
+from tierd.remote import ObjectKeyFactory, ObjectVersion
+from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.backends.s3 import S3ObjectStore
+
+KEYS = ObjectKeyFactory("", "cluster")
+SUFFIXES = (".log", ".indexes", ".manifest", ".tombstone")
+
+
+@st.composite
+def versions(draw: st.DrawFn) -> ObjectVersion:
+    segment = RemoteLogSegmentId(PARTITION, UUID(int=draw(st.integers(1, 4))))
+    is_marker = draw(st.booleans())
+    return ObjectVersion(
+        key=KEYS.object(segment, draw(st.sampled_from([0, 10, 20])), draw(st.sampled_from(SUFFIXES))),
+        version_id=draw(st.text(max_size=3)),
+        size_bytes=0 if is_marker else draw(st.integers(0, 99)),
+        is_current=draw(st.booleans()),
+        is_marker=is_marker,
+    )
+
+
+@given(st.lists(versions(), max_size=12), st.frozensets(st.integers(1, 4).map(lambda n: UUID(int=n))))
+def test_nothing_that_can_be_read_is_ever_removed(found: list[ObjectVersion], known: frozenset[UUID]) -> None:
+    plan = plan_versions(found, keys=[KEYS], known=known, end_offset=20)
+    for version in plan.old:
+        parsed = KEYS.parse(version.key)
+        assert parsed is not None
+        assert not version.is_current or version.is_marker
+        assert parsed.start_offset < 20
+        assert version.key.endswith(".log") or parsed.segment_id not in known
+    markers = [version.is_marker for version in plan.old]
+    assert markers == sorted(markers), "a marker goes behind what it hides"
+    assert all(version.is_current and not version.is_marker for version in plan.orphans)
+
+
+def test_objects_of_others_are_not_looked_at() -> None:
+    other = [
+        ObjectVersion(key=key, version_id="", size_bytes=1, is_current=False) for key in ("cluster/tierd.json", "x")
+    ]
+    assert plan_versions(other, keys=[KEYS], known=(), end_offset=20).looked_at == 0
+
+
+class UntoldStore(MemoryObjectStore):
+    """A store that cannot tell."""
+
+    async def list_versions(self, prefix: str) -> list[ObjectVersion]:
+        raise ObjectVersionsUnknownError("no such call", remedy="look yourself")
+
+
+async def test_where_the_store_cannot_tell_somebody_has_to_say_so(tmp_path: Path) -> None:
+    lab = ErasureLab(tmp_path, {"orders-0": KEPT}, store=UntoldStore())
+    lab.fill("orders-0")
+    await lab.copy()
+    request = await lab.file("orders-0", at_once=True)
+    await lab.run()
+    waiting = await lab.keeper.step(request.id)
+    assert waiting.phase is ErasePhase.VERSIONS
+    assert waiting.problem == "older versions cannot be verified: no such call; look yourself"
+    done = await lab.keeper.attest(request.id, by="auditor", statement="versioning was never on")
+    assert done.phase is ErasePhase.DONE
+    assert done.versions is not None
+    assert (done.versions.attested_by, done.versions.statement) == ("auditor", "versioning was never on")
+
+
+@pytest.mark.service("s3")
+async def test_no_version_in_a_real_bucket_holds_the_key_afterwards(
+    tmp_path: Path, s3_service: S3Service, s3_admin: S3Admin
+) -> None:
+    bucket = s3_admin.create_versioned_bucket()
+    store = s3_store(s3_service, bucket)
+    lab = ErasureLab(tmp_path, {"orders-0": KEPT}, store=store)
+    try:
+        lab.fill("orders-0")
+        await lab.copy()
+        request = await lab.file("orders-0", at_once=True)
+        await lab.run()
+        before = s3_admin.read_versions(bucket)
+        assert [SECRET in content for content in before.values()].count(True) == 1
+        done = await lab.keeper.step(request.id)
+        assert done.phase is ErasePhase.DONE, done.problem
+        assert done.versions is not None
+        assert done.versions.deleted >= 3
+        after = s3_admin.read_versions(bucket)
+        assert not any(SECRET in content for content in after.values())
+        untouched = {key: content for key, content in before.items() if "00000003-" not in key[0]}
+        assert untouched.items() <= after.items()
+        assert len(await lab.read("orders-0")) == 8
+    finally:
+        await store.close()
+
+
+@pytest.mark.service("s3")
+async def test_what_a_lock_keeps_is_told_of_and_the_request_is_not_done(
+    tmp_path: Path, s3_service: S3Service, s3_admin: S3Admin
+) -> None:
+    bucket = s3_admin.create_locked_bucket()
+    store = s3_store(s3_service, bucket)
+    lab = ErasureLab(tmp_path, {"orders-0": KEPT}, store=store)
+    try:
+        lab.fill("orders-0")
+        await lab.copy()
+        request = await lab.file("orders-0", at_once=True)
+        await lab.run()
+        waiting = await lab.keeper.step(request.id)
+        assert waiting.phase is ErasePhase.VERSIONS
+        assert "the store keeps old versions" in waiting.problem
+        assert len(await lab.read("orders-0")) == 8, "what a lock keeps is hidden all the same"
+        assert await lab.holders() == []
+    finally:
+        await store.close()
+
+
+def s3_store(service: S3Service, bucket: str) -> S3ObjectStore:
+    return S3ObjectStore(
+        bucket=bucket,
+        endpoint_url=service.endpoint_url,
+        region=service.region,
+        access_key_id=service.access_key_id,
+        secret_access_key=service.secret_access_key,
+        path_style=True,
+    )
