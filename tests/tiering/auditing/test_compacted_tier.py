@@ -23,11 +23,14 @@ LAYOUTS = [
 Layout = list[tuple[int, int, Collection[int]]]
 
 
-async def compacted(tmp_path: Path, layout: Layout, *, transform: str = "plain", grace_over: bool = False) -> Audited:
+async def compacted(
+    tmp_path: Path, layout: Layout, *, transform: str = "plain", grace_over: bool = False, keeps_local: bool = False
+) -> Audited:
     """Four segments of two batches of four records, copied and replaced; only the active one is left on local disk."""
     audited = Audited(tmp_path, transform_named(transform), rolled_segments=4)
     assert [o.error for o in (await audited.session.copy_once()).values()] == [None]
-    audited.lose_local(0, 8, 16, 24)
+    if not keeps_local:
+        audited.lose_local(0, 8, 16, 24)
     compaction = Compaction(audited.session, audited.partition, tmp_path / "compacted")
     for start, end, keep in layout:
         await compaction.replace(start, end, keep, is_grace_over=grace_over)
@@ -95,6 +98,19 @@ async def test_lost_indexes_are_made_again_from_the_stored_log(tmp_path: Path, l
     assert await audited.storage().fetch_index(fresh, IndexType.PRODUCER_SNAPSHOT)
     assert await audited.kinds(deep=True) == []
     assert await audited.records() == kept_offsets(layout)
+
+
+async def test_what_compaction_took_out_does_not_come_back_from_the_local_log(tmp_path: Path) -> None:
+    """A broker that has not cleaned yet holds the records of deleted keys, whose tombstones may be gone in the tier."""
+    layout: Layout = [(0, 15, {4, 8}), (16, 31, {20})]
+    audited = await compacted(tmp_path, layout, grace_over=True, keeps_local=True)
+    damaged = await first_readable(audited)
+    key = next(i.key for i in await audited.objects(".indexes") if f"{damaged.start_offset:020d}-" in i.key)
+    await audited.tier.store.delete(key)
+    assert await audited.results() == [("copy-again", "done")]
+    fresh = await first_readable(audited)
+    assert fresh.segment != damaged.segment
+    assert (fresh.end_offset, fresh.size_bytes) == (damaged.end_offset, damaged.size_bytes)
 
 
 async def test_damage_in_a_compacted_log_is_found(tmp_path: Path) -> None:

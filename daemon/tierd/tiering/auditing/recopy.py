@@ -45,6 +45,10 @@ class LocalSource:
 
     segments: tuple[HeldSegment, ...]
 
+    def is_same_size(self, row: RemoteLogSegmentMetadata) -> bool:
+        """Whether they have as many bytes as the remote one: neither they nor that one were compacted by themselves."""
+        return sum(held.log_file.size_bytes for held in self.segments) == row.size_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteSource:

@@ -110,9 +110,11 @@ def plan_damaged(report: AuditReport, source: Source | None, problem: str, *, is
     if source is None:
         return _cannot(report, where, f"{damage}; {problem}", "run it on every broker that has, or had, a replica")
     match source:
-        case LocalSource(segments):
+        case LocalSource(segments) as local:
             bases = ", ".join(f"{held.base_offset:020d}" for held in segments)
             how = f"uploaded again from {bases} of this host, then this copy is deleted"
+            if not local.is_same_size(row):
+                how += "; compaction has left other records there: of keys that were deleted or erased some may be back"
         case RemoteSource():
             how = "its stored log is whole: a fresh copy is made of it, then this one is deleted"
     return RepairAction(

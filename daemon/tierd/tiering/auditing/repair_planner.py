@@ -170,13 +170,18 @@ class RepairPlanner:
         return plan_damaged(report, source, problem, is_replaced=is_replaced)
 
     async def _source(self, report: AuditReport, row: RemoteLogSegmentMetadata, tiered: TieredLog) -> Source | None:
+        """The best there is: the broker's own segment; but where that is another one, the stored log goes before it.
+
+        A broker may hold what compaction took out of the tier, records of deleted keys among it. Only aborted
+        transactions are not made from a stored log alone.
+        """
         local = await asyncio.to_thread(local_source, row, tiered, self._hold_dir)
-        if local is not None:
+        if local is not None and (local.is_same_size(row) or not row.txn_index_empty):
             return local
         is_log_whole = LOG in report.objects and all(finding.artefact != LOG for finding in report.findings)
         is_described = MANIFEST in report.objects and all(f.artefact != MANIFEST for f in report.findings)
         is_plain = is_log_whole and report.objects[LOG].size_bytes == row.size_bytes
-        return RemoteSource() if is_log_whole and (is_described or is_plain) else None
+        return RemoteSource() if is_log_whole and (is_described or is_plain) else local
 
     # ------------------------------------------------------------ orphans
 
