@@ -1,5 +1,6 @@
 """Taking segments back while they are in their grace: what may come back, in which order, and what the log is then."""
 
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -9,7 +10,12 @@ from tests.fakes.remote_segments import PARTITION
 from tests.tiering.removing.removals import undeletion_of
 from tests.tiering.removing.world import DELETING, FINISHED, STARTED, Process, World
 from tierd.errors import FencedError, RefusedError, RemoteResourceNotFoundError
-from tierd.model import RemoteLogSegmentMetadata, RemotePartitionDeleteMetadata, RemotePartitionDeleteState
+from tierd.model import (
+    RemoteLogSegmentMetadata,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+    SoftDelete,
+)
 from tierd.tiering.policy import TopicPolicy
 from tierd.tiering.removing.undelete_plan import TakenBack
 
@@ -92,6 +98,26 @@ async def test_what_retention_would_delete_again_is_refused_unless_insisted_on(p
     assert await take_back(process, force=True) == [200, 100, 0]
     await process.task().run_once()
     assert process.starts(DELETING) == [0, 100, 200], "with a grace of its own"
+
+
+@pytest.mark.parametrize("policy", ["compact,delete", "delete"])
+async def test_what_a_later_compaction_no_longer_knew_is_refused_unless_insisted_on(
+    process: Process, policy: str
+) -> None:
+    """It has taken away tombstones whose records were gone by then; a merge takes nothing away."""
+    process.world.policy = TopicPolicy(cleanup_policy=frozenset(policy.split(",")))
+    process.world.clock.advance(1)
+    output = await process.add(300, 399, state=STARTED)
+    soft_delete = SoftDelete.replaced(delete_after_ms=process.world.clock.now_ms() + round(GRACE_S * 1000))
+    done = replace(output, state=FINISHED)
+    inputs = [m for m in process.view.list() if m.state is FINISHED]
+    await process.metadata.replace_segments(done, inputs, soft_delete=soft_delete, compacted_to=400)
+    if policy != "delete":
+        with pytest.raises(RefusedError, match="deleted keys would be back"):
+            await take_back(process)
+        assert process.view.log_start_offset == 300
+    assert await take_back(process, force=policy != "delete") == [200, 100, 0]
+    assert process.view.log_start_offset == 0
 
 
 async def test_a_segment_below_a_log_start_that_was_asked_for_is_refused(tmp_path: Path) -> None:

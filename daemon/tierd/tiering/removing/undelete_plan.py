@@ -64,6 +64,7 @@ def plan_undelete(
     starts = _log_starts(view, back)
     again = _deleted_again(view, local, policies, starts, now_ms=now_ms)
     covered = view.log_start_offset or 0
+    is_compacted = "compact" in policies(partition.topic).cleanup_policy
     readable = [m for m in view.list() if m.state is _FINISHED]
     taken = []
     for metadata in back:
@@ -78,6 +79,8 @@ def plan_undelete(
             problem = "its grace is over: another broker may be removing its objects at this moment"
         elif metadata.segment.id in again:
             problem = f"retention would delete it again at once: {again[metadata.segment.id]}"
+        elif is_compacted and _is_compacted_since(view, metadata):
+            problem = "what follows it was compacted since: deleted keys would be back whose tombstones are gone"
         elif metadata.end_offset + 1 < covered and not _bridged(readable, metadata.end_offset + 1, covered):
             problem = f"offsets {metadata.end_offset + 1} to {covered - 1} would be missing behind it"
         start = starts[metadata.segment.id]
@@ -118,6 +121,19 @@ def _chosen(view: PartitionView, wanted: Collection[UUID] | None) -> list[Remote
 
 def _is_replaced(metadata: RemoteLogSegmentMetadata) -> bool:
     return metadata.soft_delete is not None and metadata.soft_delete.is_replaced
+
+
+def _is_compacted_since(view: PartitionView, metadata: RemoteLogSegmentMetadata) -> bool:
+    """Whether a run took records out of later segments after ``metadata`` had gone: what hides its records among them.
+
+    The inputs of such a run are still there, for their grace ends after that of ``metadata``.
+    """
+    return any(
+        _is_replaced(each)
+        and each.start_offset > metadata.end_offset
+        and each.event_timestamp_ms >= metadata.event_timestamp_ms
+        for each in view.list()
+    )
 
 
 def _require_not_replaced(view: PartitionView, metadata: RemoteLogSegmentMetadata) -> None:
