@@ -14,7 +14,7 @@ from tierd.app.standing_in import standing_in
 from tierd.config import TierdConfig
 from tierd.errors import DaemonUnreachableError, PipelineError
 from tierd.model import TopicPartition
-from tierd.pipeline import RunHistory
+from tierd.pipeline import RunHistory, find_spark
 from tierd.serve import request
 
 _LOOK_S: Final = 1.0
@@ -46,11 +46,16 @@ async def compact(config: TierdConfig, config_file: Path, names: Sequence[TopicP
         PipelineBusyError: a run is under way.
         UnknownPartitionError: one of the partitions is not led here.
         AlreadyRunningError: a daemon holds the state directory and does not answer.
+        DaemonUnreachableError: the daemon went away during the run.
+        SparkMissingError: pyspark or Java is missing or too old.
         TierError: it could not begin.
     """
+    answer: Facts | None = None
     with contextlib.suppress(DaemonUnreachableError):
         answer = cast("Facts", await request(config.state_dir, "compact", [str(name) for name in names]))
+    if answer is not None:  # one that goes away now takes the run with it: nobody asked for another one
         return await _watched(config.state_dir, str(answer["run_id"]), tell)
+    await find_spark(config.pipeline.java_home)
     async with standing_in(config, config_file) as (engine, manager):
         await require_pipeline(engine)
         pipeline = build_pipeline(engine, manager, config_file)
@@ -90,10 +95,17 @@ async def _watched(state_dir: Path, run_id: str, tell: Tell) -> Facts:
         running, last = cast("Facts | None", facts["running"]), cast("Facts | None", facts["last_run"])
         if last is not None and last["run_id"] == run_id:
             return last
-        if running is None or running["run_id"] != run_id:
-            raise PipelineError(f"the daemon knows no run {run_id}", remedy="see tierd compact --history")
+        if running is None or running["run_id"] != run_id:  # another one may have been begun and ended since
+            return await asyncio.to_thread(_remembered, state_dir, run_id)
         _tell_progress(facts, tell)
         await asyncio.sleep(_LOOK_S)
+
+
+def _remembered(state_dir: Path, run_id: str) -> Facts:
+    for report in reversed(RunHistory(state_dir).read()):
+        if report.run_id == run_id:
+            return report_json(report)
+    raise PipelineError(f"the daemon knows no run {run_id}", remedy="see tierd compact --history")
 
 
 def _tell_progress(facts: Facts, tell: Tell) -> None:

@@ -118,8 +118,10 @@ class PipelineScheduler:
             raise
         finally:
             record = progress.ended(outcome, self._clock.now_ms())
-            self.current, self.last = None, record
-            await asyncio.shield(self._remember(record))
+            try:  # whoever hears that it is over finds it in the history, and the next one is added behind it
+                await asyncio.shield(self._remember(record))
+            finally:
+                self.current, self.last = None, record
         return record
 
     async def _bounded(
