@@ -85,16 +85,17 @@ class Installation:
     def _with_config(self, arguments: Sequence[str]) -> list[str]:
         return [arguments[0], "--config", str(self.config_file), *arguments[1:]]
 
-    def daemon(self) -> "Daemon":
-        """The daemon of this installation, not yet started."""
-        return Daemon(self)
+    def daemon(self, *, command: Sequence[str] = (str(TIERD),)) -> "Daemon":
+        """The daemon of this installation, not yet started; ``command`` is what to say in place of ``tierd``."""
+        return Daemon(self, command)
 
 
 class Daemon:
     """``tierd run`` as a child process; as a context manager it is ready inside and stopped cleanly after."""
 
-    def __init__(self, installation: Installation) -> None:
+    def __init__(self, installation: Installation, command: Sequence[str]) -> None:
         self._installation = installation
+        self._command = command
         self.log_file = installation.root / "tierd.log"
         self._log: IO[bytes] | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -133,7 +134,7 @@ class Daemon:
         """Start the process and return at once. Its log is appended to ``log_file``."""
         self._log = self.log_file.open("ab")
         self._process = subprocess.Popen(
-            [str(TIERD), "run", "--config", str(self._installation.config_file)],
+            [*self._command, "run", "--config", str(self._installation.config_file)],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
