@@ -44,6 +44,18 @@ def test_s3_is_allowed_what_is_used_and_nothing_else() -> None:
                 "Action": ["s3:ListBucketMultipartUploads"],
                 "Resource": "arn:aws:s3:::b",
             },
+            {
+                "Sid": "TierdErasure",
+                "Effect": "Allow",
+                "Action": ["s3:DeleteObjectVersion"],
+                "Resource": "arn:aws:s3:::b/tier/c/*",
+            },
+            {
+                "Sid": "TierdVersions",
+                "Effect": "Allow",
+                "Action": ["s3:ListBucketVersions"],
+                "Resource": "arn:aws:s3:::b",
+            },
         ],
     }
 

@@ -40,6 +40,9 @@ def _s3_policy(s3: S3Settings, key_prefix: str, cluster_id: str) -> Policy:
             "Condition": {"StringLikeIfExists": {"s3:prefix": [folder, tier]}},
         },
         _allow("TierdUploads", ["s3:ListBucketMultipartUploads"], f"arn:aws:s3:::{s3.bucket}"),
+        # Of tierd erase alone: a bucket that keeps versions keeps what was deleted.
+        _allow("TierdErasure", ["s3:DeleteObjectVersion"], f"arn:aws:s3:::{s3.bucket}/{tier}"),
+        _allow("TierdVersions", ["s3:ListBucketVersions"], f"arn:aws:s3:::{s3.bucket}"),
     ]
     if s3.sse.type == "kms":
         key = s3.sse.kms_key_id or "*"
