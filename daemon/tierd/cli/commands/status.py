@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, TypedDict, cast
+from typing import Annotated, NotRequired, TypedDict, cast
 
 import typer
 from rich.console import Group
@@ -36,6 +37,32 @@ class PartitionFacts(TypedDict):
     lag_seconds: float
 
 
+class RunningFacts(TypedDict):
+    """What this command shows of the pipeline's run; the daemon sends more."""
+
+    stage: str
+    done: int
+    total: int
+    groups_replaced: int
+    groups_failed: int
+
+
+class LastRunFacts(TypedDict):
+    """What this command shows of the pipeline's last run; the daemon sends more."""
+
+    outcome: str
+    ended_ms: int
+
+
+class PipelineFacts(TypedDict):
+    """What this command shows of the pipeline; the daemon sends more."""
+
+    enabled: bool
+    running: RunningFacts | None
+    last_run: LastRunFacts | None
+    next_begin_ms: int | None
+
+
 class StatusFacts(TypedDict):
     """What this command shows of the daemon; the daemon sends more."""
 
@@ -43,6 +70,7 @@ class StatusFacts(TypedDict):
     pid: int
     not_ready: list[str]
     partitions: list[PartitionFacts]
+    pipeline: NotRequired[PipelineFacts]
 
 
 def status(
@@ -87,7 +115,27 @@ def _render(facts: StatusFacts) -> Group:
     )
     for partition in facts["partitions"]:
         table.add_row(*_cells(partition))
-    return Group(head, table)
+    said = pipeline_line(facts["pipeline"]) if "pipeline" in facts else ""
+    return Group(head, Text(said), table) if said else Group(head, table)
+
+
+def pipeline_line(facts: PipelineFacts) -> str:
+    """The pipeline in a line: the run under way, else the last one and when the next begins; empty with neither."""
+    running, last = facts["running"], facts["last_run"]
+    if running is not None:
+        share = f" {100 * running['done'] // running['total']} %" if running["total"] else ""
+        replaced, failed = running["groups_replaced"], running["groups_failed"]
+        return f"pipeline: {running['stage']}{share}, {replaced} groups replaced, {failed} failed"
+    said = []
+    if last is not None:
+        said.append(f"last run {last['outcome'].replace('_', ' ')} at {_moment(last['ended_ms'])}")
+    if facts["enabled"] and facts["next_begin_ms"] is not None:
+        said.append(f"next at {_moment(facts['next_begin_ms'])}")
+    return "pipeline: " + ", ".join(said) if said else ""
+
+
+def _moment(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _cells(partition: PartitionFacts) -> list[Text]:
