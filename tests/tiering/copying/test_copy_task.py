@@ -17,6 +17,7 @@ from tierd.errors import (
     CorruptRecordError,
     FencedError,
     OutcomeUnknownError,
+    RemoteIntegrityError,
     RemoteStorageError,
     RetriableRemoteStorageError,
     SegmentChangedError,
@@ -342,6 +343,22 @@ class TestFailures:
         setup.storage.on_copy = lambda: None
         assert (await setup.run()).error is None
         assert setup.finished == [(0, 7), (8, 15)]
+
+    @pytest.mark.parametrize("is_replaced", [True, False])
+    async def test_other_bytes_are_damage_only_where_the_source_is_still_the_same(
+        self, setup: Setup, *, is_replaced: bool
+    ) -> None:
+        log = setup.path / f"{0:020d}.log"
+
+        def differ() -> None:
+            if is_replaced:
+                log.rename(log.with_suffix(".old"))
+                log.write_bytes(log.with_suffix(".old").read_bytes())
+            raise RemoteIntegrityError("other bytes than were checked")
+
+        setup.storage.on_copy = differ
+        await setup.fails_with(SegmentChangedError if is_replaced else RemoteIntegrityError)
+        assert setup.session.rows(setup.partition) == []
 
     @pytest.mark.parametrize("mode", ["link", "descriptor"])
     async def test_a_segment_that_the_broker_deletes_during_the_upload_is_finished(

@@ -25,6 +25,7 @@ from tierd.errors import (
     BackendUnavailableError,
     MetadataError,
     OutcomeUnknownError,
+    RemoteIntegrityError,
     RemoteStorageError,
     RetriableRemoteStorageError,
     TierError,
@@ -168,6 +169,8 @@ class SegmentCopy:
             await asyncio.to_thread(require_unchanged, held, prepared.log_file, directory)
         except Exception as error:  # whatever a storage raises, the attempt is over and its objects go
             await self._delete_attempt(started, custom_metadata)
+            if isinstance(error, RemoteIntegrityError):  # a log that the broker compacts meanwhile is not damaged
+                await asyncio.to_thread(require_unchanged, held, prepared.log_file, directory)
             if isinstance(error, TierError):
                 raise
             raise RemoteStorageError(
