@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from tests.log.batches import batch, make_partition, plain, scan_of
 from tierd.errors import CorruptRecordError, OffsetOutOfRangeError, SegmentChangedError
-from tierd.log import LocalLog, build_indexes, file_name, find_log_end_offset, iter_batches, scan_partition
+from tierd.log import (
+    LocalLog,
+    build_indexes,
+    file_name,
+    find_log_end_offset,
+    find_segment_end_offset,
+    iter_batches,
+    scan_partition,
+)
 
 
 def log_of(folder: Path, segments: dict[int, bytes], end: int, **more: int) -> LocalLog:
@@ -179,3 +187,8 @@ def test_the_log_end_is_behind_the_last_whole_batch(tmp_path: Path) -> None:
     assert find_log_end_offset(scan_of(tmp_path / "b", {0: plain(0, 3) + plain(3)[:-1]})) == 3
     assert find_log_end_offset(scan_of(tmp_path / "c", {0: batch(0, [], last_offset_delta=9)})) == 10
     assert find_log_end_offset(scan_of(tmp_path / "d", {})) == 0
+
+
+def test_the_end_of_a_segment_is_behind_its_last_batch_wherever_the_next_one_begins(tmp_path: Path) -> None:
+    segments = scan_of(tmp_path, {0: plain(0, 5), 3: plain(3, 2), 9: b"", 12: plain(12)}).segments
+    assert [find_segment_end_offset(segment) for segment in segments] == [5, 5, 9, 13]
