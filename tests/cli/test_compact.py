@@ -91,6 +91,7 @@ def test_a_dry_run_says_what_would_be_done_and_what_not_and_does_nothing(copied:
 def test_a_run_merges_small_segments_and_is_remembered(
     copied: Installation, compact: Compact, spark: Path, *, is_daemon_there: bool
 ) -> None:
+    copied.configure({"pipeline": {"audit_bytes": 0}})
     records = copied.cat("orders-0")
     if is_daemon_there:
         with copied.daemon(command=command(spark)):
@@ -110,6 +111,23 @@ def test_a_run_merges_small_segments_and_is_remembered(
     table = copied.tierd("compact", "--history").stdout
     assert first["run_id"] in table
     assert "nothing_due" in table
+
+
+def test_what_is_not_rewritten_is_audited(copied: Installation, compact: Compact) -> None:
+    assert compact("--once").exit_code == 0
+    (work,) = copied.tierd("compact", "--once", "--dry-run", "--json").json()["planned"]
+    assert (work["kind"], work["segments"], work["groups"], work["end_offset"]) == ("audit", 1, 1, 11)
+    stdout = copied.tierd("compact", "--once", "--dry-run").stdout
+    assert "0 partitions would be worked on, 2 not; 1 segments would be audited" in stdout
+    ended = compact("--once", "orders-0")
+    assert ended.exit_code == 0, ended.output
+    assert ended.stdout.splitlines()[1].startswith("audited: 1 segments, ")
+    assert compact("--once", "audit-0", "--json").json()["outcome"] == "nothing_due", "of that one there is no segment"
+    _, report, _ = copied.tierd("compact", "--history", "--json").json()
+    assert (report["outcome"], report["partitions"], report["audited_segments"]) == ("succeeded", 0, 1)
+    assert (report["damaged_segments"], report["groups_unchanged"]) == (0, 0)
+    assert report["audited_bytes"] == work["bytes"]
+    assert ranges(copied) == [(0, 11)]
 
 
 def test_named_partitions_are_looked_at_alone(copied: Installation, compact: Compact) -> None:

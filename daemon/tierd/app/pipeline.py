@@ -76,6 +76,7 @@ def build_pipeline(
             clock=manager.removal_clock,
             settings=LeaderSettings(grace_s=config.expire.grace_s),
             abandoned=manager.abandon,
+            random=engine.random,
         )
 
     async def new_job(scratch: Path) -> SparkProcess:
@@ -93,6 +94,7 @@ def build_pipeline(
         new_job=new_job,
         directory=config.pipeline_dir,
         max_bytes=settings.max_bytes_per_run,
+        audit_bytes=settings.audit_bytes,
         stop_timeout_s=settings.stop_timeout_s,
         after_run=after_run,
     )

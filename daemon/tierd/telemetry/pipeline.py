@@ -18,6 +18,7 @@ class PipelineUse:
         runs: ended, by outcome.
         last_ended_s: Unix time at which the last run of an outcome ended.
         groups: neighbouring segments that were looked at, by what came of them.
+        audited: segments whose every byte was checked, by what was found, with ``audited_bytes`` of logs.
         counts: what the job counted, by name.
     """
 
@@ -27,6 +28,8 @@ class PipelineUse:
     runs: Mapping[str, int] = field(default_factory=dict)
     last_ended_s: Mapping[str, float] = field(default_factory=dict)
     groups: Mapping[str, int] = field(default_factory=dict)
+    audited: Mapping[str, int] = field(default_factory=dict)
+    audited_bytes: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -54,6 +57,13 @@ PIPELINE = (
     Declaration("tierd_pipeline_input_bytes_total", Kind.COUNTER, "Log bytes of segments that were replaced."),
     Declaration("tierd_pipeline_output_bytes_total", Kind.COUNTER, "Log bytes of segments that took their place."),
     Declaration(
+        "tierd_pipeline_audited_segments_total",
+        Kind.COUNTER,
+        "Segments whose every byte was checked, by result: sound or damaged.",
+        ("result",),
+    ),
+    Declaration("tierd_pipeline_audited_bytes_total", Kind.COUNTER, "Log bytes of segments that were audited."),
+    Declaration(
         "tierd_pipeline_records_total", Kind.COUNTER, "What the job counted, such as records read.", ("count",)
     ),
 )
@@ -73,5 +83,8 @@ def pipeline_samples(use: PipelineUse) -> Iterator[Sample]:
         yield "tierd_pipeline_groups_total", (result,), count
     yield "tierd_pipeline_input_bytes_total", (), use.bytes_before
     yield "tierd_pipeline_output_bytes_total", (), use.bytes_after
+    for result, count in sorted(use.audited.items()):
+        yield "tierd_pipeline_audited_segments_total", (result,), count
+    yield "tierd_pipeline_audited_bytes_total", (), use.audited_bytes
     for name, count in sorted(use.counts.items()):
         yield "tierd_pipeline_records_total", (name,), count

@@ -8,10 +8,11 @@ from typing import TypeVar
 
 import numpy as np
 
+from tierd.errors import TierError
 from tierd.kernels import latest_per_key
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.committing import LeaderClient
-from tierd.pipeline.planning import Output, PartitionWork, WorkOrder
+from tierd.pipeline.planning import Output, PartitionWork, WorkKind, WorkOrder
 from tierd.pipeline.rewriting import (
     InputLog,
     KeyColumns,
@@ -48,6 +49,9 @@ class PlainJob:
             leader.done({})
 
     def _partition(self, leader: LeaderClient, order: WorkOrder, work: PartitionWork) -> None:
+        if work.kind is WorkKind.AUDIT:
+            self._audit(leader, work)
+            return
         rules = RewriteRules(
             now_ms=order.now_ms,
             delete_retention_ms=work.delete_retention_ms,
@@ -72,6 +76,17 @@ class PlainJob:
             manifest = self._wait(self._storage.stage_log_segment_data(row, segment.data))
             verdict = leader.written(output, manifest, asdict(segment.statistics))
             assert verdict.committed, verdict.reason
+
+    def _audit(self, leader: LeaderClient, work: PartitionWork) -> None:
+        """Look whether every batch is whole."""
+        for group in range(len(work.groups)):
+            (metadata,) = work.group_inputs(group)
+            try:
+                assert all(stretch.parts for stretch in self._input(metadata).stretches())
+            except TierError as error:
+                leader.failed(work.index, group, str(error))
+            else:
+                leader.unchanged(work.index, group)
 
     def _scan(
         self, order: WorkOrder, work: PartitionWork, rules: RewriteRules

@@ -11,9 +11,9 @@ from tests.pipeline.committing.lab import COMPACTED, NEWEST_MS, NOTHING_HIDDEN, 
 from tests.pipeline.planning.tiers import other_partition
 from tierd.errors import RefusedError, RemoteResourceNotFoundError, WorkOrderError
 from tierd.metadata import MemoryKeyValueStore
-from tierd.model import uuid_to_text
+from tierd.model import RemoteLogSegmentMetadata, uuid_to_text
 from tierd.pipeline.committing.messages import Begun, RefusedGroup, Verdict
-from tierd.pipeline.planning import CleaningPolicy, Group, Output
+from tierd.pipeline.planning import CleaningPolicy, Group, Output, WorkKind
 from tierd.remote import SegmentManifest
 
 OTHER = other_partition(1)
@@ -508,3 +508,70 @@ async def commit(
 ) -> Verdict:
     told = NOTHING_HIDDEN if counts is None else counts
     return await lab.leader.commit(output.metadata.segment.id, manifest, told)
+
+
+class TestAudit:
+    """A round in which segments are only looked at."""
+
+    @pytest.fixture
+    async def audited(self, lab: LeaderLab) -> list[RemoteLogSegmentMetadata]:
+        """Two neighbours of an order with nothing but their audit."""
+        segments = await lab.copy_tier(0, 10)
+        prepared = await lab.leader.prepare([lab.candidate(CleaningPolicy())], audit_bytes=1 << 30)
+        (work,) = prepared.order.partitions
+        assert (work.kind, work.inputs, work.groups) == (WorkKind.AUDIT, tuple(segments), (Group(0, 0), Group(1, 1)))
+        return segments
+
+    async def test_sound_segments_are_counted_and_nothing_else_happens(
+        self, lab: LeaderLab, rows: FaultyKeyValueStore, audited: list[RemoteLogSegmentMetadata]
+    ) -> None:
+        before = dict(lab.metadata.view(PARTITION).segments)
+        for group in (0, 1):
+            await lab.leader.unchanged(0, group)
+        found = lab.leader.statistics()
+        assert (found.audited, found.audited_bytes, found.damaged) == (2, 200, 0)
+        assert (found.groups, found.unchanged, found.committed) == (0, 0, 0)
+        assert lab.metadata.view(PARTITION).segments == before
+        assert lab.metadata.view(PARTITION).compacted_to is None
+        assert not lab.being_copied
+
+    async def test_it_keeps_expiration_from_the_segments_meanwhile(
+        self, lab: LeaderLab, audited: list[RemoteLogSegmentMetadata]
+    ) -> None:
+        assert lab.being_copied == {metadata.segment.id for metadata in audited}
+
+    async def test_a_finding_is_a_problem_that_names_the_segment_and_what_to_run(
+        self, lab: LeaderLab, audited: list[RemoteLogSegmentMetadata]
+    ) -> None:
+        await lab.leader.failed(0, 0, "3 batches, the manifest says 4")
+        await lab.leader.failed(0, 1, f"{audited[1].segment}: there is no offset index")
+        found = lab.leader.statistics()
+        assert (found.audited, found.damaged, found.failed) == (2, 2, 0)
+        remedy = f"run tierd verify --deep {PARTITION.topic_partition}"
+        assert [each.problem for each in found.problems] == [
+            f"{audited[0].segment}: 3 batches, the manifest says 4; {remedy}",
+            f"{audited[1].segment}: there is no offset index; {remedy}",
+        ]
+
+    async def test_a_segment_that_went_meanwhile_is_no_finding(
+        self, lab: LeaderLab, audited: list[RemoteLogSegmentMetadata]
+    ) -> None:
+        step = audited[0].advance(DELETE_STARTED, event_timestamp_ms=lab.clock.now_ms(), broker_id=1)
+        await lab.metadata.update(step)
+        await lab.leader.failed(0, 0, "no such object")
+        found = lab.leader.statistics()
+        assert (found.audited, found.damaged, found.problems) == (0, 0, ())
+
+    async def test_nothing_can_be_begun(self, lab: LeaderLab, audited: list[RemoteLogSegmentMetadata]) -> None:
+        begun = await lab.leader.begin(0, [0])
+        assert (begun.outputs, begun.refused[0].reason) == ((), "an audit replaces nothing")
+        assert lab.readable() == [(0, 9), (10, 19)]
+
+    async def test_it_comes_beside_what_is_rewritten_and_never_of_the_same_segments(self, lab: LeaderLab) -> None:
+        await lab.copy_tier(0, 10)
+        await lab.copy_tier(0, partition=OTHER)
+        kept = lab.candidate(CleaningPolicy(), partition=OTHER)
+        prepared = await lab.leader.prepare([lab.candidate(), kept], audit_bytes=1 << 30)
+        found = [(work.partition, work.kind) for work in prepared.order.partitions]
+        assert found == [(PARTITION, WorkKind.COMPACT), (OTHER, WorkKind.AUDIT)]
+        assert lab.leader.statistics().groups == 1

@@ -16,7 +16,8 @@ from tierd.metadata import MetadataKeyFactory
 from tierd.model import TopicPartition
 from tierd.pipeline.committing import LeaderClient, PartitionRound, RunStatistics
 from tierd.pipeline.jobs import JobExit
-from tierd.pipeline.planning import Candidate
+from tierd.pipeline.planning import Candidate, WorkKind
+from tierd.pipeline.running.history import RunOutcome
 from tierd.pipeline.running.leasing import PartitionLeases
 from tierd.pipeline.running.progress import RunProgress
 from tierd.pipeline.running.spark_process import JobProcess
@@ -55,6 +56,7 @@ class Lab:
         self.folder = folder
         self.leader = LeaderLab(folder)
         self.candidates = [PARTITION]
+        self.audit_bytes = 0
         self.after: list[tuple[str, int, RunStatistics]] = []
         self.progress = RunProgress(run_id="run", trigger="command", attempt=1, began_ms=0)
 
@@ -84,6 +86,7 @@ class Lab:
             new_job=new_job,
             directory=self.folder / "pipeline",
             max_bytes=None,
+            audit_bytes=self.audit_bytes,
             stop_timeout_s=5,
             after_run=after_run,
         )
@@ -227,6 +230,31 @@ async def test_where_nothing_is_due_no_job_is_started(lab: Lab) -> None:
     again = lab.progress = RunProgress(run_id="again", trigger="command", attempt=1, began_ms=0)
     await lab.do(AssertionError("no job is started"))
     assert (again.partitions, again.log_file) == (0, "")
+    await lab.assert_over()
+
+
+async def test_a_run_with_nothing_but_an_audit_is_one_and_nobody_is_told_that_it_did_anything(lab: Lab) -> None:
+    def audits(leader: LeaderClient) -> JobExit:
+        (work,) = leader.order().partitions
+        assert work.kind is WorkKind.AUDIT
+        assert leader.begin(0, [0]).refused[0].reason == "an audit replaces nothing"
+        leader.failed(0, 0, "the chunk at byte 7 is damaged")
+        leader.unchanged(0, 1)
+        leader.done({})
+        return JobExit.DONE
+
+    await lab.do(Job(lab.commits(0)))
+    lab.audit_bytes = 1 << 20
+    again = lab.progress = RunProgress(run_id="again", trigger="command", attempt=1, began_ms=0)
+    await lab.do(Job(audits))
+    assert (again.partitions, again.groups_unchanged, again.groups_failed) == (0, 0, 0)
+    assert (again.audited_segments, again.audited_bytes, again.damaged_segments) == (2, 150, 1)
+    assert again.outcome() is RunOutcome.PARTLY
+    (problem,) = again.problems
+    assert f"the chunk at byte 7 is damaged; run tierd verify --deep {PARTITION.topic_partition}" in problem
+    run_id, rounds, statistics = lab.after[-1]
+    assert (run_id, rounds, statistics.damaged) == ("again", 0, 1)
+    assert lab.leader.readable() == [(0, 19), (20, 29)]
     await lab.assert_over()
 
 

@@ -75,7 +75,9 @@ def _print_plan(plan: Facts, *, as_json: bool) -> None:
         table.add_row(str(each["partition"]), "-", "-", "-", "-", "-", "-", str(each["reason"]))
     if planned or skipped:
         answer_console().print(table)
-    print(f"{len(planned)} partitions would be worked on, {len(skipped)} not")
+    audited = [int(str(work["segments"])) for work in planned if work["kind"] == "audit"]
+    words = f"; {sum(audited)} segments would be audited, others each time" if audited else ""
+    print(f"{len(planned) - len(audited)} partitions would be worked on, {len(skipped)} not{words}")
 
 
 def _print_report(report: Facts) -> None:
@@ -85,6 +87,9 @@ def _print_report(report: Facts) -> None:
         f"{report['groups_replaced']} groups replaced, {report['groups_unchanged']} unchanged, "
         f"{report['groups_failed']} failed; {human_size(before)} became {human_size(after)}"
     )
+    if report["audited_segments"]:
+        size = human_size(int(str(report["audited_bytes"])))
+        print(f"audited: {report['audited_segments']} segments, {size}; {report['damaged_segments']} damaged")
     for problem in cast("list[str]", report["problems"]):
         print(f"tierd: {problem}", file=sys.stderr)
     if report["outcome"] not in _WENT_WELL and report["log_file"]:

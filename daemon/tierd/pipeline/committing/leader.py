@@ -10,6 +10,7 @@
 A crash anywhere leaves rows that the sweep removes, and readers see the inputs or the output.
 """
 
+import random
 import secrets
 from collections.abc import Callable, Mapping, MutableSet, Sequence
 from dataclasses import replace
@@ -27,7 +28,7 @@ from tierd.pipeline.committing.leader_settings import LeaderSettings, OutputStor
 from tierd.pipeline.committing.messages import Begun, RefusedGroup, Verdict
 from tierd.pipeline.committing.open_outputs import OpenOutput, OpenOutputs
 from tierd.pipeline.committing.order_maker import OrderMaker, PreparedRun
-from tierd.pipeline.committing.output_checks import begun_output
+from tierd.pipeline.committing.output_checks import begun_output, inputs_problem
 from tierd.pipeline.committing.patient_metadata import PatientMetadata, WriteOutcome
 from tierd.pipeline.committing.replacing import Replacing
 from tierd.pipeline.committing.round import GroupState, PartitionRound
@@ -52,6 +53,7 @@ class CompactionLeader:
         abandoned: told of every output that was begun and given up: a task of the job may still write its objects.
         new_id: ids of runs and outputs.
         new_secret: of each run, ``SECRET_BYTES`` of them.
+        random: in [0, 1); chooses what is audited.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class CompactionLeader:
         abandoned: Callable[[RemoteLogSegmentMetadata], None],
         new_id: Callable[[], UUID] = uuid4,
         new_secret: Callable[[], bytes] = lambda: secrets.token_bytes(SECRET_BYTES),
+        random: Callable[[], float] = random.random,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -72,7 +75,7 @@ class CompactionLeader:
         self._metadata = PatientMetadata(metadata, clock=clock, tries=settings.metadata_tries, retry_s=settings.retry_s)
         self._replacing = Replacing(self._metadata, storage, clock=clock, settings=settings)
         evidence = EvidenceReader(storage, concurrency=settings.fetch_concurrency, timeout_s=settings.fetch_timeout_s)
-        self._orders = OrderMaker(evidence, clock=clock, new_id=new_id, new_secret=new_secret)
+        self._orders = OrderMaker(evidence, clock=clock, new_id=new_id, new_secret=new_secret, random=random)
         self._outputs = OpenOutputs(metadata, being_copied=being_copied, clock=clock, abandoned=abandoned)
         self._rounds: tuple[PartitionRound, ...] = ()
         self._order: WorkOrder | None = None
@@ -93,23 +96,27 @@ class CompactionLeader:
         """What the present run, or the last one, has done."""
         return self.record.statistics()
 
-    async def prepare(self, candidates: Sequence[Candidate], *, max_bytes: int | None = None) -> PreparedRun:
+    async def prepare(
+        self, candidates: Sequence[Candidate], *, max_bytes: int | None = None, audit_bytes: int = 0
+    ) -> PreparedRun:
         """Begin a run; a partition that cannot be looked at is skipped. Ended by ``end``, whatever happens.
 
         Args:
             candidates: partitions that this broker leads, with views that are loaded.
             max_bytes: that the run may rewrite; None for no limit.
+            audit_bytes: of segments that it audits, chosen anew; 0 for none.
 
         Raises:
             RefusedError: another run is on.
         """
         if self._order is not None:
             raise RefusedError("a run is on", remedy="wait until it has ended")
-        prepared = await self._orders.prepare(candidates, max_bytes=max_bytes)
+        prepared = await self._orders.prepare(candidates, max_bytes=max_bytes, audit_bytes=audit_bytes)
         self._order = prepared.order
         works = prepared.order.partitions
         self._rounds = tuple(PartitionRound(work) for work in works)
-        self.record = RunRecord(prepared.order.run_id, groups=sum(len(work.groups) for work in works))
+        groups = sum(len(round_.work.groups) for round_ in self._rounds if not round_.is_audit)
+        self.record = RunRecord(prepared.order.run_id, groups=groups)
         for work in works:
             for group in range(len(work.groups)):
                 self._outputs.guard(work.group_inputs(group))
@@ -177,6 +184,9 @@ class CompactionLeader:
             WorkOrderError: there is no such group, or it has come to its end.
         """
         round_ = await self._settle(index, group, GroupState.DONE)
+        if round_.is_audit:
+            self.record.audited(*round_.work.group_inputs(group))
+            return
         self.record.unchanged()
         offset, partition = round_.compacted_to_with(group), round_.work.partition
         if offset is None:
@@ -192,6 +202,9 @@ class CompactionLeader:
             WorkOrderError: there is no such group, or it has come to its end.
         """
         round_ = await self._settle(index, group, GroupState.LEFT)
+        if round_.is_audit:
+            await self._note_finding(round_, group, problem)
+            return
         self.record.failed(round_.work.partition, group, problem)
         log.warning("compaction_group_failed", partition=str(round_.work.partition), group=group, problem=problem)
 
@@ -219,6 +232,17 @@ class CompactionLeader:
         if opened is not None:
             await self._outputs.give_up(opened)
         return round_
+
+    async def _note_finding(self, round_: PartitionRound, group: int, problem: str) -> None:
+        """Take note of what an audit found, unless the segment is not what was audited any more."""
+        (metadata,) = round_.work.group_inputs(group)
+        view = await self._metadata.view(round_.work.partition)
+        gone = None if isinstance(view, WriteOutcome) else inputs_problem(view, [metadata])
+        if gone is not None:
+            log.info("audit_left_out", partition=str(round_.work.partition), reason=gone, found=problem)
+            return
+        self.record.damaged(metadata, group, problem)
+        log.error("audit_finding", partition=str(round_.work.partition), segment=str(metadata.segment), problem=problem)
 
     def _leave(self, round_: PartitionRound, group: int, reason: str) -> None:
         """Leave a group of this run as it was, for the leader's own reason."""

@@ -18,6 +18,7 @@ from tierd.pipeline.planning import (
     Skipped,
     TierEvidence,
     WorkOrder,
+    audit_works,
     by_urgency,
     plan_partition,
 )
@@ -45,18 +46,23 @@ class OrderMaker:
         clock: Clock,
         new_id: Callable[[], UUID],
         new_secret: Callable[[], bytes],
+        random: Callable[[], float],
     ) -> None:
         self._evidence = evidence
         self._clock = clock
         self._new_id = new_id
         self._new_secret = new_secret
+        self._random = random
 
-    async def prepare(self, candidates: Sequence[Candidate], *, max_bytes: int | None) -> PreparedRun:
+    async def prepare(
+        self, candidates: Sequence[Candidate], *, max_bytes: int | None, audit_bytes: int = 0
+    ) -> PreparedRun:
         """Choose what one run does; a partition that cannot be looked at is skipped, the others go on.
 
         Args:
             candidates: partitions that this broker leads, with views that are loaded.
             max_bytes: that the run may rewrite; None for no limit.
+            audit_bytes: of segments that are audited; 0 for none.
         """
         now_ms = self._clock.now_ms()
         planned = await asyncio.to_thread(_plan_all, candidates, now_ms)
@@ -72,8 +78,17 @@ class OrderMaker:
                 skipped.append(work)
             else:
                 works.append(work)
+        works += await asyncio.to_thread(self._audits, candidates, works, audit_bytes)
         order = WorkOrder(run_id=self._new_id(), now_ms=now_ms, secret=self._new_secret(), partitions=tuple(works))
         return PreparedRun(order, tuple(skipped))
+
+    def _audits(
+        self, candidates: Sequence[Candidate], works: Sequence[PartitionWork], audit_bytes: int
+    ) -> list[PartitionWork]:
+        rewritten = {row.segment.id for work in works for row in work.inputs}
+        return audit_works(
+            candidates, max_bytes=audit_bytes, but=rewritten, random=self._random, first_index=len(works)
+        )
 
     async def _look_at(self, proposals: Iterable[Proposal]) -> list[TierEvidence | Skipped]:
         async with asyncio.TaskGroup() as group:

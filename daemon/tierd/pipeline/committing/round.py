@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Final
 
 from tierd.model import RemoteLogSegmentId
-from tierd.pipeline.planning import PartitionWork
+from tierd.pipeline.planning import PartitionWork, WorkKind
 
 ORDERED_COUNTS: Final = ("records_tombstone", "records_expired", "records_erased")
 """Records whose absence lets an older one of their key be seen, where such a one is left in an earlier group."""
@@ -51,6 +51,11 @@ class PartitionRound:
         return tuple(self._states)
 
     @property
+    def is_audit(self) -> bool:
+        """Whether its segments are only looked at."""
+        return self.work.kind is WorkKind.AUDIT
+
+    @property
     def is_complete(self) -> bool:
         """Whether every group is as this round is to leave it."""
         return all(state is GroupState.DONE for state in self._states)
@@ -71,6 +76,8 @@ class PartitionRound:
             return self.lost
         if not 0 <= group < len(self._states):
             return f"the order has no group {group} of {self.work.partition}"
+        if self.is_audit:
+            return "an audit replaces nothing"
         if self._states[group] is not GroupState.WAITING:
             return f"group {group} is {self._states[group].value} already"
         return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from tierd.model import TopicIdPartition
+from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition
 
 _MAX_PROBLEMS: Final = 100  # a broken store fails every group alike
 
@@ -26,16 +26,19 @@ class RunStatistics:
 
     Attributes:
         stage: what the job said last that it does; with how much of how much.
-        groups: of the whole order.
+        groups: of the whole order; an audited segment is none.
         begun: groups whose output was begun.
         committed: outputs that took the place of their inputs.
         unchanged: groups that the job found to be right as they are.
         refused: what the leader did not let happen.
         failed: groups that the job could not rewrite.
+        audited: segments that were looked at and left as they are.
+        audited_bytes: of their logs.
+        damaged: those of them with which something is wrong.
         bytes_before: of the inputs of committed groups.
         bytes_after: of their outputs.
         counts: what the job counted in committed groups, added up.
-        problems: the first hundred refused or failed groups.
+        problems: the first hundred refused or failed groups, and damaged segments.
     """
 
     run_id: UUID
@@ -48,6 +51,9 @@ class RunStatistics:
     unchanged: int
     refused: int
     failed: int
+    audited: int = 0
+    audited_bytes: int = 0
+    damaged: int = 0
     bytes_before: int
     bytes_after: int
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -90,6 +96,17 @@ class RunRecord:
         """The job could not rewrite a group."""
         self._leave("failed", partition, group, problem)
 
+    def audited(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """A segment was looked at, and is sound."""
+        self._events.update(audited=1, audited_bytes=metadata.size_bytes)
+
+    def damaged(self, metadata: RemoteLogSegmentMetadata, group: int, problem: str) -> None:
+        """A segment was looked at, and something is wrong with it."""
+        self.audited(metadata)
+        partition, name = metadata.segment.topic_id_partition, str(metadata.segment)
+        said = problem if name in problem else f"{name}: {problem}"
+        self._leave("damaged", partition, group, f"{said}; run tierd verify --deep {partition.topic_partition}")
+
     def statistics(self) -> RunStatistics:
         """What happened so far."""
         stage, done, total = self._stage
@@ -105,6 +122,9 @@ class RunRecord:
             unchanged=events["unchanged"],
             refused=events["refused"],
             failed=events["failed"],
+            audited=events["audited"],
+            audited_bytes=events["audited_bytes"],
+            damaged=events["damaged"],
             bytes_before=events["bytes_before"],
             bytes_after=events["bytes_after"],
             counts=dict(self._counts),

@@ -1,5 +1,6 @@
 """What a run does, decided from metadata alone: which segments, in which groups, by which rules. Values only."""
 
+from tierd.pipeline.planning.audit_sample import audit_works
 from tierd.pipeline.planning.chain import Chain, readable_chain
 from tierd.pipeline.planning.order_codec import (
     decode_order,
@@ -28,6 +29,7 @@ __all__ = [
     "TierEvidence",
     "WorkKind",
     "WorkOrder",
+    "audit_works",
     "by_urgency",
     "decode_order",
     "decode_output",

@@ -3,7 +3,7 @@
 ::
 
     WorkOrder ── PartitionWork ─┬─ inputs   s0 s1 s2 s3 s4 s5    ascending, every one of them readable
-                 (one each)     └─ groups  [s0 s1 s2][s3][s4 s5]  each becomes one output, or stays as it is
+                                └─ groups  [s0 s1 s2][s3][s4 s5]  each becomes one output, or stays as it is
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ class PartitionWork:
         erased_keys: every record with such a key goes, tombstones too.
         is_compacted_topic: whatever is done in this run, readers take a record for the latest of its key.
         aborted: transactions of the whole tier that begin below ``round_end_offset``, ascending by their markers.
-        producer_snapshot: of the last finished segment of the tier, as Kafka writes it.
+        producer_snapshot: of the last finished segment of the tier, as Kafka writes it; empty in an audit.
 
     Raises:
         ValueError: the parts do not fit together.
@@ -133,7 +133,8 @@ class WorkOrder:
     Attributes:
         now_ms: wall clock of the run, for every decision in it.
         secret: key of the hash that keys are compared by: nobody can prepare keys that collide. Not in ``repr``.
-        partitions: at the place that their ``index`` says.
+        partitions: at the place that their ``index`` says. An audit is a work of its own, beside another one of the
+            same partition but never of the same segments.
 
     Raises:
         ValueError: the parts do not fit together.

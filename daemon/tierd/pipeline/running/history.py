@@ -43,7 +43,9 @@ class RunReport:
     Attributes:
         trigger: ``schedule`` or ``command``.
         attempt: 1 for the first; a run that failed is tried again.
-        partitions: that had something due.
+        partitions: that had something due; an audit is due for none.
+        audited_segments: looked at and left as they are, with ``audited_bytes`` of logs; they are in no group.
+        damaged_segments: those of them with which something is wrong.
         counts: what the job counted, such as records read and dropped.
         problems: the first few.
         log_file: of the job; empty when none was started.
@@ -59,6 +61,9 @@ class RunReport:
     groups_replaced: int = 0
     groups_unchanged: int = 0
     groups_failed: int = 0
+    audited_segments: int = 0
+    audited_bytes: int = 0
+    damaged_segments: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
     counts: dict[str, int] = field(default_factory=dict)

@@ -33,6 +33,9 @@ class RunProgress:
     groups_replaced: int = 0
     groups_unchanged: int = 0
     groups_failed: int = 0
+    audited_segments: int = 0
+    audited_bytes: int = 0
+    damaged_segments: int = 0
     bytes_before: int = 0
     bytes_after: int = 0
     counts: dict[str, int] = field(default_factory=dict)
@@ -53,6 +56,11 @@ class RunProgress:
         self.enter(told.stage, done=told.stage_done, total=told.stage_total)
         self.groups_replaced, self.groups_unchanged = told.committed, told.unchanged
         self.groups_failed = told.refused + told.failed
+        self.audited_segments, self.audited_bytes, self.damaged_segments = (
+            told.audited,
+            told.audited_bytes,
+            told.damaged,
+        )
         self.bytes_before, self.bytes_after = told.bytes_before, told.bytes_after
         self.counts = dict(told.counts)
 
@@ -69,8 +77,9 @@ class RunProgress:
     def outcome(self) -> RunOutcome:
         """How the run ended that came to its end by itself."""
         if self.problem_count or self.groups_failed:
-            return RunOutcome.PARTLY if self.groups_replaced or self.groups_unchanged else RunOutcome.FAILED
-        return RunOutcome.SUCCEEDED if self.partitions else RunOutcome.NOTHING_DUE
+            did_some = self.groups_replaced or self.groups_unchanged or self.audited_segments
+            return RunOutcome.PARTLY if did_some else RunOutcome.FAILED
+        return RunOutcome.SUCCEEDED if self.partitions or self.audited_segments else RunOutcome.NOTHING_DUE
 
     def ended(self, outcome: RunOutcome, now_ms: int) -> RunReport:
         """The report of the run."""
@@ -85,6 +94,9 @@ class RunProgress:
             groups_replaced=self.groups_replaced,
             groups_unchanged=self.groups_unchanged,
             groups_failed=self.groups_failed,
+            audited_segments=self.audited_segments,
+            audited_bytes=self.audited_bytes,
+            damaged_segments=self.damaged_segments,
             bytes_before=self.bytes_before,
             bytes_after=self.bytes_after,
             counts=dict(self.counts),
@@ -100,6 +112,8 @@ class RunTotals:
     runs: Counter[str] = field(default_factory=Counter)
     last_ended_s: dict[str, float] = field(default_factory=dict)
     groups: Counter[str] = field(default_factory=Counter)
+    audited: Counter[str] = field(default_factory=Counter)
+    audited_bytes: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     bytes_before: int = 0
     bytes_after: int = 0
@@ -111,6 +125,9 @@ class RunTotals:
         self.groups["replaced"] += record.groups_replaced
         self.groups["unchanged"] += record.groups_unchanged
         self.groups["failed"] += record.groups_failed
+        self.audited["sound"] += record.audited_segments - record.damaged_segments
+        self.audited["damaged"] += record.damaged_segments
+        self.audited_bytes += record.audited_bytes
         self.counts.update(record.counts)
         self.bytes_before += record.bytes_before
         self.bytes_after += record.bytes_after
@@ -126,6 +143,8 @@ class RunTotals:
             runs=dict(self.runs),
             last_ended_s=dict(self.last_ended_s),
             groups=dict(self.groups),
+            audited=dict(self.audited),
+            audited_bytes=self.audited_bytes,
             bytes_before=self.bytes_before,
             bytes_after=self.bytes_after,
             counts=dict(self.counts),

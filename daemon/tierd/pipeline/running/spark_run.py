@@ -17,7 +17,7 @@ import structlog
 from tierd.errors import PipelineError, TierError
 from tierd.model import TopicPartition
 from tierd.pipeline.committing import CompactionLeader, LeaderServer, PartitionRound, PreparedRun, RunStatistics
-from tierd.pipeline.planning import Candidate
+from tierd.pipeline.planning import Candidate, WorkKind
 from tierd.pipeline.running.leasing import PartitionLeases
 from tierd.pipeline.running.progress import RunProgress
 from tierd.pipeline.running.spark_process import JobProcess, last_lines
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 _LOGS_KEPT: Final = 30
 _LAST_WORDS_S: Final = 1.0  # what a job that has ended had to say is on its way
 AfterRun = Callable[[str, Sequence[PartitionRound], RunStatistics], Awaitable[None]]
-"""Told of what a run did to each of its partitions, whatever its end."""
+"""Told of what a run did to each of its partitions, whatever its end; an audit does nothing to any."""
 Candidates = Callable[[Sequence[TopicPartition] | None], Awaitable[Sequence[Candidate]]]
 
 
@@ -42,6 +42,7 @@ class SparkRun:
         new_job: makes what starts a job with this directory for its scratch files.
         directory: of runs and their logs.
         max_bytes: that a run may rewrite; None for no limit.
+        audit_bytes: of segments that a run audits besides; 0 for none.
         stop_timeout_s: how long a job may take to stop when it is asked to.
         after_run: takes note of what was done.
     """
@@ -56,6 +57,7 @@ class SparkRun:
         new_job: Callable[[Path], Awaitable[JobProcess]],
         directory: Path,
         max_bytes: int | None,
+        audit_bytes: int,
         stop_timeout_s: float,
         after_run: AfterRun,
     ) -> None:
@@ -68,6 +70,7 @@ class SparkRun:
         self._new_job = new_job
         self._directory = directory
         self._max_bytes = max_bytes
+        self._audit_bytes = audit_bytes
         self._stop_timeout_s = stop_timeout_s
 
     async def plan(self, names: Sequence[TopicPartition] | None) -> PreparedRun:
@@ -79,7 +82,7 @@ class SparkRun:
         candidates = await self._candidates(names)
         async with self._planning:
             try:
-                return await self._planner.prepare(candidates, max_bytes=self._max_bytes)
+                return await self._prepared(self._planner, candidates)
             finally:
                 await self._planner.end()
 
@@ -95,16 +98,19 @@ class SparkRun:
             for partition, why in held_elsewhere.items():
                 log.info("partition_left_to_another_daemon", partition=str(partition), reason=why)
             chosen = [candidate for candidate in candidates if candidate.partition in ours]
-            prepared = await self._leader.prepare(chosen, max_bytes=self._max_bytes)
+            prepared = await self._prepared(self._leader, chosen)
             progress.follow(self._leader.statistics)
             try:
                 for skipped in prepared.skipped:
                     log.debug("partition_skipped", partition=str(skipped.partition), reason=skipped.reason)
-                progress.partitions = len(prepared.order.partitions)
+                progress.partitions = sum(work.kind is not WorkKind.AUDIT for work in prepared.order.partitions)
                 if prepared.order.partitions:
                     await self._work(progress)
             finally:
                 await asyncio.shield(self._end(progress))
+
+    async def _prepared(self, leader: CompactionLeader, candidates: Sequence[Candidate]) -> PreparedRun:
+        return await leader.prepare(candidates, max_bytes=self._max_bytes, audit_bytes=self._audit_bytes)
 
     async def _work(self, progress: RunProgress) -> None:
         scratch = self._directory / "runs" / progress.run_id
@@ -138,7 +144,7 @@ class SparkRun:
             await asyncio.wait(both)
 
     async def _end(self, progress: RunProgress) -> None:
-        rounds = self._leader.rounds
+        rounds = [round_ for round_ in self._leader.rounds if not round_.is_audit]
         try:
             statistics = await self._leader.end()
         except TierError as error:  # the sweep takes what is left
