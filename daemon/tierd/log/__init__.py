@@ -62,6 +62,7 @@ from tierd.log.producers.producer_state import (
     read_producer_snapshot,
 )
 from tierd.log.producers.snapshot_rebuild import RebuiltProducers, rebuild_producers
+from tierd.log.producers.transactions import stable_end_offset
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import BatchBuilder, encode_batch, encode_end_marker
 from tierd.log.records.batch_header import BatchHeader, parse_header
@@ -197,6 +198,7 @@ __all__ = [
     "scan_partition",
     "set_last_offset",
     "set_leader_epoch",
+    "stable_end_offset",
     "truncate_partition",
     "upgrade_batch",
     "with_data",

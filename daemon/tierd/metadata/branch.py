@@ -45,6 +45,15 @@ class OwnBranch:
         )
         return max(ends, default=-1) + 1
 
+    @cached_property
+    def last_whole(self) -> RemoteLogSegmentMetadata | None:
+        """The last segment that is of the branch from end to end: its producer snapshot tells of nothing else.
+
+        What one that goes on with another branch says of transactions at its end is no news of ours.
+        """
+        whole = (m for m in reversed(self.finished) if self.readable_end(m, m.start_offset) > m.end_offset)
+        return next(whole, None)
+
     def segment_for(self, offset: int) -> RemoteLogSegmentMetadata | None:
         """The readable segment that holds ``offset`` in the epoch that wrote it."""
         epoch = self.lineage.epoch_for(offset)

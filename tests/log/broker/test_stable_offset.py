@@ -56,6 +56,13 @@ def test_a_transaction_that_began_below_the_log_start_holds_it_at_the_log_start(
     assert last_stable_offset(scan_partition(directory), high_watermark=20) == 10
 
 
+def test_a_log_whose_beginning_is_elsewhere_is_held_where_the_transaction_began(tmp_path: Path) -> None:
+    directory = make_partition(tmp_path, {10: plain(10, 5), 15: plain(15, 5)})
+    snapshot(tmp_path, 15, {7: 3})
+    assert last_stable_offset(scan_partition(directory), high_watermark=20, log_start_offset=0) == 3
+    assert last_stable_offset(scan_partition(directory), high_watermark=20, log_start_offset=5) == 5
+
+
 def test_damage_in_a_rolled_segment_does_not_hide_the_transactions_behind_it(tmp_path: Path) -> None:
     second = bytearray(plain(1))
     second[8:12] = (1 << 20).to_bytes(4, "big")

@@ -6,7 +6,7 @@ import pytest
 from tests.log.batches import batch, marker, plain, transactional
 from tierd.errors import EndMarkerError, InvalidRecordError
 from tierd.kernels import crc32c
-from tierd.log import ControlRecordType, iter_batches
+from tierd.log import ControlRecordType, ProducerStateEntry, iter_batches, stable_end_offset
 from tierd.log.files.disk import OsDisk
 from tierd.log.producers.transactions import (
     CompletedTransaction,
@@ -104,3 +104,21 @@ def test_the_end_marker_is_read_from_the_file_it_lies_in(tmp_path: Path) -> None
     found = [read_end_marker(source, header) for header in iter_headers(source)]
     source.close()
     assert found == [None, EndMarker(ControlRecordType.COMMIT, 0)]
+
+
+def producer(producer_id: int, *, open_since: int = -1) -> ProducerStateEntry:
+    return ProducerStateEntry(producer_id, 0, 0, 19, 0, 0, -1, open_since)
+
+
+def test_without_open_transactions_everything_is_stable() -> None:
+    assert stable_end_offset([producer(1)], end_offset=20) == 20
+    assert stable_end_offset([], end_offset=20) == 20
+
+
+def test_the_earliest_open_transaction_ends_what_is_stable() -> None:
+    producers = [producer(1, open_since=12), producer(2), producer(3, open_since=7)]
+    assert stable_end_offset(producers, end_offset=20) == 7
+
+
+def test_nothing_behind_the_end_is_stable() -> None:
+    assert stable_end_offset([producer(1, open_since=30)], end_offset=20) == 20

@@ -12,16 +12,12 @@ from tests.pipeline.planning.tiers import (
     skipped,
     tier,
 )
-from tierd.log import AbortedTransaction, ProducerStateEntry, encode_producer_snapshot
-from tierd.pipeline.planning import CleaningPolicy, Group, Proposal, TierEvidence, WorkKind, tier_last_stable_offset
+from tierd.log import AbortedTransaction, encode_producer_snapshot
+from tierd.pipeline.planning import CleaningPolicy, Group, Proposal, TierEvidence, WorkKind
 
 DELETED = CleaningPolicy(merge_below_bytes=50, segment_bytes=100)
 KEPT = CleaningPolicy()
 NO_PRODUCERS = encode_producer_snapshot(())
-
-
-def producer(producer_id: int, *, open_since: int = -1) -> ProducerStateEntry:
-    return ProducerStateEntry(producer_id, 0, 0, 5, 0, NOW_MS, -1, open_since)
 
 
 def merged(plan: Proposal) -> list[list[int]]:
@@ -184,16 +180,3 @@ class TestCut:
         plan = planned(candidate(tier(10, 10, 90, 10, 10), DELETED))
         assert plan.cut(25).groups == (Group(0, 1),)
         assert plan.cut(5) == plan
-
-
-class TestLastStableOffset:
-    def test_is_the_end_of_the_tier_without_open_transactions(self) -> None:
-        assert tier_last_stable_offset(candidate(tier(1, 1)).chain(), [producer(1)]) == 20
-
-    def test_is_where_the_earliest_open_transaction_began(self) -> None:
-        producers = [producer(1, open_since=12), producer(2), producer(3, open_since=7)]
-        assert tier_last_stable_offset(candidate(tier(1, 1)).chain(), producers) == 7
-
-    def test_a_hole_does_not_hide_an_open_transaction(self) -> None:
-        chain = candidate([remote(0, 9), remote(15, 19)]).chain()
-        assert tier_last_stable_offset(chain, [producer(1, open_since=4)]) == 4

@@ -69,6 +69,14 @@ class TestBounds:
         assert log.end_offset == 100
         assert (log.tier_of(49), log.tier_of(50)) == (Tier.LOCAL, Tier.REMOTE)
 
+    def test_the_last_segment_that_is_ours_to_its_end_is_no_one_that_goes_on_with_another_branch(self) -> None:
+        view = _view((0, 9, [(0, 0)]), (10, 29, [(0, 10), (1, 20)]))
+        abandoned = _log(view, _scan(15, lineage=[(0, 0), (2, 15)]))
+        assert [m.start_offset for m in (abandoned.last_whole_segment,) if m] == [0]
+        kept = _log(view, _scan(30, lineage=[(0, 0), (1, 20), (2, 30)]))
+        assert [m.start_offset for m in (kept.last_whole_segment,) if m] == [10]
+        assert _log(_view(), None).last_whole_segment is None
+
     def test_a_followers_log_start_hides_nothing_that_the_leader_keeps(self) -> None:
         """A follower takes it over from a leader whose retention put it at a base of its own segments."""
         view = _view((0, 99, [(0, 0)]), (100, 199, [(0, 100)]))

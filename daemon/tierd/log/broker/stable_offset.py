@@ -13,7 +13,9 @@ from tierd.log.records.record_batch import control_type_of
 log = structlog.get_logger()
 
 
-def last_stable_offset(scan: PartitionScan, *, high_watermark: int, enough: int | None = None) -> int:
+def last_stable_offset(
+    scan: PartitionScan, *, high_watermark: int, enough: int | None = None, log_start_offset: int | None = None
+) -> int:
     """Where a transaction may still be open, exclusive: everything below it is decided. Blocking.
 
     The newest producer snapshot at or below the high watermark, then the batches from there to the high watermark.
@@ -24,6 +26,8 @@ def last_stable_offset(scan: PartitionScan, *, high_watermark: int, enough: int 
         high_watermark: exclusive; what is above it may still be truncated away, its markers included.
         enough: spare the walk once this much is known to be stable; the answer may then be below the true one,
             but never below ``enough`` if that is stable.
+        log_start_offset: where readers may begin: the answer is never below it. None: at the first local segment; a
+            log whose beginning is in the tier begins earlier.
 
     Raises:
         CorruptRecordError: a batch on the way is damaged.
@@ -32,7 +36,7 @@ def last_stable_offset(scan: PartitionScan, *, high_watermark: int, enough: int 
     """
     if not scan.segments:
         return high_watermark
-    log_start = scan.segments[0].base_offset
+    log_start = scan.segments[0].base_offset if log_start_offset is None else log_start_offset
     state, offset = _newest_state(scan, high_watermark)
     if enough is not None and enough <= offset and not state.first_offsets:
         return offset

@@ -119,3 +119,16 @@ class OpenTransactions:
     def first_unstable_offset(self) -> int | None:
         """Where the earliest open transaction began; None when none is open."""
         return min(self.first_offsets.values(), default=None)
+
+
+def stable_end_offset(producers: Iterable[ProducerStateEntry], *, end_offset: int) -> int:
+    """Where the earliest transaction began that is open at ``end_offset``, which itself is the answer without one.
+
+    Below it, exclusive, everything is decided by markers below ``end_offset``.
+
+    Args:
+        producers: as they were at ``end_offset``.
+        end_offset: exclusive end of what is known of the log.
+    """
+    unstable = OpenTransactions.from_snapshot(producers).first_unstable_offset
+    return end_offset if unstable is None else min(unstable, end_offset)

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from tierd.errors import CorruptIndexError, RemoteIndexAbsentError, RetriableRemoteStorageError, TierError
-from tierd.log import AbortedTransaction, TransactionIndex, parse_producer_snapshot
+from tierd.log import AbortedTransaction, TransactionIndex, parse_producer_snapshot, stable_end_offset
 from tierd.metadata import Stretch
 from tierd.model import IndexType, RemoteLogSegmentMetadata
-from tierd.pipeline.planning import Chain, TierEvidence, tier_last_stable_offset
+from tierd.pipeline.planning import Chain, TierEvidence
 
 
 class IndexSource(Protocol):
@@ -40,7 +40,7 @@ class EvidenceReader:
         aborted = await self._aborted_in(s for s in (*whole, *chain.elsewhere) if not s.metadata.txn_index_empty)
         return TierEvidence(
             producer_snapshot=producer_snapshot,
-            last_stable_offset=tier_last_stable_offset(chain, producers),
+            last_stable_offset=stable_end_offset(producers, end_offset=chain.end_offset),
             aborted=aborted,
         )
 

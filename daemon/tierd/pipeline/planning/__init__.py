@@ -10,7 +10,7 @@ from tierd.pipeline.planning.order_codec import (
     encode_output,
     encode_work,
 )
-from tierd.pipeline.planning.partition_plan import plan_partition, tier_last_stable_offset
+from tierd.pipeline.planning.partition_plan import plan_partition
 from tierd.pipeline.planning.proposal import Candidate, CleaningPolicy, Proposal, Skipped, TierEvidence
 from tierd.pipeline.planning.selection import RunBudget, by_urgency
 from tierd.pipeline.planning.work_order import SECRET_BYTES, Group, Output, PartitionWork, WorkKind, WorkOrder
@@ -39,5 +39,4 @@ __all__ = [
     "encode_work",
     "plan_partition",
     "readable_chain",
-    "tier_last_stable_offset",
 ]

@@ -1,9 +1,7 @@
 """What to do to one partition in this run, from its metadata alone."""
 
-from collections.abc import Iterable
 from typing import Final
 
-from tierd.log import ProducerStateEntry
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.pipeline.planning.chain import Chain
 from tierd.pipeline.planning.cleanable import Cleanable, cleanable_of
@@ -12,12 +10,6 @@ from tierd.pipeline.planning.proposal import Candidate, Proposal, Skipped
 from tierd.pipeline.planning.work_order import Group, WorkKind
 
 _OF_RETENTION: Final = 10  # a tenth: what has less of its life left is not merged, and a merge adds no more to it
-
-
-def tier_last_stable_offset(chain: Chain, producers: Iterable[ProducerStateEntry]) -> int:
-    """First offset of the earliest transaction that is open at the end of the tier; its end where there is none."""
-    open_since = (entry.current_txn_first_offset for entry in producers if entry.current_txn_first_offset >= 0)
-    return min([chain.end_offset, *open_since])
 
 
 def plan_partition(candidate: Candidate, *, now_ms: int, last_stable_offset: int | None = None) -> Proposal | Skipped:

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Final
 from uuid import UUID
 
-from tierd.log import parse_producer_snapshot
+from tierd.log import parse_producer_snapshot, stable_end_offset
 from tierd.metadata import OwnBranch, PartitionView, Stretch, effective_lineage
 from tierd.model import IndexType, Lineage, RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition
 from tierd.pipeline.access import OpenTier
@@ -66,7 +66,7 @@ class Snapshots:
     def __init__(self, tier: OpenTier, *, is_committed: bool) -> None:
         self._tier = tier
         self._is_committed = is_committed
-        self._stable: dict[UUID, int | None] = {}
+        self._stable: dict[UUID, int] = {}
 
     def take(self, partition: TopicIdPartition, view: PartitionView, tail: LocalTail | None) -> PartitionSnapshot:
         """Look at the partition.
@@ -90,22 +90,19 @@ class Snapshots:
 
         Only decided data is copied, but what it was decided to be may stand behind the last segment.
         """
-        end = branch.end_offset
-        last = branch.segment_for(end - 1) if end else None
+        last = branch.last_whole
         if last is None:
-            return end
+            return 0
         if last.segment.id not in self._stable:
             if len(self._stable) >= _KEPT:
                 self._stable.clear()
-            self._stable[last.segment.id] = self._first_undecided(last)
-        undecided = self._stable[last.segment.id]
-        return end if undecided is None else min(end, undecided)
+            self._stable[last.segment.id] = self._stable_end_of(last)
+        return self._stable[last.segment.id]
 
-    def _first_undecided(self, metadata: RemoteLogSegmentMetadata) -> int | None:
+    def _stable_end_of(self, metadata: RemoteLogSegmentMetadata) -> int:
         data = self._tier.read_index(metadata, IndexType.PRODUCER_SNAPSHOT)
         producers = parse_producer_snapshot(data, f"{metadata.segment} producer snapshot")
-        begun = [p.current_txn_first_offset for p in producers if p.current_txn_first_offset >= 0]
-        return min(begun, default=None)
+        return stable_end_offset(producers, end_offset=metadata.end_offset + 1)
 
 
 def latest_incarnations(views: Mapping[TopicIdPartition, PartitionView]) -> dict[TopicPartition, TopicIdPartition]:

@@ -25,7 +25,7 @@ class AbortedLookup:
             SegmentChangedError: the local log changed.
         """
         found: dict[AbortedTransaction, None] = {}
-        if self._log.tier_of(from_offset) is Tier.REMOTE:
+        if self._log.tier_of(from_offset) is Tier.REMOTE or not self._is_decided_locally(upper):
             segment = self._next_indexed(from_offset)
             while segment is not None:
                 index = await self._indexes.transaction_index(segment)
@@ -38,6 +38,10 @@ class AbortedLookup:
             part = await asyncio.to_thread(self._local.aborted_transactions, from_offset, upper)
             found.update(dict.fromkeys(part))
         return tuple(found)
+
+    def _is_decided_locally(self, upper: int) -> bool:
+        """Whether no marker that decides what lies below ``upper`` is in the tier alone, as for a replica behind it."""
+        return self._local is not None and upper <= self._local.last_stable_offset
 
     def _next_indexed(self, offset: int) -> RemoteLogSegmentMetadata | None:
         """``TieredLog.next_indexed_segment``; a log without aborts would be walked to its end for every piece."""

@@ -117,7 +117,7 @@ class RemoteIndexCache:
         return replace(self._counted, entries=len(self._order), size_bytes=self._order.size_bytes)
 
     async def read(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        """Return an index of the segment; a transaction index that is nowhere is empty.
+        """Return an index of the segment; a transaction index that is nowhere is empty. Nothing else is kept here.
 
         Cancelled, it leaves the load to go on for whoever comes next.
 
@@ -128,6 +128,8 @@ class RemoteIndexCache:
             RemoteStorageError: the store did not answer.
         """
         self._require_open()
+        if index_type not in SUFFIXES:
+            return await self._remote.fetch_index(metadata, index_type)
         segment_id = metadata.segment.id
         if (entry := self._entries.get(segment_id)) is not None:
             content = await self._read_entry(segment_id, entry, index_type)

@@ -17,7 +17,7 @@ from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
 from tierd.tiering.reading.aborted_lookup import AbortedLookup
 from tierd.tiering.reading.read_ahead import ReadAhead, ReadAheadLimits, Stretch
-from tierd.tiering.reading.reading_bounds import exclusive_end, is_replaced, remote_end
+from tierd.tiering.reading.reading_bounds import ReadingBounds, is_replaced, on_current, reading_bounds, remote_end
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.remote_reader import RemoteSegmentReader
 from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
@@ -161,14 +161,20 @@ class ReadSession:
         return None
 
     async def _look(self, log: TieredLog | None = None) -> TieredLog:
-        self._log = log = log or await self._sources.snapshot()
-        stable = await exclusive_end(log, self._isolation)
+        snapshot = self._sources.snapshot
+        found, bounds = await on_current(log or await snapshot(), snapshot, self._bounded)
+        self._log = log = found
         self._local = None
         if log.scan is not None and log.scan.segments and log.high_watermark is not None:
-            self._local = LocalLog(log.scan, high_watermark=log.high_watermark, last_stable_offset=stable)
-        self.end_offset = stable
+            self._local = LocalLog(
+                log.scan, high_watermark=log.high_watermark, last_stable_offset=bounds.local_stable_offset
+            )
+        self.end_offset = bounds.end_offset
         self._aborts = AbortedLookup(log, self._local, self._sources.indexes)
         return log
+
+    async def _bounded(self, log: TieredLog) -> tuple[TieredLog, ReadingBounds]:
+        return log, await reading_bounds(log, self._isolation, self._sources.indexes)
 
     async def _piece(self, log: TieredLog, offset: int, max_bytes: int) -> Piece | None:
         self.empty_to = offset

@@ -1,12 +1,12 @@
-"""RemoteIndexes: the indexes of remote segments, decoded; those used last are kept in memory."""
+"""RemoteIndexes: the small artefacts of remote segments, decoded; those used last are kept in memory."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 from uuid import UUID
 
 from tierd.errors import CorruptIndexError, RemoteIndexAbsentError, RemoteIntegrityError
-from tierd.log import OffsetIndex, TimeIndex, TransactionIndex
+from tierd.log import OffsetIndex, TimeIndex, TransactionIndex, parse_producer_snapshot, stable_end_offset
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.remote import SizedLru
 
@@ -27,6 +27,12 @@ class RemoteIndexes:
         self._order: SizedLru[tuple[UUID, IndexType]] = SizedLru(kept_bytes)
         self._offset_indexes: dict[UUID, OffsetIndex] = {}
         self._transaction_indexes: dict[UUID, TransactionIndex] = {}
+        self._stable_ends: dict[UUID, int] = {}
+        self._kept: Mapping[IndexType, dict[UUID, OffsetIndex] | dict[UUID, TransactionIndex] | dict[UUID, int]] = {
+            IndexType.OFFSET: self._offset_indexes,
+            IndexType.TRANSACTION: self._transaction_indexes,
+            IndexType.PRODUCER_SNAPSHOT: self._stable_ends,
+        }
 
     async def offset_index(self, metadata: RemoteLogSegmentMetadata) -> OffsetIndex:
         """The offset index of a remote segment."""
@@ -34,7 +40,7 @@ class RemoteIndexes:
         if self._order.use((segment_id, IndexType.OFFSET)):
             return self._offset_indexes[segment_id]
         data = await self._fetch(metadata, IndexType.OFFSET)
-        index = await _decoded(OffsetIndex.from_bytes, data, metadata, IndexType.OFFSET)
+        index = await _decoded(OffsetIndex.from_bytes, data, metadata.start_offset, metadata, IndexType.OFFSET)
         self._offset_indexes[segment_id] = index
         self._keep(segment_id, IndexType.OFFSET, len(data))
         return index
@@ -54,10 +60,27 @@ class RemoteIndexes:
             data = await self._fetch(metadata, IndexType.TRANSACTION)
         except RemoteIndexAbsentError:
             data = b""  # "not known to be empty" is all that the metadata said
-        index = await _decoded(TransactionIndex.from_bytes, data, metadata, IndexType.TRANSACTION)
+        index = await _decoded(
+            TransactionIndex.from_bytes, data, metadata.start_offset, metadata, IndexType.TRANSACTION
+        )
         self._transaction_indexes[segment_id] = index
         self._keep(segment_id, IndexType.TRANSACTION, 4 * len(data))
         return index
+
+    async def stable_end(self, metadata: RemoteLogSegmentMetadata) -> int:
+        """Up to where a segment and those before it decide every transaction, exclusive: their last stable offset.
+
+        Raises:
+            RemoteResourceNotFoundError: the segment's objects are gone, or its producer snapshot is.
+        """
+        segment_id = metadata.segment.id
+        if self._order.use((segment_id, IndexType.PRODUCER_SNAPSHOT)):
+            return self._stable_ends[segment_id]
+        data = await self._fetch(metadata, IndexType.PRODUCER_SNAPSHOT)
+        end = await _decoded(_stable_end, data, metadata.end_offset + 1, metadata, IndexType.PRODUCER_SNAPSHOT)
+        self._stable_ends[segment_id] = end
+        self._keep(segment_id, IndexType.PRODUCER_SNAPSHOT, 0)
+        return end
 
     async def lookup_offset(self, metadata: RemoteLogSegmentMetadata, offset: int) -> int:
         """The position where to begin to look for ``offset``: 0 below the first entry (remote-tiering 16)."""
@@ -66,19 +89,22 @@ class RemoteIndexes:
     async def lookup_timestamp(self, metadata: RemoteLogSegmentMetadata, timestamp_ms: int, start_offset: int) -> int:
         """The position where to begin to look for ``timestamp_ms`` at or behind ``start_offset``."""
         data = await self._fetch(metadata, IndexType.TIMESTAMP)
-        index = await _decoded(TimeIndex.from_bytes, data, metadata, IndexType.TIMESTAMP)
+        index = await _decoded(TimeIndex.from_bytes, data, metadata.start_offset, metadata, IndexType.TIMESTAMP)
         # What lies at or below the entry's offset is no younger than the entry, which is too old.
         return await self.lookup_offset(metadata, max(index.lookup(timestamp_ms).offset, start_offset))
 
     def _keep(self, segment_id: UUID, index_type: IndexType, size_bytes: int) -> None:
         self._order.add((segment_id, index_type), size_bytes + _SMALLEST_BYTES)
         for evicted_id, evicted_type in self._order.evict():
-            kept = self._offset_indexes if evicted_type is IndexType.OFFSET else self._transaction_indexes
-            del kept[evicted_id]
+            del self._kept[evicted_type][evicted_id]
 
 
 async def _decoded(
-    decode: Callable[[bytes, int, str], Index], data: bytes, metadata: RemoteLogSegmentMetadata, index_type: IndexType
+    decode: Callable[[bytes, int, str], Index],
+    data: bytes,
+    offset: int,
+    metadata: RemoteLogSegmentMetadata,
+    index_type: IndexType,
 ) -> Index:
     """Decode in a thread: the index of a segment of 1 GiB takes a while.
 
@@ -87,6 +113,10 @@ async def _decoded(
     """
     name = f"{metadata.segment} {index_type.value} index"
     try:
-        return await asyncio.to_thread(decode, data, metadata.start_offset, name)
+        return await asyncio.to_thread(decode, data, offset, name)
     except CorruptIndexError as error:
         raise RemoteIntegrityError(str(error), remedy=error.remedy) from error
+
+
+def _stable_end(data: bytes, end_offset: int, name: str) -> int:
+    return stable_end_offset(parse_producer_snapshot(data, name), end_offset=end_offset)

@@ -85,6 +85,11 @@ class TieredLog:
         return self._branch.end_offset
 
     @property
+    def last_whole_segment(self) -> RemoteLogSegmentMetadata | None:
+        """The last remote segment that is of our own branch from end to end."""
+        return self._branch.last_whole
+
+    @property
     def end_offset(self) -> int:
         """Exclusive end of what may be read uncommitted: the high watermark, or what the tier proves to be below it."""
         return max(self.high_watermark or 0, self.remote_end_offset)

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 
-from tierd.errors import CorruptRecordError, RemoteIntegrityError, RemoteResourceNotFoundError, TierError
+from tierd.errors import CorruptRecordError, RemoteIntegrityError, TierError
 from tierd.log import RecordBatch, TimestampedOffset, first_since, max_timestamp
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.tiering.plan import highest_copied
 from tierd.tiering.reading.read_session import ReadSources
-from tierd.tiering.reading.reading_bounds import exclusive_end, is_replaced, remote_end
+from tierd.tiering.reading.reading_bounds import on_current, reading_bounds, remote_end
 from tierd.tiering.reading.remote_reader import RemoteSegmentReader
 from tierd.tiering.reading.tiered_log import Isolation, TieredLog
 
@@ -59,14 +60,14 @@ async def list_offset(
     """
     log = await sources.snapshot()
     if timestamp_ms >= 0:
-        return _listed(await _search(sources, log, timestamp_ms, isolation))
+        search = partial(offset_for_timestamp, sources, timestamp_ms=timestamp_ms, isolation=isolation)
+        return _listed(await on_current(log, sources.snapshot, search))
     spec = OffsetSpec(timestamp_ms)
     if spec is OffsetSpec.MAX_TIMESTAMP:
-        return _listed(await _largest_timestamp(log, isolation))
+        largest = partial(_largest_timestamp, sources, isolation=isolation)
+        return _listed(await on_current(log, sources.snapshot, largest))
     if spec is OffsetSpec.LATEST:
-        end = await exclusive_end(log, isolation)
-        latest = log.lineage.latest
-        return ListedOffset(end, leader_epoch=latest.epoch if latest else UNKNOWN)
+        return await on_current(log, sources.snapshot, partial(_latest, sources, isolation=isolation))
     return place(log, spec)
 
 
@@ -94,29 +95,15 @@ def place(log: TieredLog, spec: OffsetSpec) -> ListedOffset:
             raise ValueError(f"{spec.name} is no place that is known without a search")
 
 
-async def _search(
-    sources: ReadSources, log: TieredLog, timestamp_ms: int, isolation: Isolation
-) -> TimestampedOffset | None:
-    """``offset_for_timestamp``, begun anew when segments are replaced and gone meanwhile."""
-    while True:
-        try:
-            return await offset_for_timestamp(sources, log, timestamp_ms, isolation=isolation)
-        except RemoteResourceNotFoundError:
-            fresh = await sources.snapshot()
-            if not is_replaced(log, fresh):
-                raise  # the metadata says that all of them are there
-            log = fresh
-
-
 async def offset_for_timestamp(
-    sources: ReadSources, log: TieredLog, timestamp_ms: int, *, isolation: Isolation
+    sources: ReadSources, log: TieredLog, *, timestamp_ms: int, isolation: Isolation
 ) -> TimestampedOffset | None:
     """The first readable record with ``timestamp_ms`` or a later time; None when there is none (15.1).
 
     Kafka gives up after the first remote segment that might have held it; here the search goes on, as such a segment
     may have nothing young enough left behind the log start.
     """
-    start, end = log.log_start_offset, await exclusive_end(log, isolation)
+    start, end = log.log_start_offset, (await reading_bounds(log, isolation, sources.indexes)).end_offset
     for metadata in timestamp_candidates(log, timestamp_ms):
         if log.local_start_offset is not None and metadata.start_offset >= log.local_start_offset:
             break  # the local log has it too
@@ -176,12 +163,18 @@ def _first_in_batch(batch: RecordBatch, timestamp_ms: int, first: int, end: int)
     return None
 
 
-async def _largest_timestamp(log: TieredLog, isolation: Isolation) -> TimestampedOffset | None:
+async def _largest_timestamp(sources: ReadSources, log: TieredLog, *, isolation: Isolation) -> TimestampedOffset | None:
     """Over local segments only, as Kafka has it."""
     if log.scan is None:
         return None
-    end = await exclusive_end(log, isolation)
-    return await asyncio.to_thread(max_timestamp, log.scan, end=end)
+    bounds = await reading_bounds(log, isolation, sources.indexes)
+    return await asyncio.to_thread(max_timestamp, log.scan, end=bounds.end_offset)
+
+
+async def _latest(sources: ReadSources, log: TieredLog, *, isolation: Isolation) -> ListedOffset:
+    bounds = await reading_bounds(log, isolation, sources.indexes)
+    latest = log.lineage.latest
+    return ListedOffset(bounds.end_offset, leader_epoch=latest.epoch if latest else UNKNOWN)
 
 
 def _local_start(log: TieredLog) -> int:

@@ -1,0 +1,245 @@
+"""Where readers of committed records stop when the local log does not say: the tier's own last stable offset."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tests.fakes.log_dirs import LogDirWriter
+from tests.fakes.remote_segments import DELETE_STARTED
+from tests.log.logs import NOW_MS, TransactionalProducer, lead, records
+from tests.tiering.reading.test_fetch_task import CountingStorage
+from tests.tiering.setups import Tier as Stores
+from tests.tiering.setups import partition_of
+from tierd.errors import RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.log import LogConfig, UnifiedLog, opened_partition
+from tierd.metadata import PartitionView
+from tierd.model import IndexType, RemoteLogSegmentMetadata
+from tierd.tiering import FetchTask, Isolation, OffsetSpec, Tier, TieredLog
+
+TOPIC_ID = UUID(int=249)
+COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
+
+
+class Storage(CountingStorage):
+    """Whose producer snapshots a test may take away, or change."""
+
+    snapshots: Callable[[RemoteLogSegmentMetadata], bytes | None] = staticmethod(lambda _: None)
+
+    async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        content = await super().fetch_index(metadata, index_type)
+        changed = self.snapshots(metadata) if index_type is IndexType.PRODUCER_SNAPSHOT else None
+        return content if changed is None else changed
+
+
+class Host:
+    """A partition that its leader writes, and a reader elsewhere: without a replica, or with an older one.
+
+    Layout: "-" is a record without a transaction, "A" one in the transaction of producer A, "A+" the marker that
+    commits it, "A!" the one that aborts it, and "|" rolls the segment.
+    """
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.tmp_path = tmp_path
+        log_dir = LogDirWriter(tmp_path / "kafka").path
+        self.path = log_dir / "payments-0"
+        self._producers: dict[str, TransactionalProducer] = {}
+        with opened_partition(self.path, config=LogConfig(), now_ms=NOW_MS, create_with=TOPIC_ID) as log:
+            log.assign_leader_epoch(0, 0)
+        self.storage = Storage(stores := Stores(tmp_path, [log_dir]))
+        self.session = stores.session(storage=lambda _: self.storage)
+        self.replica: Path | None = None
+        self.replicated_to: int | None = None
+
+    def write(self, layout: str) -> "Host":
+        with opened_partition(self.path, config=LogConfig(), now_ms=NOW_MS) as log:
+            producers = {name: TransactionalProducer(log, 1000 + n) for n, name in enumerate("AB")}
+            for entry in layout.split():
+                _append(log, producers, entry)
+        return self
+
+    async def copy(self) -> "Host":
+        assert [o.error for o in (await self.session.copy_once()).values()] == [None]
+        return self
+
+    def replicate(self, *, high_watermark: int, from_segment: int = 0) -> None:
+        """Give the reader the log as it is now, of which it knows so much to be committed."""
+        self.replica = self.tmp_path / "replica" / self.path.name
+        shutil.copytree(self.path, self.replica, dirs_exist_ok=True)
+        for file in self.replica.glob("0*.*"):
+            if int(file.name[:20]) < from_segment:
+                file.unlink()
+        self.replicated_to = high_watermark
+
+    async def look(self) -> TieredLog:
+        log = await self.session.tiered_log(self.replica or self.path)
+        if self.replica is None:
+            return replace(log, scan=None, high_watermark=None, log_start_checkpoint=None)
+        return replace(log, high_watermark=self.replicated_to)
+
+    @property
+    def reader(self) -> FetchTask:
+        return FetchTask(self.look, remote=self.storage, recorder=self.session.recorder, prefetch_bytes=1 << 20)
+
+    async def offsets(self, isolation: Isolation = COMMITTED, reader: FetchTask | None = None) -> list[int]:
+        return [r.offset async for r in (reader or self.reader).records(None, None, isolation)]
+
+    @property
+    def snapshots_fetched(self) -> int:
+        return self.storage.indexes.count(IndexType.PRODUCER_SNAPSHOT)
+
+
+def _append(log: UnifiedLog, producers: dict[str, TransactionalProducer], entry: str) -> None:
+    if entry == "|":
+        log.roll(now_ms=NOW_MS)
+    elif entry == "-":
+        lead(log, records())
+    elif entry in producers:
+        producers[entry].write(1)
+    else:
+        producers[entry[0]].end(commit=entry[1] == "+")
+    log.maybe_increment_high_watermark(log.log_end_offset)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+class TestWithoutAReplica:
+    async def test_what_is_aborted_by_a_marker_that_is_not_in_the_tier_yet_is_not_shown(self, host: Host) -> None:
+        await host.write("- A - | A! -").copy()
+        assert host.session.finished(partition_of(host.path)) == [(0, 2)]
+        assert await host.offsets(UNCOMMITTED) == [0, 1, 2]
+        assert await host.offsets() == [0]
+
+    @pytest.mark.parametrize(("marker", "shown"), [("A!", [0, 2, 4]), ("A+", [0, 1, 2, 4])])
+    async def test_it_is_read_on_when_the_marker_is_there(self, host: Host, marker: str, shown: list[int]) -> None:
+        await host.write(f"- A - | {marker} -").copy()
+        reader = host.reader
+        assert await host.offsets(reader=reader) == [0]
+        await host.write("|").copy()
+        assert await host.offsets(reader=reader) == shown
+
+    async def test_a_fetch_gives_nothing_there_and_is_no_error(self, host: Host) -> None:
+        await host.write("- A - | A! -").copy()
+        for offset in (1, 2, 3):
+            result = await host.reader.read(offset, max_bytes=1 << 20, isolation=COMMITTED)
+            assert (result.data, result.next_offset) == (b"", offset)
+
+    async def test_the_latest_committed_offset_is_where_it_began(self, host: Host) -> None:
+        await host.write("- A - | A! -").copy()
+        committed = await host.reader.list_offset(OffsetSpec.LATEST, isolation=COMMITTED)
+        uncommitted = await host.reader.list_offset(OffsetSpec.LATEST, isolation=UNCOMMITTED)
+        assert (committed.offset, uncommitted.offset) == (1, 3)
+
+    async def test_no_timestamp_is_found_there(self, host: Host) -> None:
+        await host.write("A - | A! -").copy()
+        assert (await host.reader.list_offset(0, isolation=COMMITTED)).offset == -1
+        assert (await host.reader.list_offset(0, isolation=UNCOMMITTED)).offset == 0
+
+    async def test_without_an_open_transaction_the_tier_is_read_to_its_end(self, host: Host) -> None:
+        await host.write("A A! - | B - | B+ -").copy()
+        assert await host.offsets() == [2]
+        await host.write("|").copy()
+        assert await host.offsets() == [2, 3, 4, 6]
+
+    async def test_the_earliest_of_several_open_transactions_counts(self, host: Host) -> None:
+        await host.write("- B A | B - | A! B+ -").copy()
+        assert await host.offsets() == [0]
+
+    async def test_what_is_open_is_looked_up_once_for_each_last_segment(self, host: Host) -> None:
+        await host.write("- A | A! -").copy()
+        reader = host.reader
+        assert await host.offsets(UNCOMMITTED, reader) == [0, 1]
+        assert host.snapshots_fetched == 0
+        for _ in range(3):
+            assert await host.offsets(reader=reader) == [0]
+        assert host.snapshots_fetched == 1
+        await host.write("|").copy()
+        for _ in range(3):
+            assert await host.offsets(reader=reader) == [0, 3]
+        assert host.snapshots_fetched == 2
+
+    async def test_an_empty_tier_has_nothing(self, host: Host) -> None:
+        await host.write("-").copy()
+        assert await host.offsets() == []
+        assert host.snapshots_fetched == 0
+
+
+class TestFailures:
+    async def test_a_snapshot_that_is_not_there_is_an_error(self, host: Host) -> None:
+        await host.write("- A | A! -").copy()
+        host.storage.snapshots = _gone
+        with pytest.raises(RemoteResourceNotFoundError):
+            await host.offsets()
+        with pytest.raises(RemoteResourceNotFoundError):
+            await host.reader.list_offset(OffsetSpec.LATEST, isolation=COMMITTED)
+
+    async def test_a_damaged_one_is_damage_of_the_tier(self, host: Host) -> None:
+        await host.write("- A | A! -").copy()
+        host.storage.snapshots = lambda _: b"garbage"
+        with pytest.raises(RemoteIntegrityError, match="producer_snapshot"):
+            await host.offsets()
+
+    async def test_one_of_a_segment_that_was_replaced_meanwhile_is_looked_for_anew(self, host: Host) -> None:
+        await host.write("- - | - A | A! -").copy()
+        seen, looks = await host.look(), list[TieredLog]()
+        whole = host.storage.snapshots
+
+        def gone_once(metadata: RemoteLogSegmentMetadata) -> bytes | None:
+            host.storage.snapshots = whole
+            return _gone(metadata)
+
+        async def look() -> TieredLog:
+            looks.append(seen if not looks else replace(seen, view=_without_last(seen)))
+            return looks[-1]
+
+        host.storage.snapshots = gone_once
+        reader = FetchTask(look, remote=host.storage, recorder=host.session.recorder, prefetch_bytes=1 << 20)
+        assert await host.offsets(reader=reader) == [0, 1]
+        assert len(looks) == 2
+
+
+class TestWithAReplica:
+    async def test_one_that_reaches_the_marker_decides_and_nothing_is_fetched(self, host: Host) -> None:
+        await host.write("- A - | A! -").copy()
+        host.replicate(high_watermark=5)
+        assert await host.offsets() == [0, 2, 4]
+        host.replicate(high_watermark=5, from_segment=3)
+        assert await host.offsets() == [0, 2, 4]
+        assert host.snapshots_fetched == 0
+
+    @pytest.mark.parametrize("high_watermark", [0, 1, 2, 3])
+    async def test_one_that_is_behind_the_marker_does_not_make_it_known(self, host: Host, high_watermark: int) -> None:
+        await host.write("- A -").copy()
+        host.replicate(high_watermark=high_watermark)
+        await host.write("| A! -").copy()
+        assert host.session.finished(partition_of(host.path)) == [(0, 2)]
+        assert await host.offsets() == [0]
+
+    async def test_a_transaction_that_began_below_its_first_segment_is_open_there_too(self, host: Host) -> None:
+        await host.write("- A - | - A! -").copy()
+        host.replicate(high_watermark=4, from_segment=3)
+        assert await host.offsets() == [0]
+        assert (await host.reader.list_offset(OffsetSpec.LATEST, isolation=COMMITTED)).offset == 1
+
+    async def test_an_abort_that_only_the_tier_knows_is_heeded_in_local_data(self, host: Host) -> None:
+        host.write("- A -").replicate(high_watermark=3)
+        await host.write("| A! - | -").copy()
+        assert host.session.finished(partition_of(host.path)) == [(0, 2), (3, 4)]
+        assert await host.offsets() == [0, 2, 4]
+        result = await host.reader.read(1, max_bytes=1 << 20, isolation=COMMITTED)
+        assert (result.tier, [a.first_offset for a in result.aborted]) == (Tier.LOCAL, [1])
+
+
+def _gone(metadata: RemoteLogSegmentMetadata) -> bytes | None:
+    raise RemoteResourceNotFoundError(f"{metadata.segment} is gone")
+
+
+def _without_last(log: TieredLog) -> PartitionView:
+    last = log.finished[-1].advance(DELETE_STARTED, event_timestamp_ms=NOW_MS, broker_id=1)
+    return log.view.with_updated(last).view
