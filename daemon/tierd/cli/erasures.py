@@ -51,6 +51,7 @@ def _print_done(facts: Facts) -> None:
         when = "still there" if each["gone_at_ms"] is None else f"gone {utc(each['gone_at_ms'])}"
         print(f"      {each['segment_id']} offsets {each['start_offset']} to {each['end_offset']}: {when}")
     _print_proofs(cast("Facts | None", facts["versions"]), cast("Facts | None", facts["caches"]))
+    print("  phases:")
     for entry in cast("list[Facts]", facts["history"]):
         print(f"    {utc(entry['at_ms'])} {entry['phase']}")
 

@@ -27,7 +27,7 @@ from tierd.pipeline import (
 from tierd.pipeline.committing import CompactionLeader, LeaderClient, LeaderServer, LeaderSettings, PartitionRound
 from tierd.pipeline.planning import Candidate, CleaningPolicy, PartitionWork, WorkKind, WorkOrder
 from tierd.pipeline.rewriting import RewriteRules, find_keys
-from tierd.remote import ObjectKeyFactory, ObjectStore, versions_of
+from tierd.remote import ObjectKeyFactory, ObjectStore
 
 COMPACTED = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=1.0)  # never due by itself
 KEPT = CleaningPolicy()
@@ -112,7 +112,7 @@ class ErasureLab:
                 requests=self.requests,
                 find=self.find,
                 remove=self.session.manager.remove_at_once,
-                versions=OldVersions(versions_of(self.tier.store), keys),
+                versions=OldVersions(self.tier.store, keys),
                 caches=HostCaches(self.cache_dir, keys, None),
                 clock=self.tier.clock,
             )

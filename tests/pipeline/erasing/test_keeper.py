@@ -132,10 +132,11 @@ async def test_what_was_being_deleted_before_the_request_has_to_go_too(lab: Eras
     deletion = lab.session.manager._factory.deletion
     after_ms = lab.tier.clock.now_ms() + 3_600_000
     await deletion.begin(held, reason="damaged", detail="", delete_after_ms=after_ms)
-    request = await lab.file("orders-0")
+    request = await lab.file("orders-0", at_once=True)
     await lab.run()
     waiting = await lab.keeper.step(request.id)
     assert (waiting.phase, [each.id for each in waiting.left]) == (ErasePhase.LEAVING, [held.segment.id])
+    assert "is in its grace until" in waiting.problem, "somebody may want it back: nothing of that is hurried"
     await lab.end_of_grace()
     done = await lab.keeper.step(request.id)
     assert done.phase is ErasePhase.DONE

@@ -14,7 +14,7 @@ from tierd.errors import ObjectVersionsUnknownError
 from tierd.model import RemoteLogSegmentId
 from tierd.pipeline import ErasePhase
 from tierd.pipeline.erasing.versions import plan_versions
-from tierd.remote import ObjectKeyFactory, ObjectVersion
+from tierd.remote import ObjectKeyFactory, ObjectVersion, UnfinishedUpload
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.remote.backends.s3 import S3ObjectStore
 
@@ -76,6 +76,38 @@ async def test_where_the_store_cannot_tell_somebody_has_to_say_so(tmp_path: Path
     assert done.phase is ErasePhase.DONE
     assert done.versions is not None
     assert (done.versions.attested_by, done.versions.statement) == ("auditor", "versioning was never on")
+
+
+class LeftUploads(MemoryObjectStore):
+    """With uploads that nobody ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.uploads: list[UnfinishedUpload] = []
+
+    async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
+        return [upload for upload in self.uploads if upload.key.startswith(prefix)]
+
+    async def abort_upload(self, upload: UnfinishedUpload) -> None:
+        self.uploads.remove(upload)
+
+
+async def test_an_unfinished_upload_may_hold_the_key_until_it_is_aborted(tmp_path: Path) -> None:
+    store = LeftUploads()
+    lab = ErasureLab(tmp_path, {"orders-0": KEPT}, store=store)
+    lab.fill("orders-0")
+    await lab.copy()
+    (held,) = await lab.holders()
+    key = f"{held.rpartition('/')[0]}/00000000000000000003-AAAAAAAAAAAAAAAAAAAAAQ.log"
+    store.uploads = [UnfinishedUpload(key, "1", lab.tier.clock.now_ms())]
+    request = await lab.file("orders-0", at_once=True)
+    await lab.run()
+    waiting = await lab.keeper.step(request.id)
+    assert (waiting.phase, len(store.uploads)) == (ErasePhase.VERSIONS, 1)
+    assert "unfinished uploads may hold a key" in waiting.problem
+    lab.tier.clock.advance(3601)
+    assert (await lab.keeper.step(request.id)).phase is ErasePhase.DONE
+    assert store.uploads == []
 
 
 @pytest.mark.service("s3")

@@ -43,7 +43,7 @@ class KeeperParts:
 
     Attributes:
         find: the partition as a run would take it, loaded; None where this broker does not lead it.
-        remove: removes a segment that is being deleted, without its grace; False while somebody is at it.
+        remove: removes a segment that was replaced, without its grace; False while somebody is at it.
         versions: of objects.
         caches: of this host.
     """
@@ -106,7 +106,7 @@ class ErasureKeeper:
         request = await self._noted(request, candidate)
         outlook = outlook_of(request, candidate)
         request = await self._moved(request, outlook)
-        if request.at_once and outlook.leaving and await self._remove(outlook.leaving):
+        if request.at_once and await self._remove(outlook.replaced):
             request = await self._looked_again(request)
         if request.phase is ErasePhase.VERSIONS:
             request = await self._clear_versions(request)
@@ -170,7 +170,7 @@ class ErasureKeeper:
         return await self._requests.update(request.id, lambda r: gone_now(r, candidate.view, now_ms=now_ms))
 
     async def _remove(self, leaving: Iterable[RemoteLogSegmentMetadata]) -> bool:
-        """Remove segments that are being deleted without their grace; return whether one is gone."""
+        """Remove segments that were replaced without their grace; return whether one is gone."""
         is_any_gone = False
         for metadata in leaving:
             is_any_gone = await self._parts.remove(metadata) or is_any_gone

@@ -34,6 +34,11 @@ class Outlook:
     missing_from: int | None = None
 
     @property
+    def replaced(self) -> tuple[RemoteLogSegmentMetadata, ...]:
+        """Those that leave because others have taken their place: nobody can want them back."""
+        return tuple(each for each in self.leaving if each.soft_delete is not None and each.soft_delete.is_replaced)
+
+    @property
     def is_searched(self) -> bool:
         """Whether no segment that could be read holds a key, nor any that is to come."""
         return not self.unsearched and not self.unreachable and self.missing_from is None

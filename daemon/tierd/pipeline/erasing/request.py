@@ -140,7 +140,7 @@ class EraseRequest:
         key_digests: SHA-256 of each key, hexadecimal, ascending.
         tier_end_offset: where the tier ended when it was filed, exclusive; what follows lay in the broker's log alone.
         end_offset: where the log ended then, exclusive: what was written before is what the request is about.
-        at_once: what is replaced or deleted leaves without the grace.
+        at_once: what is replaced leaves without the grace; what expired keeps it, for it may be wanted back.
         searched: ids of segments without the keys: looked through, rewritten, or made of such.
         left: those that are not read any more and were not searched, whole or in part.
         versions: None until no older version is left.

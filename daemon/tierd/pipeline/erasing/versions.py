@@ -8,9 +8,10 @@ from uuid import UUID
 from tierd.errors import RemoteObjectRetainedError
 from tierd.metadata import PartitionView
 from tierd.pipeline.erasing.request import EraseRequest, VersionsNote
-from tierd.remote import ObjectKeyFactory, ObjectVersion, VersionedObjects
+from tierd.remote import ObjectKeyFactory, ObjectStore, ObjectVersion, versions_of
 
 _LOG: Final = ".log"
+_UPLOAD_AGE_MS: Final = 3_600_000  # no attempt at a copy takes longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class VersionsOutcome:
 class OldVersions:
     """Removes old versions of a partition's objects. Every call may be repeated; cancelled, some are left."""
 
-    def __init__(self, store: VersionedObjects, keys: ObjectKeyFactory) -> None:
+    def __init__(self, store: ObjectStore, keys: ObjectKeyFactory) -> None:
         """``keys``: of new segments; older ones are found by their custom metadata."""
         self._store = store
         self._keys = keys
@@ -92,6 +93,11 @@ class OldVersions:
                 problem=f"the store keeps old versions of {len(kept)} objects whatever anybody asks, such as {key}: "
                 f"{why}; it is tried again until their retention, lock or soft delete has ended"
             )
+        young = await self._abort_uploads(request, view, now_ms=now_ms)
+        if young:
+            return VersionsOutcome(
+                problem=f"{young} unfinished uploads may hold a key: they are aborted once they are an hour old"
+            )
         left = await self._plan(request, view)
         if left.orphans:
             return VersionsOutcome(
@@ -109,22 +115,37 @@ class OldVersions:
     async def _delete(self, versions: Iterable[ObjectVersion]) -> dict[str, str]:
         """Remove versions, markers last; return by key why one is kept, whose marker stays to hide it."""
         kept: dict[str, str] = {}
+        store = versions_of(self._store)
         for version in versions:
             if version.kept_until_ms is not None:
                 kept[version.key] = f"soft-deleted, kept until {version.kept_until_ms} ms"
             elif not (version.is_marker and version.key in kept):
                 try:
-                    await self._store.delete_version(version)
+                    await store.delete_version(version)
                 except RemoteObjectRetainedError as error:
                     kept[version.key] = str(error)
         return kept
 
+    async def _abort_uploads(self, request: EraseRequest, view: PartitionView, *, now_ms: int) -> int:
+        """Abort what dead processes left half-way of segments that nobody knows; return how many may be under way."""
+        young = 0
+        for factory in self._factories(request, view):
+            for upload in await self._store.list_unfinished_uploads(factory.partition_prefix(request.partition)):
+                parsed = factory.parse(upload.key)
+                if parsed is None or parsed.segment_id in view.segments or parsed.start_offset >= request.end_offset:
+                    continue
+                if upload.initiated_ms > now_ms - _UPLOAD_AGE_MS:
+                    young += 1
+                else:
+                    await self._store.abort_upload(upload)
+        return young
+
     async def _plan(self, request: EraseRequest, view: PartitionView) -> VersionsPlan:
-        factories = self._factories(request, view)
+        factories, store = self._factories(request, view), versions_of(self._store)
         versions = [
             version
             for factory in factories
-            for version in await self._store.list_versions(factory.partition_prefix(request.partition))
+            for version in await store.list_versions(factory.partition_prefix(request.partition))
         ]
         return plan_versions(versions, keys=factories, known=view.segments, end_offset=request.end_offset)
 

@@ -173,7 +173,7 @@ class SegmentDeletion:
             await self._note(metadata, LedgerStep.TOMBSTONED, DeleteReason.REPLACED, detail)
         await self.mark(metadata, detail=detail)
 
-    async def finish(self, metadata: RemoteLogSegmentMetadata) -> bool:
+    async def finish(self, metadata: RemoteLogSegmentMetadata, *, detail: str = "its grace is over") -> bool:
         """Remove what is left of a segment whose grace is over.
 
         Where the tombstone is gone while every object is there, somebody takes the segment back, or another leader
@@ -201,7 +201,7 @@ class SegmentDeletion:
         # Objects are fenced by nothing: whoever lost the partition while it slept must not remove what a new leader
         # takes back.
         await self._metadata.prove_leadership(metadata.segment.topic_id_partition)
-        await self._note(metadata, LedgerStep.DELETED, soft.reason, "its grace is over")
+        await self._note(metadata, LedgerStep.DELETED, soft.reason, detail)
         await self._remove(metadata, None, soft.reason)
         return True
 
@@ -212,7 +212,8 @@ class SegmentDeletion:
             As ``finish``.
         """
         with self.exclusively(metadata) as alone:
-            return alone and metadata.soft_delete is not None and await self.finish(metadata)
+            why = "somebody asked not to wait for its grace"
+            return alone and metadata.soft_delete is not None and await self.finish(metadata, detail=why)
 
     async def delete_objects(self, metadata: RemoteLogSegmentMetadata, *, custom_metadata: bytes | None = None) -> None:
         """Remove the objects only.
