@@ -45,6 +45,14 @@ def test_a_group_that_cannot_be_read_stays_and_those_behind_it_keep_every_abort_
     assert found == [Rewrite(), Failed("torn"), Rewrite(frozenset({9}))]
 
 
+def test_a_group_behind_one_that_cannot_be_read_keeps_every_marker_that_it_has() -> None:
+    """What producer 5 committed may have its data in the damaged input, of which nothing is known."""
+    work = work_of(0, [1, 1, 1, 1], groups=[(0, 0), (1, 1), (2, 2), (3, 3)])
+    notes = [note(0), note(1, problem="torn"), note(2, goes_on={5: False}), note(3, goes_on={6: False})]
+    found = judged(work, notes, [5, 5, 5, 5])
+    assert found == [Rewrite(), Failed("torn"), Rewrite(frozenset({5, 6})), Rewrite(frozenset({5, 6}))]
+
+
 def test_nothing_behind_an_input_of_no_group_that_cannot_be_read_is_rewritten() -> None:
     work = work_of(0, [1, 1, 1], groups=[(0, 0), (2, 2)])
     found = judged(work, [note(0), note(1, problem="torn"), note(2)], [5, 5])

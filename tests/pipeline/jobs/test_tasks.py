@@ -7,8 +7,11 @@ from uuid import UUID
 
 import pytest
 
+from tests.contracts.bodies import checksums_of
 from tests.pipeline.jobs.test_layout import work_of
+from tests.pipeline.planning.tiers import remote
 from tierd.errors import CorruptRecordError
+from tierd.model import LogSegmentData
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.jobs import tasks
 from tierd.pipeline.jobs.layout import GroupPlace
@@ -16,6 +19,7 @@ from tierd.pipeline.jobs.outcomes import Failed
 from tierd.pipeline.jobs.run_context import RunContext
 from tierd.pipeline.jobs.tasks import GroupTask
 from tierd.pipeline.planning import WorkOrder
+from tierd.pipeline.rewriting import RewriteStatistics, RewrittenSegment
 
 TASK = GroupTask(GroupPlace(0, 0), frozenset(), None)
 
@@ -57,3 +61,27 @@ def test_damage_fails_the_group_with_segment_and_position(
     found = tasks.rewrite(context, TASK, [])
     assert found == Failed("orders-0:abc: wrong checksum of the batch at position 4711")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("newest_ms", "expected_ms"), [(-1, 700), (0, 0), (650, 650)])
+def test_an_output_without_timestamps_is_as_old_as_its_inputs_for_retention(
+    newest_ms: int, expected_ms: int, tmp_path: Path
+) -> None:
+    """By its time index alone it would be of 1969, and time retention would delete live records."""
+    begun = remote(0, 9, newest_ms=700)
+    data = LogSegmentData(
+        log=tmp_path / "output.log",
+        log_checksums=checksums_of(b"12345"),
+        batch_count=1,
+        record_count=1,
+        offset_index=b"",
+        time_index=b"",
+        transaction_index=None,
+        producer_snapshot=b"",
+        leader_epoch_index=b"",
+    )
+    segment = RewrittenSegment(
+        data=data, max_timestamp_ms=newest_ms, txn_index_empty=True, statistics=RewriteStatistics()
+    )
+    found = tasks.finished(begun, segment)
+    assert (found.max_timestamp_ms, found.size_bytes) == (expected_ms, 5)

@@ -40,7 +40,7 @@ def compaction_prospects(
         latest: by group, how many of its records are the latest of their keys.
     """
     prospects: dict[GroupPlace, Prospect] = {}
-    before, at = _Before(work), 0
+    before, at = _Before(work, notes.values()), 0
     for group, (first, last) in enumerate(work.groups):
         before.read([notes[InputPlace(work.index, number)] for number in range(at, first)], is_grouped=False)
         inside = [notes[InputPlace(work.index, number)] for number in range(first, last + 1)]
@@ -57,12 +57,14 @@ class _Before:
 
     Attributes:
         problem: why nothing behind it may be rewritten.
-        open_producers: whose transactions may go on there: once an input could not be read, all that were aborted.
+        open_producers: whose transactions may go on there: once an input could not be read, all that are known. Its
+            data may be there still, and without their marker, ABORT or COMMIT, its transaction would never end.
     """
 
-    def __init__(self, work: PartitionWork) -> None:
+    def __init__(self, work: PartitionWork, notes: Iterable[InputNote]) -> None:
         self.problem: str | None = None
-        self._work = work
+        aborted = (transaction.producer_id for transaction in work.aborted)
+        self._known = frozenset(aborted).union(*(note.trace.goes_on for note in notes))
         self._trace = TransactionTrace()
         self._unknown: frozenset[int] = frozenset()
 
@@ -75,7 +77,7 @@ class _Before:
         for note in notes:
             self._trace.extend(note.trace)
         if problem := _problem_of(notes):
-            self._unknown = frozenset(transaction.producer_id for transaction in self._work.aborted)
+            self._unknown = self._known
             self.problem = self.problem or (None if is_grouped else problem)
 
 

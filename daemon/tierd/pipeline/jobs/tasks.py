@@ -79,11 +79,14 @@ def _rewrite(
 
 
 def finished(metadata: RemoteLogSegmentMetadata, segment: RewrittenSegment) -> RemoteLogSegmentMetadata:
-    """The output's metadata with what is known of its content only now."""
+    """The output's metadata with what is known of its content only now.
+
+    Where no batch of it has a timestamp, the newest of its inputs stays: -1 would be older than any retention.
+    """
     return replace(
         metadata,
         size_bytes=segment.data.log_checksums.size_bytes,
-        max_timestamp_ms=segment.max_timestamp_ms,
+        max_timestamp_ms=metadata.max_timestamp_ms if segment.max_timestamp_ms < 0 else segment.max_timestamp_ms,
         txn_index_empty=segment.txn_index_empty,
     )
 
