@@ -136,7 +136,8 @@ class LocalTails:
             return None
         with _gone_is_told():
             scan = scan_partition(directory)
-            stable = last_stable_offset(scan, high_watermark=high_watermark)
+            # The log begins in the tier: a transaction may be open that began below the first segment that is here.
+            stable = last_stable_offset(scan, high_watermark=high_watermark, log_start_offset=0)
         return LocalTail(scan, high_watermark, stable, starts.get(name))
 
 
