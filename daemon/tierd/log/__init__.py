@@ -51,6 +51,7 @@ from tierd.log.indexes.offset_index import OffsetIndex, OffsetPosition
 from tierd.log.indexes.time_index import TimeIndex, TimestampOffset
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex, read_transaction_index
 from tierd.log.inspection import Damage, Decoded, FileFound, Finding, Note, inspect_path, record_fields
+from tierd.log.inspection.index_content import check_index
 from tierd.log.loading.load_progress import Remaining
 from tierd.log.log_service import LogService, ServiceSettings
 from tierd.log.partition.log_view import Isolation
@@ -157,6 +158,7 @@ __all__ = [
     "WriteAnew",
     "broker_identity",
     "build_indexes",
+    "check_index",
     "check_segment",
     "columns_of",
     "empty_batch",

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from tierd.errors import LogError, RemoteIntegrityError, TierError
-from tierd.log import OffsetIndex, TimeIndex, TransactionIndex, parse_lineage, parse_producer_snapshot
+from tierd.errors import TierError
+from tierd.log import check_index
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.jobs.layout import Split
@@ -37,27 +37,13 @@ def _problem(tier: OpenTier, metadata: RemoteLogSegmentMetadata) -> str | None:
         return f"{metadata.segment}: {batches} batches, the manifest says {manifest.batch_count}"
     for kind in IndexType:
         if manifest.index(kind) is not None:
-            _parse(metadata, kind, tier.read_index(metadata, kind))
+            check_index(
+                kind,
+                tier.read_index(metadata, kind),
+                base_offset=metadata.start_offset,
+                log_bytes=metadata.size_bytes,
+                name=f"{kind.value} index",
+            )
         elif kind is not IndexType.TRANSACTION:
             return f"{metadata.segment}: there is no {kind.value} index"
     return None
-
-
-def _parse(metadata: RemoteLogSegmentMetadata, kind: IndexType, content: bytes) -> None:
-    name = f"{metadata.segment} {kind.value}"
-    try:
-        match kind:
-            case IndexType.OFFSET:
-                index = OffsetIndex.from_bytes(content, metadata.start_offset, name)
-                if len(index) and index[len(index) - 1].position >= metadata.size_bytes:
-                    raise RemoteIntegrityError(f"{name}: points behind the end of the log")
-            case IndexType.TIMESTAMP:
-                TimeIndex.from_bytes(content, metadata.start_offset, name)
-            case IndexType.TRANSACTION:
-                TransactionIndex.from_bytes(content, metadata.start_offset, name)
-            case IndexType.PRODUCER_SNAPSHOT:
-                parse_producer_snapshot(content, name)
-            case IndexType.LEADER_EPOCH:
-                parse_lineage(content, name=name)
-    except LogError as error:
-        raise RemoteIntegrityError(str(error), remedy="run tierd verify --deep") from error

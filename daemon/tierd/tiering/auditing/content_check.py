@@ -1,9 +1,9 @@
-"""What is in a stored log and its indexes, looked at as a reader would, and more closely. No I/O."""
+"""What is in a stored log, looked at as a reader would, and more closely. No I/O."""
 
-from tierd.errors import CorruptIndexError, LogError
+from tierd.errors import LogError
 from tierd.kernels import crc32c
-from tierd.log import OffsetIndex, TimeIndex, TransactionIndex, iter_batches, parse_lineage, parse_producer_snapshot
-from tierd.model import IndexType, RemoteLogSegmentMetadata, TimestampRange
+from tierd.log import iter_batches
+from tierd.model import RemoteLogSegmentMetadata, TimestampRange
 from tierd.remote import SegmentManifest
 
 
@@ -65,25 +65,3 @@ class BatchWalk:
 
 def _is_within(timestamp_ms: int, timestamps: TimestampRange) -> bool:
     return timestamps.min_ms <= timestamp_ms <= timestamps.max_ms
-
-
-def parse_index(metadata: RemoteLogSegmentMetadata, index_type: IndexType, content: bytes) -> None:
-    """Parse an index as a reader would.
-
-    Raises:
-        LogError: it cannot be understood.
-    """
-    name = f"{metadata.segment} {index_type.value}"
-    match index_type:
-        case IndexType.OFFSET:
-            index = OffsetIndex.from_bytes(content, metadata.start_offset, name)
-            if len(index) and index[len(index) - 1].position >= metadata.size_bytes:
-                raise CorruptIndexError(f"{name}: points behind the end of the log")
-        case IndexType.TIMESTAMP:
-            TimeIndex.from_bytes(content, metadata.start_offset, name)
-        case IndexType.TRANSACTION:
-            TransactionIndex.from_bytes(content, metadata.start_offset, name)
-        case IndexType.PRODUCER_SNAPSHOT:
-            parse_producer_snapshot(content, name)
-        case IndexType.LEADER_EPOCH:
-            parse_lineage(content, name=name)

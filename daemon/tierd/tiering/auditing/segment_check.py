@@ -14,10 +14,11 @@ from tierd.errors import (
     RemoteResourceNotFoundError,
     RemoteStorageError,
 )
+from tierd.log import check_index
 from tierd.metadata import Claim
 from tierd.model import IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierd.remote import ObjectStore, SegmentManifest, SegmentStorage
-from tierd.tiering.auditing.content_check import BatchWalk, parse_index
+from tierd.tiering.auditing.content_check import BatchWalk
 from tierd.tiering.auditing.findings import (
     AuditLimits,
     Finding,
@@ -152,7 +153,8 @@ class SegmentCheck:
                 continue
             try:
                 content = await self._storage.fetch_index(row, index_type)
-                parse_index(row, index_type, content)
+                name = f"{row.segment} {index_type.value}"
+                check_index(index_type, content, base_offset=row.start_offset, log_bytes=row.size_bytes, name=name)
             except RemoteResourceNotFoundError:
                 pass  # found when objects were listed
             except (RemoteIntegrityError, LogError) as error:
