@@ -11,10 +11,12 @@ from tests.contracts.remote_storage import Rolled, rolled
 from tests.fakes.eventually import eventually
 from tests.fakes.transforms import mixed_content
 from tierd.app.compose import Engine, compose
+from tierd.app.disk_caches import HostCaches
 from tierd.app.fetching import fetching
 from tierd.config import TierdConfig
 from tierd.model import ByteRange, IndexType
-from tierd.remote import ChunkCache
+from tierd.pipeline import LeftSegment
+from tierd.remote import ChunkCache, ObjectKeyFactory
 from tierd.tiering import FetchService
 
 MIB = 1 << 20
@@ -88,3 +90,25 @@ async def test_a_deletion_after_the_caches_were_closed_is_no_failure(engine: Eng
     async with fetching(engine):
         pass
     await engine.storage.delete_log_segment_data(one.metadata)
+
+
+async def test_the_caches_of_a_running_daemon_give_their_files_away(engine: Engine, one: Rolled) -> None:
+    await engine.storage.copy_log_segment_data(one.metadata, one.data)
+    async with fetching(engine) as fetches:
+        assert fetches.index_cache is not None
+        assert fetches.chunk_cache is not None
+        await fetches.index_cache.read(one.metadata, IndexType.OFFSET)
+        reader = engine.new_storage(read_range=fetches.chunk_cache.get, align_plain_reads=True)
+        assert await reader.fetch_log_segment(one.metadata, ByteRange(0, one.metadata.size_bytes - 1)) == one.content
+        cache_dir = engine.settings.config.cache_dir
+        keys = ObjectKeyFactory("", engine.identity.cluster_id)
+        caches, left = HostCaches(cache_dir, keys, fetches), LeftSegment.of(one.metadata)
+        partition = one.metadata.segment.topic_id_partition
+        assert len(list(cache_dir.glob("*index"))) == 3
+        assert await caches.evict(partition, [left]) > 0, "a thread may still read them"
+        assert one.metadata.segment.id not in fetches.index_cache
+        await eventually(lambda: not list(cache_dir.glob("*index")), what="other names for the indexes")
+        await eventually(lambda: fetches.chunk_cache._unwritten.size_bytes == 0, what="the chunks on disk")  # type: ignore[union-attr]
+    assert await HostCaches(cache_dir, keys, None).evict(partition, [left]) == 0
+    assert not list(cache_dir.rglob("*index*"))
+    assert not list(cache_dir.rglob("*.chunk"))

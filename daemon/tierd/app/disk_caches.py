@@ -13,7 +13,7 @@ from tierd.errors import StateDirError
 from tierd.model import RemoteLogSegmentId, TopicIdPartition, uuid_to_text
 from tierd.pipeline import Candidate, EraseRequests, ErasureKeeper, KeeperParts, LeftSegment, OldVersions
 from tierd.remote import ObjectKeyFactory, purge_chunks
-from tierd.tiering import INDEX_CACHE_DIRECTORY, FetchService, RemoteLogManager
+from tierd.tiering import FetchService, RemoteLogManager
 
 
 class HostCaches:
@@ -22,7 +22,7 @@ class HostCaches:
     def __init__(self, cache_dir: Path, keys: ObjectKeyFactory, fetches: FetchService | None) -> None:
         """``keys``: of new segments; older ones are found by their custom metadata."""
         self._chunks = cache_dir / CHUNKS_DIRECTORY
-        self._indexes = cache_dir / INDEX_CACHE_DIRECTORY
+        self._indexes = cache_dir  # as ``fetching`` gives it to the service
         self._keys = keys
         self._fetches = fetches
 
