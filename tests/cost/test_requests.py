@@ -23,6 +23,8 @@ def test_a_store_without_parts_takes_any_object_in_one_request() -> None:
         ("head", [Billed(RequestClass.GET, 1)]),
         ("list", [Billed(RequestClass.LIST, 1)]),
         ("delete", [Billed(RequestClass.DELETE, 1)]),
+        ("list_versions", [Billed(RequestClass.LIST, 1)]),
+        ("delete_version", [Billed(RequestClass.DELETE, 1)]),
         ("replace", [Billed(RequestClass.PUT, 1), Billed(RequestClass.GET, 1)]),
         ("something new", []),
     ],

@@ -27,6 +27,8 @@ _SINGLE = {
     "abort": RequestClass.DELETE,
     "list": RequestClass.LIST,
     "list_uploads": RequestClass.LIST,
+    "list_versions": RequestClass.LIST,
+    "delete_version": RequestClass.DELETE,
     "check": RequestClass.LIST,
 }
 
