@@ -8,8 +8,6 @@ from tierd.kernels.gathering import gather, gather_headers
 from tierd.kernels.keys import hash_keys, latest_per_key
 from tierd.kernels.records import decode_batches, decode_records
 from tierd.kernels.rewriting import encode_records, select_records
-from tierd.kernels.timestamps import timestamp_range
-from tierd.model import TimestampRange
 
 __all__ = [
     "STEP_RECORDS",
@@ -18,7 +16,6 @@ __all__ = [
     "Gathered",
     "GatheredHeaders",
     "RecordFault",
-    "TimestampRange",
     "combine_crc32c",
     "compile_kernels",
     "crc32c",
@@ -32,5 +29,4 @@ __all__ = [
     "hash_keys",
     "latest_per_key",
     "select_records",
-    "timestamp_range",
 ]

@@ -10,7 +10,6 @@ import structlog
 from tierd.kernels import reference
 from tierd.kernels.arrays import Gathered, GatheredHeaders, Numbers
 from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns, RecordFault
-from tierd.model import TimestampRange
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,10 +65,6 @@ class _Kernels(Protocol):
     def gather_headers(
         self, payload: bytes | memoryview, headers_start: Numbers, header_count: Numbers
     ) -> GatheredHeaders | RecordFault: ...
-
-    def timestamp_range(
-        self, payload: bytes | memoryview, count: int, *, base_timestamp_ms: int = 0
-    ) -> TimestampRange | RecordFault | None: ...
 
 
 class KernelChoice:

@@ -8,7 +8,6 @@ from tierd.kernels.compiled.gathering import gather, gather_headers
 from tierd.kernels.compiled.keys import hash_keys, latest_per_key
 from tierd.kernels.compiled.records import decode_batches, decode_records
 from tierd.kernels.compiled.rewriting import encode_records, select_records
-from tierd.kernels.compiled.timestamps import timestamp_range
 
 __all__ = [
     "decode_batches",
@@ -19,5 +18,4 @@ __all__ = [
     "hash_keys",
     "latest_per_key",
     "select_records",
-    "timestamp_range",
 ]

@@ -4,7 +4,6 @@ from tierd.kernels.reference.gathering import gather, gather_headers
 from tierd.kernels.reference.keys import hash_keys, latest_per_key
 from tierd.kernels.reference.records import decode_batches, decode_records
 from tierd.kernels.reference.rewriting import encode_records, select_records
-from tierd.kernels.reference.timestamps import timestamp_range
 
 __all__ = [
     "decode_batches",
@@ -15,5 +14,4 @@ __all__ = [
     "hash_keys",
     "latest_per_key",
     "select_records",
-    "timestamp_range",
 ]
