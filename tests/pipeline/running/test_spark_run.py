@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.fakes.remote_segments import PARTITION, STARTED
 from tests.pipeline.committing.lab import COMPACTED, NOTHING_HIDDEN, LeaderLab
 from tierd.errors import LeaderChannelError, PipelineError, SparkMissingError
 from tierd.metadata import MetadataKeyFactory
-from tierd.model import TopicPartition
+from tierd.model import TopicPartition, uuid_to_text
 from tierd.pipeline.committing import LeaderClient, PartitionRound, RunStatistics
 from tierd.pipeline.jobs import JobExit
 from tierd.pipeline.planning import Candidate, WorkKind
@@ -24,6 +25,9 @@ from tierd.pipeline.running.spark_process import JobProcess
 from tierd.pipeline.running.spark_run import SparkRun, sweep_runs
 
 Talk = Callable[[LeaderClient], JobExit]
+
+RUN_ID = uuid_to_text(UUID(int=7))
+AGAIN_ID = uuid_to_text(UUID(int=8))
 
 
 class Job:
@@ -58,7 +62,7 @@ class Lab:
         self.candidates = [PARTITION]
         self.audit_bytes = 0
         self.after: list[tuple[str, int, RunStatistics]] = []
-        self.progress = RunProgress(run_id="run", trigger="command", attempt=1, began_ms=0)
+        self.progress = RunProgress(run_id=RUN_ID, trigger="command", attempt=1, began_ms=0)
 
     def leases(self, holder: str) -> PartitionLeases:
         keys = MetadataKeyFactory("cluster")
@@ -137,9 +141,9 @@ async def test_a_run_commits_what_the_job_wrote_and_puts_everything_away(lab: La
     assert (progress.partitions, progress.groups_replaced, progress.groups_unchanged) == (1, 1, 1)
     assert (progress.bytes_before, progress.bytes_after, progress.stage) == (200, 50, "done")
     assert not progress.problems
-    assert progress.log_file == str(lab.folder / "pipeline" / "logs" / "run.log")
+    assert progress.log_file == str(lab.folder / "pipeline" / "logs" / f"{RUN_ID}.log")
     ((run_id, rounds, statistics),) = lab.after
-    assert (run_id, rounds, statistics.committed) == ("run", 1, 1)
+    assert (run_id, rounds, statistics.committed) == (RUN_ID, 1, 1)
     await lab.assert_over()
 
 
@@ -227,7 +231,7 @@ async def test_a_partition_that_another_daemon_is_at_is_left_to_it(lab: Lab) -> 
 
 async def test_where_nothing_is_due_no_job_is_started(lab: Lab) -> None:
     await lab.do(Job(lab.commits(0)))
-    again = lab.progress = RunProgress(run_id="again", trigger="command", attempt=1, began_ms=0)
+    again = lab.progress = RunProgress(run_id=AGAIN_ID, trigger="command", attempt=1, began_ms=0)
     await lab.do(AssertionError("no job is started"))
     assert (again.partitions, again.log_file) == (0, "")
     await lab.assert_over()
@@ -245,7 +249,7 @@ async def test_a_run_with_nothing_but_an_audit_is_one_and_nobody_is_told_that_it
 
     await lab.do(Job(lab.commits(0)))
     lab.audit_bytes = 1 << 20
-    again = lab.progress = RunProgress(run_id="again", trigger="command", attempt=1, began_ms=0)
+    again = lab.progress = RunProgress(run_id=AGAIN_ID, trigger="command", attempt=1, began_ms=0)
     await lab.do(Job(audits))
     assert (again.partitions, again.groups_unchanged, again.groups_failed) == (0, 0, 0)
     assert (again.audited_segments, again.audited_bytes, again.damaged_segments) == (2, 150, 1)
@@ -253,7 +257,7 @@ async def test_a_run_with_nothing_but_an_audit_is_one_and_nobody_is_told_that_it
     (problem,) = again.problems
     assert f"the chunk at byte 7 is damaged; run tierd verify --deep {PARTITION.topic_partition}" in problem
     run_id, rounds, statistics = lab.after[-1]
-    assert (run_id, rounds, statistics.damaged) == ("again", 0, 1)
+    assert (run_id, rounds, statistics.damaged) == (AGAIN_ID, 0, 1)
     assert lab.leader.readable() == [(0, 19), (20, 29)]
     await lab.assert_over()
 
@@ -276,7 +280,7 @@ async def test_the_newest_logs_are_kept(lab: Lab) -> None:
         os.utime(old, (1_000_000 - age, 1_000_000 - age))
     await lab.do(Job(lab.commits(0)))
     kept = sorted(path.name for path in logs.iterdir())
-    assert kept == [*(f"old-{age:02}.log" for age in range(29)), "run.log"]
+    assert kept == [*(f"old-{age:02}.log" for age in range(29)), f"{RUN_ID}.log"]
 
 
 def test_what_a_killed_process_left_of_its_runs_is_swept(tmp_path: Path) -> None:

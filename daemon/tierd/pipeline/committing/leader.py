@@ -75,7 +75,7 @@ class CompactionLeader:
         self._metadata = PatientMetadata(metadata, clock=clock, tries=settings.metadata_tries, retry_s=settings.retry_s)
         self._replacing = Replacing(self._metadata, storage, clock=clock, settings=settings)
         evidence = EvidenceReader(storage, concurrency=settings.fetch_concurrency, timeout_s=settings.fetch_timeout_s)
-        self._orders = OrderMaker(evidence, clock=clock, new_id=new_id, new_secret=new_secret, random=random)
+        self._orders = OrderMaker(evidence, clock=clock, new_secret=new_secret, random=random)
         self._outputs = OpenOutputs(metadata, being_copied=being_copied, clock=clock, abandoned=abandoned)
         self._rounds: tuple[PartitionRound, ...] = ()
         self._order: WorkOrder | None = None
@@ -97,12 +97,18 @@ class CompactionLeader:
         return self.record.statistics()
 
     async def prepare(
-        self, candidates: Sequence[Candidate], *, max_bytes: int | None = None, audit_bytes: int = 0
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        run_id: UUID | None = None,
+        max_bytes: int | None = None,
+        audit_bytes: int = 0,
     ) -> PreparedRun:
         """Begin a run; a partition that cannot be looked at is skipped. Ended by ``end``, whatever happens.
 
         Args:
             candidates: partitions that this broker leads, with views that are loaded.
+            run_id: under which it is known; a fresh one by default.
             max_bytes: that the run may rewrite; None for no limit.
             audit_bytes: of segments that it audits, chosen anew; 0 for none.
 
@@ -111,7 +117,9 @@ class CompactionLeader:
         """
         if self._order is not None:
             raise RefusedError("a run is on", remedy="wait until it has ended")
-        prepared = await self._orders.prepare(candidates, max_bytes=max_bytes, audit_bytes=audit_bytes)
+        prepared = await self._orders.prepare(
+            candidates, run_id=run_id or self._new_id(), max_bytes=max_bytes, audit_bytes=audit_bytes
+        )
         self._order = prepared.order
         works = prepared.order.partitions
         self._rounds = tuple(PartitionRound(work) for work in works)

@@ -44,23 +44,22 @@ class OrderMaker:
         evidence: EvidenceReader,
         *,
         clock: Clock,
-        new_id: Callable[[], UUID],
         new_secret: Callable[[], bytes],
         random: Callable[[], float],
     ) -> None:
         self._evidence = evidence
         self._clock = clock
-        self._new_id = new_id
         self._new_secret = new_secret
         self._random = random
 
     async def prepare(
-        self, candidates: Sequence[Candidate], *, max_bytes: int | None, audit_bytes: int = 0
+        self, candidates: Sequence[Candidate], *, run_id: UUID, max_bytes: int | None, audit_bytes: int = 0
     ) -> PreparedRun:
         """Choose what one run does; a partition that cannot be looked at is skipped, the others go on.
 
         Args:
             candidates: partitions that this broker leads, with views that are loaded.
+            run_id: under which the run is known.
             max_bytes: that the run may rewrite; None for no limit.
             audit_bytes: of segments that are audited; 0 for none.
         """
@@ -79,7 +78,7 @@ class OrderMaker:
             else:
                 works.append(work)
         works += await asyncio.to_thread(self._audits, candidates, works, audit_bytes)
-        order = WorkOrder(run_id=self._new_id(), now_ms=now_ms, secret=self._new_secret(), partitions=tuple(works))
+        order = WorkOrder(run_id=run_id, now_ms=now_ms, secret=self._new_secret(), partitions=tuple(works))
         return PreparedRun(order, tuple(skipped))
 
     def _audits(

@@ -12,6 +12,7 @@ from pyspark import SparkConf, SparkContext
 
 from tierd.config import TierdConfig, load_config
 from tierd.errors import ConfigError, LeaderChannelError, TierError
+from tierd.model import uuid_to_text
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.committing import LeaderClient
 from tierd.pipeline.jobs.exit_codes import JobExit
@@ -57,13 +58,13 @@ def _run(config: TierdConfig, config_file: Path, socket: Path) -> None:
     progress, counts = RunProgress(), dict[str, int]()
     with LeaderWatch(leader, progress, on_gone=_exit_at_once):
         order = leader.order()
-        log.info("run_begins", run_id=str(order.run_id), partitions=len(order.partitions))
+        log.info("run_begins", run_id=uuid_to_text(order.run_id), partitions=len(order.partitions))
         if any(work.groups for work in order.partitions):
             access = TierAccess.from_config(config, config_file)
             with spark_session(config) as spark:
                 log.info("session_begins", master=spark.master, parallelism=spark.defaultParallelism)
                 counts = dict(Run(spark, leader, access, order, progress).run())
-                log.info("run_ends", run_id=str(order.run_id), **counts)
+                log.info("run_ends", run_id=uuid_to_text(order.run_id), **counts)
     leader.done(counts)
 
 

@@ -67,8 +67,10 @@ class PipelineScheduler:
     async def run(self) -> None:
         """Run by the timetable until cancelled; the run that is under way is cancelled too."""
         while True:
-            self.next_begin_ms = self._timetable.next_begin_ms(self._clock.now_ms(), random=self._random)
-            await self._sleep_until(self.next_begin_ms)
+            begin_ms = self._after(self._clock.now_ms())
+            self.next_begin_ms = begin_ms
+            await self._sleep_until(begin_ms)
+            self.next_begin_ms = self._after(self._clock.now_ms())  # what is due by now is not the next any more
             if self.current is not None:
                 log.warning("run_left_out", reason="a run that somebody asked for is under way")
                 continue
@@ -164,6 +166,9 @@ class PipelineScheduler:
         )
         self._totals.add(record)
         await asyncio.to_thread(self._history.append, record)
+
+    def _after(self, now_ms: int) -> int:
+        return self._timetable.next_begin_ms(now_ms, random=self._random)
 
     def _next_pause_ms(self) -> int | None:
         return self._timetable.next_pause_ms(self._clock.now_ms())

@@ -11,11 +11,12 @@ import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 import structlog
 
 from tierd.errors import PipelineError, TierError
-from tierd.model import TopicPartition
+from tierd.model import TopicPartition, uuid_from_text
 from tierd.pipeline.committing import CompactionLeader, LeaderServer, PartitionRound, PreparedRun, RunStatistics
 from tierd.pipeline.planning import Candidate, WorkKind
 from tierd.pipeline.running.leasing import PartitionLeases
@@ -82,7 +83,7 @@ class SparkRun:
         candidates = await self._candidates(names)
         async with self._planning:
             try:
-                return await self._prepared(self._planner, candidates)
+                return await self._prepared(self._planner, candidates, run_id=None)
             finally:
                 await self._planner.end()
 
@@ -98,7 +99,7 @@ class SparkRun:
             for partition, why in held_elsewhere.items():
                 log.info("partition_left_to_another_daemon", partition=str(partition), reason=why)
             chosen = [candidate for candidate in candidates if candidate.partition in ours]
-            prepared = await self._prepared(self._leader, chosen)
+            prepared = await self._prepared(self._leader, chosen, run_id=uuid_from_text(progress.run_id))
             progress.follow(self._leader.statistics)
             try:
                 for skipped in prepared.skipped:
@@ -109,8 +110,10 @@ class SparkRun:
             finally:
                 await asyncio.shield(self._end(progress))
 
-    async def _prepared(self, leader: CompactionLeader, candidates: Sequence[Candidate]) -> PreparedRun:
-        return await leader.prepare(candidates, max_bytes=self._max_bytes, audit_bytes=self._audit_bytes)
+    async def _prepared(
+        self, leader: CompactionLeader, candidates: Sequence[Candidate], *, run_id: UUID | None
+    ) -> PreparedRun:
+        return await leader.prepare(candidates, run_id=run_id, max_bytes=self._max_bytes, audit_bytes=self._audit_bytes)
 
     async def _work(self, progress: RunProgress) -> None:
         scratch = self._directory / "runs" / progress.run_id
