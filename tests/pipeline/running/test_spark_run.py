@@ -280,7 +280,7 @@ async def test_the_newest_logs_are_kept(lab: Lab) -> None:
         os.utime(old, (1_000_000 - age, 1_000_000 - age))
     await lab.do(Job(lab.commits(0)))
     kept = sorted(path.name for path in logs.iterdir())
-    assert kept == [*(f"old-{age:02}.log" for age in range(29)), f"{RUN_ID}.log"]
+    assert kept == [f"{RUN_ID}.log", *(f"old-{age:02}.log" for age in range(29))]
 
 
 def test_what_a_killed_process_left_of_its_runs_is_swept(tmp_path: Path) -> None:
