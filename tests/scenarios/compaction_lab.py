@@ -18,7 +18,7 @@ KEYS = 7
 SETTINGS: Settings = {
     "topics": {"defaults": {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0, "segment_bytes": 1024}},
     "expire": {"interval": "300ms", "grace": "0s"},
-    "pipeline": {"driver_memory": "512MiB", "nice": 0, "io_class": "none"},
+    "pipeline": {"driver_memory": "512MiB", "audit_bytes": 0, "nice": 0, "io_class": "none"},
 }
 
 
