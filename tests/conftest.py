@@ -5,8 +5,13 @@ from pathlib import Path
 
 import pytest
 import structlog
+from hypothesis import settings
 
 from tests.golden.unpack import golden_root
+
+# How long an example takes says how busy the machine is; no test asserts a time.
+settings.register_profile("untimed", settings.get_profile(settings.get_current_profile_name()), deadline=None)
+settings.load_profile("untimed")
 
 pytest_plugins = ["tests.services.fixtures", "tests.services.kafka_fixtures"]
 
