@@ -32,6 +32,8 @@ def _main() -> None:
     from tierd.app import pipeline  # noqa: PLC0415 - who only asks for the command needs none
     from tierd.cli import main  # noqa: PLC0415 - the same
 
+    # Who starts the tests in the background has it ignored, and whatever they start inherits that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     _, folder, step, number, *arguments = sys.argv
     spark = installed(Path(folder))
 

@@ -82,7 +82,9 @@ def test_readers_of_a_topic_that_is_compacted_by_the_clock_see_it_whole_at_any_t
             ]
             with readers[0], readers[1]:
                 daemon.wait_until(
-                    lambda: was_cleaned(broker) and was_cut(broker), what="the broker's own cleaning", deadline_s=60
+                    lambda: was_cleaned(broker) and was_cut(broker),
+                    what="the broker's own cleaning",
+                    deadline_s=RUN_DEADLINE_S,
                 )
                 daemon.wait_until(
                     lambda: "schedule" in triggers(tierd), what="a run by the clock", deadline_s=RUN_DEADLINE_S
