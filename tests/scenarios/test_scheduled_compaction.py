@@ -1,6 +1,7 @@
 """A daemon that compacts by the clock what a broker keeps writing, and compacts itself, while others read."""
 
 import base64
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -159,7 +160,12 @@ def readable_bytes(tierd: Installation, topic: str) -> int:
 
 
 def stored_bytes(tierd: Installation, topic: str) -> int:
-    return sum(log.stat().st_size for log in tierd.store_dir.rglob("*.log") if f"{topic}-" in str(log.parent))
+    size_bytes = 0
+    for log in tierd.store_dir.rglob("*.log"):
+        if f"{topic}-" in str(log.parent):
+            with contextlib.suppress(FileNotFoundError):  # expiration goes on meanwhile
+                size_bytes += log.stat().st_size
+    return size_bytes
 
 
 def seen_by_cat(tierd: Installation, topic: str) -> list[SeenRecord]:
