@@ -19,7 +19,7 @@ from tierd.pipeline.jobs.outcomes import Changed, Failed, Outcome, Unchanged, Wr
 from tierd.pipeline.jobs.run_context import RunContext, scratch_directory
 from tierd.pipeline.jobs.scanning import InputNote, OffsetBlock
 from tierd.pipeline.planning import Output, PartitionWork
-from tierd.pipeline.rewriting import InputLog, OffsetSet, RewriteStatistics, RewrittenSegment, rewrite_group
+from tierd.pipeline.rewriting import InputLog, OffsetSet, RewrittenSegment, rewrite_group
 
 _BLOCKS_AT_ONCE: Final = 64  # 8 MiB of offsets
 
@@ -70,7 +70,7 @@ def _rewrite(
         input_epochs=tier.read_index(inputs[-1], IndexType.LEADER_EPOCH),
         open_producers=task.open_producers,
     )
-    if len(inputs) == 1 and _is_unchanged(segment.statistics):
+    if len(inputs) == 1 and segment.statistics.is_unchanged:
         return Unchanged()
     if task.output is None:
         return Changed()
@@ -125,7 +125,3 @@ def _input_log(tier: OpenTier, metadata: RemoteLogSegmentMetadata) -> InputLog:
         end_offset=metadata.end_offset,
         pieces=tier.pieces(metadata),
     )
-
-
-def _is_unchanged(statistics: RewriteStatistics) -> bool:
-    return statistics.batches_copied == statistics.batches_read
