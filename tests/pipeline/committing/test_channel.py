@@ -408,11 +408,6 @@ class TestClient:
             return await connecting
 
 
-def test_a_request_comes_back_as_it_was() -> None:
-    line = encode_request(7, Progress(stage="s", done=1, total=2))
-    assert json.loads(line) == {"id": 7, "body": {"stage": "s", "done": 1, "total": 2, "request": "progress"}}
-
-
 def _ended(channel: socket.socket) -> bool:
     """Wait for the end of the stream."""
     try:

@@ -14,7 +14,8 @@ _LOCAL = re.compile(r"local(\[(?P<cores>[^\],]+)\])?")
 def spark_settings(settings: PipelineSettings, scratch: Path) -> dict[str, str]:
     """Return the properties of the session, those of ``spark_conf`` last.
 
-    What is shuffled are hashes, which no compression makes smaller. A local master gives a task as many attempts as a
+    What is shuffled are hashes, which no compression makes smaller. Over TCP every task of Python would wait 40 ms for
+    a delayed acknowledgement. A local master gives a task as many attempts as a
     cluster does; by itself it would give up a whole job with its first worker that is killed.
 
     Args:
@@ -30,6 +31,7 @@ def spark_settings(settings: PipelineSettings, scratch: Path) -> dict[str, str]:
         "spark.log.level": "WARN",
         "spark.pyspark.driver.python": sys.executable,  # spark.pyspark.python, that of the executors, would be next
         "spark.python.daemon.module": "tierd.pipeline.jobs.worker_daemon",
+        "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.reuse": "true",
         "spark.shuffle.compress": "false",
         "spark.speculation": "false",

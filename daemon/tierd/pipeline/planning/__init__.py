@@ -2,14 +2,6 @@
 
 from tierd.pipeline.planning.audit_sample import audit_works
 from tierd.pipeline.planning.chain import Chain, readable_chain
-from tierd.pipeline.planning.order_codec import (
-    decode_order,
-    decode_output,
-    decode_work,
-    encode_order,
-    encode_output,
-    encode_work,
-)
 from tierd.pipeline.planning.partition_plan import plan_partition
 from tierd.pipeline.planning.proposal import Candidate, CleaningPolicy, Proposal, Skipped, TierEvidence
 from tierd.pipeline.planning.selection import RunBudget, by_urgency
@@ -31,12 +23,6 @@ __all__ = [
     "WorkOrder",
     "audit_works",
     "by_urgency",
-    "decode_order",
-    "decode_output",
-    "decode_work",
-    "encode_order",
-    "encode_output",
-    "encode_work",
     "plan_partition",
     "readable_chain",
 ]

@@ -140,8 +140,6 @@ class WorkOrder:
         ValueError: the parts do not fit together.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = _JSON
-
     run_id: UUID
     now_ms: int
     secret: bytes
