@@ -24,7 +24,6 @@ from tierd.pipeline.committing.messages import (
     Begin,
     Hello,
     Noted,
-    Progress,
     Welcome,
     encode_answer,
     encode_request,

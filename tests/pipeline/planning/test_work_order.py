@@ -1,0 +1,51 @@
+import pickle
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from tests.fakes.remote_segments import PARTITION
+from tests.pipeline.planning.tiers import other_partition, remote, tier
+from tierd.pipeline.planning import Group, PartitionWork, WorkKind, WorkOrder
+
+WORK = PartitionWork(
+    index=0,
+    partition=PARTITION,
+    kind=WorkKind.COMPACT,
+    inputs=tuple(tier(1, 2, 3)),
+    groups=(Group(0, 1), Group(2, 2)),
+    first_dirty_offset=10,
+    round_end_offset=30,
+    delete_retention_ms=5,
+    producer_snapshot=b"",
+)
+ORDER = WorkOrder(run_id=UUID(int=3), now_ms=9, secret=bytes(range(16)), partitions=(WORK,))
+
+
+def test_an_order_can_be_sent_to_executors() -> None:
+    assert pickle.loads(pickle.dumps(ORDER)) == ORDER
+
+
+def test_the_secret_is_not_in_the_repr() -> None:
+    assert repr(ORDER.secret) not in repr(ORDER)
+    assert ORDER.secret.hex() not in repr(ORDER)
+
+
+def test_an_input_of_another_partition_is_refused() -> None:
+    with pytest.raises(ValueError, match="is not of"):
+        replace(WORK, inputs=(remote(0, 9, partition=other_partition(1)),), groups=())
+
+
+def test_inputs_that_do_not_ascend_are_refused() -> None:
+    with pytest.raises(ValueError, match="does not follow"):
+        replace(WORK, inputs=tuple(reversed(WORK.inputs)))
+
+
+def test_an_order_of_places_that_do_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="index 1 at place 0"):
+        replace(ORDER, partitions=(replace(WORK, index=1),))
+
+
+def test_a_secret_of_another_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="15 bytes"):
+        replace(ORDER, secret=b"x" * 15)
