@@ -1,6 +1,6 @@
 """What every test may ask for."""
 
-import asyncio
+import asyncio.constants
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
