@@ -16,7 +16,7 @@ from tierd.app.pipeline import Pipeline
 from tierd.app.pipeline_control import PipelineControl
 from tierd.errors import PartitionNameError, PipelineBusyError, PipelineError, UnknownPartitionError
 from tierd.model import TopicPartition
-from tierd.pipeline import PipelineScheduler, RunHistory, RunLimits, RunOutcome, RunProgress
+from tierd.pipeline import PipelineScheduler, RunHistory, RunLimits, RunOutcome, RunProgress, RunTally
 from tierd.schedule import Schedule
 
 MINUTE_S = 60.0
@@ -32,7 +32,7 @@ class Work:
     async def __call__(self, progress: RunProgress, names: Sequence[TopicPartition] | None) -> None:
         self.begun.append(names)
         progress.enter("rewriting", done=1, total=2)
-        progress.partitions = progress.groups_replaced = 1
+        progress.tally = RunTally(partitions=1, groups_replaced=1)
         if (error := await self.ends.get()) is not None:
             raise error
 

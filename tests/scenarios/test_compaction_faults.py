@@ -48,7 +48,7 @@ def test_workers_that_are_killed_cost_nothing_and_a_corrupt_input_its_own_group(
         said, _ = run.communicate(timeout=DEADLINE_S)
         assert run.returncode == 1, said
         (report,) = lab.runs()
-        assert (report.partitions, report.groups_replaced, report.groups_failed) == (2, 3, 1), said
+        assert (report.tally.partitions, report.tally.groups_replaced, report.tally.groups_failed) == (2, 3, 1), said
         (problem,) = report.problems
         assert problem.startswith("damaged-0, group 0"), problem
         assert len(lab.read("orders")) == len(lab.latest("orders"))

@@ -119,7 +119,7 @@ def good_runs(tierd: Installation) -> list[RunReport]:
     problems = [problem for run in runs for problem in run.problems]
     assert all("found by no reader any more" in problem for problem in problems), problems
     assert not [run for run in runs if run.outcome.is_problem and not run.problems], runs
-    return [run for run in runs if run.groups_replaced]
+    return [run for run in runs if run.tally.groups_replaced]
 
 
 def triggers(tierd: Installation) -> set[str]:

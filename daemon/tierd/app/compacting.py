@@ -9,12 +9,12 @@ from typing import Final, cast
 from pydantic import JsonValue
 
 from tierd.app.pipeline import Pipeline, build_pipeline, require_pipeline
-from tierd.app.pipeline_answers import pipeline_facts, plan_json, report_json
+from tierd.app.pipeline_answers import pipeline_facts, plan_json
 from tierd.app.standing_in import standing_in
 from tierd.config import TierdConfig
 from tierd.errors import DaemonUnreachableError, PipelineError
 from tierd.model import TopicPartition
-from tierd.pipeline import RunHistory, find_spark
+from tierd.pipeline import RunHistory, find_spark, report_json
 from tierd.serve import request
 
 _LOOK_S: Final = 1.0

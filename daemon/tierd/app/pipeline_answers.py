@@ -1,8 +1,10 @@
 """What the pipeline's commands and the status answer, as JSON; a contract that is only ever added to."""
 
+from dataclasses import asdict
+
 from pydantic import JsonValue
 
-from tierd.pipeline import PipelineScheduler, PreparedRun, RunProgress, RunReport
+from tierd.pipeline import PipelineScheduler, PreparedRun, RunProgress, report_json
 
 
 def pipeline_facts(scheduler: PipelineScheduler) -> dict[str, JsonValue]:
@@ -24,39 +26,7 @@ def _progress_json(progress: RunProgress) -> dict[str, JsonValue]:
         "stage": progress.stage,
         "done": progress.done,
         "total": progress.total,
-        "partitions": progress.partitions,
-        "groups_replaced": progress.groups_replaced,
-        "groups_unchanged": progress.groups_unchanged,
-        "groups_failed": progress.groups_failed,
-        "audited_segments": progress.audited_segments,
-        "audited_bytes": progress.audited_bytes,
-        "damaged_segments": progress.damaged_segments,
-        "bytes_before": progress.bytes_before,
-        "bytes_after": progress.bytes_after,
-    }
-
-
-def report_json(report: RunReport) -> dict[str, JsonValue]:
-    """A run as ``tierd compact --history --json`` prints it."""
-    return {
-        "run_id": report.run_id,
-        "trigger": report.trigger,
-        "attempt": report.attempt,
-        "began_ms": report.began_ms,
-        "ended_ms": report.ended_ms,
-        "outcome": report.outcome.value,
-        "partitions": report.partitions,
-        "groups_replaced": report.groups_replaced,
-        "groups_unchanged": report.groups_unchanged,
-        "groups_failed": report.groups_failed,
-        "audited_segments": report.audited_segments,
-        "audited_bytes": report.audited_bytes,
-        "damaged_segments": report.damaged_segments,
-        "bytes_before": report.bytes_before,
-        "bytes_after": report.bytes_after,
-        "counts": dict(report.counts),
-        "problems": list(report.problems),
-        "log_file": report.log_file,
+        **asdict(progress.tally),
     }
 
 

@@ -3,7 +3,14 @@
 Nothing is imported of pyspark before it is needed: the daemon plans, commits and schedules without it.
 """
 
-from tierd.pipeline.committing import CompactionLeader, LeaderSettings, PartitionRound, PreparedRun, RunStatistics
+from tierd.pipeline.committing import (
+    CompactionLeader,
+    LeaderSettings,
+    PartitionRound,
+    PreparedRun,
+    RunStatistics,
+    RunTally,
+)
 from tierd.pipeline.erasing import (
     ErasePhase,
     EraseRequest,
@@ -28,6 +35,7 @@ from tierd.pipeline.running import (
     SparkProcess,
     SparkRun,
     find_spark,
+    report_json,
     sweep_runs,
 )
 
@@ -53,12 +61,14 @@ __all__ = [
     "RunProgress",
     "RunReport",
     "RunStatistics",
+    "RunTally",
     "Skipped",
     "SparkProcess",
     "SparkRun",
     "find_spark",
     "new_request",
     "register",
+    "report_json",
     "search_work",
     "sweep_runs",
 ]

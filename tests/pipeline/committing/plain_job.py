@@ -82,7 +82,7 @@ class PlainJob:
         for group in range(len(work.groups)):
             (metadata,) = work.group_inputs(group)
             try:
-                assert all(stretch.parts for stretch in self._input(metadata).stretches())
+                assert self._input(metadata).count_batches()
             except TierError as error:
                 leader.failed(work.index, group, str(error))
             else:

@@ -106,7 +106,7 @@ async def test_a_run_leaves_what_the_real_cleaner_left(golden: Path, golden_tier
     prepared, found = await golden_tier.compact(tmp_path)
     assert len(prepared.order.partitions) == len(golden_tier.cases)
     assert (found.committed, found.problems) == (found.groups, ())
-    assert found.bytes_after < found.bytes_before
+    assert found.tally.bytes_after < found.tally.bytes_before
     assert not golden_tier.being_copied
     for case in golden_tier.cases:
         path, oracle = golden_tier.log_dir / case.partition, oracle_dir(golden, case, "compact-pass1")

@@ -12,6 +12,7 @@ from tests.pipeline.planning.tiers import other_partition
 from tierd.errors import RefusedError, RemoteResourceNotFoundError, WorkOrderError
 from tierd.metadata import MemoryKeyValueStore
 from tierd.model import RemoteLogSegmentMetadata, uuid_to_text
+from tierd.pipeline.committing import RunTally
 from tierd.pipeline.committing.messages import Begun, RefusedGroup, Verdict
 from tierd.pipeline.planning import CleaningPolicy, Group, Output, WorkKind
 from tierd.remote import SegmentManifest
@@ -176,7 +177,7 @@ class TestCommit:
             await commit(lab, output, await lab.write(output, 60))
         found = lab.leader.statistics()
         assert (found.groups, found.begun, found.committed) == (2, 2, 2)
-        assert (found.bytes_before, found.bytes_after) == (400, 120)
+        assert (found.tally.bytes_before, found.tally.bytes_after) == (400, 120)
         assert found.counts == {"records_tombstone": 0, "records_expired": 0, "records_superseded": 6}
 
 
@@ -529,8 +530,7 @@ class TestAudit:
         for group in (0, 1):
             await lab.leader.unchanged(0, group)
         found = lab.leader.statistics()
-        assert (found.audited, found.audited_bytes, found.damaged) == (2, 200, 0)
-        assert (found.groups, found.unchanged, found.committed) == (0, 0, 0)
+        assert (found.tally, found.groups) == (RunTally(audited_segments=2, audited_bytes=200), 0)
         assert lab.metadata.view(PARTITION).segments == before
         assert lab.metadata.view(PARTITION).compacted_to is None
         assert not lab.being_copied
@@ -546,7 +546,7 @@ class TestAudit:
         await lab.leader.failed(0, 0, "3 batches, the manifest says 4")
         await lab.leader.failed(0, 1, f"{audited[1].segment}: there is no offset index")
         found = lab.leader.statistics()
-        assert (found.audited, found.damaged, found.failed) == (2, 2, 0)
+        assert found.tally == RunTally(audited_segments=2, audited_bytes=200, damaged_segments=2)
         remedy = f"run tierd verify --deep {PARTITION.topic_partition}"
         assert [each.problem for each in found.problems] == [
             f"{audited[0].segment}: 3 batches, the manifest says 4; {remedy}",
@@ -560,7 +560,7 @@ class TestAudit:
         await lab.metadata.update(step)
         await lab.leader.failed(0, 0, "no such object")
         found = lab.leader.statistics()
-        assert (found.audited, found.damaged, found.problems) == (0, 0, ())
+        assert (found.tally, found.problems) == (RunTally(), ())
 
     async def test_nothing_can_be_begun(self, lab: LeaderLab, audited: list[RemoteLogSegmentMetadata]) -> None:
         begun = await lab.leader.begin(0, [0])

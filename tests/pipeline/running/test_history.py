@@ -1,11 +1,14 @@
 """The runs that are remembered."""
 
+import json
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from tierd.errors import StateDirError
-from tierd.pipeline.running.history import HISTORY_NAME, RunHistory, RunOutcome, RunReport
+from tierd.pipeline.committing import RunTally
+from tierd.pipeline.running.history import HISTORY_NAME, RunHistory, RunOutcome, RunReport, report_json
 
 
 def a_run(number: int, outcome: RunOutcome = RunOutcome.SUCCEEDED) -> RunReport:
@@ -16,6 +19,7 @@ def a_run(number: int, outcome: RunOutcome = RunOutcome.SUCCEEDED) -> RunReport:
         began_ms=number * 1000,
         ended_ms=number * 1000 + 500,
         outcome=outcome,
+        tally=RunTally(partitions=1, groups_replaced=number, bytes_before=9),
         counts={"records_read": number},
         problems=("orders-0: damaged",),
     )
@@ -27,6 +31,25 @@ def test_runs_are_read_back_as_they_were(tmp_path: Path) -> None:
     for run in runs:
         history.append(run)
     assert RunHistory(tmp_path).read() == runs
+
+
+def test_a_line_has_the_tally_among_the_other_fields_and_is_what_the_commands_print(tmp_path: Path) -> None:
+    RunHistory(tmp_path).append(a_run(1))
+    content = (tmp_path / HISTORY_NAME).read_text()
+    assert content == (
+        '{"run_id":"run-1","trigger":"schedule","attempt":1,"began_ms":1000,"ended_ms":1500,"outcome":"succeeded",'
+        '"partitions":1,"groups_replaced":1,"groups_unchanged":0,"groups_failed":0,"audited_segments":0,'
+        '"audited_bytes":0,"damaged_segments":0,"bytes_before":9,"bytes_after":0,'
+        '"counts":{"records_read":1},"problems":["orders-0: damaged"],"log_file":""}\n'
+    )
+    assert list(json.loads(content).items()) == list(report_json(a_run(1)).items())
+
+
+def test_a_line_of_before_there_were_audits_is_understood(tmp_path: Path) -> None:
+    later = {each.name for each in fields(RunTally) if each.name.startswith(("audited", "damaged"))}
+    line = {name: value for name, value in report_json(a_run(1)).items() if name not in later}
+    (tmp_path / HISTORY_NAME).write_text(json.dumps(line) + "\n")
+    assert RunHistory(tmp_path).read() == [a_run(1)]
 
 
 def test_without_any_run_there_is_none(tmp_path: Path) -> None:

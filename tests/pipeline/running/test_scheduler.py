@@ -12,6 +12,7 @@ from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
 from tierd.errors import PipelineBusyError, PipelineError
 from tierd.model import TopicPartition
+from tierd.pipeline.committing import RunTally
 from tierd.pipeline.running.history import RunHistory, RunOutcome
 from tierd.pipeline.running.progress import RunProgress
 from tierd.pipeline.running.scheduler import PipelineScheduler, RunLimits
@@ -31,11 +32,11 @@ class Job:
     async def __call__(self, progress: RunProgress, names: Sequence[TopicPartition] | None) -> None:
         self.begun.append(names)
         progress.enter("rewriting", done=1, total=2)
-        progress.partitions = 1
+        progress.tally = RunTally(partitions=1)
         error = await self.ends.get()
         if error is not None:
             raise error
-        progress.groups_replaced += 1
+        progress.tally += RunTally(groups_replaced=1)
 
 
 class Lab:
@@ -184,9 +185,9 @@ async def test_a_bug_ends_the_scheduler_and_the_run_is_remembered_as_failed(lab:
 def test_a_run_of_which_a_part_failed_is_told_apart_from_one_that_did_nothing() -> None:
     progress = RunProgress(run_id="r", trigger="command", attempt=1, began_ms=0)
     assert progress.outcome() is RunOutcome.NOTHING_DUE
-    progress.partitions = 2
+    progress.tally = RunTally(partitions=2)
     assert progress.outcome() is RunOutcome.SUCCEEDED
     progress.add_problem("orders-0: damaged")
     assert progress.outcome() is RunOutcome.FAILED
-    progress.groups_replaced = 1
+    progress.tally += RunTally(groups_replaced=1)
     assert progress.outcome() is RunOutcome.PARTLY

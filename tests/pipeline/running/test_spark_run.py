@@ -15,7 +15,7 @@ from tests.pipeline.committing.lab import COMPACTED, NOTHING_HIDDEN, LeaderLab
 from tierd.errors import LeaderChannelError, PipelineError, SparkMissingError
 from tierd.metadata import MetadataKeyFactory
 from tierd.model import TopicPartition, uuid_to_text
-from tierd.pipeline.committing import LeaderClient, PartitionRound, RunStatistics
+from tierd.pipeline.committing import LeaderClient, PartitionRound, RunStatistics, RunTally
 from tierd.pipeline.jobs import JobExit
 from tierd.pipeline.planning import Candidate, WorkKind
 from tierd.pipeline.running.history import RunOutcome
@@ -138,8 +138,8 @@ async def test_a_run_commits_what_the_job_wrote_and_puts_everything_away(lab: La
     await lab.do(Job(lab.commits(0)))
     assert lab.leader.readable() == [(0, 19), (20, 29)]
     progress = lab.progress
-    assert (progress.partitions, progress.groups_replaced, progress.groups_unchanged) == (1, 1, 1)
-    assert (progress.bytes_before, progress.bytes_after, progress.stage) == (200, 50, "done")
+    tally = RunTally(partitions=1, groups_replaced=1, groups_unchanged=1, bytes_before=200, bytes_after=50)
+    assert (progress.tally, progress.stage) == (tally, "done")
     assert not progress.problems
     assert progress.log_file == str(lab.folder / "pipeline" / "logs" / f"{RUN_ID}.log")
     ((run_id, rounds, statistics),) = lab.after
@@ -153,7 +153,7 @@ async def test_a_job_that_fails_half_way_keeps_what_was_committed_and_its_last_w
         await lab.do(job)
     assert caught.value.remedy == f"see {lab.progress.log_file}"
     assert lab.leader.readable() == [(0, 19), (20, 29)]
-    assert lab.progress.groups_replaced == 1
+    assert lab.progress.tally.groups_replaced == 1
     await lab.assert_over()
 
 
@@ -179,7 +179,7 @@ async def test_a_group_that_failed_is_a_problem_of_the_run_and_the_others_go_on(
     await lab.do(Job(talk))
     (problem,) = lab.progress.problems
     assert problem == f"{PARTITION}, group 0: damaged at byte 7"
-    assert (lab.progress.groups_failed, lab.progress.groups_unchanged) == (1, 1)
+    assert lab.progress.tally == RunTally(partitions=1, groups_failed=1, groups_unchanged=1)
     await lab.assert_over()
 
 
@@ -225,7 +225,7 @@ async def test_a_run_that_is_cancelled_ends_the_job_and_gives_up_what_is_open(la
 async def test_a_partition_that_another_daemon_is_at_is_left_to_it(lab: Lab) -> None:
     async with lab.leases("another").held([PARTITION]):
         await lab.do(AssertionError("no job is started"))
-    assert lab.progress.partitions == 0
+    assert lab.progress.tally == RunTally()
     await lab.assert_over()
 
 
@@ -233,7 +233,7 @@ async def test_where_nothing_is_due_no_job_is_started(lab: Lab) -> None:
     await lab.do(Job(lab.commits(0)))
     again = lab.progress = RunProgress(run_id=AGAIN_ID, trigger="command", attempt=1, began_ms=0)
     await lab.do(AssertionError("no job is started"))
-    assert (again.partitions, again.log_file) == (0, "")
+    assert (again.tally.partitions, again.log_file) == (0, "")
     await lab.assert_over()
 
 
@@ -251,13 +251,12 @@ async def test_a_run_with_nothing_but_an_audit_is_one_and_nobody_is_told_that_it
     lab.audit_bytes = 1 << 20
     again = lab.progress = RunProgress(run_id=AGAIN_ID, trigger="command", attempt=1, began_ms=0)
     await lab.do(Job(audits))
-    assert (again.partitions, again.groups_unchanged, again.groups_failed) == (0, 0, 0)
-    assert (again.audited_segments, again.audited_bytes, again.damaged_segments) == (2, 150, 1)
+    assert again.tally == RunTally(audited_segments=2, audited_bytes=150, damaged_segments=1)
     assert again.outcome() is RunOutcome.PARTLY
     (problem,) = again.problems
     assert f"the chunk at byte 7 is damaged; run tierd verify --deep {PARTITION.topic_partition}" in problem
     run_id, rounds, statistics = lab.after[-1]
-    assert (run_id, rounds, statistics.damaged) == (AGAIN_ID, 0, 1)
+    assert (run_id, rounds, statistics.tally.damaged_segments) == (AGAIN_ID, 0, 1)
     assert lab.leader.readable() == [(0, 19), (20, 29)]
     await lab.assert_over()
 

@@ -7,7 +7,7 @@ from tierd.pipeline.committing.leader_settings import LeaderSettings, OutputStor
 from tierd.pipeline.committing.messages import Begun, RefusedGroup, Verdict
 from tierd.pipeline.committing.order_maker import PreparedRun
 from tierd.pipeline.committing.round import ORDERED_COUNTS, GroupState, PartitionRound
-from tierd.pipeline.committing.run_record import GroupProblem, RunStatistics
+from tierd.pipeline.committing.run_record import GroupProblem, RunStatistics, RunTally
 
 __all__ = [
     "ORDERED_COUNTS",
@@ -23,5 +23,6 @@ __all__ = [
     "PreparedRun",
     "RefusedGroup",
     "RunStatistics",
+    "RunTally",
     "Verdict",
 ]

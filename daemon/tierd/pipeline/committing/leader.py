@@ -79,7 +79,7 @@ class CompactionLeader:
         self._outputs = OpenOutputs(metadata, being_copied=being_copied, clock=clock, abandoned=abandoned)
         self._rounds: tuple[PartitionRound, ...] = ()
         self._order: WorkOrder | None = None
-        self.record = RunRecord(UUID(int=0), groups=0)
+        self.record = RunRecord(UUID(int=0), partitions=0, groups=0)
         """Of the present run, or the last one."""
 
     @property
@@ -123,8 +123,8 @@ class CompactionLeader:
         self._order = prepared.order
         works = prepared.order.partitions
         self._rounds = tuple(PartitionRound(work) for work in works)
-        groups = sum(len(round_.work.groups) for round_ in self._rounds if not round_.is_audit)
-        self.record = RunRecord(prepared.order.run_id, groups=groups)
+        due = [len(round_.work.groups) for round_ in self._rounds if not round_.is_audit]
+        self.record = RunRecord(prepared.order.run_id, partitions=len(due), groups=sum(due))
         for work in works:
             for group in range(len(work.groups)):
                 self._outputs.guard(work.group_inputs(group))

@@ -1,6 +1,6 @@
 """When the job runs, as a process of its own, within which limits, and what is remembered of it. No pyspark here."""
 
-from tierd.pipeline.running.history import RunHistory, RunOutcome, RunReport
+from tierd.pipeline.running.history import RunHistory, RunOutcome, RunReport, report_json
 from tierd.pipeline.running.leasing import PartitionLeases
 from tierd.pipeline.running.progress import RunProgress
 from tierd.pipeline.running.requirements import SparkInstallation, find_spark
@@ -21,5 +21,6 @@ __all__ = [
     "SparkProcess",
     "SparkRun",
     "find_spark",
+    "report_json",
     "sweep_runs",
 ]

@@ -6,14 +6,22 @@
 """
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import (
+    BeforeValidator,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    WrapSerializer,
+)
 
 from tierd.errors import StateDirError
+from tierd.pipeline.committing import RunTally
 
 HISTORY_NAME: Final = "pipeline-runs.jsonl"
 _RUNS_KEPT: Final = 500
@@ -38,14 +46,12 @@ class RunOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """One run. Bytes are those of logs, before compression; ``bytes_after`` of what replaced ``bytes_before``.
+    """One run.
 
     Attributes:
         trigger: ``schedule`` or ``command``.
         attempt: 1 for the first; a run that failed is tried again.
-        partitions: that had something due; an audit is due for none.
-        audited_segments: looked at and left as they are, with ``audited_bytes`` of logs; they are in no group.
-        damaged_segments: those of them with which something is wrong.
+        tally: what came of it.
         counts: what the job counted, such as records read and dropped.
         problems: the first few.
         log_file: of the job; empty when none was started.
@@ -57,21 +63,32 @@ class RunReport:
     began_ms: int
     ended_ms: int
     outcome: RunOutcome
-    partitions: int = 0
-    groups_replaced: int = 0
-    groups_unchanged: int = 0
-    groups_failed: int = 0
-    audited_segments: int = 0
-    audited_bytes: int = 0
-    damaged_segments: int = 0
-    bytes_before: int = 0
-    bytes_after: int = 0
+    tally: RunTally = field(default_factory=RunTally)
     counts: dict[str, int] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     log_file: str = ""
 
 
-_LINE: Final = TypeAdapter(RunReport)
+def report_json(report: RunReport) -> dict[str, JsonValue]:
+    """A run as the history has it and ``tierd compact --history --json`` prints it; the tally is not apart."""
+    facts: dict[str, JsonValue] = _LINE.dump_python(report, mode="json")
+    return facts
+
+
+def _flat(report: RunReport, facts_of: SerializerFunctionWrapHandler) -> dict[str, JsonValue]:
+    flat: dict[str, JsonValue] = {}
+    for name, value in facts_of(report).items():
+        flat |= value if name == "tally" else {name: value}
+    return flat
+
+
+def _nested(facts: object) -> object:
+    if not isinstance(facts, dict):
+        return facts
+    return facts | {"tally": {each.name: facts[each.name] for each in fields(RunTally) if each.name in facts}}
+
+
+_LINE: Final = TypeAdapter(Annotated[RunReport, BeforeValidator(_nested), WrapSerializer(_flat)])
 
 
 class RunHistory:

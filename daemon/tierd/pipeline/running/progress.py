@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from tierd.pipeline.committing import RunStatistics
+from tierd.pipeline.committing import RunStatistics, RunTally
 from tierd.pipeline.running.history import PROBLEMS_KEPT, RunOutcome, RunReport
 from tierd.telemetry import PipelineUse
 
@@ -29,15 +29,7 @@ class RunProgress:
     stage: str = "planning"
     done: int = 0
     total: int = 0
-    partitions: int = 0
-    groups_replaced: int = 0
-    groups_unchanged: int = 0
-    groups_failed: int = 0
-    audited_segments: int = 0
-    audited_bytes: int = 0
-    damaged_segments: int = 0
-    bytes_before: int = 0
-    bytes_after: int = 0
+    tally: RunTally = field(default_factory=RunTally)
     counts: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     problem_count: int = 0
@@ -54,15 +46,7 @@ class RunProgress:
             return
         told = self._told()
         self.enter(told.stage, done=told.stage_done, total=told.stage_total)
-        self.groups_replaced, self.groups_unchanged = told.committed, told.unchanged
-        self.groups_failed = told.refused + told.failed
-        self.audited_segments, self.audited_bytes, self.damaged_segments = (
-            told.audited,
-            told.audited_bytes,
-            told.damaged,
-        )
-        self.bytes_before, self.bytes_after = told.bytes_before, told.bytes_after
-        self.counts = dict(told.counts)
+        self.tally, self.counts = told.tally, dict(told.counts)
 
     def enter(self, stage: str, *, done: int = 0, total: int = 0) -> None:
         """Say what it is at."""
@@ -76,10 +60,11 @@ class RunProgress:
 
     def outcome(self) -> RunOutcome:
         """How the run ended that came to its end by itself."""
-        if self.problem_count or self.groups_failed:
-            did_some = self.groups_replaced or self.groups_unchanged or self.audited_segments
+        tally = self.tally
+        if self.problem_count or tally.groups_failed:
+            did_some = tally.groups_replaced or tally.groups_unchanged or tally.audited_segments
             return RunOutcome.PARTLY if did_some else RunOutcome.FAILED
-        return RunOutcome.SUCCEEDED if self.partitions or self.audited_segments else RunOutcome.NOTHING_DUE
+        return RunOutcome.SUCCEEDED if tally.partitions or tally.audited_segments else RunOutcome.NOTHING_DUE
 
     def ended(self, outcome: RunOutcome, now_ms: int) -> RunReport:
         """The report of the run."""
@@ -90,15 +75,7 @@ class RunProgress:
             began_ms=self.began_ms,
             ended_ms=now_ms,
             outcome=outcome,
-            partitions=self.partitions,
-            groups_replaced=self.groups_replaced,
-            groups_unchanged=self.groups_unchanged,
-            groups_failed=self.groups_failed,
-            audited_segments=self.audited_segments,
-            audited_bytes=self.audited_bytes,
-            damaged_segments=self.damaged_segments,
-            bytes_before=self.bytes_before,
-            bytes_after=self.bytes_after,
+            tally=self.tally,
             counts=dict(self.counts),
             problems=tuple(self.problems),
             log_file=self.log_file,
@@ -111,41 +88,39 @@ class RunTotals:
 
     runs: Counter[str] = field(default_factory=Counter)
     last_ended_s: dict[str, float] = field(default_factory=dict)
-    groups: Counter[str] = field(default_factory=Counter)
-    audited: Counter[str] = field(default_factory=Counter)
-    audited_bytes: int = 0
+    tally: RunTally = field(default_factory=RunTally)
     counts: Counter[str] = field(default_factory=Counter)
-    bytes_before: int = 0
-    bytes_after: int = 0
 
     def add(self, record: RunReport) -> None:
         """Count a run that ended."""
         self.runs[record.outcome.value] += 1
         self.last_ended_s[record.outcome.value] = record.ended_ms / 1000
-        self.groups["replaced"] += record.groups_replaced
-        self.groups["unchanged"] += record.groups_unchanged
-        self.groups["failed"] += record.groups_failed
-        self.audited["sound"] += record.audited_segments - record.damaged_segments
-        self.audited["damaged"] += record.damaged_segments
-        self.audited_bytes += record.audited_bytes
+        self.tally += record.tally
         self.counts.update(record.counts)
-        self.bytes_before += record.bytes_before
-        self.bytes_after += record.bytes_after
 
     def use(self, current: RunProgress | None, next_begin_ms: int | None) -> PipelineUse:
         """Everything, as metrics show it."""
         if current is not None:
             current.refresh()
+        tally = self.tally
         return PipelineUse(
             running=current is not None,
             progress=0.0 if current is None or not current.total else min(1.0, current.done / current.total),
             next_begin_s=None if next_begin_ms is None else next_begin_ms / 1000,
             runs=dict(self.runs),
             last_ended_s=dict(self.last_ended_s),
-            groups=dict(self.groups),
-            audited=dict(self.audited),
-            audited_bytes=self.audited_bytes,
-            bytes_before=self.bytes_before,
-            bytes_after=self.bytes_after,
+            groups=_groups(tally) if self.runs else {},
+            audited=_audited(tally) if self.runs else {},
+            audited_bytes=tally.audited_bytes,
+            bytes_before=tally.bytes_before,
+            bytes_after=tally.bytes_after,
             counts=dict(self.counts),
         )
+
+
+def _groups(tally: RunTally) -> dict[str, int]:
+    return {"replaced": tally.groups_replaced, "unchanged": tally.groups_unchanged, "failed": tally.groups_failed}
+
+
+def _audited(tally: RunTally) -> dict[str, int]:
+    return {"sound": tally.audited_segments - tally.damaged_segments, "damaged": tally.damaged_segments}

@@ -151,16 +151,16 @@ class PipelineScheduler:
             await asyncio.wait({working, ringing})
 
     async def _remember(self, record: RunReport) -> None:
-        tell = log.warning if record.outcome.is_problem else log.info
+        tally, tell = record.tally, log.warning if record.outcome.is_problem else log.info
         tell(
             "run_ended",
             run=record.run_id,
             outcome=record.outcome.value,
-            partitions=record.partitions,
-            replaced=record.groups_replaced,
-            failed=record.groups_failed,
-            bytes_before=record.bytes_before,
-            bytes_after=record.bytes_after,
+            partitions=tally.partitions,
+            replaced=tally.groups_replaced,
+            failed=tally.groups_failed,
+            bytes_before=tally.bytes_before,
+            bytes_after=tally.bytes_after,
             problems=list(record.problems),
             log_file=record.log_file,
         )
@@ -184,5 +184,5 @@ def _outcome(working: "asyncio.Future[None]", progress: RunProgress) -> RunOutco
         working.result()
     except TierError as error:
         progress.add_problem(f"{error}; {error.remedy}" if error.remedy else str(error))
-        return RunOutcome.PARTLY if progress.groups_replaced else RunOutcome.FAILED
+        return RunOutcome.PARTLY if progress.tally.groups_replaced else RunOutcome.FAILED
     return progress.outcome()

@@ -18,7 +18,7 @@ import structlog
 from tierd.errors import PipelineError, TierError
 from tierd.model import TopicPartition, uuid_from_text
 from tierd.pipeline.committing import CompactionLeader, LeaderServer, PartitionRound, PreparedRun, RunStatistics
-from tierd.pipeline.planning import Candidate, WorkKind
+from tierd.pipeline.planning import Candidate
 from tierd.pipeline.running.leasing import PartitionLeases
 from tierd.pipeline.running.progress import RunProgress
 from tierd.pipeline.running.spark_process import JobProcess, last_lines
@@ -104,7 +104,6 @@ class SparkRun:
             try:
                 for skipped in prepared.skipped:
                     log.debug("partition_skipped", partition=str(skipped.partition), reason=skipped.reason)
-                progress.partitions = sum(work.kind is not WorkKind.AUDIT for work in prepared.order.partitions)
                 if prepared.order.partitions:
                     await self._work(progress)
             finally:
