@@ -1,6 +1,8 @@
 """Records written anew: kept ones unchanged or with other deltas, and new ones as the log room writes them."""
 
+import struct
 from array import array
+from itertools import accumulate, compress
 from pathlib import Path
 from types import ModuleType
 
@@ -10,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kernels.batches_of_brokers import golden_payloads
-from tierd.kernels import RecordFault, compiled, encode_records, reference, select_records
+from tierd.kernels import RecordFault, compiled, encode_records, reference, rewrite_batches, select_records
+from tierd.log.records.batch_header import HEADER_V2
 from tierd.log.records.record import Header, RawRecord, RecordError, iter_raw_records
 from tierd.log.records.record_encoding import encode_field, encode_record, encode_varint
 
@@ -164,3 +167,82 @@ def test_columns_of_different_lengths_are_refused(kernels: ModuleType, lengths: 
     offsets, stamps, keys, values, headers = lengths
     with pytest.raises(ValueError, match=r"argument|shape|keys and values"):
         kernels.encode_records(np.arange(offsets), np.arange(stamps), [b"k"] * keys, [None] * values, [b"\0"] * headers)
+
+
+def rewritten(
+    data: bytes, bounds: list[int], firsts: list[int], keep: list[bool], stamps: list[tuple[int, int]]
+) -> tuple[bytes, list[int]] | RecordFault:
+    """What all three say, which is the same."""
+    base_ms, max_ms = np.array(stamps, dtype=np.int64).reshape(-1, 2).T
+    found: list[tuple[bytes, list[int]] | RecordFault] = []
+    for rewrite in (reference.rewrite_batches, compiled.rewrite_batches, rewrite_batches):
+        result = rewrite(data, np.array(bounds), np.array(firsts), np.array(keep, dtype=bool), (base_ms, max_ms))
+        found.append(result if isinstance(result, RecordFault) else (bytes(result[0]), result[1].tolist()))
+    assert found[1:] == found[:-1]
+    return found[0]
+
+
+@given(st.lists(rows, max_size=4), st.data())
+def test_batches_lose_what_is_not_kept_and_stay_as_they_are_when_they_lose_nothing(
+    contents: list[list[Row]], data: st.DataObject
+) -> None:
+    header = bytes(range(1, 62))
+    batches = [header + encoded(content) for content in contents]
+    keep = [data.draw(st.lists(st.booleans(), min_size=len(each), max_size=len(each))) for each in contents]
+    stamps = [(data.draw(longs), data.draw(longs)) for _ in contents]
+    bounds = list(accumulate(map(len, batches), initial=0))
+    firsts = list(accumulate(map(len, contents), initial=0))
+    found = rewritten(b"".join(batches), bounds, firsts, [each for some in keep for each in some], stamps)
+    expected = [
+        lone(batch, content, chosen, *stamp)
+        for batch, content, chosen, stamp in zip(batches, contents, keep, stamps, strict=True)
+    ]
+    assert found == (b"".join(expected), list(accumulate(map(len, expected))))
+
+
+def lone(batch: bytes, content: list[Row], keep: list[bool], base_ms: int, max_ms: int) -> bytes:
+    """One batch with what is kept, as the log room writes headers."""
+    if all(keep):
+        return batch
+    if not any(keep):
+        return b""
+    (old_ms,) = struct.unpack_from(">q", batch, 27)
+    kept = encoded([(wrapped(row[0] + old_ms - base_ms), *row[1:]) for row in compress(content, keep)])
+    fields = list(HEADER_V2.unpack_from(batch))
+    fields[1], fields[4], fields[5] = 49 + len(kept), 0, fields[5] & 0xFF
+    fields[7], fields[8], fields[12] = base_ms, max_ms, sum(keep)
+    return HEADER_V2.pack(*fields) + kept
+
+
+@settings(max_examples=300)
+@given(st.binary(min_size=61, max_size=200), st.data())
+def test_twins_agree_on_any_batches(content: bytes, data: st.DataObject) -> None:
+    end = data.draw(st.integers(61, len(content)))
+    bounds = [0, end, len(content)] if len(content) - end >= 61 else [0, end]
+    keep = data.draw(st.lists(st.booleans(), max_size=9))
+    middle = data.draw(st.integers(0, len(keep)))
+    firsts = [0, middle, len(keep)] if len(bounds) == 3 else [0, middle]
+    rewritten(content, bounds, firsts, keep, [(data.draw(longs), data.draw(longs)) for _ in bounds[1:]])
+
+
+@TWINS
+@pytest.mark.parametrize(
+    ("bounds", "firsts", "stamps", "problem"),
+    [
+        ([], [], 0, "70 bytes have no batches at"),
+        ([-1, 61], [0, 1], 1, "no batches at"),
+        ([0, 60], [0, 1], 1, "no batches at"),
+        ([0, 71], [0, 1], 1, "no batches at"),
+        ([0, 61], [0], 1, "1 choices are not for"),
+        ([0, 61], [-1, 1], 1, "1 choices are not for"),
+        ([0, 61], [1, 0], 1, "1 choices are not for"),
+        ([0, 61], [0, 2], 1, "1 choices are not for"),
+        ([0, 61], [0, 1], 2, "timestamps of .* batches, not of 1"),
+    ],
+)
+def test_impossible_bounds_are_a_mistake(
+    kernels: ModuleType, bounds: list[int], firsts: list[int], stamps: int, problem: str
+) -> None:
+    columns = np.array(bounds, dtype=int), np.array(firsts, dtype=int), np.ones(1, dtype=bool)
+    with pytest.raises(ValueError, match=problem):
+        kernels.rewrite_batches(bytes(70), *columns, (np.zeros(stamps, int), np.zeros(stamps, int)))

@@ -7,7 +7,7 @@ from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns, RecordFau
 from tierd.kernels.gathering import gather, gather_headers
 from tierd.kernels.keys import hash_keys, latest_per_key
 from tierd.kernels.records import decode_batches, decode_records
-from tierd.kernels.rewriting import encode_records, select_records
+from tierd.kernels.rewriting import encode_records, rewrite_batches, select_records
 
 __all__ = [
     "STEP_RECORDS",
@@ -28,5 +28,6 @@ __all__ = [
     "gather_headers",
     "hash_keys",
     "latest_per_key",
+    "rewrite_batches",
     "select_records",
 ]

@@ -51,6 +51,15 @@ class _Kernels(Protocol):
         self, payload: bytes | memoryview, count: int, keep: Numbers, *, timestamp_shift_ms: int = 0
     ) -> bytes | RecordFault: ...
 
+    def rewrite_batches(
+        self,
+        data: bytes | memoryview,
+        bounds: Numbers,
+        first_record: Numbers,
+        keep: Numbers,
+        timestamps_ms: tuple[Numbers, Numbers],
+    ) -> tuple[bytearray, memoryview] | RecordFault: ...
+
     def encode_records(
         self,
         offset_delta: Numbers,

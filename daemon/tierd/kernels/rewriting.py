@@ -23,3 +23,15 @@ def encode_records(
 ) -> bytes:
     """Encode records of magic 2; see ``reference.encode_records``."""
     return CHOICE.for_records(len(keys)).encode_records(offset_delta, timestamp_delta_ms, keys, values, headers)
+
+
+def rewrite_batches(
+    data: bytes | memoryview,
+    bounds: Numbers,
+    first_record: Numbers,
+    keep: Numbers,
+    timestamps_ms: tuple[Numbers, Numbers],
+) -> tuple[bytearray, memoryview] | RecordFault:
+    """Keep some of the records of many batches; see ``reference.rewrite_batches``."""
+    kernels = CHOICE.for_records(len(keep))
+    return kernels.rewrite_batches(data, bounds, first_record, keep, timestamps_ms)

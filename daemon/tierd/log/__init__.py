@@ -66,9 +66,15 @@ from tierd.log.producers.snapshot_rebuild import RebuiltProducers, rebuild_produ
 from tierd.log.producers.transactions import stable_end_offset
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import BatchBuilder, encode_batch, encode_end_marker
-from tierd.log.records.batch_header import BatchHeader, parse_header
+from tierd.log.records.batch_header import BatchHeader, parse_header, stamp_crc
 from tierd.log.records.batch_restamp import set_last_offset, set_leader_epoch
-from tierd.log.records.batch_rewrite import empty_batch, rewrite_batch, upgrade_batch
+from tierd.log.records.batch_rewrite import (
+    compress_batch,
+    decompress_batch,
+    empty_batch,
+    rewrite_batch,
+    upgrade_batch,
+)
 from tierd.log.records.compression import MAX_DECOMPRESSED_BYTES, Compression
 from tierd.log.records.log_columns import iter_piece_columns
 from tierd.log.records.log_config import LogConfig
@@ -161,6 +167,8 @@ __all__ = [
     "check_index",
     "check_segment",
     "columns_of",
+    "compress_batch",
+    "decompress_batch",
     "empty_batch",
     "encode_batch",
     "encode_end_marker",
@@ -201,6 +209,7 @@ __all__ = [
     "set_last_offset",
     "set_leader_epoch",
     "stable_end_offset",
+    "stamp_crc",
     "truncate_partition",
     "upgrade_batch",
     "with_data",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as changed
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,8 +28,10 @@ from tierd.pipeline.rewriting import (
 )
 
 SECRET = bytes(range(16))
-PIECE_BYTES = 1000  # nearly every batch is cut by the end of one
+SMALL, LARGE = 1000, 4 << 20  # pieces whose ends cut nearly every batch, and hardly one
 DAY_MS = 86_400_000
+
+_NOTHING = np.zeros((3, 0), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +45,16 @@ class RolledSegment:
     def path(self, suffix: str) -> Path:
         return self.directory / f"{self.base_offset:020d}.{suffix}"
 
-    def pieces(self) -> Iterator[bytes]:
+    def pieces(self, piece_bytes: int) -> Iterator[bytes]:
         content = self.path("log").read_bytes()
-        return (content[at : at + PIECE_BYTES] for at in range(0, len(content), PIECE_BYTES))
+        return (content[at : at + piece_bytes] for at in range(0, len(content), piece_bytes))
 
-    def input(self) -> InputLog:
+    def input(self, piece_bytes: int) -> InputLog:
         return InputLog(
             name=self.path("log").name,
             start_offset=self.base_offset,
             end_offset=self.end_offset,
-            pieces=self.pieces(),
+            pieces=self.pieces(piece_bytes),
         )
 
 
@@ -122,16 +125,23 @@ def scan(segments: Iterable[RolledSegment], rules: RewriteRules) -> tuple[np.nda
     """The map stage and the shuffle: the latest offset of every key, and each segment's transactions."""
     columns, traces = [], []
     for segment in segments:
-        traces.append(TransactionTrace())
-        columns += list(
-            scan_keys(segment.pieces(), rules, name=segment.path("log").name, secret=SECRET, trace=traces[-1])
-        )
+        one_by_one, _ = _scanned(segment, rules, SMALL)
+        together, trace = _scanned(segment, rules, LARGE)
+        assert np.array_equal(np.hstack(one_by_one or [_NOTHING]), np.hstack(together or [_NOTHING]))
+        columns += together
+        traces.append(trace)
     if not columns:
         return np.zeros(0, dtype=np.int64), traces
-    hi, lo, offset = (
-        np.concatenate([getattr(one, name) for one in columns]) for name in ("hash_hi", "hash_lo", "offset")
-    )
-    return latest_per_key(hi, lo, offset)[2], traces
+    return latest_per_key(*np.hstack(columns))[2], traces
+
+
+def _scanned(
+    segment: RolledSegment, rules: RewriteRules, piece_bytes: int
+) -> tuple[list[np.ndarray], TransactionTrace]:
+    trace = TransactionTrace()
+    name = segment.path("log").name
+    found = scan_keys(segment.pieces(piece_bytes), rules, name=name, secret=SECRET, trace=trace)
+    return [np.stack((one.hash_hi, one.hash_lo, one.offset)) for one in found], trace
 
 
 def grouped(segments: Sequence[RolledSegment], bases: Sequence[int]) -> list[list[RolledSegment]]:
@@ -147,18 +157,26 @@ def rewrite(
     *,
     open_producers: frozenset[int],
 ) -> RewrittenSegment:
+    """The output, which is the same whether batches are rewritten one by one or many at a time."""
     base_offset, end_offset = group[0].base_offset, group[-1].end_offset + 1
     mine = latest[(latest >= base_offset) & (latest < end_offset)]
-    return rewrite_group(
-        [segment.input() for segment in group],
-        rules,
-        OffsetSet.of(base_offset, end_offset, mine) if rules.compacts else None,
-        base_offset=base_offset,
-        output=scratch / f"{base_offset:020d}.log",
-        input_snapshot=b"",
-        input_epochs=b"",
-        open_producers=open_producers,
+    one_by_one, together = (
+        rewrite_group(
+            [segment.input(piece_bytes) for segment in group],
+            rules,
+            OffsetSet.of(base_offset, end_offset, mine) if rules.compacts else None,
+            base_offset=base_offset,
+            output=scratch / f"{base_offset:020d}{suffix}",
+            input_snapshot=b"",
+            input_epochs=b"",
+            open_producers=open_producers,
+        )
+        for piece_bytes, suffix in ((SMALL, ".log.small"), (LARGE, ".log"))
     )
+    assert one_by_one.data.log.read_bytes() == together.data.log.read_bytes()
+    assert changed(one_by_one, data=changed(one_by_one.data, log=together.data.log)) == together
+    one_by_one.data.log.unlink()
+    return together
 
 
 def assert_describes_itself(output: RewrittenSegment, group: Sequence[RolledSegment]) -> None:

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from tests.log.batches import batch, legacy, plain
 from tierd.errors import CorruptRecordError
-from tierd.log import RecordBatch, iter_batches
+from tierd.log import Compression, RecordBatch, compress_batch, iter_batches
 from tierd.pipeline.rewriting.input_log import InputLog
-from tierd.pipeline.rewriting.rows import rows_of
-from tierd.pipeline.rewriting.stretch import iter_stretches
+from tierd.pipeline.rewriting.rows import Opened, open_batch
+from tierd.pipeline.rewriting.stretch import Stretch, iter_stretches
 
 LOG = plain(0, 3) + batch(3, [(1, b"k", b"v" * 300)]) + legacy(1, 4, b"k", b"v") + batch(5, []) + plain(6, 2)
 
@@ -21,7 +21,8 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 
 def batches_in(pieces: Iterable[bytes]) -> Iterator[RecordBatch]:
-    return (part.batch for stretch in iter_stretches(pieces, name="a.log") for part in stretch.parts)
+    for found in iter_stretches(pieces, name="a.log"):
+        yield from (found.batch(index) for index in range(len(found))) if isinstance(found, Stretch) else (found,)
 
 
 @given(st.lists(st.integers(0, len(LOG)), max_size=30))
@@ -55,16 +56,26 @@ def test_a_length_that_is_too_small_is_found_out_before_more_is_read(piece_bytes
         list(batches_in(pieces()))
 
 
-@given(st.lists(st.integers(0, len(LOG)), max_size=5))
-def test_rows_of_stretches_are_those_of_their_batches(places: list[int]) -> None:
+@pytest.mark.parametrize("codec", Compression)
+@given(places=st.lists(st.integers(0, len(LOG)), max_size=5))
+def test_rows_of_stretches_are_those_of_their_batches(codec: Compression, places: list[int]) -> None:
+    first, last = (compress_batch(memoryview(each), codec) for each in (plain(0, 3), plain(6, 2)))
+    log = b"".join((first, batch(3, [(1, b"k", b"v" * 300)]), legacy(1, 4, b"k", b"v"), batch(5, []), last))
     offsets: list[int] = []
-    for stretch in iter_stretches(cut(LOG, places), name="a.log"):
-        for found, first, end in stretch.parts:
-            rows = rows_of(found) if stretch.rows is None else stretch.rows.part(first, end)
-            assert rows.offset.tolist() == [record.offset for record in found.records()]
-            assert [rows.key(n) for n in range(rows.size)] == [record.key for record in found.records()]
-            offsets += rows.offset.tolist()
+    for found in iter_stretches(cut(log, places), name="a.log"):
+        for one, opened in opened_in(found):
+            assert opened.rows.offset.tolist() == [record.offset for record in one.records()]
+            assert [opened.rows.key(n) for n in range(opened.rows.size)] == [record.key for record in one.records()]
+            assert one.magic < 2 or bytes(opened.records) == bytes(one.payload())
+            offsets += opened.rows.offset.tolist()
     assert offsets == [0, 1, 2, 3, 4, 6, 7]
+
+
+def opened_in(found: Stretch | RecordBatch) -> list[tuple[RecordBatch, Opened]]:
+    if isinstance(found, RecordBatch):
+        return [(found, open_batch(found))]
+    parts = [found.part(index, index + 1) for index in range(len(found))]
+    return [(part.batch(0), Opened(part.rows, part.records(0))) for part in parts]
 
 
 def test_nothing_at_all_is_a_log_without_batches() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 
 from tierd.kernels.columns import SMALLEST_RECORD_BYTES, STEP_RECORDS, BatchColumns, Columns, RecordFault
 from tierd.kernels.compiled.jit import BYTES, compile_for
-from tierd.kernels.compiled.varints import read_field, read_varint
+from tierd.kernels.compiled.varints import read_big_endian, read_field, read_varint
 
 _RECORD_SIZE = int(RecordFault.RECORD_SIZE)
 _HEADER_COUNT = int(RecordFault.HEADER_COUNT)
@@ -82,17 +82,6 @@ def _decode(data: np.ndarray, at: int, count: int, longs: np.ndarray, numbers: n
     return count, at, 0
 
 
-@compile_for(f"int64({BYTES}, int64, int64)")
-def _big_endian(data: np.ndarray, at: int, size: int) -> int:
-    """The signed number in ``size`` bytes."""
-    value = int(data[at])
-    if value >= 128:
-        value -= 256
-    for index in range(1, size):
-        value = value * 256 + int(data[at + index])
-    return value
-
-
 @compile_for(f"UniTuple(int64, 3)({BYTES}, int64, {_OUT}, int32[:, :])")
 def _walk(
     data: np.ndarray, at: int, longs: np.ndarray, numbers: np.ndarray, batches: np.ndarray
@@ -104,9 +93,9 @@ def _walk(
     """
     records, found = 0, 0
     while found < batches.shape[1] and data.size - at >= _HEADER_BYTES:
-        base, delta = _big_endian(data, at, 8), _big_endian(data, at + 23, 4)
-        attributes, count = data[at + 22], _big_endian(data, at + 57, 4)
-        end = at + 12 + _big_endian(data, at + 8, 4)
+        base, delta = read_big_endian(data, at, 8), read_big_endian(data, at + 23, 4)
+        attributes, count = data[at + 22], read_big_endian(data, at + 57, 4)
+        end = at + 12 + read_big_endian(data, at + 8, 4)
         if data[at + 16] != 2 or end < at + _HEADER_BYTES or end > data.size:
             break
         if base < 0 or delta < 0 or base + delta < 0 or attributes & 7 or count < 0 or count > longs.shape[1] - records:
@@ -117,9 +106,9 @@ def _walk(
             break
         columns[0] += base
         if attributes & 8:
-            columns[1] = _big_endian(data, at + 35, 8)
+            columns[1] = read_big_endian(data, at + 35, 8)
         else:
-            columns[1] += _big_endian(data, at + 27, 8)
+            columns[1] += read_big_endian(data, at + 27, 8)
         batches[0, found] = at
         batches[1, found] = records
         found += 1

@@ -7,13 +7,25 @@ import numpy as np
 from tierd.kernels.arrays import Numbers
 from tierd.kernels.columns import RecordFault
 from tierd.kernels.compiled.jit import BYTES, compile_for
-from tierd.kernels.compiled.varints import read_varint, varint_size_bytes, write_bytes, write_varint
+from tierd.kernels.compiled.varints import (
+    read_big_endian,
+    read_varint,
+    varint_size_bytes,
+    write_big_endian,
+    write_bytes,
+    write_varint,
+)
+from tierd.kernels.reference.rewriting import check_bounds
 from tierd.kernels.reference.varints import wrap
 
 _RECORD_SIZE = int(RecordFault.RECORD_SIZE)
 _NOT_FILLED = int(RecordFault.NOT_FILLED)
 _BYTES_LEFT = int(RecordFault.BYTES_LEFT)
 
+_LONGS = "Array(int64, 1, 'C', readonly=True)"
+_CHOICES = "Array(bool, 1, 'C', readonly=True)"
+
+_HEADER_BYTES = 61
 _GROWTH_BYTES = 13  # of a record whose timestamp takes ten bytes instead of one, and its length five
 _NUMBERS_BYTES = 37  # at most, of a record: length, attributes, two deltas, the sizes of key and value, no headers
 
@@ -34,7 +46,7 @@ def _write_shifted(data: np.ndarray, bounds: tuple[int, int], shift_ms: int, out
     return write_bytes(out, at, data, rest, end)
 
 
-@compile_for(f"int64({BYTES}, Array(bool, 1, 'C', readonly=True), int64, uint8[::1])")
+@compile_for(f"int64({BYTES}, {_CHOICES}, int64, uint8[::1])")
 def _select(data: np.ndarray, keep: np.ndarray, shift_ms: int, out: np.ndarray) -> int:
     """Write the kept records to ``out``, neighbours in one piece; return how many bytes, or minus the fault."""
     at = written = run = 0  # run: where the records begin that are kept and not yet written
@@ -57,6 +69,41 @@ def _select(data: np.ndarray, keep: np.ndarray, shift_ms: int, out: np.ndarray) 
     if at != data.size:
         return -_BYTES_LEFT
     return write_bytes(out, written, data, run, at)
+
+
+@compile_for(f"int64({BYTES}, UniTuple({_LONGS}, 4), {_CHOICES}, uint8[::1], int64[::1])")
+def _rewrite(
+    data: np.ndarray,
+    columns: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    keep: np.ndarray,
+    out: np.ndarray,
+    ends: np.ndarray,
+) -> int:
+    """Write batches to ``out`` and their ends to ``ends``; return minus the fault, or 0."""
+    bounds, first_record, base_ms, max_ms = columns
+    at = 0
+    for index in range(ends.size):
+        start, end = bounds[index], bounds[index + 1]
+        chosen = keep[first_record[index] : first_record[index + 1]]
+        count = 0
+        for is_kept in chosen:
+            count += is_kept
+        if count == chosen.size:
+            at = write_bytes(out, at, data, start, end)
+        elif count:
+            shift_ms = read_big_endian(data, start + 27, 8) - base_ms[index]
+            size = _select(data[start + _HEADER_BYTES : end], chosen, shift_ms, out[at + _HEADER_BYTES :])
+            if size < 0:
+                return size
+            write_bytes(out, at, data, start, start + _HEADER_BYTES)
+            write_big_endian(out, at + 8, size + _HEADER_BYTES - 12, 4)
+            write_big_endian(out, at + 17, 0, 5)
+            write_big_endian(out, at + 27, base_ms[index], 8)
+            write_big_endian(out, at + 35, max_ms[index], 8)
+            write_big_endian(out, at + 57, count, 4)
+            at += _HEADER_BYTES + size
+        ends[index] = at
+    return 0
 
 
 @compile_for(f"int64(uint8[::1], int64, {BYTES}, int64, int64)")
@@ -108,6 +155,28 @@ def select_records(
     return RecordFault(-size) if size < 0 else out[:size].tobytes()
 
 
+def rewrite_batches(
+    data: bytes | memoryview,
+    bounds: Numbers,
+    first_record: Numbers,
+    keep: Numbers,
+    timestamps_ms: tuple[Numbers, Numbers],
+) -> tuple[bytearray, memoryview] | RecordFault:
+    """As ``reference.rewrite_batches``."""
+    starts, _ = check_bounds(data, bounds, first_record, keep, timestamps_ms)
+    choices = np.ascontiguousarray(keep, dtype=np.bool_)
+    base_ms, max_ms = timestamps_ms
+    columns = _longs(bounds), _longs(first_record), _longs(base_ms), _longs(max_ms)
+    buffer = bytearray(starts[-1] - starts[0] + _GROWTH_BYTES * choices.size)
+    out, ends = np.frombuffer(buffer, dtype=np.uint8), np.zeros(len(starts) - 1, dtype=np.int64)
+    fault = _rewrite(np.frombuffer(data, dtype=np.uint8), columns, choices, out, ends)
+    if fault:
+        return RecordFault(-fault)
+    del out
+    del buffer[int(ends[-1]) if ends.size else 0 :]
+    return buffer, ends.data
+
+
 def encode_records(
     offset_delta: Numbers,
     timestamp_delta_ms: Numbers,
@@ -124,6 +193,10 @@ def encode_records(
     fields = _joined(keys), _joined(values), _joined(rest)
     out = np.empty(sum(field.size for field in fields) + _NUMBERS_BYTES * len(keys), dtype=np.uint8)
     return out[: _encode(deltas, sizes, fields, out)].tobytes()
+
+
+def _longs(numbers: Numbers) -> np.ndarray:
+    return np.ascontiguousarray(numbers, dtype=np.int64)
 
 
 def _sizes(fields: Sequence[bytes | None]) -> list[int]:

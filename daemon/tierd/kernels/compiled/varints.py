@@ -1,4 +1,4 @@
-"""Numbers of zigzag and base 128 in compiled code.
+"""Numbers of zigzag and base 128, and big-endian ones, in compiled code.
 
 numba keeps what it compiled per file and does not see that a function of another file changed: whoever changes this one
 removes the ``__pycache__`` beside it.
@@ -67,3 +67,22 @@ def write_bytes(out: np.ndarray, at: int, data: np.ndarray, start: int, end: int
     """Copy ``data[start:end]`` to ``at`` and return where it ends."""
     out[at : at + end - start] = data[start:end]
     return at + end - start
+
+
+@compile_for(f"int64({BYTES}, int64, int64)")
+def read_big_endian(data: np.ndarray, at: int, size: int) -> int:
+    """The signed number in ``size`` bytes."""
+    value = int(data[at])
+    if value >= 128:
+        value -= 256
+    for index in range(1, size):
+        value = value * 256 + int(data[at + index])
+    return value
+
+
+@compile_for("int64(uint8[::1], int64, int64, int64)")
+def write_big_endian(out: np.ndarray, at: int, number: int, size: int) -> int:
+    """Write the lower ``size`` bytes of ``number`` at ``at`` and return where they end."""
+    for index in range(size):
+        out[at + index] = np.uint8(number >> (8 * (size - 1 - index)) & 0xFF)
+    return at + size

@@ -3,7 +3,7 @@
 from tierd.kernels.reference.gathering import gather, gather_headers
 from tierd.kernels.reference.keys import hash_keys, latest_per_key
 from tierd.kernels.reference.records import decode_batches, decode_records
-from tierd.kernels.reference.rewriting import encode_records, select_records
+from tierd.kernels.reference.rewriting import encode_records, rewrite_batches, select_records
 
 __all__ = [
     "decode_batches",
@@ -13,5 +13,6 @@ __all__ = [
     "gather_headers",
     "hash_keys",
     "latest_per_key",
+    "rewrite_batches",
     "select_records",
 ]

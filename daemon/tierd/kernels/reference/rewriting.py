@@ -1,10 +1,17 @@
 """Records written anew, in plain Python."""
 
+import struct
+from array import array
 from collections.abc import Sequence
+from itertools import pairwise
 
 from tierd.kernels.arrays import Numbers
 from tierd.kernels.columns import RecordFault
 from tierd.kernels.reference.varints import FaultError, encode_varint, read_varint, read_varlong, wrap
+
+_HEADER_BYTES = 61
+_BASE_TIMESTAMP = struct.Struct(">q")
+_LENGTH_AT, _CRC_AT, _BASE_TIMESTAMP_AT, _COUNT_AT = 8, 17, 27, 57
 
 
 def select_records(
@@ -44,6 +51,82 @@ def select_records(
     except FaultError as error:
         return error.fault
     return b"".join(kept) if at == len(payload) else RecordFault.BYTES_LEFT
+
+
+def rewrite_batches(
+    data: bytes | memoryview,
+    bounds: Numbers,
+    first_record: Numbers,
+    keep: Numbers,
+    timestamps_ms: tuple[Numbers, Numbers],
+) -> tuple[bytearray, memoryview] | RecordFault:
+    """Keep some of the records of many batches of magic 2, as the log cleaner does (log-format 9.6).
+
+    A batch that loses none stays byte for byte; one that loses all is gone; of any other the header says so, but for
+    its checksum, which is 0.
+
+    Args:
+        data: neighbouring batches, uncompressed, that were decoded; below 1 GiB.
+        bounds: int64[n + 1], where in ``data`` each begins, and the last one ends; 61 bytes apart at least.
+        first_record: int64[n + 1], where in ``keep`` those of each begin, and those of the last one end.
+        keep: bool[m], which records.
+        timestamps_ms: int64[n] and int64[n], base and maximum of the batches that lose some.
+
+    Returns:
+        The batches and where each ends, int64[n]; or why one is none.
+
+    Raises:
+        ValueError: bounds that are impossible.
+    """
+    starts, firsts = check_bounds(data, bounds, first_record, keep, timestamps_ms)
+    out, ends = bytearray(), array("q")
+    for index, (base_ms, max_ms) in enumerate(zip(*(each.tolist() for each in timestamps_ms), strict=True)):
+        batch = data[starts[index] : starts[index + 1]]
+        chosen = keep[firsts[index] : firsts[index + 1]]
+        count = sum(map(bool, chosen.tolist()))
+        if count == len(chosen):
+            out += batch
+        elif count:
+            (old_ms,) = _BASE_TIMESTAMP.unpack_from(batch, _BASE_TIMESTAMP_AT)
+            records = select_records(batch[_HEADER_BYTES:], len(chosen), chosen, timestamp_shift_ms=old_ms - base_ms)
+            if isinstance(records, RecordFault):
+                return records
+            out += _header_of(batch, len(records), base_ms, max_ms, count) + records
+        ends.append(len(out))
+    return out, memoryview(ends)
+
+
+def check_bounds(
+    data: bytes | memoryview,
+    bounds: Numbers,
+    first_record: Numbers,
+    keep: Numbers,
+    timestamps_ms: tuple[Numbers, Numbers],
+) -> tuple[list[int], list[int]]:
+    """The bounds of batches and of their records, checked.
+
+    Raises:
+        ValueError: they do not ascend, not far enough, or lie outside.
+    """
+    starts, firsts = bounds.tolist(), first_record.tolist()
+    gaps = (end - start for start, end in pairwise(starts))
+    if not starts or starts[0] < 0 or starts[-1] > len(data) or any(gap < _HEADER_BYTES for gap in gaps):
+        raise ValueError(f"{len(data)} bytes have no batches at {starts}")
+    if len(firsts) != len(starts) or firsts[0] < 0 or firsts[-1] > len(keep) or firsts != sorted(firsts):
+        raise ValueError(f"{len(keep)} choices are not for records that begin at {firsts}")
+    if any(len(each) != len(starts) - 1 for each in timestamps_ms):
+        raise ValueError(f"timestamps of {[len(each) for each in timestamps_ms]} batches, not of {len(starts) - 1}")
+    return starts, firsts
+
+
+def _header_of(batch: bytes | memoryview, size: int, base_ms: int, max_ms: int, count: int) -> bytearray:
+    """The header of a batch with other records: of the attributes only the lower byte, which is all that counts."""
+    header = bytearray(batch[:_HEADER_BYTES])
+    struct.pack_into(">i", header, _LENGTH_AT, size + _HEADER_BYTES - 12)
+    struct.pack_into(">ib", header, _CRC_AT, 0, 0)
+    struct.pack_into(">qq", header, _BASE_TIMESTAMP_AT, base_ms, max_ms)
+    struct.pack_into(">i", header, _COUNT_AT, count)
+    return header
 
 
 def encode_records(

@@ -4,22 +4,29 @@ What a rewritten batch keeps of the one it was: producer fields, leader epoch, b
 type, and the flags. Record count, size and checksum are those of what it holds now.
 """
 
+import struct
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from tierd.errors import InvalidRecordError
 from tierd.log.records.batch_builder import BatchBuilder, NewRecord, encode_empty_batch
 from tierd.log.records.batch_header import (
     HAS_DELETE_HORIZON,
     IS_LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
     OVERHEAD_BYTES,
     BatchHeader,
+    stamp_crc,
     write_header,
 )
 from tierd.log.records.compression import Compression, compress
 from tierd.log.records.log_config import TimestampType
 from tierd.log.records.new_record import Producer
 from tierd.log.records.record import Record
+from tierd.log.records.record_batch import RecordBatch
+
+_FLAGS_AT: Final = 22  # the low byte of the attributes
+_CODEC_BITS: Final = 7
 
 
 def rewrite_batch(
@@ -60,6 +67,29 @@ def rewrite_batch(
         base_sequence=header.base_sequence,
         record_count=record_count,
     )
+    return out
+
+
+def decompress_batch(batch: RecordBatch) -> bytes:
+    """The batch of magic 2 as if it had never been compressed, but for its checksum, which is the old one.
+
+    Raises:
+        InvalidRecordError: it cannot be decompressed.
+    """
+    payload = batch.payload()
+    header = bytearray(batch.data[:OVERHEAD_BYTES])
+    struct.pack_into(">i", header, 8, OVERHEAD_BYTES - LOG_OVERHEAD_BYTES + len(payload))
+    header[_FLAGS_AT] &= ~_CODEC_BITS
+    return b"".join((header, payload))
+
+
+def compress_batch(batch: memoryview, codec: Compression) -> bytearray:
+    """The batch of magic 2, which is not compressed, with ``codec``, and with its right checksum."""
+    out = bytearray(batch[:OVERHEAD_BYTES])
+    out += compress(codec, batch[OVERHEAD_BYTES:])
+    struct.pack_into(">i", out, 8, len(out) - LOG_OVERHEAD_BYTES)
+    out[_FLAGS_AT] |= codec
+    stamp_crc(out)
     return out
 
 

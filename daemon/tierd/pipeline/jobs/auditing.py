@@ -32,7 +32,7 @@ def _problem(tier: OpenTier, metadata: RemoteLogSegmentMetadata) -> str | None:
         end_offset=metadata.end_offset,
         pieces=tier.pieces(metadata),
     )
-    batches = sum(len(stretch.parts) for stretch in log.stretches())
+    batches = log.count_batches()
     if batches != manifest.batch_count:
         return f"{metadata.segment}: {batches} batches, the manifest says {manifest.batch_count}"
     for kind in IndexType:

@@ -1,7 +1,8 @@
 """What Spark forks its Python workers from: a process that has imported and compiled what they need.
 
-By itself every worker would do that again, which takes seconds of each run; and Spark's loop collects garbage after each
-task, which takes 100 ms as long as the modules' objects are looked through. Named in ``spark.python.daemon.module``.
+By itself every worker would do that again, which takes seconds of each run; and Spark's loop collects garbage after
+each task, which takes 100 ms as long as the modules' objects are looked through. Named in
+``spark.python.daemon.module``.
 """
 
 import gc

@@ -1,6 +1,6 @@
 """BatchRewriter: takes a group's batches one by one, and writes what stays of each (log-format 9.4 to 9.6)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
@@ -9,14 +9,13 @@ from tierd.pipeline.rewriting.fate import Fate, discards_records, fate_of, needs
 from tierd.pipeline.rewriting.new_batch import NewBatch
 from tierd.pipeline.rewriting.offset_set import OffsetSet
 from tierd.pipeline.rewriting.output_log import OutputLog
-from tierd.pipeline.rewriting.rows import RecordRows, rows_of
+from tierd.pipeline.rewriting.plain_batches import plain_batches, rewrite_plain
+from tierd.pipeline.rewriting.rows import Opened, open_batch
 from tierd.pipeline.rewriting.rules import RewriteRules
 from tierd.pipeline.rewriting.statistics import RewriteStatistics
 from tierd.pipeline.rewriting.stretch import Stretch
 from tierd.pipeline.rewriting.survivors import Survivors
 from tierd.pipeline.rewriting.transactions import AbortedTransactions, TransactionPass
-
-_UNKNOWN = np.zeros(0, dtype=np.uint8)
 
 
 class BatchRewriter:
@@ -42,7 +41,7 @@ class BatchRewriter:
         self._survivors = Survivors(rules, latest)
         self._transactions = TransactionPass(AbortedTransactions.of(rules.aborted), open_producers)
 
-    def take(self, stretch: Stretch) -> None:
+    def take(self, found: Stretch | RecordBatch) -> None:
         """Take the next batches.
 
         Raises:
@@ -50,22 +49,50 @@ class BatchRewriter:
             OffsetOverflowError: as ``OutputLog.append``.
             OSError: as ``OutputLog.append``.
         """
-        rows = stretch.rows
-        reasons = _UNKNOWN if rows is None else self._survivors.reasons(rows)
-        for batch, first, end in stretch.parts:
-            self.statistics.batches_read += 1
-            self.statistics.bytes_read += batch.size_bytes
-            if batch.is_control:
-                self._take_control(batch)
-            elif self._transactions.on_data(batch) and self._rules.compacts:
-                self.statistics.records_read += batch.record_count
-                self.statistics.records_aborted += batch.record_count
-                self._discard(batch)
-            elif rows is None:
-                opened = rows_of(batch)
-                self._take_data(batch, opened, self._survivors.reasons(opened))
-            else:
-                self._take_data(batch, rows.part(first, end), reasons[first:end])
+        if not isinstance(found, Stretch):
+            self._take_batch(found, None, None)
+            return
+        reasons = self._survivors.reasons(found.rows)
+        keep = np.logical_not(reasons)  # Reason.NONE is 0
+        is_plain = plain_batches(found, keep, self._rules)
+        for first, end in _runs(is_plain):
+            if is_plain[first]:
+                self._take_plain(found.part(first, end), reasons[slice(*found.first_rows[[first, end]].tolist())])
+                continue
+            for index in range(first, end):
+                one = found.part(index, index + 1)
+                opened = Opened(one.rows, one.records(0))
+                self._take_batch(one.batch(0), opened, reasons[slice(*found.first_rows[index : index + 2].tolist())])
+
+    def _take_plain(self, stretch: Stretch, reasons: np.ndarray) -> None:
+        """Take batches that ``plain_batches`` has chosen, all of them."""
+        self.statistics.batches_read += len(stretch)
+        self.statistics.bytes_read += int(stretch.bounds[-1] - stretch.bounds[0])
+        self.statistics.count(reasons)
+        new = rewrite_plain(stretch, np.logical_not(reasons))
+        left = 0
+        if new is not None:
+            left = len(new.ends)
+            self._output.append_all(new)
+            self.statistics.bytes_written += len(new.data)
+            self.statistics.records_kept += int(new.record_counts.sum())
+            self.statistics.batches_copied += new.copied_count
+            self.statistics.batches_rewritten += left - new.copied_count
+        self.statistics.batches_removed += len(stretch) - left
+
+    def _take_batch(self, batch: RecordBatch, opened: Opened | None, reasons: np.ndarray | None) -> None:
+        """Take one batch; ``opened`` and ``reasons`` are None of one that nobody has opened yet."""
+        self.statistics.batches_read += 1
+        self.statistics.bytes_read += batch.size_bytes
+        if batch.is_control:
+            self._take_control(batch)
+        elif self._transactions.on_data(batch) and self._rules.compacts:
+            self.statistics.records_read += batch.record_count
+            self.statistics.records_aborted += batch.record_count
+            self._discard(batch)
+        else:
+            opened = open_batch(batch) if opened is None else opened
+            self._take_data(batch, opened, self._survivors.reasons(opened.rows) if reasons is None else reasons)
 
     def _take_control(self, batch: RecordBatch) -> None:
         control_type, count = batch.control_type(), batch.record_count
@@ -82,7 +109,8 @@ class BatchRewriter:
         fate = fate_of(batch, self._rules, kept_count=count, record_count=count, sets_horizon=sets_horizon)
         self._end(batch, fate, None, None, self._horizon_ms(is_set=sets_horizon))
 
-    def _take_data(self, batch: RecordBatch, rows: RecordRows, reasons: np.ndarray) -> None:
+    def _take_data(self, batch: RecordBatch, opened: Opened, reasons: np.ndarray) -> None:
+        rows = opened.rows
         reasons = self._survivors.reasons_in(batch, reasons, rows.value_size)
         self.statistics.count(reasons)
         keep = np.logical_not(reasons)  # Reason.NONE is 0
@@ -90,7 +118,7 @@ class BatchRewriter:
         sets_horizon = needs_horizon(batch, keeps_tombstone=keeps_tombstone, is_discardable=False)
         kept_count = int(np.count_nonzero(keep))
         fate = fate_of(batch, self._rules, kept_count=kept_count, record_count=rows.size, sets_horizon=sets_horizon)
-        self._end(batch, fate, rows, keep, self._horizon_ms(is_set=sets_horizon))
+        self._end(batch, fate, opened, keep, self._horizon_ms(is_set=sets_horizon))
 
     def _discard(self, batch: RecordBatch) -> None:
         """End a batch whose records all go, undecoded."""
@@ -105,20 +133,20 @@ class BatchRewriter:
         self,
         batch: RecordBatch,
         fate: Fate,
-        rows: RecordRows | None,
+        opened: Opened | None,
         keep: np.ndarray | None,
         horizon_ms: int | None,
     ) -> None:
-        """Write what stays: the records of ``keep``, or all of them; ``rows`` are None of an unopened batch."""
+        """Write what stays: the records of ``keep``, or all of them; ``opened`` is None of an unopened batch."""
         match fate:
             case Fate.COPIED:
-                self._append(fate, NewBatch.copied(batch, rows))
+                self._append(fate, NewBatch.copied(batch, None if opened is None else opened.rows))
             case Fate.REWRITTEN:
-                rows = rows_of(batch) if rows is None else rows
-                keep = np.ones(rows.size, dtype=np.bool_) if keep is None else keep
-                self._append(fate, NewBatch.of_kept(batch, rows, keep, horizon_ms))
+                opened = open_batch(batch) if opened is None else opened
+                keep = np.ones(opened.rows.size, dtype=np.bool_) if keep is None else keep
+                self._append(fate, NewBatch.of_kept(batch, opened, keep, horizon_ms))
             case Fate.EMPTIED:
-                self._append(fate, NewBatch.emptied(batch, rows))
+                self._append(fate, NewBatch.emptied(batch, None if opened is None else opened.rows))
             case Fate.REMOVED:
                 self.statistics.batches_removed += 1
 
@@ -130,3 +158,9 @@ class BatchRewriter:
         counted.batches_copied += fate is Fate.COPIED
         counted.batches_rewritten += fate is Fate.REWRITTEN
         counted.batches_emptied += fate is Fate.EMPTIED
+
+
+def _runs(flags: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Where neighbours that are equal begin and end."""
+    changes = (np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist()
+    return zip([0, *changes], [*changes, flags.size], strict=True)

@@ -2,6 +2,8 @@
 
 from enum import Enum
 
+import numpy as np
+
 from tierd.log import BatchHeader
 from tierd.pipeline.rewriting.rules import RewriteRules
 
@@ -43,6 +45,16 @@ def is_protected(batch: BatchHeader, rules: RewriteRules) -> bool:
     if producer.last_offset >= 0:
         return batch.last_offset == producer.last_offset
     return batch.is_control and batch.producer_epoch == producer.producer_epoch
+
+
+def may_be_protected(producer_ids: np.ndarray, last_offsets: np.ndarray, rules: RewriteRules) -> np.ndarray:
+    """Of which batches of data ``is_protected`` has to be asked: bool[n]; of all others it is false."""
+    found: np.ndarray = last_offsets + 1 == rules.round_end_offset
+    for producer_id in np.unique(producer_ids).tolist():
+        producer = rules.producers.get(producer_id)
+        if producer is not None:
+            found |= (producer_ids == producer_id) & (last_offsets == producer.last_offset)
+    return found
 
 
 def needs_horizon(batch: BatchHeader, *, keeps_tombstone: bool, is_discardable: bool) -> bool:

@@ -2,8 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NoReturn
+
+import numpy as np
 
 from tierd.errors import CorruptRecordError
+from tierd.log import RecordBatch
 from tierd.pipeline.rewriting.stretch import Stretch, iter_stretches
 
 
@@ -23,18 +27,34 @@ class InputLog:
     end_offset: int
     pieces: Iterable[bytes | memoryview] = field(repr=False)
 
-    def stretches(self) -> Iterator[Stretch]:
+    def stretches(self) -> Iterator[Stretch | RecordBatch]:
         """The batches, in order; they refer to their piece, and are of use until the next ones are asked for.
 
         Raises:
             CorruptRecordError: as ``iter_stretches``, or a batch whose offsets do not belong there.
         """
         expected = self.start_offset
-        for stretch in iter_stretches(self.pieces, name=self.name):
-            for batch, _, _ in stretch.parts:
-                if batch.base_offset < expected or batch.last_offset > self.end_offset:
-                    offsets = f"offsets {batch.base_offset} to {batch.last_offset}"
-                    problem = f"{offsets} where {expected} to {self.end_offset} are possible"
-                    raise CorruptRecordError(self.name, batch.position, problem)
-                expected = batch.last_offset + 1
-            yield stretch
+        for found in iter_stretches(self.pieces, name=self.name):
+            if isinstance(found, Stretch):
+                bases, lasts, bounds = found.base_offsets, found.last_offsets, found.bounds
+                at_least = np.append(expected, lasts[:-1] + 1)
+                for index in np.flatnonzero((bases < at_least) | (lasts > self.end_offset)).tolist():
+                    self._fail(found.position + int(bounds[index]), bases[index], lasts[index], at_least[index])
+                expected = int(lasts[-1]) + 1
+            else:
+                if found.base_offset < expected or found.last_offset > self.end_offset:
+                    self._fail(found.position, found.base_offset, found.last_offset, expected)
+                expected = found.last_offset + 1
+            yield found
+
+    def count_batches(self) -> int:
+        """Walk to the end, and return how many batches there are.
+
+        Raises:
+            CorruptRecordError: as ``stretches``.
+        """
+        return sum(1 if isinstance(found, RecordBatch) else len(found) for found in self.stretches())
+
+    def _fail(self, position: int, base_offset: int, last_offset: int, expected: int) -> NoReturn:
+        problem = f"offsets {base_offset} to {last_offset} where {expected} to {self.end_offset} are possible"
+        raise CorruptRecordError(self.name, position, problem)

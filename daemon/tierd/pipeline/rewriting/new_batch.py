@@ -10,7 +10,7 @@ from tierd.errors import InvalidRecordError
 from tierd.kernels import RecordFault, select_records
 from tierd.log import BatchHeader, RecordBatch, empty_batch, rewrite_batch, upgrade_batch
 from tierd.model import TimestampRange
-from tierd.pipeline.rewriting.rows import RecordRows
+from tierd.pipeline.rewriting.rows import Opened, RecordRows
 
 _LOG_APPEND_TIME = "LogAppendTime"
 
@@ -49,15 +49,15 @@ class NewBatch:
         return cls(data, batch.last_offset, 0, batch.max_timestamp_ms, None)
 
     @classmethod
-    def of_kept(cls, batch: RecordBatch, rows: RecordRows, keep: np.ndarray, horizon_ms: int | None) -> Self:
+    def of_kept(cls, batch: RecordBatch, opened: Opened, keep: np.ndarray, horizon_ms: int | None) -> Self:
         """The kept records, at least one, in magic 2; ``horizon_ms`` if the batch gets a delete horizon now.
 
         Raises:
             InvalidRecordError: they cannot be told apart, or magic 2 cannot express them.
         """
-        return (
-            cls._upgraded(batch, keep, horizon_ms) if batch.magic < 2 else cls._rewritten(batch, rows, keep, horizon_ms)
-        )
+        if batch.magic < 2:
+            return cls._upgraded(batch, keep, horizon_ms)
+        return cls._rewritten(batch, opened, keep, horizon_ms)
 
     @classmethod
     def _upgraded(cls, batch: RecordBatch, keep: np.ndarray, horizon_ms: int | None) -> Self:
@@ -69,15 +69,15 @@ class NewBatch:
         return cls(data, kept[-1].offset, len(kept), max_ms, _range(times, max_ms))
 
     @classmethod
-    def _rewritten(cls, batch: RecordBatch, rows: RecordRows, keep: np.ndarray, horizon_ms: int | None) -> Self:
-        kept_ms = rows.timestamp_ms[keep]
+    def _rewritten(cls, batch: RecordBatch, opened: Opened, keep: np.ndarray, horizon_ms: int | None) -> Self:
+        kept_ms = opened.rows.timestamp_ms[keep]
         is_appended = batch.timestamp_type == _LOG_APPEND_TIME
         keeps_base = is_appended or batch.delete_horizon_ms is not None
         # otherwise the first record's, as Kafka's builder does, which knows no other
         base_ms = batch.base_timestamp_ms if keeps_base else int(kept_ms[0])
         base_ms = base_ms if horizon_ms is None else horizon_ms
-        payload = rows.payload if batch.attributes & 7 else batch.payload()  # one of several may be all of theirs
-        records = select_records(payload, rows.size, keep, timestamp_shift_ms=batch.base_timestamp_ms - base_ms)
+        shift_ms = batch.base_timestamp_ms - base_ms
+        records = select_records(opened.records, opened.rows.size, keep, timestamp_shift_ms=shift_ms)
         if isinstance(records, RecordFault):
             raise InvalidRecordError(batch.name, batch.position, records.problem)
         max_ms = batch.max_timestamp_ms if is_appended else max(-1, int(kept_ms.max()))

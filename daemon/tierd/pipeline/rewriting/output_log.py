@@ -4,11 +4,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+import numpy as np
+
 from tierd.errors import OffsetOverflowError
 from tierd.kernels import crc32c
 from tierd.log import IndexBuilder
 from tierd.model import CHECKSUM_BLOCK_BYTES, BlockChecksums, BlockTimestamps, TimestampRange
 from tierd.pipeline.rewriting.new_batch import NewBatch
+from tierd.pipeline.rewriting.plain_batches import NewBatches
 
 INDEX_INTERVAL_BYTES: Final = 4096  # Kafka's default; remote indexes are read whole, so no topic's setting matters
 _MAX_INT: Final = (1 << 31) - 1
@@ -65,8 +68,33 @@ class OutputLog:
             OffsetOverflowError: no index can express its offset or place.
             OSError: the disk does not take it.
         """
-        size_bytes, position = len(batch.data), self.size_bytes
-        last_offset, max_timestamp_ms = batch.last_offset, batch.max_timestamp_ms
+        self._add(len(batch.data), batch.last_offset, batch.max_timestamp_ms)
+        if batch.timestamps is None:
+            self._timestamps.pass_over(len(batch.data))
+        else:
+            self._timestamps.add(len(batch.data), batch.timestamps)
+        self.record_count += batch.record_count
+        self._write(memoryview(batch.data))
+
+    def append_all(self, batches: NewBatches) -> None:
+        """Append batches.
+
+        Raises:
+            OffsetOverflowError: as ``append``.
+            OSError: as ``append``.
+        """
+        begin, ends = self.size_bytes, np.array(batches.ends)
+        sizes = np.diff(ends, prepend=0)
+        offsets, stamps = batches.last_offsets.tolist(), batches.max_timestamps_ms.tolist()
+        for size_bytes, last_offset, max_timestamp_ms in zip(sizes.tolist(), offsets, stamps, strict=True):
+            self._add(size_bytes, last_offset, max_timestamp_ms)
+        self._add_timestamps(begin + ends - sizes, sizes, batches.earliest_ms, batches.latest_ms)
+        self.record_count += int(batches.record_counts.sum())
+        self._write(memoryview(batches.data))
+
+    def _add(self, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
+        """Count and index the next batch."""
+        position = self.size_bytes
         if last_offset - self._base_offset > _MAX_INT or position + size_bytes > _MAX_INT:
             raise OffsetOverflowError(
                 f"{self._path}: offset {last_offset} at position {position} does not fit a segment that begins at "
@@ -77,14 +105,22 @@ class OutputLog:
             self.max_timestamp_ms, self._shallow_offset = max_timestamp_ms, last_offset
         if position > self._indexes.next_position:
             self._indexes.add(last_offset, position, self.max_timestamp_ms, self._shallow_offset)
-        if batch.timestamps is None:
-            self._timestamps.pass_over(size_bytes)
-        else:
-            self._timestamps.add(size_bytes, batch.timestamps)
         self.batch_count += 1
-        self.record_count += batch.record_count
         self.size_bytes += size_bytes
-        self._write(memoryview(batch.data))
+
+    def _add_timestamps(
+        self, positions: np.ndarray, sizes: np.ndarray, earliest_ms: np.ndarray, latest_ms: np.ndarray
+    ) -> None:
+        """Take in the times of batches, those at once that overlap the same blocks."""
+        blocks = positions // CHECKSUM_BLOCK_BYTES, (positions + sizes - 1) // CHECKSUM_BLOCK_BYTES
+        heads = np.flatnonzero(np.any(np.diff(blocks, prepend=-1), axis=0))
+        together = (
+            np.add.reduceat(sizes, heads),
+            np.minimum.reduceat(earliest_ms, heads),
+            np.maximum.reduceat(latest_ms, heads),
+        )
+        for size_bytes, earliest, latest in zip(*(column.tolist() for column in together), strict=True):
+            self._timestamps.add(size_bytes, TimestampRange(earliest, latest))
 
     def finish(self) -> BlockChecksums:
         """Write the rest, end the indexes, and return the checksums of the whole.

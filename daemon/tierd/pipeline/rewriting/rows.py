@@ -59,10 +59,10 @@ class RecordRows(NamedTuple):
             np.array([_size(record.value) for record in records], dtype=np.int32),
         )
 
-    def part(self, first: int, end: int) -> Self:
-        """The rows from ``first`` to ``end``, exclusive; of the same payload."""
+    def where(self, chosen: np.ndarray | slice) -> Self:
+        """The chosen rows, bool[n] or a slice; of the same payload."""
         payload, *columns = self
-        return type(self)(payload, *(column[first:end] for column in columns))
+        return type(self)(payload, *(column[chosen] for column in columns))
 
     def key(self, index: int) -> bytes:
         """The key of a record that has one."""
@@ -70,16 +70,28 @@ class RecordRows(NamedTuple):
         return bytes(self.payload[start : start + int(self.key_size[index])])
 
 
-def rows_of(batch: RecordBatch) -> RecordRows:
-    """The rows of a batch of any magic.
+class Opened(NamedTuple):
+    """A batch's records.
+
+    Attributes:
+        rows: of them.
+        records: encoded, not compressed, without the header; of no use in a legacy batch.
+    """
+
+    rows: RecordRows
+    records: bytes | memoryview
+
+
+def open_batch(batch: RecordBatch) -> Opened:
+    """Open a batch of any magic.
 
     Raises:
         InvalidRecordError: its records cannot be decoded.
     """
     if batch.magic < 2:
-        return RecordRows.of_records(list(batch.records()))
-    records = columns_of(batch)
-    return RecordRows.of_columns(records.payload, records.columns)
+        return Opened(RecordRows.of_records(list(batch.records())), b"")
+    found = columns_of(batch)
+    return Opened(RecordRows.of_columns(found.payload, found.columns), found.payload)
 
 
 def _size(content: bytes | None) -> int:

@@ -1,16 +1,16 @@
 """The map stage: which keys a log has and at which offsets, and which offsets have certain keys."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import compress
 
 import numpy as np
 
 from tierd.kernels import STEP_RECORDS, hash_keys
+from tierd.log import RecordBatch
 from tierd.pipeline.rewriting.key_set import KeySet
-from tierd.pipeline.rewriting.rows import rows_of
+from tierd.pipeline.rewriting.rows import RecordRows, open_batch
 from tierd.pipeline.rewriting.rules import RewriteRules
-from tierd.pipeline.rewriting.stretch import Stretch, iter_stretches
+from tierd.pipeline.rewriting.stretch import IS_CONTROL, IS_TRANSACTIONAL, Stretch, iter_stretches
 from tierd.pipeline.rewriting.transactions import AbortedTransactions, TransactionTrace
 
 
@@ -55,17 +55,14 @@ def scan_keys(
         CorruptRecordError: a batch is damaged.
         ValueError: the secret is not of 16 bytes.
     """
-    aborted = AbortedTransactions.of(rules.aborted)
+    hider = _Hider(AbortedTransactions.of(rules.aborted), TransactionTrace() if trace is None else trace)
     waiting: list[KeyColumns] = []
     count = 0
-    for stretch in iter_stretches(pieces, name=name):
-        if trace is not None:
-            for batch, _, _ in stretch.parts:
-                trace.note(batch, batch.control_type())
-        is_hidden = [batch.is_control or aborted.is_aborted(batch) for batch, _, _ in stretch.parts]
-        if all(is_hidden):
+    for found in iter_stretches(pieces, name=name):
+        rows = hider.rows(found)
+        if rows is None:
             continue
-        waiting.append(_keys_of(stretch, is_hidden, secret))
+        waiting.append(_keys_of(rows, secret))
         count += len(waiting[-1])
         if count >= step:
             yield _joined(waiting)
@@ -86,31 +83,46 @@ def find_keys(pieces: Iterable[bytes | memoryview], keys: Collection[bytes], *, 
         CorruptRecordError: a batch is damaged.
     """
     wanted = KeySet(keys)
-    for stretch in iter_stretches(pieces, name=name):
-        is_hidden = [batch.is_control for batch, _, _ in stretch.parts]
-        if all(is_hidden):
+    for found in iter_stretches(pieces, name=name):
+        if isinstance(found, Stretch):
+            rows = found.rows
+            matches = wanted.matches(rows) & ~found.rows_in(found.flagged(IS_CONTROL))
+        elif not found.is_control:
+            rows = open_batch(found).rows
+            matches = wanted.matches(rows)
+        else:
             continue
-        rows = stretch.rows or rows_of(stretch.parts[0].batch)
-        found = rows.offset[wanted.matches(rows) & ~_rows_in(stretch, is_hidden, rows.size)]
-        if found.size:
-            yield found
+        if matches.any():
+            yield rows.offset[matches]
 
 
-def _keys_of(stretch: Stretch, is_hidden: Sequence[bool], secret: bytes) -> KeyColumns:
-    rows = stretch.rows or rows_of(stretch.parts[0].batch)
-    wanted = (rows.key_size >= 0) & ~_rows_in(stretch, is_hidden, rows.size)
-    starts, sizes, offsets = rows.key_start, rows.key_size, rows.offset
-    if not wanted.all():
-        starts, sizes, offsets = starts[wanted], sizes[wanted], offsets[wanted]
-    return KeyColumns(*hash_keys(rows.payload, starts, sizes, secret), offsets)
+@dataclass(frozen=True, slots=True)
+class _Hider:
+    """Shows the records of live data, and takes note of every batch."""
+
+    aborted: AbortedTransactions
+    trace: TransactionTrace
+
+    def rows(self, found: Stretch | RecordBatch) -> RecordRows | None:
+        """The rows that are no control records and were not aborted; None without any."""
+        if not isinstance(found, Stretch):
+            return None if self._is_hidden(found) else open_batch(found).rows
+        flagged = np.flatnonzero(found.flagged(IS_CONTROL | IS_TRANSACTIONAL)).tolist()
+        if not flagged:
+            return found.rows
+        is_hidden = np.zeros(len(found), dtype=np.bool_)
+        is_hidden[flagged] = [self._is_hidden(found.batch(index)) for index in flagged]
+        return None if is_hidden.all() else found.rows.where(~found.rows_in(is_hidden))
+
+    def _is_hidden(self, batch: RecordBatch) -> bool:
+        self.trace.note(batch, batch.control_type())
+        return batch.is_control or self.aborted.is_aborted(batch)
 
 
-def _rows_in(stretch: Stretch, is_chosen: Sequence[bool], row_count: int) -> np.ndarray:
-    """Which rows are of the chosen batches, which are not all of them: bool[n]."""
-    found = np.zeros(row_count, dtype=np.bool_)
-    for part in compress(stretch.parts, is_chosen):
-        found[part.first : part.end] = True
-    return found
+def _keys_of(rows: RecordRows, secret: bytes) -> KeyColumns:
+    has_key = rows.key_size >= 0
+    keyed = rows if has_key.all() else rows.where(has_key)
+    return KeyColumns(*hash_keys(keyed.payload, keyed.key_start, keyed.key_size, secret), keyed.offset)
 
 
 def _joined(columns: list[KeyColumns]) -> KeyColumns:

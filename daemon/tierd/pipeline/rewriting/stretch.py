@@ -1,45 +1,140 @@
 """Stretch: neighbouring batches of a log whose records were decoded at once, for a call per batch costs the most."""
 
+import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from tierd.errors import CorruptRecordError
-from tierd.kernels import decode_batches
-from tierd.log import RecordBatch, parse_header, with_data
+import numpy as np
+
+from tierd.errors import CorruptRecordError, InvalidRecordError
+from tierd.kernels import STEP_RECORDS, crc32c, decode_batches
+from tierd.log import RecordBatch, decompress_batch, parse_header, with_data
 from tierd.pipeline.rewriting.rows import RecordRows
 
-_OVERHEAD_BYTES = 61
-_LENGTH_END = 12  # of base offset and length, which the length does not count
+OVERHEAD_BYTES: Final = 61
+FLAGS_AT: Final = 22  # the low byte of the attributes
+CODEC_BITS: Final = 7
+IS_LOG_APPEND_TIME: Final = 0x08
+IS_TRANSACTIONAL: Final = 0x10
+IS_CONTROL: Final = 0x20
+HAS_DELETE_HORIZON: Final = 0x40
+_CRC_START: Final = 21
+_LENGTH_END: Final = 12  # of base offset and length, which the length does not count
+_RECORD_COUNT_AT: Final = 57
+_DECOMPRESSED_BYTES: Final = 4 << 20  # a stretch ends behind the batch that reaches it
+
+HEADERS: Final = np.dtype(
+    [
+        ("base_offset", ">i8"),
+        ("length", ">i4"),
+        ("leader_epoch", ">i4"),
+        ("magic", "i1"),
+        ("crc", ">u4"),
+        ("attributes", ">i2"),
+        ("last_offset_delta", ">i4"),
+        ("base_timestamp_ms", ">i8"),
+        ("max_timestamp_ms", ">i8"),
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("base_sequence", ">i4"),
+        ("record_count", ">i4"),
+    ]
+)
 
 
-class Part(NamedTuple):
-    """A batch of a stretch, whose rows are those from ``first`` to ``end``, exclusive."""
-
-    batch: RecordBatch
-    first: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Neighbouring batches; they refer to the bytes that they were found in.
+    """At least one batch of magic 2, checked; of use until the next one is asked for, since it refers to its piece.
 
     Attributes:
-        parts: at least one.
-        rows: of all of them; None of a single one that has to be opened first: compressed, legacy, or undecodable.
+        name: of the log, for errors.
+        position: where ``data`` begins in the log.
+        data: the batches as they lie in the log, and more.
+        bounds: int64[n + 1], where in ``data`` each begins and the last one ends.
+        plain: the batches without compression: ``data`` itself, where none is compressed.
+        plain_bounds: int64[n + 1], likewise in ``plain``.
+        headers: HEADERS[n], of ``plain``, which differ from those of ``data`` in length and codec.
+        rows: the records of all batches; they refer to ``plain``.
+        first_rows: int64[n + 1], where in ``rows`` those of each begin and those of the last one end.
     """
 
-    parts: tuple[Part, ...]
-    rows: RecordRows | None
+    name: str
+    position: int
+    data: memoryview = field(repr=False)
+    bounds: np.ndarray
+    plain: bytes | memoryview = field(repr=False)
+    plain_bounds: np.ndarray
+    headers: np.ndarray = field(repr=False)
+    rows: RecordRows = field(repr=False)
+    first_rows: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.headers)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the batches are, all of them."""
+        return self.plain is not self.data
+
+    @property
+    def base_offsets(self) -> np.ndarray:
+        """Of every batch, int64[n]."""
+        found: np.ndarray = self.headers["base_offset"].astype(np.int64)
+        return found
+
+    @property
+    def last_offsets(self) -> np.ndarray:
+        """Of every batch, inclusive, int64[n]."""
+        found: np.ndarray = self.base_offsets + self.headers["last_offset_delta"]
+        return found
+
+    def flagged(self, flags: int) -> np.ndarray:
+        """Which batches have one of the attributes: bool[n]."""
+        found: np.ndarray = (self.headers["attributes"] & flags) != 0
+        return found
+
+    def batch(self, index: int) -> RecordBatch:
+        """One batch, as it lies in the log."""
+        start, end = self.bounds[index : index + 2].tolist()
+        batch = _first_batch(self.data[start:end], self.name, self.position + start)
+        assert batch is not None, "it was whole when it was found"
+        return batch
+
+    def records(self, index: int) -> bytes | memoryview:
+        """The encoded records of one batch, not compressed."""
+        start, end = self.plain_bounds[index : index + 2].tolist()
+        return self.plain[start + OVERHEAD_BYTES : end]
+
+    def part(self, first: int, end: int) -> "Stretch":
+        """The batches from ``first`` to ``end``, exclusive."""
+        bounds = slice(first, end + 1)
+        start, stop = self.first_rows[[first, end]].tolist()
+        return replace(
+            self,
+            bounds=self.bounds[bounds],
+            plain_bounds=self.plain_bounds[bounds],
+            headers=self.headers[first:end],
+            rows=self.rows.where(slice(start, stop)),
+            first_rows=self.first_rows[bounds] - start,
+        )
+
+    def rows_in(self, is_chosen: np.ndarray) -> np.ndarray:
+        """Which rows are of the chosen batches, bool[n]: bool[m]."""
+        return np.repeat(is_chosen, np.diff(self.first_rows))
+
+    def count_by_batch(self, is_chosen: np.ndarray) -> np.ndarray:
+        """How many of the chosen rows, bool[m], every batch has: int64[n]."""
+        return np.diff(np.concatenate(([0], np.cumsum(is_chosen)))[self.first_rows])
 
 
-def iter_stretches(pieces: Iterable[bytes | memoryview], *, name: str) -> Iterator[Stretch]:
+def iter_stretches(pieces: Iterable[bytes | memoryview], *, name: str) -> Iterator[Stretch | RecordBatch]:
     """Walk the batches of a log whose bytes come in pieces; no more is kept than a piece and a batch.
 
+    A batch comes by itself where it has to be opened by itself: legacy, undecodable, large, or cut by a piece's end.
+
     Args:
-        pieces: consecutive bytes, the first of which begin a batch; below 2 GiB each.
+        pieces: consecutive bytes, the first of which begin a batch; below 1 GiB each.
         name: of the log, for errors.
 
     Raises:
@@ -54,15 +149,27 @@ def iter_stretches(pieces: Iterable[bytes | memoryview], *, name: str) -> Iterat
             data = data[lacking:]
             batch = _first_batch(memoryview(cut), name, position)
             if batch is not None:
-                yield Stretch((Part(batch, 0, 0),), None)
+                yield checked(batch)
                 position, cut = batch.end_position, bytearray()
-        while (stretch := _first_stretch(data, name, position)) is not None:
-            yield stretch
-            data = data[stretch.parts[-1].batch.end_position - position :]
-            position = stretch.parts[-1].batch.end_position
+        while (found := _first_stretch(data, name, position) or _first_batch(data, name, position)) is not None:
+            yield found if isinstance(found, Stretch) else checked(found)
+            size_bytes = int(found.bounds[-1]) if isinstance(found, Stretch) else found.size_bytes
+            data = data[size_bytes:]
+            position += size_bytes
         cut += data
     if cut:
         raise CorruptRecordError(name, position, f"an incomplete batch, {len(cut)} bytes")
+
+
+def checked(batch: RecordBatch) -> RecordBatch:
+    """The batch.
+
+    Raises:
+        CorruptRecordError: its checksum is wrong.
+    """
+    if not batch.is_valid:
+        raise CorruptRecordError(batch.name, batch.position, "wrong checksum of the batch")
+    return batch
 
 
 def _lacking_bytes(cut: bytearray) -> int:
@@ -72,33 +179,76 @@ def _lacking_bytes(cut: bytearray) -> int:
     return _LENGTH_END + int.from_bytes(cut[8:12], "big") - len(cut)
 
 
-def _first_stretch(data: memoryview, name: str, position: int) -> Stretch | None:
-    """The batches that ``data`` begins with, checked; None while bytes of the first one are missing."""
-    found = decode_batches(data) if _may_be_plain(data) else None
-    if found is None or not len(found.position):
-        batch = _first_batch(data, name, position)
-        return None if batch is None else Stretch((Part(batch, 0, 0),), None)
-    starts = [*found.position.tolist(), found.records.end]
-    rows = [*found.first_record.tolist(), len(found.records)]
-    parts: list[Part] = []
-    for (start, end), (first, last) in zip(pairwise(starts), pairwise(rows), strict=True):
-        batch = _first_batch(data[start:end], name, position + start)
-        assert batch is not None, "the kernel found a whole batch there"
-        parts.append(Part(batch, first, last))
-    return Stretch(tuple(parts), RecordRows.of_columns(data, found.records))
-
-
-def _may_be_plain(data: memoryview) -> bool:
-    """Whether ``data`` begins with a batch of magic 2 that is not compressed; to try it on others takes time."""
-    return len(data) >= _OVERHEAD_BYTES and data[16] == 2 and not data[22] & 7
-
-
 def _first_batch(data: memoryview, name: str, position: int) -> RecordBatch | None:
-    """The batch that ``data`` begins with, checked; None while bytes of it are missing."""
+    """The batch that ``data`` begins with, not checked; None while bytes of it are missing."""
     header = parse_header(data, 0, name=name, position=position)
     if header is None or header.size_bytes > len(data):
         return None
-    batch = with_data(header, data[: header.size_bytes])
-    if not batch.is_valid:
-        raise CorruptRecordError(name, position, "wrong checksum of the batch")
-    return batch
+    return with_data(header, data[: header.size_bytes])
+
+
+def _first_stretch(data: memoryview, name: str, position: int) -> Stretch | None:
+    """The batches that ``data`` begins with; None where the first of them has to be opened by itself."""
+    if len(data) < OVERHEAD_BYTES or data[16] != 2:
+        return None
+    if data[FLAGS_AT] & CODEC_BITS:
+        plain, bounds = _decompressed(data, name, position)
+        return _decoded(data, plain, name, position, bounds) if plain else None
+    stretch = _decoded(data, data, name, position)
+    if stretch is not None:
+        _check(stretch)
+    return stretch
+
+
+def _decompressed(data: memoryview, name: str, position: int) -> tuple[bytes, list[int]]:
+    """The compressed batches that ``data`` begins with, decompressed, and where each of them begins and ends there."""
+    pieces: list[bytes] = []
+    bounds, records, plain_bytes = [0], 0, 0
+    while plain_bytes < _DECOMPRESSED_BYTES and _is_compressed(data, bounds[-1]):
+        at = bounds[-1]
+        (count,) = struct.unpack_from(">i", data, at + _RECORD_COUNT_AT)
+        records += max(count, 0)
+        batch = _first_batch(data[at:], name, position + at) if records <= STEP_RECORDS else None
+        if batch is None:
+            break
+        try:
+            pieces.append(decompress_batch(checked(batch)))
+        except InvalidRecordError:  # whoever opens it by itself says so
+            break
+        plain_bytes += len(pieces[-1])
+        bounds.append(at + batch.size_bytes)
+    return b"".join(pieces), bounds
+
+
+def _is_compressed(data: memoryview, at: int) -> bool:
+    return len(data) - at >= OVERHEAD_BYTES and data[at + 16] == 2 and bool(data[at + FLAGS_AT] & CODEC_BITS)
+
+
+def _decoded(
+    data: memoryview, plain: bytes | memoryview, name: str, position: int, bounds: list[int] | None = None
+) -> Stretch | None:
+    found = decode_batches(plain)
+    count = len(found.position)
+    if not count:
+        return None
+    plain_bounds = np.append(np.asarray(found.position), found.records.end).astype(np.int64)
+    headers = np.frombuffer(plain, dtype=np.uint8)[plain_bounds[:-1, np.newaxis] + np.arange(OVERHEAD_BYTES)]
+    return Stretch(
+        name=name,
+        position=position,
+        data=data,
+        bounds=plain_bounds if bounds is None else np.array(bounds[: count + 1]),
+        plain=plain,
+        plain_bounds=plain_bounds,
+        headers=headers.view(HEADERS).reshape(count),
+        rows=RecordRows.of_columns(plain, found.records),
+        first_rows=np.append(np.asarray(found.first_record), len(found.records)).astype(np.int64),
+    )
+
+
+def _check(stretch: Stretch) -> None:
+    """Check every checksum of batches that are not compressed."""
+    data, bounds = stretch.data, stretch.bounds.tolist()
+    for index, crc in enumerate(stretch.headers["crc"].tolist()):
+        if crc32c(data[bounds[index] + _CRC_START : bounds[index + 1]]) != crc:
+            raise CorruptRecordError(stretch.name, stretch.position + bounds[index], "wrong checksum of the batch")
