@@ -20,6 +20,10 @@ class ManualClock:
         """Wall-clock time, milliseconds since the epoch."""
         return self._start_ms + round(self._elapsed_s * 1000)
 
+    def step_wall_clock(self, delta_ms: int) -> None:
+        """Step the wall clock alone, as an administrator or NTP would; backwards too. Nobody is woken."""
+        self._start_ms += delta_ms
+
     def monotonic_s(self) -> float:
         """Seconds since the clock was made."""
         return self._elapsed_s

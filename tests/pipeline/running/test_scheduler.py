@@ -167,6 +167,44 @@ async def test_a_pause_ends_a_scheduled_run_and_keeps_the_next_from_beginning(tm
     assert "a pause window begins" in lab.history.read()[0].problems[0]
 
 
+async def test_a_run_that_cannot_be_remembered_keeps_no_later_one_from_beginning(tmp_path: Path) -> None:
+    """A state directory whose disk is full, say."""
+    lab = Lab(tmp_path / "state", schedule="0 * * * *")
+    async with lab.running():
+        for hour in range(3):
+            await lab.pass_time(HOUR_S)
+            assert len(lab.job.begun) == hour + 1
+            lab.job.ends.put_nowait(None)
+            await eventually(lambda: lab.scheduler.current is None, what="the end of the run")
+            if hour == 1:
+                (tmp_path / "state").mkdir()
+        await lab.ended(1)
+    assert lab.scheduler.statistics().runs == {"succeeded": 3}
+
+
+async def test_a_clock_that_is_set_back_does_not_put_off_the_next_run(lab: Lab) -> None:
+    """Such as one that began years ahead, before anybody told it the time."""
+    lab.clock.step_wall_clock(10 * 365 * 24 * 3_600_000)
+    async with lab.running():
+        await lab.pass_time(120)
+        lab.clock.step_wall_clock(-10 * 365 * 24 * 3_600_000)
+        await lab.pass_time(3.1 * HOUR_S)
+        assert lab.job.begun == [None]
+        assert lab.scheduler.next_begin_ms == MIDNIGHT_MS + 27 * 3_600_000
+
+
+async def test_a_clock_that_is_set_back_does_not_prolong_a_pause(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, schedule="0 * * * *", pauses=["01:01-04:30"])
+    async with lab.running():
+        await lab.pass_time(1.005 * HOUR_S)
+        lab.job.ends.put_nowait(PipelineError("no memory", remedy="give it some"))
+        await lab.ended(1)
+        await lab.pass_time(300)  # it would be tried again now
+        lab.clock.step_wall_clock(-3_600_000)
+        await lab.pass_time(120)
+        assert len(lab.job.begun) == 2
+
+
 async def test_a_run_that_a_shutdown_ends_is_remembered(lab: Lab) -> None:
     async with lab.running():
         await lab.pass_time(3.1 * HOUR_S)

@@ -47,6 +47,18 @@ async def test_the_exit_code_and_the_output_are_the_jobs(tmp_path: Path) -> None
     assert last_lines(tmp_path / "log", lines=1) == "trouble"
 
 
+@pytest.mark.parametrize("in_the_way", ["scratch", "log"])
+async def test_what_cannot_be_written_fails_the_run_as_such(tmp_path: Path, in_the_way: str) -> None:
+    """A full disk is no bug, and must not end the daemon."""
+    job = process(tmp_path, "exit 0")
+    if in_the_way == "scratch":
+        (tmp_path / "scratch").write_text("a file")
+    else:
+        (tmp_path / "log").mkdir()
+    with pytest.raises(PipelineError, match=in_the_way):
+        await job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=1)
+
+
 def test_of_a_java_exception_the_message_is_told_and_not_the_frames(tmp_path: Path) -> None:
     trace = "\n".join(f"\tat java.base/java.lang.Thread.run{i}(Thread.java:{i})" for i in range(100))
     (tmp_path / "log").write_text(f"Exception in thread main: no such file\n{trace}\n\t... 15 more\n")

@@ -61,6 +61,7 @@ class Lab:
         self.leader = LeaderLab(folder)
         self.candidates = [PARTITION]
         self.audit_bytes = 0
+        self.stop_timeout_s = 5.0
         self.after: list[tuple[str, int, RunStatistics]] = []
         self.progress = RunProgress(run_id=RUN_ID, trigger="command", attempt=1, began_ms=0)
 
@@ -91,7 +92,7 @@ class Lab:
             directory=self.folder / "pipeline",
             max_bytes=None,
             audit_bytes=self.audit_bytes,
-            stop_timeout_s=5,
+            stop_timeout_s=self.stop_timeout_s,
             after_run=after_run,
         )
 
@@ -197,6 +198,37 @@ async def test_what_cannot_be_started_is_said_and_put_away(lab: Lab) -> None:
     with pytest.raises(SparkMissingError, match="no Java"):
         await lab.do(SparkMissingError("no Java", remedy="install one"))
     assert lab.leader.readable() == [(0, 9), (10, 19), (20, 29)]
+    await lab.assert_over()
+
+
+async def test_a_directory_in_which_nothing_can_be_written_fails_the_run_and_nothing_else(lab: Lab) -> None:
+    (lab.folder / "pipeline").write_text("in the way")
+    with pytest.raises(PipelineError, match=r"pipeline cannot be used: .*Not a directory") as caught:
+        await lab.do(AssertionError("no job is started"))
+    assert "local_dir" in caught.value.remedy
+    assert lab.leader.readable() == [(0, 9), (10, 19), (20, 29)]
+    (lab.folder / "pipeline").unlink()
+    await lab.assert_over()
+
+
+async def test_a_job_that_is_done_and_never_ends_is_ended_and_the_run_is_over(lab: Lab) -> None:
+    """Its Spark hangs while it stops: what counts is committed, and nobody waits until the run times out."""
+
+    class Lingering(Job):
+        async def run(self, socket: Path, log_file: Path, *, stop_timeout_s: float) -> int:
+            try:
+                await super().run(socket, log_file, stop_timeout_s=stop_timeout_s)
+                await asyncio.Event().wait()
+            finally:
+                self.ended = True
+            raise AssertionError("nobody sets the event")
+
+    lab.stop_timeout_s = 0.1
+    job = Lingering(lab.commits(0))
+    await asyncio.wait_for(lab.do(job), 10)
+    assert job.ended
+    assert lab.leader.readable() == [(0, 19), (20, 29)]
+    assert lab.progress.outcome() is RunOutcome.SUCCEEDED
     await lab.assert_over()
 
 

@@ -10,7 +10,7 @@ import structlog
 
 from tierd.backoff import Backoff
 from tierd.clock import Clock
-from tierd.errors import PipelineBusyError, TierError
+from tierd.errors import PipelineBusyError, StateDirError, TierError
 from tierd.model import TopicPartition, uuid_to_text
 from tierd.pipeline.running.history import RunHistory, RunOutcome, RunReport
 from tierd.pipeline.running.progress import RunProgress, RunTotals
@@ -67,14 +67,15 @@ class PipelineScheduler:
     async def run(self) -> None:
         """Run by the timetable until cancelled; the run that is under way is cancelled too."""
         while True:
-            begin_ms = self._after(self._clock.now_ms())
-            self.next_begin_ms = begin_ms
-            await self._sleep_until(begin_ms)
+            await self._until_due()
             self.next_begin_ms = self._after(self._clock.now_ms())  # what is due by now is not the next any more
             if self.current is not None:
                 log.warning("run_left_out", reason="a run that somebody asked for is under way")
                 continue
-            await self._run_with_retries()
+            try:
+                await self._run_with_retries()
+            except StateDirError as error:  # the run is over, and the history alone lacks it
+                log.warning("run_not_remembered", problem=str(error), remedy=error.remedy)
 
     async def run_now(self, names: Sequence[TopicPartition] | None, *, trigger: str = "command") -> RunReport:
         """Run once because somebody asks, whatever the timetable says.
@@ -97,8 +98,7 @@ class PipelineScheduler:
             delay_s = _RETRY.delay_s(attempt, random=self._random)
             log.warning("run_will_be_tried_again", run=record.run_id, attempt=attempt, after_s=round(delay_s))
             await self._clock.sleep(delay_s)
-            if (paused_until_ms := self._timetable.paused_until_ms(self._clock.now_ms())) is not None:
-                await self._sleep_until(paused_until_ms)
+            await self._until_no_pause()
 
     async def _attempt(
         self, trigger: str, attempt: int, names: Sequence[TopicPartition] | None, *, until_ms: int | None
@@ -173,9 +173,24 @@ class PipelineScheduler:
     def _next_pause_ms(self) -> int | None:
         return self._timetable.next_pause_ms(self._clock.now_ms())
 
-    async def _sleep_until(self, moment_ms: int) -> None:
-        while (left_s := (moment_ms - self._clock.now_ms()) / 1000) > 0:
-            await self._clock.sleep(min(left_s, _LONGEST_SLEEP_S))
+    async def _until_due(self) -> None:
+        """Sleep until a run is due; when that is, is found out anew where the wall clock is set back meanwhile."""
+        looked_ms = self._clock.now_ms()
+        self.next_begin_ms = begin_ms = self._after(looked_ms)
+        while (now_ms := self._clock.now_ms()) < begin_ms:
+            if now_ms < looked_ms:
+                self.next_begin_ms = begin_ms = self._after(now_ms)
+            looked_ms = now_ms
+            await self._sleep_towards(begin_ms)
+
+    async def _until_no_pause(self) -> None:
+        while (until_ms := self._timetable.paused_until_ms(self._clock.now_ms())) is not None:
+            await self._sleep_towards(until_ms)
+
+    async def _sleep_towards(self, moment_ms: int) -> None:
+        """Sleep until then, but not for long: the wall clock is looked at again."""
+        left_s = (moment_ms - self._clock.now_ms()) / 1000
+        await self._clock.sleep(min(max(left_s, 0.0), _LONGEST_SLEEP_S))
 
 
 def _outcome(working: "asyncio.Future[None]", progress: RunProgress) -> RunOutcome:

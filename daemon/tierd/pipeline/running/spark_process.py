@@ -56,13 +56,25 @@ class SparkProcess:
 
     async def run(self, socket: Path, log_file: Path, *, stop_timeout_s: float) -> int:
         """Run ``spark-submit`` with its output in ``log_file``; see ``JobProcess``."""
-        properties = await asyncio.to_thread(self._prepare)
+        process = await self._started(socket, log_file)
+        try:
+            return await process.wait()
+        finally:
+            await asyncio.shield(_end(process, stop_timeout_s))
+
+    async def _started(self, socket: Path, log_file: Path) -> asyncio.subprocess.Process:
+        try:
+            properties = await asyncio.to_thread(self._prepare)
+            log = await asyncio.to_thread(log_file.open, "ab")
+        except OSError as error:
+            raise PipelineError(
+                f"the job cannot be started: {error}", remedy="check pipeline.local_dir and its disk"
+            ) from error
         command = submit_command(
             self._settings, self._spark, properties=properties, socket=socket, config_file=self._config_file
         )
-        log = await asyncio.to_thread(log_file.open, "ab")
         try:
-            process = await asyncio.create_subprocess_exec(
+            return await asyncio.create_subprocess_exec(
                 *command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
@@ -76,10 +88,6 @@ class SparkProcess:
             ) from error
         finally:
             log.close()
-        try:
-            return await process.wait()
-        finally:
-            await asyncio.shield(_end(process, stop_timeout_s))
 
     def _prepare(self) -> Path:
         """Write the properties into a file that only we can read: arguments show in the list of processes."""

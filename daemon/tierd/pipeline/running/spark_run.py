@@ -118,8 +118,8 @@ class SparkRun:
         scratch = self._directory / "runs" / progress.run_id
         log_file = self._directory / "logs" / f"{progress.run_id}.log"
         progress.log_file = str(log_file)
-        await asyncio.to_thread(_prepare, scratch, log_file.parent)
         try:
+            await self._make(scratch, log_file.parent)
             job = await self._new_job(scratch)
             server, socket = LeaderServer(self._leader, scratch / "leader"), scratch / "leader"
             async with server.listening():
@@ -127,6 +127,14 @@ class SparkRun:
                 await self._converse(asyncio.ensure_future(running), server, log_file)
         finally:
             await asyncio.shield(asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True))
+
+    async def _make(self, scratch: Path, logs: Path) -> None:
+        try:
+            await asyncio.to_thread(_prepare, scratch, logs)
+        except OSError as error:
+            raise PipelineError(
+                f"{self._directory} cannot be used: {error}", remedy="check pipeline.local_dir and its disk"
+            ) from error
 
     async def _converse(self, running: "asyncio.Future[int]", server: LeaderServer, log_file: Path) -> None:
         """Answer the job until it is done; whichever of the two ends in disorder ends the other."""
@@ -137,7 +145,10 @@ class SparkRun:
             patience_s = _LAST_WORDS_S if running.done() else self._stop_timeout_s
             await asyncio.wait(both, timeout=patience_s)  # in order they end together
             if serving.done() and serving.exception() is None and serving.result():
-                await running  # it stops its Spark; what counts is committed
+                if running.done():
+                    running.result()
+                else:  # its Spark does not stop, and what counts is committed
+                    log.warning("job_does_not_end", log_file=str(log_file), after_s=self._stop_timeout_s)
                 return
             raise await asyncio.to_thread(_failure, running, serving, log_file)
         finally:
