@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.fakes.remote_segments import FINISHED, segment, step
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.pipeline.jobs.layout import (
+    BUCKET_OFFSETS,
     MAX_WAVE_GROUPS,
     GroupPlace,
     bucket_count,
@@ -20,22 +21,27 @@ from tierd.pipeline.planning import Group, PartitionWork, WorkKind, WorkOrder
 MIB = 1 << 20
 
 
-def inputs_of(partition: TopicIdPartition, sizes: Sequence[int]) -> tuple[RemoteLogSegmentMetadata, ...]:
-    rows = (segment(10 * at, 10 * at + 9, partition=partition, size_bytes=size) for at, size in enumerate(sizes))
+def inputs_of(partition: TopicIdPartition, sizes: Sequence[int], offsets: int) -> tuple[RemoteLogSegmentMetadata, ...]:
+    rows = (
+        segment(offsets * at, offsets * (at + 1) - 1, partition=partition, size_bytes=size)
+        for at, size in enumerate(sizes)
+    )
     return tuple(row.updated(step(row, FINISHED)) for row in rows)
 
 
-def work_of(index: int, sizes: Sequence[int], *, groups: Sequence[tuple[int, int]] | None = None) -> PartitionWork:
+def work_of(
+    index: int, sizes: Sequence[int], *, groups: Sequence[tuple[int, int]] | None = None, offsets: int = 10
+) -> PartitionWork:
     partition = TopicIdPartition(UUID(int=index + 1), f"topic{index}", 0)
     found = [(at, at) for at in range(len(sizes))] if groups is None else groups
     return PartitionWork(
         index=index,
         partition=partition,
         kind=WorkKind.COMPACT,
-        inputs=inputs_of(partition, sizes),
+        inputs=inputs_of(partition, sizes, offsets),
         groups=tuple(Group(*group) for group in found),
         first_dirty_offset=0,
-        round_end_offset=10 * len(sizes),
+        round_end_offset=offsets * len(sizes),
         delete_retention_ms=0,
         producer_snapshot=b"",
     )
@@ -56,11 +62,11 @@ def test_splits_hold_every_input_once_and_in_order(sizes: list[list[int]], paral
     assert all(len(split.inputs) == 1 or split.size_bytes <= 256 * MIB for split in splits)
 
 
-@given(SIZES, st.integers(1, 16))
-def test_buckets_are_shared_by_size_and_each_partition_has_at_least_a_part_of_one(
-    sizes: list[list[int]], parallelism: int
+@given(st.lists(st.tuples(st.integers(1, 8), st.integers(1, 3 * BUCKET_OFFSETS)), min_size=1), st.integers(1, 16))
+def test_buckets_are_shared_by_offsets_and_each_partition_has_at_least_a_part_of_one(
+    counts: list[tuple[int, int]], parallelism: int
 ) -> None:
-    works = [work_of(index, some) for index, some in enumerate(sizes)]
+    works = [work_of(index, [1] * segments, offsets=offsets) for index, (segments, offsets) in enumerate(counts)]
     buckets = bucket_count(works, parallelism=parallelism)
     ranges = bucket_ranges(works, buckets)
     assert buckets >= parallelism
@@ -68,7 +74,7 @@ def test_buckets_are_shared_by_size_and_each_partition_has_at_least_a_part_of_on
     for work in works:
         first, count = ranges[work.index].first, ranges[work.index].count
         assert 0 <= first < first + count <= buckets
-        assert sum(row.size_bytes for row in work.inputs) / count <= 64 * MIB + 1
+        assert sum(row.end_offset - row.start_offset + 1 for row in work.inputs) / count <= BUCKET_OFFSETS + 1
 
 
 def test_groups_are_numbered_through_all_partitions() -> None:

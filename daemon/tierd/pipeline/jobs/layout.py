@@ -15,7 +15,7 @@ from typing import Final
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.pipeline.planning import PartitionWork, WorkOrder
 
-BUCKET_INPUT_BYTES: Final = 64 << 20  # input whose keys are together in one worker's memory
+BUCKET_OFFSETS: Final = 2 << 20  # whose keys are together in one worker's memory: 48 MiB of them, a few times
 MAX_BUCKETS: Final = 4096
 _MIN_SPLIT_BYTES: Final = 8 << 20
 _MAX_SPLIT_BYTES: Final = 256 << 20
@@ -80,12 +80,13 @@ def cut_splits(works: Iterable[PartitionWork], *, parallelism: int) -> tuple[Spl
 
 def bucket_count(works: Iterable[PartitionWork], *, parallelism: int) -> int:
     """How many buckets the keys of all partitions are spread over."""
-    return min(max(-(-total_bytes(works) // BUCKET_INPUT_BYTES), parallelism), MAX_BUCKETS)
+    offsets = sum(input_offsets(work.inputs) for work in works)
+    return min(max(-(-offsets // BUCKET_OFFSETS), parallelism), MAX_BUCKETS)
 
 
 def bucket_ranges(works: Iterable[PartitionWork], buckets: int) -> dict[int, BucketRange]:
-    """Share the buckets by size: the partitions lie end to end along them, each in at least a part of one."""
-    sizes = {work.index: input_bytes(work.inputs) for work in works}
+    """Share the buckets by offsets: the partitions lie end to end along them, each in at least a part of one."""
+    sizes = {work.index: input_offsets(work.inputs) for work in works}
     total = max(sum(sizes.values()), 1)
     ranges: dict[int, BucketRange] = {}
     before = 0
@@ -100,6 +101,11 @@ def bucket_ranges(works: Iterable[PartitionWork], buckets: int) -> dict[int, Buc
 def input_bytes(inputs: Iterable[RemoteLogSegmentMetadata]) -> int:
     """Bytes of the inputs' logs."""
     return sum(row.size_bytes for row in inputs)
+
+
+def input_offsets(inputs: Iterable[RemoteLogSegmentMetadata]) -> int:
+    """Offsets from the inputs' starts to their ends: they have no more records than that."""
+    return sum(row.end_offset - row.start_offset + 1 for row in inputs)
 
 
 def total_bytes(works: Iterable[PartitionWork]) -> int:
