@@ -41,15 +41,25 @@ def admitted(
     """
     waiting = {name: span for name, span in spans.items() if span.end_offset > starts[name]}
     offsets = sum(span.end_offset - starts[name] for name, span in waiting.items())
-    size = sum(span.size_bytes for span in waiting.values())
-    shares = [1.0]
-    if limits.max_offsets is not None and offsets:
-        shares.append(limits.max_offsets / offsets)
-    if limits.max_bytes is not None and size:
-        shares.append(limits.max_bytes / size)
-    share = min(shares)
+    share_of_offsets = _share(limits.max_offsets, offsets)
+    share_of_bytes = _share(limits.max_bytes, sum(span.size_bytes for span in waiting.values()))
     ends = dict(starts)
     for name, span in waiting.items():
-        count = span.end_offset - starts[name]
-        ends[name] = starts[name] + (count if share >= 1 else max(int(count * share), 1))
+        start = starts[name]
+        by_offsets = start + int((span.end_offset - start) * share_of_offsets)
+        ends[name] = max(min(by_offsets, _end_of_bytes(span, share_of_bytes)), start + 1)
     return ends
+
+
+def _share(limit: int | None, waiting: int) -> float:
+    return 1.0 if limit is None or limit >= waiting else limit / waiting
+
+
+def _end_of_bytes(span: OffsetSpan, share: float) -> int:
+    """Where the first ``share`` of a span's bytes ends; of offsets it may be any share."""
+    left_bytes = span.size_bytes * share
+    for part in span.parts:
+        if part.size_bytes > left_bytes:
+            return part.start_offset + int((part.end_offset - part.start_offset) * left_bytes / part.size_bytes)
+        left_bytes -= part.size_bytes
+    return span.end_offset
