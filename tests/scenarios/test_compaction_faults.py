@@ -1,13 +1,11 @@
 """What befalls a run on a real Spark: workers, driver and daemon killed, a corrupt input, a full disk."""
 
 import os
-import shlex
 import signal
 import subprocess
 from pathlib import Path
 
-import pytest
-
+from tests.fakes.small_disk import SmallDisk
 from tests.scenarios.command import TIERD
 from tests.scenarios.compaction_lab import CompactionLab
 from tests.scenarios.installation import Daemon
@@ -104,24 +102,8 @@ def test_a_full_local_directory_is_said_and_the_next_run_does_it_when_there_is_r
     scratch.mkdir()
     lab.tierd.configure({"pipeline": {"local_dir": str(scratch)}, "topics": {"defaults": {"segment_bytes": "1MiB"}}})
     assert lab.tierd.ask("copy", "--once").exit_code == 0
-    compact = f"{shlex.quote(str(TIERD))} compact --once --config {shlex.quote(str(lab.tierd.config_file))}"
-    story = "\n".join(
-        [
-            f"mount -t tmpfs -o size=48k none {shlex.quote(str(scratch))} || exit 99",
-            f"{compact}; echo exit-code $?",
-            f"mount -o remount,size=64m {shlex.quote(str(scratch))}",
-            f"{compact}; echo exit-code $?",
-        ]
-    )
-    told = subprocess.run(
-        ["unshare", "--map-root-user", "--mount", "sh", "-c", story], capture_output=True, text=True, check=False
-    )
-    output = told.stdout + told.stderr
-    if told.returncode == 99 or "unshare failed" in output:
-        pytest.skip("mounting a small file system is not permitted here")
-    assert [line for line in told.stdout.splitlines() if line.startswith("exit-code")] == [
-        "exit-code 1",
-        "exit-code 0",
-    ], output
-    assert "no space is left" in output, output
-    assert "Spark's local directory" in output, output
+    compact: list[str | Path] = [TIERD, "compact", "--once", "--config", lab.tierd.config_file]
+    told = SmallDisk(scratch, size_kib=48).tell(compact, then_with_room=[compact])
+    assert told.exit_codes == [1, 0], told.output
+    assert "no space is left" in told.output, told.output
+    assert "Spark's local directory" in told.output, told.output

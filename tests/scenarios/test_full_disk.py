@@ -1,12 +1,11 @@
 """A disk that fills up while tierd works, the store's or that of its own files: it goes on when there is room."""
 
-import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.log_dirs import SegmentShape, write_log_dir
+from tests.fakes.small_disk import SmallDisk
 from tests.scenarios.command import TIERD
 from tests.scenarios.conftest import MakeInstallation
 from tests.scenarios.log_dirs import facts_below
@@ -24,32 +23,18 @@ def test_a_full_disk_is_said_and_copying_goes_on_when_there_is_room(
     tierd = make_installation([log_dir], settings={"hold": {"mode": "none"}})
     disk = tierd.root / full
     disk.mkdir()
-    command = f"{shlex.quote(str(TIERD))} %s --config {shlex.quote(str(tierd.config_file))}"
-    story = "\n".join(
-        [
-            f"mount -t tmpfs -o size={size_kib}k none {shlex.quote(str(disk))} || exit 99",
-            f"{command % 'copy --once'}; echo exit-code $?",
-            f"mount -o remount,size=64m {shlex.quote(str(disk))}",
-            f"{command % 'copy --once'}; echo exit-code $?",
-            f"{command % 'verify --deep'}; echo exit-code $?",
-            f"{command % f'cat {PARTITION} --json'} | wc -l",
-        ]
+
+    def command(*words: str) -> list[str | Path]:
+        return [TIERD, *words, "--config", tierd.config_file]
+
+    told = SmallDisk(disk, size_kib).tell(
+        command("copy", "--once"),
+        then_with_room=[command("copy", "--once"), command("verify", "--deep"), command("cat", PARTITION, "--json")],
     )
 
-    # A mount namespace of our own: no root needed, and nothing stays mounted.
-    told = subprocess.run(
-        ["unshare", "--map-root-user", "--mount", "sh", "-c", story], capture_output=True, text=True, check=False
-    )
-
-    output = told.stdout + told.stderr
-    if told.returncode == 99 or "unshare failed" in output:
-        pytest.skip("mounting a small file system is not permitted here")
-    assert [line for line in told.stdout.splitlines() if line.startswith("exit-code")] == [
-        "exit-code 3",
-        "exit-code 0",
-        "exit-code 0",
-    ], output
-    assert "No space left" in output or "full" in output, output
-    assert "Traceback" not in output
-    assert told.stdout.splitlines()[-1].strip() == str(20 * 64 + 8)
+    assert told.exit_codes == [3, 0, 0, 0], told.output
+    assert "No space left" in told.output or "full" in told.output, told.output
+    assert "Traceback" not in told.output
+    records = [line for line in told.lines if line.startswith("{")]
+    assert len(records) == 20 * 64 + 8
     assert facts_below(log_dir) == before
