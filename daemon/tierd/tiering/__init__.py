@@ -16,8 +16,9 @@ from tierd.tiering.copying.copy_state import CopyPhase, CopyState
 from tierd.tiering.copying.copy_task import CopyTask
 from tierd.tiering.copying.segment_copy import SegmentCopy, Writer
 from tierd.tiering.local.broker_state import BrokerCheckpoints, BrokerOffsets
+from tierd.tiering.local.held_register import HoldStatistics, LogDirHold
 from tierd.tiering.local.held_segment import HeldSegment, HoldKind
-from tierd.tiering.local.hold import HoldStatistics, LogDirHold, SegmentHold
+from tierd.tiering.local.hold import SegmentHold
 from tierd.tiering.local.lag import CopyLag
 from tierd.tiering.local.log_offsets import BrokerLogOffsets, LogOffsets, OwnLogOffsets
 from tierd.tiering.manager import CopyOutcome, ManagerStatistics, RemoteLogManager

@@ -10,8 +10,8 @@ from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, SegmentShape
 from tests.tiering.setups import HoldModeName, delete_segment
 from tierd.log import PartitionScan, identify_directory, scan_partition
 from tierd.tiering import HoldKind, SegmentHold
+from tierd.tiering.local.held_register import PartitionKey
 from tierd.tiering.local.held_segment import FileState, SegmentFile
-from tierd.tiering.local.hold import PartitionKey
 
 SHAPE = SegmentShape()  # 8 records a segment
 

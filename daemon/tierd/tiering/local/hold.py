@@ -12,13 +12,10 @@ import contextlib
 import errno
 import resource
 import shutil
-import threading
 from collections.abc import Collection
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
-from uuid import UUID
 
 import structlog
 
@@ -34,6 +31,7 @@ from tierd.tiering.local.held_files import (
     recovered,
     segment_dir_name,
 )
+from tierd.tiering.local.held_register import HeldRegister, HoldStatistics, LogDirHold, PartitionKey
 from tierd.tiering.local.held_segment import HeldSegment, HoldKind
 from tierd.tiering.local.rolled import (
     as_it_ends,
@@ -48,33 +46,11 @@ from tierd.tiering.local.rolled import (
 log = structlog.get_logger()
 
 HoldMode = Literal["auto", "link", "descriptor", "none"]
-PartitionKey = tuple[UUID, int]  # topic id and partition: what a hold dir is named after
 
 # These say that links will never work for that log dir; a full disk says it only of this moment.
 _LINKS_IMPOSSIBLE = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOTSUP, errno.EMLINK, errno.ENOTDIR}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class LogDirHold:
-    """How segments of one log dir are held, and why not by link."""
-
-    log_dir: Path
-    kind: HoldKind
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class HoldStatistics:
-    """What is held now. ``unheld_segments`` are queued without protection, ``unheld_reason`` says why."""
-
-    segments: int
-    bytes: int
-    descriptors: int
-    unheld_segments: int
-    unheld_reason: str
-    log_dirs: tuple[LogDirHold, ...]
 
 
 class SegmentHold:
@@ -90,12 +66,7 @@ class SegmentHold:
         self._max_descriptors = (
             resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 if max_descriptors is None else max_descriptors
         )
-        self._lock = threading.Lock()  # guards everything below; never held across the file system
-        self._held: dict[PartitionKey, dict[int, HeldSegment]] = {}
-        self._unheld: dict[PartitionKey, tuple[int, str]] = {}
-        self._log_dirs: dict[Path, LogDirHold] = {}
-        self._bytes = 0
-        self._descriptors = 0
+        self._register = HeldRegister()
 
     def recover(self) -> int:
         """Find the links that an earlier process left; return how many segments they hold. Call once, first.
@@ -162,8 +133,7 @@ class SegmentHold:
             sources[source.base_offset] = source
             if source.kind is HoldKind.NONE and self._mode != "none":
                 unheld, reason = unheld + 1, why_not
-        with self._lock:
-            self._unheld[key] = (unheld, reason)
+        self._register.note_unheld(key, unheld, reason)
         return is_whole
 
     def concerns(self, scan: PartitionScan) -> bool:
@@ -171,30 +141,22 @@ class SegmentHold:
         if scan.deleted_segments or len(scan.segments) > 1:
             return True
         key = (scan.directory.partition.topic_id, scan.directory.partition.partition)
-        with self._lock:
-            return bool(self._held.get(key)) or self._unheld.get(key, (0, ""))[0] > 0
+        return self._register.concerns(key)
 
     def held(self, key: PartitionKey) -> tuple[HeldSegment, ...]:
         """The held segments of a partition, ascending."""
-        with self._lock:
-            return tuple(held for _, held in sorted(self._held.get(key, {}).items()))
+        return self._register.of(key)
 
     def release(self, key: PartitionKey, base_offset: int) -> None:
         """Let go of one segment; one that is not held is no error."""
-        with self._lock:
-            held = self._held.get(key, {}).get(base_offset)
+        held = self._register.get(key, base_offset)
         if held is not None:
             self._release(key, held)
 
     def _release(self, key: PartitionKey, held: HeldSegment) -> None:
         """Let go of this very segment, unless it was let go already, or another is held in its place."""
-        with self._lock:
-            if self._held.get(key, {}).get(held.base_offset) is not held:
-                return
-            del self._held[key][held.base_offset]
-            self._bytes -= held.size_bytes
-            self._descriptors -= len(held.descriptors)
-        discard(held)
+        if self._register.remove(key, held):
+            discard(held)
 
     def release_if_live(self, scan: PartitionScan, base_offset: int) -> None:
         """Let go of a segment whose files are still in the log, so that the next ``protect`` takes them as they are.
@@ -211,9 +173,7 @@ class SegmentHold:
         held = self.held(key)
         for segment in held:
             self.release(key, segment.base_offset)
-        with self._lock:
-            self._held.pop(key, None)
-            self._unheld.pop(key, None)
+        self._register.forget(key)
         topic_dir = self._hold_dir / uuid_to_text(key[0])
         for emptied in (topic_dir / str(key[1]), topic_dir):
             with contextlib.suppress(OSError):
@@ -222,29 +182,15 @@ class SegmentHold:
 
     def partitions(self) -> Collection[PartitionKey]:
         """The partitions of which something is held."""
-        with self._lock:
-            return [key for key, held in self._held.items() if held]
+        return self._register.partitions()
 
     def statistics(self) -> HoldStatistics:
         """Sums over all partitions, and how each log dir is held."""
-        with self._lock:
-            reasons = [reason for count, reason in self._unheld.values() if count]
-            return HoldStatistics(
-                segments=sum(map(len, self._held.values())),
-                bytes=self._bytes,
-                descriptors=self._descriptors,
-                unheld_segments=sum(count for count, _ in self._unheld.values()),
-                unheld_reason=reasons[0] if reasons else "",
-                log_dirs=tuple(self._log_dirs[path] for path in sorted(self._log_dirs)),
-            )
+        return self._register.statistics()
 
     def close(self) -> None:
         """Close the descriptors. Links stay: the next process finds them again."""
-        with self._lock:
-            held = [segment for segments in self._held.values() for segment in segments.values()]
-            self._held.clear()
-            self._bytes = self._descriptors = 0
-        for segment in held:
+        for segment in self._register.clear():
             if segment.kind is HoldKind.DESCRIPTOR:
                 discard(segment)
 
@@ -255,18 +201,12 @@ class SegmentHold:
         plain = unprotected(segment, scan)
         if self._mode == "none":
             return plain, ""
-        with self._lock:
-            over = self._max_bytes is not None and self._bytes + plain.size_bytes > share * self._max_bytes
-        if over:
+        if self._max_bytes is not None and self._register.bytes + plain.size_bytes > share * self._max_bytes:
             return plain, f"hold.max_bytes ({self._max_bytes}) is reached"
         held, why_not = self._hold(key, plain, segment)
         if held is None:
             return plain, why_not
-        with self._lock:
-            previous = self._held.setdefault(key, {}).get(held.base_offset)
-            self._held[key][held.base_offset] = held
-            self._bytes += held.size_bytes - (previous.size_bytes if previous else 0)
-            self._descriptors += len(held.descriptors) - (len(previous.descriptors) if previous else 0)
+        previous = self._register.add(key, held)
         if previous is not None and (previous.kind is HoldKind.DESCRIPTOR or previous.root != held.root):
             discard(previous)
         return held, ""
@@ -274,14 +214,12 @@ class SegmentHold:
     def _complete(self, key: PartitionKey, held: HeldSegment, directory: Path) -> HeldSegment:
         whole = completed(held, directory)
         if whole is not held:
-            with self._lock:
-                self._held[key][held.base_offset] = whole
-                self._descriptors += len(whole.descriptors) - len(held.descriptors)
+            self._register.add(key, whole)
         return whole
 
     def _hold(self, key: PartitionKey, plain: HeldSegment, segment: SegmentFiles) -> tuple[HeldSegment | None, str]:
         log_dir = segment.directory.parent
-        decided = self._log_dirs.get(log_dir)
+        decided = self._register.decided(log_dir)
         reason = decided.reason if decided else ""
         if self._mode != "descriptor" and not (decided and decided.kind is HoldKind.DESCRIPTOR):
             try:
@@ -301,22 +239,18 @@ class SegmentHold:
         return self._open(plain, segment, reason)
 
     def _decide(self, decided: LogDirHold) -> None:
-        with self._lock:
-            previous = self._log_dirs.get(decided.log_dir)
-            self._log_dirs[decided.log_dir] = decided
+        previous = self._register.decide(decided)
         if decided.reason and decided != previous:
             log.warning("hold_by_link_impossible", log_dir=str(decided.log_dir), reason=decided.reason)
 
     def _link(self, key: PartitionKey, plain: HeldSegment, segment: SegmentFiles) -> HeldSegment:
-        with self._lock:
-            newest = next(reversed(self._held.get(key, {}).values()), None)
         target = self._hold_dir / uuid_to_text(key[0]) / str(key[1]) / segment_dir_name(plain)
-        return link_segment(plain, target, neighbour=newest, require=partial(require_as_listed, plain, segment))
+        return link_segment(
+            plain, target, neighbour=self._register.latest(key), require=partial(require_as_listed, plain, segment)
+        )
 
     def _open(self, plain: HeldSegment, segment: SegmentFiles, reason: str) -> tuple[HeldSegment | None, str]:
-        with self._lock:
-            full = self._descriptors + len(plain.present) > self._max_descriptors
-        if full:
+        if self._register.descriptors + len(plain.present) > self._max_descriptors:
             return None, f"{reason or 'held by descriptor'}; {self._max_descriptors} descriptors are in use"
         try:
             return open_segment(plain, require=partial(require_as_listed, plain, segment)), ""
@@ -332,9 +266,7 @@ class SegmentHold:
         except (ValueError, OSError, TierError) as error:
             log.warning("hold_not_understood", path=str(path), error=str(error))
             return False
-        with self._lock:
-            self._held.setdefault(key, {})[held.base_offset] = held
-            self._bytes += held.size_bytes
+        self._register.add(key, held)
         return True
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from tierd.errors import LogDirOfflineError
 from tierd.log import PartitionDirectory, PartitionScan, scan_partition
 from tierd.model import TopicIdPartition
+from tierd.tiering.local.held_register import PartitionKey
 from tierd.tiering.local.held_segment import HeldSegment
-from tierd.tiering.local.hold import PartitionKey, SegmentHold
+from tierd.tiering.local.hold import SegmentHold
 from tierd.tiering.local.lag import CopyLag, PendingSegment, copy_lag
 
 

@@ -1,0 +1,144 @@
+"""HeldRegister: which segments are held, of which partition, how, and how much that is."""
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from tierd.tiering.local.held_segment import HeldSegment, HoldKind
+
+PartitionKey = tuple[UUID, int]  # topic id and partition: what a hold dir is named after
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirHold:
+    """How segments of one log dir are held, and why not by link."""
+
+    log_dir: Path
+    kind: HoldKind
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldStatistics:
+    """What is held now. ``unheld_segments`` are queued without protection, ``unheld_reason`` says why."""
+
+    segments: int
+    bytes: int
+    descriptors: int
+    unheld_segments: int
+    unheld_reason: str
+    log_dirs: tuple[LogDirHold, ...]
+
+
+class HeldRegister:
+    """A register and its sums; it touches no file. Safe to call from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards everything below
+        self._held: dict[PartitionKey, dict[int, HeldSegment]] = {}
+        self._unheld: dict[PartitionKey, tuple[int, str]] = {}
+        self._log_dirs: dict[Path, LogDirHold] = {}
+        self._bytes = 0
+        self._descriptors = 0
+
+    @property
+    def bytes(self) -> int:
+        """Of the log files of all."""
+        with self._lock:
+            return self._bytes
+
+    @property
+    def descriptors(self) -> int:
+        """That all keep open."""
+        with self._lock:
+            return self._descriptors
+
+    def statistics(self) -> HoldStatistics:
+        """Sums over all partitions, and how each log dir is held."""
+        with self._lock:
+            reasons = [reason for count, reason in self._unheld.values() if count]
+            return HoldStatistics(
+                segments=sum(map(len, self._held.values())),
+                bytes=self._bytes,
+                descriptors=self._descriptors,
+                unheld_segments=sum(count for count, _ in self._unheld.values()),
+                unheld_reason=reasons[0] if reasons else "",
+                log_dirs=tuple(self._log_dirs[path] for path in sorted(self._log_dirs)),
+            )
+
+    def decided(self, log_dir: Path) -> LogDirHold | None:
+        """How segments of a log dir are held; None before the first."""
+        with self._lock:
+            return self._log_dirs.get(log_dir)
+
+    def decide(self, decided: LogDirHold) -> LogDirHold | None:
+        """From now on segments of a log dir are held like this; return what was decided before."""
+        with self._lock:
+            previous = self._log_dirs.get(decided.log_dir)
+            self._log_dirs[decided.log_dir] = decided
+        return previous
+
+    def partitions(self) -> list[PartitionKey]:
+        """Those of which something is held."""
+        with self._lock:
+            return [key for key, held in self._held.items() if held]
+
+    def of(self, key: PartitionKey) -> tuple[HeldSegment, ...]:
+        """The held segments of a partition, ascending."""
+        with self._lock:
+            return tuple(held for _, held in sorted(self._held.get(key, {}).items()))
+
+    def get(self, key: PartitionKey, base_offset: int) -> HeldSegment | None:
+        """The one that begins there."""
+        with self._lock:
+            return self._held.get(key, {}).get(base_offset)
+
+    def latest(self, key: PartitionKey) -> HeldSegment | None:
+        """The one of a partition that was added last."""
+        with self._lock:
+            return next(reversed(self._held.get(key, {}).values()), None)
+
+    def concerns(self, key: PartitionKey) -> bool:
+        """Whether anything of a partition is held, or should be and is not."""
+        with self._lock:
+            return bool(self._held.get(key)) or self._unheld.get(key, (0, ""))[0] > 0
+
+    def add(self, key: PartitionKey, held: HeldSegment) -> HeldSegment | None:
+        """Enter a segment; return the one in whose place it comes."""
+        with self._lock:
+            segments = self._held.setdefault(key, {})
+            previous = segments.get(held.base_offset)
+            segments[held.base_offset] = held
+            self._bytes += held.size_bytes - (previous.size_bytes if previous else 0)
+            self._descriptors += len(held.descriptors) - (len(previous.descriptors) if previous else 0)
+        return previous
+
+    def remove(self, key: PartitionKey, held: HeldSegment) -> bool:
+        """Strike this very segment out; False when that was done already, or another is in its place."""
+        with self._lock:
+            if self._held.get(key, {}).get(held.base_offset) is not held:
+                return False
+            del self._held[key][held.base_offset]
+            self._bytes -= held.size_bytes
+            self._descriptors -= len(held.descriptors)
+        return True
+
+    def note_unheld(self, key: PartitionKey, count: int, reason: str) -> None:
+        """So many rolled segments of a partition are without protection now, and why."""
+        with self._lock:
+            self._unheld[key] = (count, reason)
+
+    def forget(self, key: PartitionKey) -> None:
+        """The partition is gone, and nothing of it is held any more."""
+        with self._lock:
+            self._held.pop(key, None)
+            self._unheld.pop(key, None)
+
+    def clear(self) -> list[HeldSegment]:
+        """Strike out all; return them."""
+        with self._lock:
+            held = [segment for segments in self._held.values() for segment in segments.values()]
+            self._held.clear()
+            self._bytes = self._descriptors = 0
+        return held
