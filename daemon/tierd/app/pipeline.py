@@ -156,19 +156,20 @@ class CandidateSource:
                 continue
             candidate = await self._candidate(partition, led[partition], status)
             if candidate is not None:
-                found.append(_erasing(candidate, open_requests))
+                found.append(await _erasing(candidate, open_requests))
         return found
 
     async def find_one(self, partition: TopicIdPartition) -> Candidate | None:
-        """The partition as a run may take it; None where it is not led here, is paused, or cannot be looked at.
+        """The partition as it is now; None where it is not led here, is paused, or cannot be looked at.
 
-        Raises:
-            TierError: the metadata store does not answer.
+        What is to be erased of it is for whoever asks to know: that takes a look at every request.
         """
-        if partition not in self._manager.led():
+        leader_epoch = self._manager.led().get(partition)
+        statuses = (status for status in self._manager.status() if _partition_of(status) == partition)
+        status = next(statuses, None)
+        if leader_epoch is None or status is None:
             return None
-        found = await self.find([partition.topic_partition])
-        return next((each for each in found if each.partition == partition), None)
+        return await self._candidate(partition, leader_epoch, status)
 
     async def log_end_offset(self, partition: TopicIdPartition) -> int | None:
         """Where the broker's log ends, exclusive; None where what it has beyond the tier is never copied.
@@ -210,9 +211,12 @@ class CandidateSource:
         return Candidate(view=view, lineage=lineage, policy=policy)
 
 
-def _erasing(candidate: Candidate, requests: Sequence[EraseRequest]) -> Candidate:
+async def _erasing(candidate: Candidate, requests: Sequence[EraseRequest]) -> Candidate:
     """With the keys that are to be looked for."""
-    work = search_work((each for each in requests if each.partition == candidate.partition), candidate)
+    own = [each for each in requests if each.partition == candidate.partition]
+    if not own:
+        return candidate
+    work = await asyncio.to_thread(search_work, own, candidate)
     return replace(candidate, erased_keys=work.keys, searched=work.searched)
 
 

@@ -1,4 +1,5 @@
 import asyncio
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tierd.errors import RemoteIndexAbsentError
 from tierd.log import AbortedTransaction, ProducerStateEntry
 from tierd.model import IndexType, Lineage, RemoteLogSegmentMetadata
 from tierd.pipeline.committing import LeaderSettings
-from tierd.pipeline.planning import CleaningPolicy, Group
+from tierd.pipeline.planning import Candidate, Chain, CleaningPolicy, Group
 from tierd.remote import SegmentStorage
 
 OTHER = other_partition(1)
@@ -46,6 +47,25 @@ class SlowIndexes(SegmentStorage):
             return await self._inner.fetch_index(metadata, index_type)
         finally:
             self._fetching -= 1
+
+
+async def test_no_look_at_all_segments_of_a_partition_holds_up_the_loop(
+    lab: LeaderLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition may have thousands, and a run looks at every partition; meanwhile the daemon copies."""
+    looking: list[threading.Thread] = []
+    chain = Candidate.chain
+
+    def looked(candidate: Candidate) -> Chain:
+        looking.append(threading.current_thread())
+        return chain(candidate)
+
+    await lab.copy_tier(0, 10, 20)
+    monkeypatch.setattr(Candidate, "chain", looked)
+    prepared = await lab.leader.prepare([lab.candidate()], audit_bytes=1 << 20)
+    assert len(prepared.order.partitions) == 1
+    assert looking
+    assert threading.current_thread() not in looking
 
 
 class TestEvidence:

@@ -69,14 +69,9 @@ class OrderMaker:
         urgent = by_urgency(plan for plan in planned if isinstance(plan, Proposal))
         chosen, left = _taken(urgent, max_bytes)
         skipped += left
-        works: list[PartitionWork] = []
-        budget = RunBudget(max_bytes)
-        for proposal, evidence in zip(chosen, await self._look_at(chosen), strict=True):
-            work = _work(proposal, evidence, budget, index=len(works), now_ms=now_ms)
-            if isinstance(work, Skipped):
-                skipped.append(work)
-            else:
-                works.append(work)
+        evidence = await self._look_at(chosen)
+        works, too_late = await asyncio.to_thread(_works, chosen, evidence, max_bytes=max_bytes, now_ms=now_ms)
+        skipped += too_late
         works += await asyncio.to_thread(self._audits, candidates, works, audit_bytes)
         order = WorkOrder(run_id=run_id, now_ms=now_ms, secret=self._new_secret(), partitions=tuple(works))
         return PreparedRun(order, tuple(skipped))
@@ -99,7 +94,7 @@ class OrderMaker:
 
     async def _evidence_of(self, candidate: Candidate) -> TierEvidence | Skipped:
         try:
-            return await self._evidence.of_chain(candidate.chain())
+            return await self._evidence.of_chain(await asyncio.to_thread(candidate.chain))
         except TierError as error:
             log.warning("compaction_candidate_unreadable", partition=str(candidate.partition), problem=str(error))
             return Skipped(candidate.partition, f"{candidate.partition} cannot be looked at: {error}")
@@ -120,6 +115,22 @@ def _taken(proposals: Iterable[Proposal], max_bytes: int | None) -> tuple[list[P
         else:
             taken.append(proposal)
     return taken, left
+
+
+def _works(
+    chosen: Iterable[Proposal], found: Iterable[TierEvidence | Skipped], *, max_bytes: int | None, now_ms: int
+) -> tuple[list[PartitionWork], list[Skipped]]:
+    """What becomes of the proposals by what was found in their objects."""
+    works: list[PartitionWork] = []
+    skipped: list[Skipped] = []
+    budget = RunBudget(max_bytes)
+    for proposal, evidence in zip(chosen, found, strict=True):
+        work = _work(proposal, evidence, budget, index=len(works), now_ms=now_ms)
+        if isinstance(work, Skipped):
+            skipped.append(work)
+        else:
+            works.append(work)
+    return works, skipped
 
 
 def _work(

@@ -104,7 +104,7 @@ class ErasureKeeper:
         if candidate is None:
             return request
         request = await self._noted(request, candidate)
-        outlook = outlook_of(request, candidate)
+        outlook = await asyncio.to_thread(outlook_of, request, candidate)  # it looks at every segment
         request = await self._moved(request, outlook)
         if request.at_once and await self._remove(outlook.replaced):
             request = await self._looked_again(request)
@@ -235,7 +235,7 @@ class ErasureKeeper:
         if candidate is None:
             return await self._requests.get(request.id)
         present = await self._noted(request, candidate)
-        return await self._moved(present, outlook_of(present, candidate))
+        return await self._moved(present, await asyncio.to_thread(outlook_of, present, candidate))
 
     def _told(self, before: EraseRequest, after: EraseRequest) -> EraseRequest:
         if after.phase is not before.phase:

@@ -127,10 +127,10 @@ class SearchWork:
 
 def search_work(requests: Iterable[EraseRequest], candidate: Candidate) -> SearchWork:
     """Put the open requests of one partition together."""
-    waiting = [request for request in requests if request.is_open and outlook_of(request, candidate).unsearched]
+    reachable = candidate.chain().segments  # asked once: it looks at every segment, and requests may be many
+    waiting = [request for request in requests if request.is_open and any(map(request.concerns, reachable))]
     if not waiting:
         return SearchWork()
     keys = frozenset[bytes]().union(*(request.keys for request in waiting))
-    rows = candidate.view.list()
-    needed = {row.segment.id for request in waiting for row in rows if request.concerns(row)}
-    return SearchWork(keys, frozenset(row.segment.id for row in rows if row.segment.id not in needed))
+    unconcerned = (row for row in candidate.view.list() if not any(request.concerns(row) for request in waiting))
+    return SearchWork(keys, frozenset(row.segment.id for row in unconcerned))

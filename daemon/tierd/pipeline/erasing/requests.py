@@ -5,7 +5,8 @@
     v1/<cluster>/erasure/<request id>    a format byte, then JSON; with the keys until the request has come to its end
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from typing import Final
 from uuid import UUID
 
@@ -54,12 +55,8 @@ class EraseRequests:
 
         One that cannot be understood is told of and left out: it must not stop the others, nor compaction.
         """
-        found = []
-        for key, value in await self._store.scan(self._keys.erasure_prefix):
-            try:
-                found.append(decode_request(key, value))
-            except MetadataDecodeError as error:
-                log.error("erasure_not_understood", problem=str(error), remedy=error.remedy)  # noqa: TRY400 - no bug
+        rows = await self._store.scan(self._keys.erasure_prefix)
+        found = await asyncio.to_thread(_understood, rows)  # a request knows by id each segment that it searched
         chosen = [
             request
             for request in found
@@ -97,6 +94,16 @@ class EraseRequests:
                 remedy="tierd erase --list shows those that there are",
             )
         return decode_request(key, value), value
+
+
+def _understood(rows: Iterable[tuple[str, bytes]]) -> list[EraseRequest]:
+    found = []
+    for key, value in rows:
+        try:
+            found.append(decode_request(key, value))
+        except MetadataDecodeError as error:
+            log.error("erasure_not_understood", problem=str(error), remedy=error.remedy)  # noqa: TRY400 - no bug
+    return found
 
 
 def encode_request(request: EraseRequest) -> bytes:

@@ -1,0 +1,55 @@
+"""What runs are to look for, for requests of which there may be many, over segments of which there may be more."""
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from tests.fakes.remote_segments import PARTITION
+from tests.pipeline.planning.tiers import candidate, tier
+from tierd.pipeline import EraseRequest, new_request, search_work
+from tierd.pipeline.planning import Candidate, Chain
+
+SEGMENTS = tier(100, 100, 100)  # ten offsets each
+IDS = [metadata.segment.id for metadata in SEGMENTS]
+
+
+def request(number: int, *, searched: frozenset[UUID] = frozenset(), end_offset: int = 30) -> EraseRequest:
+    filed = new_request(
+        UUID(int=number),
+        PARTITION,
+        [b"key %d" % number],
+        now_ms=0,
+        requested_by="someone",
+        reason="",
+        tier_end_offset=end_offset,
+        log_end_offset=None,
+        at_once=False,
+    )
+    return replace(filed, searched=searched)
+
+
+def test_a_run_looks_for_the_keys_of_all_requests_in_whatever_one_of_them_needs() -> None:
+    asked = [request(1, searched=frozenset(IDS[:2])), request(2, searched=frozenset(IDS)), request(3, end_offset=10)]
+    found = search_work(asked, candidate(SEGMENTS))
+    assert found.keys == {b"key 1", b"key 3"}
+    assert found.searched == {IDS[1]}
+
+
+def test_where_every_request_has_searched_everything_there_is_nothing_to_look_for() -> None:
+    found = search_work([request(1, searched=frozenset(IDS)), request(2, end_offset=0)], candidate(SEGMENTS))
+    assert (found.keys, found.searched) == (frozenset(), frozenset())
+
+
+def test_many_requests_are_put_together_by_one_look_at_the_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Candidate] = []
+    chain = Candidate.chain
+
+    def looked(self: Candidate) -> Chain:
+        looks.append(self)
+        return chain(self)
+
+    monkeypatch.setattr(Candidate, "chain", looked)
+    found = search_work([request(number) for number in range(50)], candidate(SEGMENTS))
+    assert len(found.keys) == 50
+    assert len(looks) == 1
