@@ -66,7 +66,7 @@ from tierd.log.producers.snapshot_rebuild import RebuiltProducers, rebuild_produ
 from tierd.log.producers.transactions import stable_end_offset
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import BatchBuilder, encode_batch, encode_end_marker
-from tierd.log.records.batch_header import BatchHeader, parse_header, stamp_crc
+from tierd.log.records.batch_header import BatchHeader, lacking_bytes, parse_header, stamp_crc
 from tierd.log.records.batch_restamp import set_last_offset, set_leader_epoch
 from tierd.log.records.batch_rewrite import (
     compress_batch,
@@ -182,6 +182,7 @@ __all__ = [
     "inspect_path",
     "iter_batches",
     "iter_piece_columns",
+    "lacking_bytes",
     "last_stable_offset",
     "list_log_dir",
     "max_timestamp",

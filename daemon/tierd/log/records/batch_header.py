@@ -151,6 +151,13 @@ def parse_header(data: bytes | memoryview, at: int, *, name: str, position: int)
     return parse(data, at, name, position)
 
 
+def lacking_bytes(begun: bytes | bytearray) -> int:
+    """How many bytes more tell the length of the batch that ``begun`` begins with, or end it; the length is sane."""
+    if len(begun) < LOG_OVERHEAD_BYTES:
+        return LOG_OVERHEAD_BYTES - len(begun)
+    return LOG_OVERHEAD_BYTES + int.from_bytes(begun[8:12], "big") - len(begun)
+
+
 def write_header(
     out: bytearray,
     *,

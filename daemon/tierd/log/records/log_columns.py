@@ -1,10 +1,11 @@
 """The records of a log, or of a piece of one, as columns: many batches at a time where they allow it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import NamedTuple
 
 from tierd.errors import CorruptRecordError
 from tierd.kernels import STEP_RECORDS, decode_batches
-from tierd.log.records.batch_header import BatchHeader, parse_header
+from tierd.log.records.batch_header import BatchHeader, lacking_bytes, parse_header
 from tierd.log.records.compression import MAX_DECOMPRESSED_BYTES
 from tierd.log.records.record_batch import RecordBatch, with_data
 from tierd.log.records.record_columns import PieceBatches, RecordColumns, iter_columns
@@ -77,31 +78,55 @@ def iter_piece_columns(
         CorruptRecordError: an impossible header, a wrong checksum, or an incomplete batch at the end.
         InvalidRecordError: records that cannot be decoded.
     """
-    tail = b""
+    decoding = _Decoding(name, check_crc, wanted, max_bytes, step_records)
+    cut = bytearray()  # what the pieces so far have of a batch that they cut
     for piece in pieces:
-        data = b"".join((tail, piece)) if tail else piece
+        data: bytes | memoryview = piece
+        while cut and len(data):
+            lacking = lacking_bytes(cut)
+            cut += data[:lacking]
+            data = memoryview(data)[lacking:]
+            if end := (yield from decoding.columns(bytes(cut), position)):
+                position, cut = position + end, bytearray()
+        if len(data):
+            end = yield from decoding.columns(data, position)
+            position, cut = position + end, bytearray(memoryview(data)[end:])
+    if cut and not may_be_torn:
+        raise CorruptRecordError(name, position, f"an incomplete batch, {len(cut)} bytes")
+
+
+class _Decoding(NamedTuple):
+    """How to decode; the arguments of ``iter_piece_columns``."""
+
+    name: str
+    check_crc: bool
+    wanted: Callable[[BatchHeader], bool]
+    max_bytes: int
+    step_records: int
+
+    def columns(self, data: bytes | memoryview, position: int) -> Generator[RecordColumns | RecordBatch, None, int]:
+        """Decode the batches that ``data`` begins with; return where the last whole one ends."""
         view, at = memoryview(data), 0
         while True:
-            found = decode_batches(view, start=at, at_most=step_records)
+            found = decode_batches(view, start=at, at_most=self.step_records)
             if found.records.end > at:
-                batches = PieceBatches(view, name, position, found.position, found.first_record)
-                if check_crc:
+                batches = PieceBatches(view, self.name, position, found.position, found.first_record)
+                if self.check_crc:
                     batches.check(found.records.end)
                 at = found.records.end
                 yield RecordColumns(data, found.records, batches)
                 continue
-            header = parse_header(view, at, name=name, position=position + at)
+            header = parse_header(view, at, name=self.name, position=position + at)
             if header is None or at + header.size_bytes > len(view):
-                break
-            if wanted(header):
-                batch = with_data(header, view[at : at + header.size_bytes])
-                if check_crc and not batch.is_valid:
-                    raise CorruptRecordError(name, batch.position, "wrong checksum of the batch")
-                if batch.magic < 2:
-                    yield batch
-                else:
-                    yield from iter_columns(batch, max_bytes=max_bytes, step_records=step_records)
+                return at
+            if self.wanted(header):
+                yield from self._opened(with_data(header, view[at : at + header.size_bytes]))
             at += header.size_bytes
-        tail, position = bytes(view[at:]), position + at
-    if tail and not may_be_torn:
-        raise CorruptRecordError(name, position, f"an incomplete batch, {len(tail)} bytes")
+
+    def _opened(self, batch: RecordBatch) -> Iterator[RecordColumns | RecordBatch]:
+        if self.check_crc and not batch.is_valid:
+            raise CorruptRecordError(self.name, batch.position, "wrong checksum of the batch")
+        if batch.magic < 2:
+            yield batch
+        else:
+            yield from iter_columns(batch, max_bytes=self.max_bytes, step_records=self.step_records)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tierd.errors import CorruptRecordError, InvalidRecordError
 from tierd.kernels import STEP_RECORDS, crc32c, decode_batches
-from tierd.log import RecordBatch, decompress_batch, parse_header, with_data
+from tierd.log import RecordBatch, decompress_batch, lacking_bytes, parse_header, with_data
 from tierd.pipeline.rewriting.rows import RecordRows
 
 OVERHEAD_BYTES: Final = 61
@@ -20,7 +20,6 @@ IS_TRANSACTIONAL: Final = 0x10
 IS_CONTROL: Final = 0x20
 HAS_DELETE_HORIZON: Final = 0x40
 _CRC_START: Final = 21
-_LENGTH_END: Final = 12  # of base offset and length, which the length does not count
 _RECORD_COUNT_AT: Final = 57
 _DECOMPRESSED_BYTES: Final = 4 << 20  # a stretch ends behind the batch that reaches it
 
@@ -144,7 +143,7 @@ def iter_stretches(pieces: Iterable[bytes | memoryview], *, name: str) -> Iterat
     for piece in pieces:
         data = memoryview(piece)
         while cut and data:
-            lacking = _lacking_bytes(cut)
+            lacking = lacking_bytes(cut)
             cut += data[:lacking]
             data = data[lacking:]
             batch = _first_batch(memoryview(cut), name, position)
@@ -170,13 +169,6 @@ def checked(batch: RecordBatch) -> RecordBatch:
     if not batch.is_valid:
         raise CorruptRecordError(batch.name, batch.position, "wrong checksum of the batch")
     return batch
-
-
-def _lacking_bytes(cut: bytearray) -> int:
-    """How many bytes more tell, or end, the batch that begins with ``cut``; its length, if there, was found sane."""
-    if len(cut) < _LENGTH_END:
-        return _LENGTH_END - len(cut)
-    return _LENGTH_END + int.from_bytes(cut[8:12], "big") - len(cut)
 
 
 def _first_batch(data: memoryview, name: str, position: int) -> RecordBatch | None:

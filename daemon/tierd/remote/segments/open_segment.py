@@ -9,7 +9,7 @@ from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.manifest_parts import IndexArtefact
 from tierd.remote.transform.binding import ArtefactKind, SegmentBinding
 from tierd.remote.transform.cipher import SegmentCipher
-from tierd.remote.transform.codec import ChunkCodec, ChunkDamagedError
+from tierd.remote.transform.codec import Bytes, ChunkCodec, ChunkDamagedError
 from tierd.remote.transform.key_ring import KeyRing
 from tierd.remote.transform.layout import ChunkLayout
 
@@ -22,8 +22,8 @@ class OpenSegment:
     layout: ChunkLayout
     codec: ChunkCodec
 
-    def decode_chunk(self, number: int, stored: bytes | memoryview, *, key: str) -> bytes:
-        """Return the original bytes of chunk ``number`` of the log, which lies at ``key``. Blocking.
+    def decode_chunk(self, number: int, stored: Bytes, *, key: str) -> Bytes:
+        """Return the original bytes of chunk ``number`` of the log, as ``ChunkCodec.decode``, at ``key``. Blocking.
 
         Raises:
             RemoteIntegrityError: ``stored`` is not what was stored.

@@ -12,6 +12,7 @@ from tierd.remote.object_store import ObjectStore
 from tierd.remote.segments.early_reads import EarlyReads, ReadRange
 from tierd.remote.segments.open_segment import OpenSegment, opened
 from tierd.remote.segments.shared_calls import SharedCalls
+from tierd.remote.transform.codec import Bytes
 from tierd.remote.transform.layout import ChunkLayout
 from tierd.remote.transform.transform import Transform
 
@@ -98,7 +99,7 @@ class SegmentReader:
 
     async def _read_aligned(self, reads: EarlyReads, key: str, segment: OpenSegment, byte_range: ByteRange) -> bytes:
         layout = segment.layout
-        pieces: list[bytes | memoryview] = []
+        pieces: list[Bytes] = []
         for run in layout.runs(layout.chunks_of(byte_range), _RUN_BYTES):
             for number, content in zip(run, await self._read_chunks(reads, key, segment, run), strict=True):
                 start = layout.original_range(number).start
@@ -180,7 +181,7 @@ class SegmentReader:
             await self._decoded(key, segment, run, _cut(held, segment.layout, run))
         return content
 
-    async def _read_chunks(self, reads: EarlyReads, key: str, segment: OpenSegment, run: range) -> list[bytes]:
+    async def _read_chunks(self, reads: EarlyReads, key: str, segment: OpenSegment, run: range) -> list[Bytes]:
         """Fetch and decode neighbouring chunks."""
         if self._is_coalescing:
             stored = await _read_stored(reads, key, segment.layout.stored_range(run), _named(run))
@@ -191,7 +192,7 @@ class SegmentReader:
 
     async def _decoded(
         self, key: str, segment: OpenSegment, run: range, pieces: Sequence[bytes | memoryview]
-    ) -> list[bytes]:
+    ) -> list[Bytes]:
         """Decode chunks in threads, all at once; what they give up together is at most a run."""
         decodes = [
             partial(segment.decode_chunk, number, piece, key=key) for number, piece in zip(run, pieces, strict=True)
@@ -199,7 +200,7 @@ class SegmentReader:
         return list(await asyncio.gather(*map(self._transform.threads.submit, decodes)))
 
 
-async def _read_one_by_one(reads: EarlyReads, key: str, layout: ChunkLayout, run: range) -> list[bytes | memoryview]:
+async def _read_one_by_one(reads: EarlyReads, key: str, layout: ChunkLayout, run: range) -> list[Bytes]:
     try:
         async with asyncio.TaskGroup() as group:
             tasks = []
@@ -221,7 +222,7 @@ async def _read_stored(reads: EarlyReads, key: str, stored_range: ByteRange, wha
     return stored
 
 
-def _cut(stored: memoryview, layout: ChunkLayout, run: range) -> list[bytes | memoryview]:
+def _cut(stored: memoryview, layout: ChunkLayout, run: range) -> list[Bytes]:
     """The chunks in ``stored``, which begins with the first of them."""
     first = layout.stored_range(run).start
     ranges = [layout.stored_range(range(number, number + 1)) for number in run]

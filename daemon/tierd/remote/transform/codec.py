@@ -46,8 +46,8 @@ class ChunkCodec:
         piece = Piece(ArtefactKind.LOG, number, count, len(content), frame is not None)
         return self.cipher.encrypt(piece, stored), frame is not None
 
-    def decode(self, stored: Bytes, chunk: StoredChunk, *, number: int, count: int, size_bytes: int) -> bytes:
-        """Return the original bytes of a chunk.
+    def decode(self, stored: Bytes, chunk: StoredChunk, *, number: int, count: int, size_bytes: int) -> Bytes:
+        """Return the original bytes of a chunk: ``stored`` itself, where nothing was done to it.
 
         Args:
             stored: exactly the stored bytes.
@@ -69,7 +69,7 @@ class ChunkCodec:
             content = unpacked
         if len(content) != size_bytes or crc32c(content) != chunk.crc32c:
             raise ChunkDamagedError("it does not have the CRC-32C that is in the manifest")
-        return content if isinstance(content, bytes) else bytes(content)
+        return content
 
     def encode_index(self, kind: ArtefactKind, content: bytes) -> bytes:
         """Return what to store for an index; small, so never compressed."""
