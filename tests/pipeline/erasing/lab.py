@@ -10,11 +10,12 @@ from tests.fakes.log_dirs import LogDirWriter, PartitionWriter
 from tests.pipeline.committing.plain_job import PlainJob
 from tests.pipeline.spark.job_lab import delete_segments
 from tests.tiering.setups import CLUSTER_ID, Tier, partition_of
+from tierd.app.caches import CHUNKS_DIRECTORY
 from tierd.app.disk_caches import HostCaches
 from tierd.config import ExpireSettings
 from tierd.log import NewRecord, Record, encode_batch
 from tierd.metadata import KeyValueStore, MetadataKeyFactory
-from tierd.model import Lineage, RemoteLogSegmentMetadata, TopicIdPartition
+from tierd.model import ByteRange, Lineage, RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.pipeline import (
     EraseRequest,
     EraseRequests,
@@ -27,7 +28,7 @@ from tierd.pipeline import (
 from tierd.pipeline.committing import CompactionLeader, LeaderClient, LeaderServer, LeaderSettings, PartitionRound
 from tierd.pipeline.planning import Candidate, CleaningPolicy, PartitionWork, WorkKind, WorkOrder
 from tierd.pipeline.rewriting import RewriteRules, find_keys
-from tierd.remote import ObjectKeyFactory, ObjectStore
+from tierd.remote import ChunkCache, ObjectKeyFactory, ObjectStore
 
 COMPACTED = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=1.0)  # never due by itself
 KEPT = CleaningPolicy()
@@ -223,6 +224,22 @@ class ErasureLab:
         """One pass of every expiration task."""
         outcomes = await self.session.manager.removals.expire_here(None)
         assert all(outcome.error is None for outcome in outcomes), outcomes
+
+    async def keep_chunks(self) -> int:
+        """Fill the cache on disk, as readers would; return how many chunks it has."""
+        directory = self.cache_dir / CHUNKS_DIRECTORY
+        cache = await ChunkCache.open(
+            self.tier.store, directory=directory, capacity_bytes=1 << 20, clock=self.tier.clock
+        )
+        for info in await self.tier.store.list_objects(""):
+            if info.key.endswith(".log"):
+                await cache.get(info.key, ByteRange.of_size(0, info.size_bytes))
+        await cache.close()
+        return len(self.chunks())
+
+    def chunks(self) -> list[bytes]:
+        """What the cache on disk has."""
+        return [path.read_bytes() for path in (self.cache_dir / CHUNKS_DIRECTORY).glob("*.chunk")]
 
     async def stored(self) -> dict[str, bytes]:
         """Every object that can be read, by key."""

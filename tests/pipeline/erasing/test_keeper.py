@@ -251,6 +251,28 @@ async def test_a_compaction_in_between_takes_nothing_of_the_proof_away(tmp_path:
     assert await lab.holders() == []
 
 
+async def test_what_was_gone_before_the_request_is_in_no_cache_of_the_host_either(tmp_path: Path) -> None:
+    """Whoever deleted it had another cache than the daemon's: a command, or another broker that led."""
+    lab = ErasureLab(tmp_path, {"users-0": ALWAYS_DUE})
+    lab.fill("users-0")
+    await lab.copy()
+    assert await lab.keep_chunks() == 3
+    await lab.run()
+    await lab.end_of_grace()
+    assert len(lab.rows("users-0")) == 1
+    assert sum(SECRET in chunk for chunk in lab.chunks()) == 1
+
+    lab.tier.clock.advance(1)
+    request = await lab.file("users-0", at_once=True)
+    lab.policies = POLICIES  # so that it is looked through whether it is dirty or not
+    await lab.run()
+    done = await lab.keeper.step(request.id)
+    assert done.phase is ErasePhase.DONE, done.problem
+    assert not any(SECRET in chunk for chunk in lab.chunks())
+    assert done.caches is not None
+    assert (done.caches.segments, len(done.left)) == (4, 1)
+
+
 async def test_another_host_that_copies_the_record_again_begins_the_search_anew(lab: ErasureLab) -> None:
     request = await lab.file("orders-0")
     await lab.run()

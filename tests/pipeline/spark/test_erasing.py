@@ -13,14 +13,12 @@ from tests.pipeline.erasing.lab import COMPACTED, KEPT, SECRET, ErasureLab
 from tests.pipeline.spark.job_lab import carry_out, remote_settings
 from tests.services.s3 import S3Admin, S3Service
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID
-from tierd.app.caches import CHUNKS_DIRECTORY
 from tierd.config import MetadataSettings, RemoteSettings
 from tierd.metadata import KeyValueStore, open_metadata
-from tierd.model import ByteRange
 from tierd.pipeline import ErasePhase
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.committing import CompactionLeader, LeaderClient, LeaderServer
-from tierd.remote import ChunkCache, open_object_store
+from tierd.remote import open_object_store
 
 POLICIES = {"orders-0": KEPT, "users-0": COMPACTED}
 
@@ -51,22 +49,6 @@ class SparkErasureLab(ErasureLab):
             serving = group.create_task(server.serve())
             await asyncio.to_thread(job)
             serving.cancel()
-
-    async def keep_chunks(self) -> int:
-        """Fill the cache on disk, as readers would; return how many chunks it has."""
-        directory = self.cache_dir / CHUNKS_DIRECTORY
-        cache = await ChunkCache.open(
-            self.tier.store, directory=directory, capacity_bytes=1 << 20, clock=self.tier.clock
-        )
-        for info in await self.tier.store.list_objects(""):
-            if info.key.endswith(".log"):
-                await cache.get(info.key, ByteRange.of_size(0, info.size_bytes))
-        await cache.close()
-        return len(self.chunks())
-
-    def chunks(self) -> list[bytes]:
-        """What the cache on disk has."""
-        return [path.read_bytes() for path in (self.cache_dir / CHUNKS_DIRECTORY).glob("*.chunk")]
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from tierd.errors import ObjectVersionsUnknownError, RefusedError, TierError
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, uuid_to_text
 from tierd.pipeline.committing import PartitionRound, RunStatistics
 from tierd.pipeline.erasing.evidence import with_evidence
-from tierd.pipeline.erasing.outlook import Outlook, gone_now, next_phase, outlook_of
+from tierd.pipeline.erasing.outlook import Outlook, gone_before, gone_now, next_phase, outlook_of
 from tierd.pipeline.erasing.request import CachesNote, ErasePhase, EraseRequest, LeftSegment, VersionsNote
 from tierd.pipeline.erasing.requests import EraseRequests
 from tierd.pipeline.erasing.versions import OldVersions
@@ -212,12 +212,15 @@ class ErasureKeeper:
         return await self._proven(request, versions=note)
 
     async def _clear_caches(self, request: EraseRequest) -> EraseRequest:
-        caches = self._parts.caches
-        in_use = await caches.evict(request.partition, request.left)
+        candidate = await self._parts.find(request.partition)
+        if candidate is None:
+            return request
+        caches, gone = self._parts.caches, (*request.left, *gone_before(request, candidate.view))
+        in_use = await caches.evict(request.partition, gone)
         if in_use:
             problem = f"of {in_use} segments that left something is in a cache of {caches.host}: it is being used"
             return await self._requests.update(request.id, lambda r: r.blocked(problem))
-        note = CachesNote(at_ms=self._clock.now_ms(), host=caches.host, segments=len(request.left))
+        note = CachesNote(at_ms=self._clock.now_ms(), host=caches.host, segments=len(gone))
         return await self._proven(request, caches=note)
 
     async def _proven(

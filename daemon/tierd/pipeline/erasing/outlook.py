@@ -79,6 +79,16 @@ def left_segments(request: EraseRequest, view: PartitionView) -> tuple[LeftSegme
     return (*leaving, *gone)
 
 
+def gone_before(request: EraseRequest, view: PartitionView) -> tuple[LeftSegment, ...]:
+    """The segments that may have held a key and were gone when the request was filed, while metadata remembers them.
+
+    Nothing waits for them, but a cache may have something of them still.
+    """
+    known = {each.id for each in request.left}
+    gone = (each for each in view.tombstones.values() if each.segment.id not in known and request.concerns(each))
+    return tuple(LeftSegment.of(each, gone_at_ms=each.event_timestamp_ms) for each in gone)
+
+
 def gone_now(request: EraseRequest, view: PartitionView, *, now_ms: int) -> EraseRequest:
     """The request with the time at which each segment that left was first found to be gone."""
     found = {each.id: each for each in left_segments(request, view)}
