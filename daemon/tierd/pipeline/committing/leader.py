@@ -13,7 +13,6 @@ A crash anywhere leaves rows that the sweep removes, and readers see the inputs 
 import random
 import secrets
 from collections.abc import Callable, Mapping, MutableSet, Sequence
-from dataclasses import replace
 from typing import Final
 from uuid import UUID, uuid4
 
@@ -22,13 +21,14 @@ import structlog
 from tierd.clock import Clock
 from tierd.errors import RefusedError, WorkOrderError
 from tierd.metadata import RemoteLogMetadataManager
-from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata
+from tierd.model import RemoteLogSegmentMetadata
+from tierd.pipeline.committing.beginning import Beginning
 from tierd.pipeline.committing.evidence import EvidenceReader
 from tierd.pipeline.committing.leader_settings import LeaderSettings, OutputStorage
 from tierd.pipeline.committing.messages import Begun, RefusedGroup, Verdict
 from tierd.pipeline.committing.open_outputs import OpenOutput, OpenOutputs
 from tierd.pipeline.committing.order_maker import OrderMaker, PreparedRun
-from tierd.pipeline.committing.output_checks import begun_output, inputs_problem
+from tierd.pipeline.committing.output_checks import inputs_problem
 from tierd.pipeline.committing.patient_metadata import PatientMetadata, WriteOutcome
 from tierd.pipeline.committing.replacing import Replacing
 from tierd.pipeline.committing.round import GroupState, PartitionRound
@@ -69,14 +69,15 @@ class CompactionLeader:
         new_secret: Callable[[], bytes] = lambda: secrets.token_bytes(SECRET_BYTES),
         random: Callable[[], float] = random.random,
     ) -> None:
-        self._storage = storage
-        self._clock = clock
         self._new_id = new_id
         self._metadata = PatientMetadata(metadata, clock=clock, tries=settings.metadata_tries, retry_s=settings.retry_s)
         self._replacing = Replacing(self._metadata, storage, clock=clock, settings=settings)
         evidence = EvidenceReader(storage, concurrency=settings.fetch_concurrency, timeout_s=settings.fetch_timeout_s)
         self._orders = OrderMaker(evidence, clock=clock, new_secret=new_secret, random=random)
         self._outputs = OpenOutputs(metadata, being_copied=being_copied, clock=clock, abandoned=abandoned)
+        self._beginning = Beginning(
+            self._metadata, storage, replacing=self._replacing, outputs=self._outputs, clock=clock, new_id=new_id
+        )
         self._rounds: tuple[PartitionRound, ...] = ()
         self._order: WorkOrder | None = None
         self.record = RunRecord(UUID(int=0), partitions=0, groups=0)
@@ -143,13 +144,13 @@ class CompactionLeader:
             if (problem := round_.why_not_begin(group)) is not None:
                 refused[group] = problem
                 continue
-            output = await self._new_output(round_, group)
+            output = await self._beginning.describe(round_, group)
             if isinstance(output, Output):
                 outputs.append(output)
             else:
                 refused[group] = output
                 self._leave(round_, group, output)
-        problem = await self._write_begun(round_, outputs)
+        problem = await self._beginning.begin(round_, outputs)
         if problem is not None:
             for output in outputs:
                 refused[output.group] = problem
@@ -258,34 +259,6 @@ class CompactionLeader:
         self._outputs.release(round_.work.group_inputs(group))
         self.record.refused(round_.work.partition, group, reason)
         log.warning("compaction_group_refused", partition=str(round_.work.partition), group=group, reason=reason)
-
-    async def _new_output(self, round_: PartitionRound, group: int) -> Output | str:
-        """What is to be written for a group, or why nothing is."""
-        if (problem := await self._replacing.inputs_problem(round_, group)) is not None:
-            return problem
-        work = round_.work
-        claim = self._metadata.manager.view(work.partition).claim
-        assert claim is not None, "what this broker leads is claimed"
-        segment = RemoteLogSegmentId(work.partition, self._new_id())
-        try:
-            row = begun_output(segment, work.group_inputs(group), claim, now_ms=self._clock.now_ms())
-        except ValueError as error:
-            return str(error)
-        row = replace(row, custom_metadata=self._storage.custom_metadata(row))
-        return Output(index=work.index, group=group, metadata=row)
-
-    async def _write_begun(self, round_: PartitionRound, outputs: Sequence[Output]) -> str | None:
-        opened = [OpenOutput(output, round_) for output in outputs]
-        for each in opened:
-            self._outputs.add(each)  # before its row is there: a sweep must not meet one without the other
-        rows = [output.metadata for output in outputs]
-        outcome = await self._replacing.write(round_, lambda: self._metadata.manager.begin_outputs(rows))
-        for each in opened:
-            if outcome.problem is None:
-                round_.move(each.output.group, GroupState.OPEN)
-            else:
-                self._outputs.forget(each)
-        return outcome.problem
 
     async def _not_committed(self, opened: OpenOutput, outcome: WriteOutcome) -> Verdict:
         reason = outcome.problem or ""
