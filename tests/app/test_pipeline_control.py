@@ -12,29 +12,15 @@ from structlog.testing import capture_logs
 
 from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
+from tests.pipeline.running.told_run import ToldRun
 from tierd.app.pipeline import Pipeline
 from tierd.app.pipeline_control import PipelineControl
 from tierd.errors import PartitionNameError, PipelineBusyError, PipelineError, UnknownPartitionError
 from tierd.model import TopicPartition
-from tierd.pipeline import PipelineScheduler, RunHistory, RunLimits, RunOutcome, RunProgress, RunTally
+from tierd.pipeline import PipelineScheduler, RunHistory, RunLimits, RunOutcome
 from tierd.schedule import Schedule
 
 MINUTE_S = 60.0
-
-
-class Work:
-    """Runs that end when they are told, as they are told."""
-
-    def __init__(self) -> None:
-        self.begun: list[Sequence[TopicPartition] | None] = []
-        self.ends: asyncio.Queue[Exception | None] = asyncio.Queue()
-
-    async def __call__(self, progress: RunProgress, names: Sequence[TopicPartition] | None) -> None:
-        self.begun.append(names)
-        progress.enter("rewriting", done=1, total=2)
-        progress.tally = RunTally(partitions=1, groups_replaced=1)
-        if (error := await self.ends.get()) is not None:
-            raise error
 
 
 @dataclass(frozen=True)
@@ -57,7 +43,7 @@ class Erasures:
 
 class Lab:
     def __init__(self, folder: Path) -> None:
-        self.work = Work()
+        self.work = ToldRun(replaces_first=True)
         self.clock = ManualClock()
         self.history = RunHistory(folder)
         scheduler = PipelineScheduler(

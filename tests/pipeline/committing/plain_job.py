@@ -1,7 +1,7 @@
 """The job of a run without Spark: one thread, one group after the other, the same steps."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TypeVar
@@ -51,7 +51,12 @@ class PlainJob:
     def _partition(self, leader: LeaderClient, order: WorkOrder, work: PartitionWork) -> None:
         if work.kind is WorkKind.AUDIT:
             self._audit(leader, work)
-            return
+        else:
+            refused = self._rewrite(leader, order, work, range(len(work.groups)))
+            assert not refused, refused
+
+    def _rewrite(self, leader: LeaderClient, order: WorkOrder, work: PartitionWork, groups: Sequence[int]) -> list[str]:
+        """Have groups replaced; return why some are not."""
         rules = RewriteRules(
             now_ms=order.now_ms,
             delete_retention_ms=work.delete_retention_ms,
@@ -63,8 +68,8 @@ class PlainJob:
             erased_keys=work.erased_keys,
         )
         latest, traces = self._scan(order, work, rules)
-        begun = leader.begin(work.index, range(len(work.groups)))
-        assert not begun.refused, begun.refused
+        begun = leader.begin(work.index, groups)
+        refused = [each.reason for each in begun.refused]
         for output in begun.outputs:
             segment = self._rewritten(work, output, rules, latest, traces)
             row = replace(
@@ -75,7 +80,9 @@ class PlainJob:
             )
             manifest = self._wait(self._storage.stage_log_segment_data(row, segment.data))
             verdict = leader.written(output, manifest, asdict(segment.statistics))
-            assert verdict.committed, verdict.reason
+            if not verdict.committed:
+                refused.append(verdict.reason)
+        return refused
 
     def _audit(self, leader: LeaderClient, work: PartitionWork) -> None:
         """Look whether every batch is whole."""

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.remote_segments import PARTITION
-from tests.pipeline.planning.tiers import remote, tier
+from tests.pipeline.planning.tiers import remote
+from tests.pipeline.planning.works import work_of
 from tierd.errors import WorkOrderError
-from tierd.log import AbortedTransaction, encode_producer_snapshot
+from tierd.log import AbortedTransaction
 from tierd.model import TopicIdPartition
 from tierd.pipeline.committing.messages import (
     AnswerLine,
@@ -36,16 +36,9 @@ from tierd.pipeline.committing.messages import (
 )
 from tierd.pipeline.planning import Group, Output, PartitionWork, WorkKind
 
-WORK = PartitionWork(
-    index=0,
-    partition=PARTITION,
-    kind=WorkKind.COMPACT,
-    inputs=tuple(tier(1, 2, 3)),
+WORK = replace(
+    work_of(3),
     groups=(Group(0, 1), Group(2, 2)),
-    first_dirty_offset=10,
-    round_end_offset=30,
-    delete_retention_ms=5,
-    producer_snapshot=encode_producer_snapshot(()),
     expire_before_ms=7,
     erased_keys=frozenset([b"\xff\x00", b""]),
     aborted=(AbortedTransaction(1, 2, 3, 4),),

@@ -4,30 +4,16 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.remote_segments import PARTITION
-from tests.pipeline.planning.tiers import tier
-from tierd.log import encode_producer_snapshot
+from tests.pipeline.planning.works import work_of
 from tierd.pipeline.committing.round import GroupState, PartitionRound
-from tierd.pipeline.planning import Group, PartitionWork, WorkKind
+from tierd.pipeline.planning import WorkKind
 
 Record = tuple[str, bool]
 """Its key, and whether it is a tombstone, whose time is past."""
 
 
 def round_of(groups: int, kind: WorkKind = WorkKind.COMPACT) -> PartitionRound:
-    return PartitionRound(
-        PartitionWork(
-            index=0,
-            partition=PARTITION,
-            kind=kind,
-            inputs=tuple(tier(*[1] * groups)),
-            groups=tuple(Group(place, place) for place in range(groups)),
-            first_dirty_offset=0,
-            round_end_offset=groups * 10,
-            delete_retention_ms=0,
-            producer_snapshot=encode_producer_snapshot(()),
-        )
-    )
+    return PartitionRound(work_of(groups, kind))
 
 
 def live_values(groups: list[dict[int, Record]]) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -27,7 +27,7 @@ from tierd.pipeline import (
 )
 from tierd.pipeline.committing import CompactionLeader, LeaderClient, LeaderServer, LeaderSettings, PartitionRound
 from tierd.pipeline.planning import Candidate, CleaningPolicy, PartitionWork, WorkKind, WorkOrder
-from tierd.pipeline.rewriting import RewriteRules, find_keys
+from tierd.pipeline.rewriting import find_keys
 from tierd.remote import ChunkCache, ObjectKeyFactory, ObjectStore
 
 COMPACTED = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=1.0)  # never due by itself
@@ -51,32 +51,9 @@ class ErasingJob(PlainJob):
             if group in self.fails:
                 leader.failed(work.index, group, "it is corrupt")
             elif sum(found.size for found in find_keys(self._pieces(metadata), work.erased_keys, name="input")):
-                self._erase(leader, order, work, group)
+                self._rewrite(leader, order, work, [group])
             else:
                 leader.unchanged(work.index, group)
-
-    def _erase(self, leader: LeaderClient, order: WorkOrder, work: PartitionWork, group: int) -> None:
-        rules = RewriteRules(
-            now_ms=order.now_ms,
-            delete_retention_ms=work.delete_retention_ms,
-            compacts=False,
-            aborted=work.aborted,
-            producers=work.live_producers(),
-            round_end_offset=work.round_end_offset,
-            erased_keys=work.erased_keys,
-        )
-        latest, traces = self._scan(order, work, rules)
-        begun = leader.begin(work.index, [group])
-        for output in begun.outputs:
-            segment = self._rewritten(work, output, rules, latest, traces)
-            row = replace(
-                output.metadata,
-                size_bytes=segment.data.log_checksums.size_bytes,
-                max_timestamp_ms=segment.max_timestamp_ms,
-                txn_index_empty=segment.txn_index_empty,
-            )
-            manifest = self._wait(self._storage.stage_log_segment_data(row, segment.data))
-            leader.written(output, manifest, asdict(segment.statistics))
 
 
 class ErasureLab:

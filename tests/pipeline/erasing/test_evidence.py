@@ -8,38 +8,20 @@ from hypothesis import strategies as st
 
 from tests.fakes.remote_segments import PARTITION
 from tests.pipeline.erasing.test_request import request
-from tests.pipeline.planning.tiers import tier
-from tierd.log import encode_producer_snapshot
+from tests.pipeline.planning.works import work_of
 from tierd.model import RemoteLogSegmentId
 from tierd.pipeline.committing import GroupState, PartitionRound
 from tierd.pipeline.erasing.evidence import evidence_of, with_evidence
-from tierd.pipeline.planning import Group, PartitionWork, WorkKind
+from tierd.pipeline.planning import WorkKind
 
 GROUPS = 4
 KEY = b"key"
 
 
-def round_over(kind: WorkKind, keys: frozenset[bytes]) -> PartitionRound:
-    return PartitionRound(
-        PartitionWork(
-            index=0,
-            partition=PARTITION,
-            kind=kind,
-            inputs=tuple(tier(*[1] * GROUPS)),
-            groups=tuple(Group(place, place) for place in range(GROUPS)),
-            first_dirty_offset=0,
-            round_end_offset=GROUPS * 10,
-            delete_retention_ms=0,
-            producer_snapshot=encode_producer_snapshot(()),
-            erased_keys=keys,
-        )
-    )
-
-
 @given(st.data())
 def test_only_what_was_looked_through_or_made_of_that_counts(data: st.DataObject) -> None:
     looked_for = data.draw(st.frozensets(st.sampled_from([KEY, b"other"])))
-    round_ = round_over(data.draw(st.sampled_from(WorkKind)), looked_for)
+    round_ = PartitionRound(work_of(GROUPS, data.draw(st.sampled_from(WorkKind)), erased_keys=looked_for))
     ids = [metadata.segment.id for metadata in round_.work.inputs]
     clean = data.draw(st.frozensets(st.sampled_from(ids)))
     asked = replace(request(KEY, log_end_offset=GROUPS * 10), searched=clean)
@@ -63,7 +45,7 @@ def test_only_what_was_looked_through_or_made_of_that_counts(data: st.DataObject
 
 
 def test_a_request_that_was_filed_during_the_run_learns_nothing_from_it() -> None:
-    round_ = round_over(WorkKind.ERASE, frozenset([b"other"]))
+    round_ = PartitionRound(work_of(GROUPS, WorkKind.ERASE, erased_keys=frozenset([b"other"])))
     for group in range(GROUPS):
         round_.move(group, GroupState.DONE)
     asked = request(KEY, log_end_offset=GROUPS * 10)

@@ -1,5 +1,7 @@
 """What of the versions of a partition's objects goes, and what is never touched."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import UUID
 
@@ -115,11 +117,7 @@ async def test_no_version_in_a_real_bucket_holds_the_key_afterwards(
     tmp_path: Path, s3_service: S3Service, s3_admin: S3Admin
 ) -> None:
     bucket = s3_admin.create_versioned_bucket()
-    store = s3_store(s3_service, bucket)
-    lab = ErasureLab(tmp_path, {"orders-0": KEPT}, store=store)
-    try:
-        lab.fill("orders-0")
-        await lab.copy()
+    async with lab_in_a_bucket(tmp_path, s3_service, bucket) as lab:
         request = await lab.file("orders-0", at_once=True)
         await lab.run()
         before = s3_admin.read_versions(bucket)
@@ -133,20 +131,13 @@ async def test_no_version_in_a_real_bucket_holds_the_key_afterwards(
         untouched = {key: content for key, content in before.items() if "00000003-" not in key[0]}
         assert untouched.items() <= after.items()
         assert len(await lab.read("orders-0")) == 8
-    finally:
-        await store.close()
 
 
 @pytest.mark.service("s3")
 async def test_what_a_lock_keeps_is_told_of_and_the_request_is_not_done(
     tmp_path: Path, s3_service: S3Service, s3_admin: S3Admin
 ) -> None:
-    bucket = s3_admin.create_locked_bucket()
-    store = s3_store(s3_service, bucket)
-    lab = ErasureLab(tmp_path, {"orders-0": KEPT}, store=store)
-    try:
-        lab.fill("orders-0")
-        await lab.copy()
+    async with lab_in_a_bucket(tmp_path, s3_service, s3_admin.create_locked_bucket()) as lab:
         request = await lab.file("orders-0", at_once=True)
         await lab.run()
         waiting = await lab.keeper.step(request.id)
@@ -154,12 +145,12 @@ async def test_what_a_lock_keeps_is_told_of_and_the_request_is_not_done(
         assert "the store keeps old versions" in waiting.problem
         assert len(await lab.read("orders-0")) == 8, "what a lock keeps is hidden all the same"
         assert await lab.holders() == []
-    finally:
-        await store.close()
 
 
-def s3_store(service: S3Service, bucket: str) -> S3ObjectStore:
-    return S3ObjectStore(
+@asynccontextmanager
+async def lab_in_a_bucket(root: Path, service: S3Service, bucket: str) -> AsyncIterator[ErasureLab]:
+    """A partition whose tier is in a real bucket."""
+    store = S3ObjectStore(
         bucket=bucket,
         endpoint_url=service.endpoint_url,
         region=service.region,
@@ -167,3 +158,10 @@ def s3_store(service: S3Service, bucket: str) -> S3ObjectStore:
         secret_access_key=service.secret_access_key,
         path_style=True,
     )
+    lab = ErasureLab(root, {"orders-0": KEPT}, store=store)
+    try:
+        lab.fill("orders-0")
+        await lab.copy()
+        yield lab
+    finally:
+        await store.close()

@@ -4,21 +4,11 @@ from uuid import UUID
 
 import pytest
 
-from tests.fakes.remote_segments import PARTITION
-from tests.pipeline.planning.tiers import other_partition, remote, tier
-from tierd.pipeline.planning import Group, PartitionWork, WorkKind, WorkOrder
+from tests.pipeline.planning.tiers import other_partition, remote
+from tests.pipeline.planning.works import work_of
+from tierd.pipeline.planning import WorkOrder
 
-WORK = PartitionWork(
-    index=0,
-    partition=PARTITION,
-    kind=WorkKind.COMPACT,
-    inputs=tuple(tier(1, 2, 3)),
-    groups=(Group(0, 1), Group(2, 2)),
-    first_dirty_offset=10,
-    round_end_offset=30,
-    delete_retention_ms=5,
-    producer_snapshot=b"",
-)
+WORK = work_of(3)
 ORDER = WorkOrder(run_id=UUID(int=3), now_ms=9, secret=bytes(range(16)), partitions=(WORK,))
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
+from tests.pipeline.running.told_run import ToldRun
 from tierd.errors import PipelineBusyError, PipelineError
 from tierd.model import TopicPartition
 from tierd.pipeline.committing import RunTally
@@ -22,27 +23,10 @@ MIDNIGHT_MS = round(datetime(2026, 7, 1, tzinfo=UTC).timestamp() * 1000)
 HOUR_S = 3600.0
 
 
-class Job:
-    """Work that ends when it is told, as it is told."""
-
-    def __init__(self) -> None:
-        self.begun: list[Sequence[TopicPartition] | None] = []
-        self.ends: asyncio.Queue[Exception | None] = asyncio.Queue()
-
-    async def __call__(self, progress: RunProgress, names: Sequence[TopicPartition] | None) -> None:
-        self.begun.append(names)
-        progress.enter("rewriting", done=1, total=2)
-        progress.tally = RunTally(partitions=1)
-        error = await self.ends.get()
-        if error is not None:
-            raise error
-        progress.tally += RunTally(groups_replaced=1)
-
-
 class Lab:
     def __init__(self, folder: Path, *, schedule: str = "0 3 * * *", pauses: Sequence[str] = ()) -> None:
         self.clock = ManualClock(now_ms=MIDNIGHT_MS)
-        self.job = Job()
+        self.job = ToldRun()
         self.history = RunHistory(folder)
         self.scheduler = PipelineScheduler(
             self.job,

@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from tierd.errors import StateDirError
+from tierd.log import OsDisk
 from tierd.pipeline.committing import RunTally
 
 HISTORY_NAME: Final = "pipeline-runs.jsonl"
@@ -113,7 +114,7 @@ class RunHistory:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(self._path)
-            _sync_directory(self._path.parent)
+            OsDisk().sync_directory(self._path.parent)
         except OSError as error:
             raise StateDirError(
                 f"{self._path}: {error.strerror}", remedy="free disk space, or mend the disk"
@@ -140,11 +141,3 @@ class RunHistory:
             except ValidationError:  # a later tierd may know more; its runs are not worth a refusal
                 continue
         return records
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
