@@ -10,7 +10,7 @@ from tests.pipeline.committing.lab import COMPACTED, LeaderLab
 from tests.pipeline.planning.tiers import other_partition
 from tierd.errors import RemoteIndexAbsentError
 from tierd.log import AbortedTransaction, ProducerStateEntry
-from tierd.model import IndexType, Lineage, RemoteLogSegmentMetadata
+from tierd.model import IndexType, Lineage, RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.pipeline.committing import LeaderSettings
 from tierd.pipeline.planning import Candidate, Chain, CleaningPolicy, Group
 from tierd.remote import SegmentStorage
@@ -163,6 +163,29 @@ class TestChoice:
         assert [work.partition for work in prepared.order.partitions] == [OTHER]
         assert "left to the next one" in prepared.skipped[0].reason
 
+    async def test_one_that_cannot_be_done_leaves_the_bytes_of_the_next_run_to_others(self, lab: LeaderLab) -> None:
+        """It stays the dirtiest, and would take all of every run."""
+        first = await lab.copy_tier(0, 10, 20)
+        await lab.copy_tier(0, 10, partition=OTHER)
+
+        async def ordered() -> list[TopicIdPartition]:
+            candidates = [lab.candidate(partition=partition) for partition in (PARTITION, OTHER)]
+            prepared = await lab.leader.prepare(candidates, max_bytes=300)
+            return [work.partition for work in prepared.order.partitions]
+
+        assert await ordered() == [PARTITION]
+        await lab.leader.failed(0, 0, "it is damaged")
+        await lab.leader.end()
+        assert await ordered() == [OTHER]
+        await lab.leader.end()
+        assert await ordered() == [PARTITION], "nobody waits for ever"
+        await lab.leader.end()
+
+        lab.leader = lab.leader_over(_Damaging(lab.storage, first[-1]))
+        assert await ordered() == []
+        await lab.leader.end()
+        assert await ordered() == [OTHER]
+
     async def test_without_candidates_the_order_is_empty(self, lab: LeaderLab) -> None:
         prepared = await lab.leader.prepare([])
         assert (prepared.order.partitions, prepared.skipped) == ((), ())
@@ -173,10 +196,12 @@ class TestChoice:
 
 
 class _Damaging(SegmentStorage):
-    """Snapshots come back damaged."""
+    """Snapshots come back damaged, or those of one segment."""
 
-    def __init__(self, inner: SegmentStorage) -> None:
+    def __init__(self, inner: SegmentStorage, segment: RemoteLogSegmentMetadata | None = None) -> None:
         self._inner = inner
+        self._segment = segment
 
     async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        return (await self._inner.fetch_index(metadata, index_type))[:-1]
+        content = await self._inner.fetch_index(metadata, index_type)
+        return content[:-1] if self._segment in (None, metadata) else content

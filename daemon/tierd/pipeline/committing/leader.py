@@ -222,6 +222,7 @@ class CompactionLeader:
 
         Cancelled, it leaves rows that the sweep removes after its grace.
         """
+        self._orders.note_failed(round_.work.partition for round_ in self._rounds if round_.has_failed)
         self._order, self._rounds = None, ()
         await self._outputs.close()
         return self.statistics()

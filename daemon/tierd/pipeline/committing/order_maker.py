@@ -9,6 +9,7 @@ import structlog
 
 from tierd.clock import Clock
 from tierd.errors import TierError
+from tierd.model import TopicIdPartition
 from tierd.pipeline.committing.evidence import EvidenceReader
 from tierd.pipeline.planning import (
     Candidate,
@@ -51,6 +52,11 @@ class OrderMaker:
         self._clock = clock
         self._new_secret = new_secret
         self._random = random
+        self._failed: frozenset[TopicIdPartition] = frozenset()
+
+    def note_failed(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """Let others go before these in the next order: they stay as urgent, and could take the bytes of every run."""
+        self._failed = self._failed.union(partitions)
 
     async def prepare(
         self, candidates: Sequence[Candidate], *, run_id: UUID, max_bytes: int | None, audit_bytes: int = 0
@@ -66,10 +72,12 @@ class OrderMaker:
         now_ms = self._clock.now_ms()
         planned = await asyncio.to_thread(_plan_all, candidates, now_ms)
         skipped = [plan for plan in planned if isinstance(plan, Skipped)]
-        urgent = by_urgency(plan for plan in planned if isinstance(plan, Proposal))
+        urgent = by_urgency((plan for plan in planned if isinstance(plan, Proposal)), behind=self._failed)
         chosen, left = _taken(urgent, max_bytes)
         skipped += left
         evidence = await self._look_at(chosen)
+        unreadable = (p.partition for p, found in zip(chosen, evidence, strict=True) if isinstance(found, Skipped))
+        self._failed = frozenset(unreadable)
         works, too_late = await asyncio.to_thread(_works, chosen, evidence, max_bytes=max_bytes, now_ms=now_ms)
         skipped += too_late
         works += await asyncio.to_thread(self._audits, candidates, works, audit_bytes)

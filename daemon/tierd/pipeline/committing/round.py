@@ -60,6 +60,11 @@ class PartitionRound:
         """Whether every group is as this round is to leave it."""
         return all(state is GroupState.DONE for state in self._states)
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether a group is left that was to be rewritten."""
+        return not self.is_audit and GroupState.LEFT in self._states
+
     def move(self, group: int, state: GroupState) -> None:
         """Take note of where a known group stands now."""
         self._states[group] = state

@@ -1,20 +1,26 @@
 """Which proposals one run carries out, over all partitions: what people asked for, then the dirtiest, within bytes."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
+from tierd.model import TopicIdPartition
 from tierd.pipeline.planning.proposal import Proposal
 from tierd.pipeline.planning.work_order import WorkKind
 
 _FIRST: Final = (WorkKind.ERASE, WorkKind.COMPACT, WorkKind.MERGE)
 
 
-def by_urgency(proposals: Iterable[Proposal]) -> list[Proposal]:
-    """Erasures, then compactions, the dirtiest first, then merges, the most segments first (CLM-01)."""
-    return sorted(
-        proposals,
-        key=lambda proposal: (_FIRST.index(proposal.kind), -proposal.ratio, -_segments(proposal), proposal.partition),
-    )
+def by_urgency(proposals: Iterable[Proposal], *, behind: Container[TopicIdPartition] = ()) -> list[Proposal]:
+    """Erasures, then compactions, the dirtiest first, then merges, the most segments first (CLM-01).
+
+    Of each kind the partitions ``behind`` come last.
+    """
+
+    def urgency(proposal: Proposal) -> tuple[int, bool, float, int, TopicIdPartition]:
+        is_behind = proposal.partition in behind
+        return _FIRST.index(proposal.kind), is_behind, -proposal.ratio, -_segments(proposal), proposal.partition
+
+    return sorted(proposals, key=urgency)
 
 
 class RunBudget:
