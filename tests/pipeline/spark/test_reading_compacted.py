@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import Filter, GreaterThanOrEqual, LessThan
 
 from tests.fakes.log_dirs import FIRST_TIMESTAMP_MS, LogDirWriter, PartitionWriter
-from tests.pipeline.source.queries import Queries, read_all
+from tests.pipeline.source.queries import Queries, Row, read_all
 from tests.pipeline.spark.job_lab import JobLab
 from tierd.errors import DataLossError
 from tierd.log import NewRecord, encode_batch, iter_batches
@@ -38,6 +38,9 @@ class Moments:
 
     begin_ms: int
     end_ms: int
+
+    def __contains__(self, moment: datetime) -> bool:
+        return self.begin_ms <= round(moment.timestamp() * 1000) < self.end_ms
 
     @property
     def filters(self) -> list[Filter]:
@@ -132,21 +135,30 @@ async def test_of_what_a_run_wrote_a_narrow_range_of_times_fetches_only_the_chun
             assert await lab.session.manager.remove_at_once(leaving)
 
         everything = queries(lab).rows()
-        reader = queries(lab).reader()
-        assert not list(reader.pushFilters(MIDDLE.filters)), "all of it is the source's"
-        with reader.access.open() as tier:
-            splits = reader.plan(tier)
-            batches = [b for split in splits for b in read_split(tier, split, reader.bounds, reader.columns)]
-            fetched_bytes = tier.fetched_bytes
-            wanted_bytes = bytes_of_chunks_with(lab, output, tier.manifest(output), MIDDLE)
-        begin, end = (datetime.fromtimestamp(at / 1000, UTC) for at in (MIDDLE.begin_ms, MIDDLE.end_ms))
-        rows = [row for batch in batches for row in batch.to_pylist()]
-        assert rows == [row for row in everything if begin <= row["timestamp"] < end]
-        assert len(rows) >= RECORDS // 2
         assert len(everything) == SEGMENTS * BATCHES * RECORDS // 2
-        assert len(rows) * VALUE_BYTES < fetched_bytes < wanted_bytes + INDEX_BYTES
-        shown = load(spark, lab).where(MIDDLE.condition).select("offset").collect()
+        with queries(lab).access().open() as tier:
+            border_ms = tier.manifest(output).log.chunks[2].min_timestamp_ms
+        assert border_ms is not None
+        for moments in (MIDDLE, Moments(border_ms - 2 * BATCH_MS, border_ms + 2 * BATCH_MS)):
+            rows = rows_of(lab, output, moments)
+            assert rows == [row for row in everything if row["timestamp"] in moments]
+            assert len(rows) >= RECORDS // 2
+        shown = load(spark, lab).where(moments.condition).select("offset").collect()
         assert [row.offset for row in shown] == [row["offset"] for row in rows]
+
+
+def rows_of(lab: JobLab, output: RemoteLogSegmentMetadata, moments: Moments) -> list[Row]:
+    """What the source reads and gives, of which Spark has nothing to look at any more."""
+    reader = queries(lab).reader()
+    assert not list(reader.pushFilters(moments.filters))
+    with reader.access.open() as tier:
+        splits = reader.plan(tier)
+        batches = [b for split in splits for b in read_split(tier, split, reader.bounds, reader.columns)]
+        fetched_bytes = tier.fetched_bytes
+        wanted_bytes = bytes_of_chunks_with(lab, output, tier.manifest(output), moments)
+    rows: list[Row] = [row for batch in batches for row in batch.to_pylist()]
+    assert len(rows) * VALUE_BYTES < fetched_bytes < wanted_bytes + INDEX_BYTES
+    return rows
 
 
 def load(spark: SparkSession, lab: JobLab) -> DataFrame:
