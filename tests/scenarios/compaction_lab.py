@@ -9,6 +9,7 @@ from typing import Any
 from tests.fakes.log_dirs import LogDirWriter, PartitionWriter
 from tests.scenarios.installation import Daemon, Installation, Settings
 from tests.scenarios.warm_tierd import WarmTierd
+from tests.services.brief_java import SPARK_CONF
 from tests.tiering.setups import delete_segment
 from tierd.log import NewRecord, encode_batch
 from tierd.pipeline import RunHistory, RunReport
@@ -18,7 +19,13 @@ KEYS = 7
 SETTINGS: Settings = {
     "topics": {"defaults": {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0, "segment_bytes": 1024}},
     "expire": {"interval": "300ms", "grace": "0s"},
-    "pipeline": {"driver_memory": "512MiB", "audit_bytes": 0, "nice": 0, "io_class": "none"},
+    "pipeline": {
+        "driver_memory": "512MiB",
+        "audit_bytes": 0,
+        "nice": 0,
+        "io_class": "none",
+        "spark_conf": SPARK_CONF,
+    },
 }
 
 

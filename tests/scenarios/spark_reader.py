@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.scenarios.keyed_traffic import SeenRecord
+from tests.services.brief_java import SPARK_CONF
 
 
 class SparkReader:
@@ -76,6 +77,8 @@ def _serve(config_file: str, scratch: str) -> None:
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": scratch,
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+        "spark.python.unix.domain.socket.enabled": "true",
+        **SPARK_CONF,
     }
     spark = SparkSession.builder.master("local[1]").appName("reader").config(map=settings).getOrCreate()
     register(spark)

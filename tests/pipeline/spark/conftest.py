@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.services.brief_java import OPTIONS
+
 # What pyspark and py4j leave to the garbage collector, and what pyspark says of pandas and Arrow versions.
 _THEIR_WARNINGS = (
     r"ignore:unclosed <socket\.socket:ResourceWarning",
@@ -49,7 +51,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.sql.warehouse.dir", str(root / "warehouse"))
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={root}")
+            .config("spark.python.daemon.module", "tierd.pipeline.jobs.worker_daemon")
+            .config("spark.python.unix.domain.socket.enabled", "true")
+            .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={root} {OPTIONS}")
             .getOrCreate()
         )
         session.sparkContext.setLogLevel("ERROR")
