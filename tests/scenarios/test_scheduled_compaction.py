@@ -14,6 +14,7 @@ from tests.scenarios.conftest import MakeBroker, MakeInstallation
 from tests.scenarios.installation import Daemon, Installation, Settings
 from tests.scenarios.keyed_traffic import KeyedTraffic, Reading, SeenRecord, assert_consistent
 from tests.scenarios.spark_reader import SparkReader
+from tests.services.brief_java import SPARK_CONF
 from tests.services.kafka_cluster import KafkaCluster
 from tests.services.waiting import wait_until
 from tierd.pipeline import RunHistory, RunReport
@@ -36,7 +37,12 @@ _CLEANED = {
 }
 TOPICS = {
     WHOLE: _CLEANED | {"cleanup.policy": "compact"},
-    CUT: _CLEANED | {"cleanup.policy": "compact,delete", "retention.ms": "15000"},
+    CUT: _CLEANED
+    | {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": "10000",
+        "min.cleanable.dirty.ratio": "0.99",  # what is merged into the first segment keeps all of it from retention
+    },
 }
 BROKER = {
     "log.cleaner.backoff.ms": "3000",
@@ -54,7 +60,13 @@ SETTINGS: Settings = {
         },
     },
     "expire": {"interval": "500ms", "grace": GRACE},
-    "pipeline": {"enabled": True, "schedule": "* * * * *", "driver_memory": "512MiB", "audit_bytes": 0},
+    "pipeline": {
+        "enabled": True,
+        "schedule": "* * * * *",
+        "driver_memory": "512MiB",
+        "audit_bytes": 0,
+        "spark_conf": SPARK_CONF,
+    },
 }
 
 
