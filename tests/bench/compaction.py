@@ -68,12 +68,12 @@ def bench_compaction(root: Path, *, size_bytes: int, keys: int) -> list[Figure]:
 
     Args:
         root: an empty directory.
-        size_bytes: of the records of each topic, uncompressed.
+        size_bytes: of the records of the first topic; those of the second are a quarter of it before they are compressed.
         keys: different ones.
     """
     shapes = (
-        Shape("1 KB", 1000, "none", size_bytes // 1000, size_bytes // 8),
-        Shape("100 B lz4", 100, "lz4", size_bytes // 2 // 100, size_bytes // 32),
+        Shape("1 KB", 1000, "none", size_bytes // 1000, size_bytes // 32),
+        Shape("100 B lz4", 100, "lz4", size_bytes // 4 // 100, size_bytes // 128),
     )
     figures: list[Figure] = []
     for shape, goal in zip(shapes, (1.5, 1.0), strict=True):
