@@ -80,6 +80,7 @@ async def test_copies_and_deletions_run_with_the_new_size(tmp_path: Path) -> Non
     session = Tier(tmp_path, []).session(settings=CopySettings(concurrency=2), expire=ExpireSettings(concurrency=2))
     manager = session.manager
     manager.resize(copies=5, deletions=1)
-    assert (manager._copy_slots.size, manager._delete_slots.size) == (5, 1)
-    assert manager._factory._tools.slots is manager._copy_slots
-    assert manager._factory._expiration_tools.slots is manager._delete_slots
+    capacity = manager._capacity
+    assert (capacity.copies.size, capacity.deletions.size) == (5, 1)
+    assert manager._factory._tools.slots is capacity.copies
+    assert manager._factory._expiration_tools.slots is capacity.deletions

@@ -12,6 +12,7 @@ from tierd.tiering.auditing.repair_planner import LEAST_AGE_S, RepairPlanner
 from tierd.tiering.auditing.segment_check import SegmentCheck
 from tierd.tiering.auditing.side_by_side import AuditReport
 from tierd.tiering.auditing.verify import TierAudit
+from tierd.tiering.capacity import ManagerStatistics
 from tierd.tiering.copying.copy_state import CopyPhase, CopyState
 from tierd.tiering.copying.copy_task import CopyTask
 from tierd.tiering.copying.segment_copy import SegmentCopy, Writer
@@ -21,7 +22,7 @@ from tierd.tiering.local.held_segment import HeldSegment, HoldKind
 from tierd.tiering.local.hold import SegmentHold
 from tierd.tiering.local.lag import CopyLag
 from tierd.tiering.local.log_offsets import BrokerLogOffsets, LogOffsets, OwnLogOffsets
-from tierd.tiering.manager import CopyOutcome, ManagerStatistics, RemoteLogManager
+from tierd.tiering.manager import RemoteLogManager
 from tierd.tiering.plan import CopyCandidate, copy_candidates, highest_copied
 from tierd.tiering.policy import TopicPolicy
 from tierd.tiering.reading.committed import committed_batches, data_batches
@@ -44,7 +45,8 @@ from tierd.tiering.removing.partition_plan import LocalFacts, partition_plan
 from tierd.tiering.removing.partition_removal import PartitionRemover
 from tierd.tiering.removing.removals import ExpireOutcome, Removals
 from tierd.tiering.removing.undelete_plan import TakenBack
-from tierd.tiering.replicas import LogDirState
+from tierd.tiering.replica import LogDirState
+from tierd.tiering.single_pass import CopyOutcome
 from tierd.tiering.status import PartitionState, PartitionStatus
 from tierd.tiering.supervision import PartitionTask, PassiveSupervisor, Supervisor, TaskHealth
 

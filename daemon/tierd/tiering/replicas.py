@@ -5,11 +5,10 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 import structlog
 
-from tierd.control import Leadership, LeadershipSource
+from tierd.control import LeadershipSource
 from tierd.errors import LogDirOfflineError, LogError, PartitionNameError, SegmentChangedError
 from tierd.log import (
     KnownDirectory,
@@ -24,53 +23,12 @@ from tierd.model import TopicIdPartition
 from tierd.tiering.local.catalog import CatalogChange, catalog_change
 from tierd.tiering.local.hold import SegmentHold
 from tierd.tiering.local.partition_log import PartitionLog
-from tierd.tiering.role_tasks import RoleTasks
+from tierd.tiering.replica import LogDirState, Replica, ReplicaListener
 
 log = structlog.get_logger()
 
 _SCANNED_PER_THREAD = 64
 _SETTLED_NS = 1_000_000_000  # a directory's mtime may not tell two changes within a tick of the kernel apart
-
-
-@dataclass(slots=True)
-class Replica:
-    """One followed partition.
-
-    Attributes:
-        local: its directory as it was last seen.
-        leadership: the source's last word about it.
-        tasks: what runs for it.
-        problem: why it could not be looked at or led the last time, empty when it could.
-        scanned_ns: wall clock of the last scan.
-    """
-
-    local: PartitionLog
-    leadership: Leadership | None = None
-    tasks: RoleTasks = field(default_factory=RoleTasks)
-    problem: str = ""
-    scanned_ns: int = 0
-
-
-@dataclass(slots=True)
-class LogDirState:
-    """One log dir. ``problem`` is empty while it can be listed; ``ignored`` names what is no partition and why."""
-
-    path: Path
-    problem: str = ""
-    ignored: tuple[tuple[str, str], ...] = ()
-
-
-class ReplicaListener(Protocol):
-    """What is done when replicas come and go."""
-
-    async def appeared(self, replica: Replica) -> None:
-        """It is known from now on."""
-
-    async def changed(self, replica: Replica, *, moved: bool) -> None:
-        """It was looked at again; ``moved``: its directory is another one."""
-
-    async def vanished(self, replica: Replica) -> None:
-        """It is gone from every healthy log dir, and forgotten."""
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from tierd.control import Leadership, Role
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.tiering.policy import TopicPolicies
 from tierd.tiering.removing.partition_removal import PartitionRemover
-from tierd.tiering.replicas import Replica
+from tierd.tiering.replica import Replica
 from tierd.tiering.role_tasks import RoleTasks
 from tierd.tiering.supervision import Supervisor
 from tierd.tiering.task_factory import TaskFactory
@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class RoleKeeper:
-    """Starts and stops tasks as roles come and go, one change at a time."""
+    """Starts and stops tasks as roles, and replicas, come and go, one change at a time; a ``ReplicaListener``."""
 
     def __init__(
         self,
@@ -55,6 +55,26 @@ class RoleKeeper:
         self._remover = remover
         self._changing = asyncio.Lock()
 
+    async def appeared(self, replica: Replica) -> None:
+        """Take note of a replica; leadership tells what is to be done with it."""
+        log.debug("partition_found", partition=str(replica.local.partition), path=str(replica.local.path))
+
+    async def changed(self, replica: Replica, *, moved: bool) -> None:
+        """Wake the task of a replica that changed; one that moved gets a task that knows nothing of the old place."""
+        if moved and replica.leadership is not None:
+            log.info("partition_moved", partition=str(replica.local.partition), path=str(replica.local.path))
+            async with self._changing:
+                await self._begin(replica)
+        else:
+            replica.tasks.wake()
+
+    async def vanished(self, replica: Replica) -> None:
+        """End what was done for a replica that is gone."""
+        async with self._changing:
+            await self._stop_all(replica)
+            self._factory.deletion.forget(replica.local.partition)
+            self._metadata.stop(replica.local.partition)
+
     async def assign(self, replica: Replica, event: Leadership) -> None:
         """Give the replica the role; one that it has already changes nothing.
 
@@ -67,18 +87,6 @@ class RoleKeeper:
                 if known.role is event.role and is_same_term:
                     return
             await self._begin(replica)
-
-    async def renew(self, replica: Replica) -> None:
-        """Begin anew in the same role: the directory is another one, and what was known of the old one may be wrong."""
-        async with self._changing:
-            await self._begin(replica)
-
-    async def end(self, replica: Replica) -> None:
-        """Stop everything: the replica is gone."""
-        async with self._changing:
-            await self._stop_all(replica)
-            self._factory.deletion.forget(replica.local.partition)
-            self._metadata.stop(replica.local.partition)
 
     async def follow_policies(self, replicas: Iterable[Replica]) -> None:
         """Start and stop copies where the topic's switch says otherwise by now (KIP-950). Expiration goes on."""
@@ -93,7 +101,7 @@ class RoleKeeper:
         """The cluster has deleted the topic: end what is done for it, and let its tier go if its policy says so."""
         partition = event.partition
         if replica is not None:
-            await self.end(replica)
+            await self.vanished(replica)
             replica.leadership = event
         if self._remover is not None and self._policies(partition.topic).delete_with_topic:
             self._remover.delete_tier(partition)

@@ -1,0 +1,55 @@
+"""Capacity: how much the tasks of this broker may do at once, and how fast they may copy."""
+
+from dataclasses import dataclass
+
+from tierd.clock import Clock
+from tierd.config import CopySettings
+from tierd.tiering.copying.quota_gate import QuotaGate
+from tierd.tiering.quota import UNLIMITED, RateQuota
+from tierd.tiering.recorder import TieringRecorder
+from tierd.tiering.slots import Slots
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerStatistics:
+    """How busy the tasks of this broker are now.
+
+    Attributes:
+        copy_idle_ratio: part of the copy slots that nobody uses, from 0 to 1.
+        delete_idle_ratio: the same of the slots for deletions.
+        copy_bytes_per_second: as the copy quota sees it.
+    """
+
+    copy_idle_ratio: float
+    delete_idle_ratio: float
+    copy_bytes_per_second: float
+
+
+class Capacity:
+    """Slots for copies and for deletions, and the quota of copies with its gate."""
+
+    def __init__(
+        self, settings: CopySettings, *, copies: Slots, deletions: Slots, recorder: TieringRecorder, clock: Clock
+    ) -> None:
+        self.copies = copies
+        self.deletions = deletions
+        self.quota = RateQuota(
+            settings.max_bytes_per_second or UNLIMITED,
+            windows=settings.quota_windows,
+            window_s=settings.quota_window_s,
+        )
+        self.gate = QuotaGate(self.quota, recorder=recorder, clock=clock)
+        self._clock = clock
+
+    def resize(self, *, copies: int, deletions: int) -> None:
+        """Let that many segments be copied, and deleted, at once from now on; what is under way goes on."""
+        self.copies.resize(copies)
+        self.deletions.resize(deletions)
+
+    def statistics(self) -> ManagerStatistics:
+        """How busy the tasks are at this moment."""
+        return ManagerStatistics(
+            copy_idle_ratio=self.copies.idle_ratio,
+            delete_idle_ratio=self.deletions.idle_ratio,
+            copy_bytes_per_second=self.quota.rate(self._clock.monotonic_s()),
+        )

@@ -1,0 +1,49 @@
+"""LeadershipFollower: replicas get the roles that leadership announces."""
+
+import asyncio
+
+import structlog
+
+from tierd.control import LeadershipSource, Role
+from tierd.tiering.replica import Replica
+from tierd.tiering.replicas import Replicas
+from tierd.tiering.roles import RoleKeeper
+
+log = structlog.get_logger()
+
+_LEADERSHIP_DEADLINE_S = 30.0
+
+
+class LeadershipFollower:
+    """Hands each announcement on to the keeper of roles, in order."""
+
+    def __init__(self, leadership: LeadershipSource, *, replicas: Replicas, roles: RoleKeeper) -> None:
+        self._leadership = leadership
+        self._replicas = replicas
+        self._roles = roles
+        self._role_changed = asyncio.Event()
+
+    async def follow(self) -> None:
+        """Listen until cancelled."""
+        async for event in self._leadership.changes():
+            replica = self._replicas.get(event.partition)
+            if event.role is Role.DELETED:
+                await self._roles.delete(event, replica)
+            elif replica is not None:
+                await self._roles.assign(replica, event)
+                self._role_changed.set()
+
+    async def roles_known(self) -> None:
+        """Wait, but not for ever, until leadership has spoken of the latest epoch of every replica that has one."""
+        try:
+            async with asyncio.timeout(_LEADERSHIP_DEADLINE_S):
+                while any(_awaits_role(replica) for replica in self._replicas.all()):
+                    self._role_changed.clear()
+                    await self._role_changed.wait()
+        except TimeoutError:
+            log.warning("leadership_unknown")
+
+
+def _awaits_role(replica: Replica) -> bool:
+    latest = replica.local.scan.lineage.latest
+    return latest is not None and (replica.leadership is None or replica.leadership.leader_epoch < latest.epoch)
