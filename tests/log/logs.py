@@ -1,6 +1,6 @@
 """A log in a temporary directory, and the batches that clients, coordinators and leaders send it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.log.batches import Row
@@ -167,6 +167,36 @@ class TransactionalProducer:
     def end(self, *, commit: bool) -> AppendInfo:
         """Append the marker as leader."""
         return lead_marker(self._log, self.producer_id, commit=commit, producer_epoch=self._epoch)
+
+
+class TransactionalProducers:
+    """Some producers by their letters, and one without transactions; a log is told as a sequence of entries.
+
+    ::
+
+        A   a batch of A's transaction       A+ A!   the end of it: committed, aborted       -   a batch of neither
+    """
+
+    def __init__(self, log: UnifiedLog, letters: str = "AB") -> None:
+        self._log = log
+        self._producers = {letter: TransactionalProducer(log, 1000 + n) for n, letter in enumerate(letters)}
+
+    def append(self, entry: str) -> None:
+        """Append one entry as leader; it is replicated at once."""
+        if entry == "-":
+            lead(self._log, records())
+        elif entry in self._producers:
+            self._producers[entry].write(1)
+        else:
+            self._producers[entry[0]].end(commit=entry[1] == "+")
+        self._log.maybe_increment_high_watermark(self._log.log_end_offset)
+
+    def append_each_rolled(self, entries: Iterable[str]) -> None:
+        """Append entries, a segment for each; the active one has a batch of its own."""
+        for entry in entries:
+            self.append(entry)
+            self._log.roll(now_ms=NOW_MS)
+        self.append("-")
 
 
 def headers_of(log: UnifiedLog) -> list[BatchHeader]:

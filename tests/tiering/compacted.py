@@ -20,6 +20,7 @@ from tierd.model import (
     TimestampRange,
     TopicIdPartition,
 )
+from tierd.remote import SegmentStorage
 
 _GRACE_MS = 3_600_000
 
@@ -62,7 +63,8 @@ class Compaction:
         self._session.tier.clock.advance(1)
         begun = self._begun(inputs)
         await self._session.metadata.begin_outputs([begun])
-        data = await self._data(begun, inputs[-1], kept, transaction_index)
+        self._folder.mkdir(exist_ok=True)
+        data = await segment_data(self._folder / f"{begun.segment.id}.log", kept, inputs, self._session.storage)
         final = replace(
             begun,
             size_bytes=data.log_checksums.size_bytes,
@@ -70,7 +72,9 @@ class Compaction:
             txn_index_empty=transaction_index is None,
             state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
         )
-        manifest = await self._session.storage.stage_log_segment_data(final, data)
+        manifest = await self._session.storage.stage_log_segment_data(
+            final, replace(data, transaction_index=transaction_index)
+        )
         await self._session.storage.commit_log_segment(
             manifest.completed(begun), manifest, [row.segment for row in inputs]
         )
@@ -101,31 +105,26 @@ class Compaction:
             state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
         )
 
-    async def _data(
-        self,
-        begun: RemoteLogSegmentMetadata,
-        last: RemoteLogSegmentMetadata,
-        kept: list[RecordBatch],
-        transaction_index: bytes | None,
-    ) -> LogSegmentData:
-        self._folder.mkdir(exist_ok=True)
-        log = self._folder / f"{begun.segment.id}.log"
-        content = b"".join(batch.data for batch in kept)
-        log.write_bytes(content)
-        offset_index, time_index = build_indexes(log, base_offset=begun.start_offset)
-        fetch = self._session.storage.fetch_index
-        return LogSegmentData(
-            log=log,
-            log_checksums=checksums_of(content),
-            batch_count=len(kept),
-            record_count=sum(batch.record_count or 0 for batch in kept),
-            offset_index=offset_index,
-            time_index=time_index,
-            transaction_index=transaction_index,
-            producer_snapshot=await fetch(last, IndexType.PRODUCER_SNAPSHOT),
-            leader_epoch_index=await fetch(last, IndexType.LEADER_EPOCH),
-            chunk_timestamps=_timestamps(kept),
-        )
+
+async def segment_data(
+    log: Path, batches: list[RecordBatch], inputs: list[RemoteLogSegmentMetadata], storage: SegmentStorage
+) -> LogSegmentData:
+    """Write these batches to ``log``, as what the inputs become; without a transaction index."""
+    content = b"".join(batch.data for batch in batches)
+    log.write_bytes(content)
+    offset_index, time_index = build_indexes(log, base_offset=inputs[0].start_offset)
+    return LogSegmentData(
+        log=log,
+        log_checksums=checksums_of(content),
+        batch_count=len(batches),
+        record_count=sum(batch.record_count or 0 for batch in batches),
+        offset_index=offset_index,
+        time_index=time_index,
+        transaction_index=None,
+        producer_snapshot=await storage.fetch_index(inputs[-1], IndexType.PRODUCER_SNAPSHOT),
+        leader_epoch_index=await storage.fetch_index(inputs[-1], IndexType.LEADER_EPOCH),
+        chunk_timestamps=_timestamps(batches),
+    )
 
 
 def _timestamps(batches: list[RecordBatch]) -> tuple[TimestampRange | None, ...]:

@@ -3,12 +3,11 @@
 from dataclasses import replace
 from uuid import uuid4
 
-from tests.contracts.bodies import checksums_of
+from tests.tiering.compacted import segment_data
 from tests.tiering.crash_points.world import GRACE_S, RECORDS_PER_SEGMENT, Process
-from tierd.log import build_indexes, iter_batches
+from tierd.log import iter_batches
 from tierd.model import (
     ByteRange,
-    IndexType,
     LogSegmentData,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -57,19 +56,6 @@ async def merge(process: Process) -> None:
 
 async def _data(process: Process, inputs: list[RemoteLogSegmentMetadata]) -> LogSegmentData:
     fetched = [await process.storage.fetch_log_segment(each, ByteRange.of_size(0, each.size_bytes)) for each in inputs]
-    content = b"".join(fetched)
     log = process.world.state_dir(process.broker_id) / "merged.log"
-    log.write_bytes(content)
-    batches = list(iter_batches(content, name=str(log)))
-    offset_index, time_index = build_indexes(log, base_offset=inputs[0].start_offset)
-    return LogSegmentData(
-        log=log,
-        log_checksums=checksums_of(content),
-        batch_count=len(batches),
-        record_count=sum(batch.record_count or 0 for batch in batches),
-        offset_index=offset_index,
-        time_index=time_index,
-        transaction_index=None,
-        producer_snapshot=await process.storage.fetch_index(inputs[-1], IndexType.PRODUCER_SNAPSHOT),
-        leader_epoch_index=await process.storage.fetch_index(inputs[-1], IndexType.LEADER_EPOCH),
-    )
+    batches = list(iter_batches(b"".join(fetched), name=str(log)))
+    return await segment_data(log, batches, inputs, process.storage)

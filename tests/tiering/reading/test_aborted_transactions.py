@@ -7,11 +7,11 @@ from uuid import UUID
 import pytest
 
 from tests.fakes.log_dirs import LogDirWriter
-from tests.log.logs import NOW_MS, TransactionalProducer, lead, records
+from tests.log.logs import NOW_MS, TransactionalProducers
 from tests.tiering.reading.test_fetch_task import CountingStorage
 from tests.tiering.setups import Session, delete_segment, partition_of
 from tests.tiering.setups import Tier as Stores
-from tierd.log import LogConfig, UnifiedLog, iter_batches, opened_partition
+from tierd.log import LogConfig, iter_batches, opened_partition
 from tierd.model import IndexType
 from tierd.tiering import FetchResult, Isolation, Tier
 from tierd.tiering.reading.committed import committed_batches
@@ -37,7 +37,7 @@ class Committed:
         self.path = log_dir / "payments-0"
         with opened_partition(self.path, config=LogConfig(), now_ms=NOW_MS, create_with=TOPIC_ID) as log:
             log.assign_leader_epoch(0, 0)
-            _write(log, layout.split())
+            TransactionalProducers(log).append_each_rolled(layout.split())
         self.storage = CountingStorage(stores := Stores(tmp_path, [log_dir]))
         self.session: Session = stores.session(storage=lambda _: self.storage)
 
@@ -89,21 +89,6 @@ async def test_fetches_one_after_the_other_cost_no_more_than_two_requests_a_segm
     assert found == sorted(committed)
     assert setup.asked_for_aborts() == indexed
     setup.assert_cheap()
-
-
-def _write(log: UnifiedLog, layout: list[str]) -> None:
-    producers = {name: TransactionalProducer(log, 1000 + n) for n, name in enumerate("AB")}
-    for entry in layout:
-        if entry == "-":
-            lead(log, records())
-        elif entry in producers:
-            producers[entry].write(1)
-        else:
-            producers[entry[0]].end(commit=entry[1] == "+")
-        log.maybe_increment_high_watermark(log.log_end_offset)
-        log.roll(now_ms=NOW_MS)
-    lead(log, records())
-    log.maybe_increment_high_watermark(log.log_end_offset)
 
 
 def _offsets(result: FetchResult) -> list[int]:

@@ -12,13 +12,13 @@ import pytest
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.log_dirs import FIRST_TIMESTAMP_MS, LogDirWriter
-from tests.log.logs import NOW_MS, TransactionalProducer, lead, records
+from tests.log.logs import NOW_MS, TransactionalProducers
 from tests.tiering.compacted import Compaction
 from tests.tiering.reading.test_fetch_task import CountingStorage
 from tests.tiering.setups import Session, delete_segment, partition_of
 from tests.tiering.setups import Tier as Stores
 from tierd.errors import RemoteResourceNotFoundError
-from tierd.log import LogConfig, UnifiedLog, opened_partition
+from tierd.log import LogConfig, opened_partition
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
 from tierd.tiering import FetchTask, Isolation, Tier, TieredLog
 from tierd.tiering.reading.kept_readers import KeptReaders
@@ -26,7 +26,7 @@ from tierd.tiering.reading.timestamps import OffsetSpec
 
 UNCOMMITTED, COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED
 EACH, SEGMENTS, END = 4, 6, 25
-TRANSACTIONS = ("A1", "B1", "A2", "B2", "A!", "B+", "-")
+TRANSACTIONS = ("A", "B", "A", "B", "A!", "B+", "-")
 
 Replacement = tuple[int, int, Collection[int]]  # start, end, and the offsets that stay
 Hook = Callable[[], Awaitable[None]]
@@ -371,7 +371,7 @@ class TestTransactions:
         path = log_dir / "payments-0"
         with opened_partition(path, config=LogConfig(), now_ms=NOW_MS, create_with=UUID(int=248)) as log:
             log.assign_leader_epoch(0, 0)
-            _write_transactions(log)
+            TransactionalProducers(log).append_each_rolled(TRANSACTIONS)
         setup = Compacted.__new__(Compacted)
         setup._begin(tmp_path, path)
         assert [o.error for o in (await setup.session.copy_once()).values()] == [None]
@@ -440,18 +440,3 @@ def _bases(data: bytes) -> list[int]:
         found.append(base)
         at += 12 + size
     return found
-
-
-def _write_transactions(log: UnifiedLog) -> None:
-    producers = {name: TransactionalProducer(log, 1000 + n) for n, name in enumerate("AB")}
-    for entry in TRANSACTIONS:
-        if entry == "-":
-            lead(log, records())
-        elif entry[1] in "12":
-            producers[entry[0]].write(1)
-        else:
-            producers[entry[0]].end(commit=entry[1] == "+")
-        log.maybe_increment_high_watermark(log.log_end_offset)
-        log.roll(now_ms=NOW_MS)
-    lead(log, records())
-    log.maybe_increment_high_watermark(log.log_end_offset)

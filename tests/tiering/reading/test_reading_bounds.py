@@ -10,12 +10,12 @@ import pytest
 
 from tests.fakes.log_dirs import LogDirWriter
 from tests.fakes.remote_segments import DELETE_STARTED
-from tests.log.logs import NOW_MS, TransactionalProducer, lead, records
+from tests.log.logs import NOW_MS, TransactionalProducers
 from tests.tiering.reading.test_fetch_task import CountingStorage
 from tests.tiering.setups import Tier as Stores
 from tests.tiering.setups import partition_of
 from tierd.errors import RemoteIntegrityError, RemoteResourceNotFoundError
-from tierd.log import LogConfig, UnifiedLog, opened_partition
+from tierd.log import LogConfig, opened_partition
 from tierd.metadata import PartitionView
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.tiering import FetchTask, Isolation, OffsetSpec, Tier, TieredLog
@@ -46,7 +46,6 @@ class Host:
         self.tmp_path = tmp_path
         log_dir = LogDirWriter(tmp_path / "kafka").path
         self.path = log_dir / "payments-0"
-        self._producers: dict[str, TransactionalProducer] = {}
         with opened_partition(self.path, config=LogConfig(), now_ms=NOW_MS, create_with=TOPIC_ID) as log:
             log.assign_leader_epoch(0, 0)
         self.storage = Storage(stores := Stores(tmp_path, [log_dir]))
@@ -56,9 +55,12 @@ class Host:
 
     def write(self, layout: str) -> "Host":
         with opened_partition(self.path, config=LogConfig(), now_ms=NOW_MS) as log:
-            producers = {name: TransactionalProducer(log, 1000 + n) for n, name in enumerate("AB")}
+            producers = TransactionalProducers(log)
             for entry in layout.split():
-                _append(log, producers, entry)
+                if entry == "|":
+                    log.roll(now_ms=NOW_MS)
+                else:
+                    producers.append(entry)
         return self
 
     async def copy(self) -> "Host":
@@ -90,18 +92,6 @@ class Host:
     @property
     def snapshots_fetched(self) -> int:
         return self.storage.indexes.count(IndexType.PRODUCER_SNAPSHOT)
-
-
-def _append(log: UnifiedLog, producers: dict[str, TransactionalProducer], entry: str) -> None:
-    if entry == "|":
-        log.roll(now_ms=NOW_MS)
-    elif entry == "-":
-        lead(log, records())
-    elif entry in producers:
-        producers[entry].write(1)
-    else:
-        producers[entry[0]].end(commit=entry[1] == "+")
-    log.maybe_increment_high_watermark(log.log_end_offset)
 
 
 @pytest.fixture
