@@ -11,6 +11,7 @@ import pytest
 from tests.fakes.log_dirs import LogDirWriter
 from tests.scenarios.command import TIERD, run_tierd
 from tests.scenarios.installation import Installation
+from tests.scenarios.warm_tierd import WarmTierd
 from tierd.cli.main import GROUPS, VERBS, Group
 
 VISIBLE = [verb.name for verb in VERBS if not verb.hidden and not verb.group]
@@ -26,8 +27,8 @@ def test_help_names_every_verb_and_the_exit_codes() -> None:
 
 
 @pytest.mark.parametrize("verb", [" ".join(verb.words) for verb in VERBS])
-def test_every_verb_explains_itself_with_an_example(verb: str) -> None:
-    ended = run_tierd(*verb.split(), "--help")
+def test_every_verb_explains_itself_with_an_example(verb: str, warm: WarmTierd) -> None:
+    ended = warm.run(*verb.split(), "--help")
     assert ended.exit_code == 0, ended.output
     assert "Example" in ended.stdout
     assert f"tierd {verb}" in ended.stdout

@@ -62,7 +62,7 @@ class Installation:
         return run_tierd(*self._with_config(arguments), deadline_s=deadline_s)
 
     def ask(self, *arguments: str) -> CommandResult:
-        """Run a command that only reads: in a warm process where there is one."""
+        """Run a command where what is asked for is its outcome: forked from a warm process where there is one."""
         return (self._warm.run if self._warm else run_tierd)(*self._with_config(arguments))
 
     def segments(self, partition: str) -> list[dict[str, Any]]:

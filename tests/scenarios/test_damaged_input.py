@@ -106,7 +106,7 @@ def test_copy_once_reports_damage_and_copies_the_rest(
     damage(log_dir)
     tierd = make_installation([log_dir.path])
 
-    ended = tierd.tierd("copy", "--once")
+    ended = tierd.ask("copy", "--once")
 
     assert ended.exit_code == 1, ended.output
     assert str(log_dir.second_segment) in ended.output
@@ -125,7 +125,7 @@ def test_a_missing_index_or_snapshot_is_rebuilt_from_the_batches(
     (log_dir.path / HURT / missing).unlink()
     tierd = make_installation([log_dir.path])
 
-    ended = tierd.tierd("copy", "--once")
+    ended = tierd.ask("copy", "--once")
 
     assert ended.exit_code == 0, ended.output
     assert tierd.frontier(HURT) == log_dir.rolled_through
@@ -140,13 +140,13 @@ def test_a_missing_epoch_file_stops_its_partition_until_it_is_back(
     file.unlink()
     tierd = make_installation([log_dir.path])
 
-    ended = tierd.tierd("copy", "--once")
+    ended = tierd.ask("copy", "--once")
 
     assert ended.exit_code == 1, ended.output
     assert file.name in ended.output
     assert tierd.frontier(SOUND) == log_dir.rolled_through
     file.write_bytes(content)
-    again = tierd.tierd("copy", "--once")
+    again = tierd.ask("copy", "--once")
     assert again.exit_code == 0, again.output
     assert_everything_reads_back(tierd, log_dir)
 
@@ -166,7 +166,7 @@ def test_a_segment_of_zero_bytes_is_no_gap(tmp_path: Path, make_installation: Ma
     log_dir.write_checkpoints()
     tierd = make_installation([log_dir.path])
 
-    ended = tierd.tierd("copy", "--once")
+    ended = tierd.ask("copy", "--once")
 
     assert ended.exit_code == 0, ended.output
     assert tierd.frontier("compacted-0") == 5
@@ -190,7 +190,7 @@ def test_a_segment_that_vanishes_while_nobody_holds_it_is_said_to_be_gone(
         file.unlink()  # retention won before tierd was ever started
     tierd = make_installation([log_dir.path])
 
-    ended = tierd.tierd("copy", "--once")
+    ended = tierd.ask("copy", "--once")
 
     assert ended.exit_code == 0, ended.output
     assert [segment["start_offset"] for segment in tierd.segments(HURT)] == [8, 16]
@@ -221,5 +221,5 @@ def assert_everything_reads_back(tierd: Installation, log_dir: LogDir) -> None:
     for partition in (HURT, SOUND):
         offsets = [record["offset"] for record in tierd.cat(partition)]
         assert offsets == list(range(log_dir.rolled_through + 5)), partition
-    verified = tierd.tierd("verify", "--deep")
+    verified = tierd.ask("verify", "--deep")
     assert verified.exit_code == 0, verified.output

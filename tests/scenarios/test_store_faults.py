@@ -87,12 +87,12 @@ def test_copy_once_says_that_the_store_cannot_be_reached(
     )
     heal = fault(spoilable_s3)
 
-    ended = tierd.tierd("copy", "--once")
+    ended = tierd.ask("copy", "--once")
 
     assert ended.exit_code == 3, ended.output
     assert spoilable_s3.bucket in ended.output or spoilable_s3.path.endpoint_url in ended.output
     heal()
-    assert tierd.tierd("copy", "--once").exit_code == 0
+    assert tierd.ask("copy", "--once").exit_code == 0
     assert_whole(tierd)
 
 
@@ -119,14 +119,14 @@ def test_a_store_that_refuses_us_is_named_with_a_remedy(
     wrong = mistake(spoilable_s3)
     tierd = make_installation([log_dir], remote=spoilable_s3.remote(**wrong))
 
-    ended = tierd.tierd("copy", "--once")
+    ended = tierd.ask("copy", "--once")
 
     assert ended.exit_code == 3, ended.output
     assert wrong.get("bucket", spoilable_s3.bucket) in ended.output
     assert "Traceback" not in ended.output
     assert wrong.get("secret_access_key", spoilable_s3.service.secret_access_key) not in ended.output
     tierd.configure({"remote": spoilable_s3.remote()})
-    assert tierd.tierd("copy", "--once").exit_code == 0
+    assert tierd.ask("copy", "--once").exit_code == 0
     assert_whole(tierd)
 
 
@@ -150,7 +150,7 @@ def test_a_kill_of_the_store_in_the_middle_of_large_uploads(
         daemon.wait_until(
             lambda: spoilable_s3.admin.unfinished_uploads(spoilable_s3.bucket) == [], what="no upload left"
         )
-    verified = tierd.tierd("verify", "--deep")
+    verified = tierd.ask("verify", "--deep")
     assert verified.exit_code == 0, verified.output
 
 
@@ -158,12 +158,12 @@ def test_an_object_that_was_overwritten_is_found_by_verify(
     log_dir: Path, make_installation: MakeInstallation, spoilable_s3: SpoilableS3
 ) -> None:
     tierd = make_installation([log_dir], remote=spoilable_s3.remote())
-    assert tierd.tierd("copy", "--once").exit_code == 0
+    assert tierd.ask("copy", "--once").exit_code == 0
     key = next(key for key in spoilable_s3.admin.keys(spoilable_s3.bucket) if key.endswith(".log"))
     content = spoilable_s3.admin.read(spoilable_s3.bucket, key)
     spoilable_s3.admin.overwrite(spoilable_s3.bucket, key, bytes([content[0] ^ 1]) + content[1:])
 
-    verified = tierd.tierd("verify", "--deep")
+    verified = tierd.ask("verify", "--deep")
 
     assert verified.exit_code == 1, verified.output
     assert key.removesuffix(".log")[-22:] in verified.output  # the segment's id
@@ -175,9 +175,9 @@ def test_two_metadata_stores_never_fill_one_prefix(
     remote = s3_section(s3_service, s3_bucket)
     first = make_installation([log_dir], name="first", remote=remote)
     second = make_installation([log_dir], name="second", remote=remote)
-    assert first.tierd("copy", "--once").exit_code == 0
+    assert first.ask("copy", "--once").exit_code == 0
 
-    ended = second.tierd("copy", "--once")
+    ended = second.ask("copy", "--once")
 
     assert ended.exit_code == 4, ended.output
     assert "tierd.json" in ended.output
@@ -194,5 +194,5 @@ def says_what_is_wrong(tierd: Installation, s3: SpoilableS3) -> bool:
 def assert_whole(tierd: Installation) -> None:
     offsets = [record["offset"] for record in tierd.cat(PARTITION)]
     assert offsets == list(range(ROLLED_THROUGH + 5))
-    verified = tierd.tierd("verify", "--deep")
+    verified = tierd.ask("verify", "--deep")
     assert verified.exit_code == 0, verified.output
