@@ -17,16 +17,21 @@ from structlog.testing import capture_logs
 
 from tests.fakes.eventually import eventually
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape, write_log_dir
+from tests.fakes.manual_clock import ManualClock
 from tests.scenarios.command import TIERD
 from tests.scenarios.installation import Installation
 from tests.services.waiting import wait_until
+from tierd.app import daemon as daemon_module
 from tierd.app.compose import Engine, compose
 from tierd.app.daemon import Daemon
+from tierd.app.pipeline import Pipeline, build_pipeline
 from tierd.app.systemd import SystemdNotifier
 from tierd.config import TierdConfig, load_config
 from tierd.errors import ForeignTierError
 from tierd.model import LogSegmentData, RemoteLogSegmentMetadata
+from tierd.pipeline import PipelineScheduler, RunHistory, RunLimits, RunOutcome, RunProgress
 from tierd.remote import SegmentStorage
+from tierd.schedule import Schedule
 from tierd.tiering import RemoteLogManager, Supervisor
 
 SHAPE = SegmentShape(batches=60, records_per_batch=8, value_bytes=1000)  # about half a megabyte a segment
@@ -214,6 +219,61 @@ async def test_a_signal_lets_the_running_copy_end_and_begins_no_other(tierd: Ins
                 storage.let_go.set()
         assert running.result() == 0
     assert await asyncio.to_thread(states, tierd) == ["COPY_SEGMENT_FINISHED"]
+
+
+class LongGoodbye:
+    """A run that ends when it is let go, and not before."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.let_go = asyncio.Event()
+        self.has_ended = False
+
+    async def __call__(self, progress: RunProgress, names: object) -> None:
+        del progress, names
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.let_go.wait()
+            self.has_ended = True
+
+
+async def test_the_daemon_waits_for_the_end_of_a_run_of_the_pipeline(
+    tierd: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until its processes are gone, what it began is given up, and its leases are back."""
+    work, clock = LongGoodbye(), ManualClock()
+
+    def build(engine: Engine, *arguments: Any) -> Pipeline:  # noqa: ANN401 - as the original takes them
+        scheduler = PipelineScheduler(
+            work,
+            timetable=Schedule("* * * * *"),
+            limits=RunLimits(timeout_s=3600, retries=0),
+            history=RunHistory(engine.settings.config.state_dir),
+            clock=clock,
+            random=engine.random,
+        )
+        return replace(build_pipeline(engine, *arguments), scheduler=scheduler)
+
+    async def has_spark(_: Engine) -> None:
+        """As on a host with Java."""
+
+    monkeypatch.setattr(daemon_module, "build_pipeline", build)
+    monkeypatch.setattr(daemon_module, "require_pipeline", has_spark)
+    tierd.configure({"pipeline": {"enabled": True}})
+    async with composed(tierd, Engine) as (config, engine):
+        running = asyncio.create_task(Daemon(engine, tierd.config_file, {}, SystemdNotifier(None)).run())
+        await eventually(lambda: clock.sleeping > 0, what="the scheduler")
+        clock.advance(60)
+        await asyncio.wait_for(work.begun.wait(), 10)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait({running}, timeout=1)
+        assert not running.done()
+        work.let_go.set()
+        assert await asyncio.wait_for(running, 30) == 0
+        assert work.has_ended
+        assert [report.outcome for report in RunHistory(config.state_dir).read()] == [RunOutcome.CANCELLED]
 
 
 async def test_infrastructure_that_dies_ends_the_daemon_in_order_with_exit_code_1(tierd: Installation) -> None:

@@ -50,6 +50,7 @@ log = structlog.get_logger()
 STATUS_INTERVAL_S = 30.0
 _STALL_FACTOR = 3  # a segment above 1 GiB has its deadline twice, and is checked before the deadline begins
 _STALL_MARGIN_S = 300.0
+_PUT_AWAY_S = 10.0  # what a run takes to give up what it began, once its job has stopped
 _NAMED = 5  # partitions, where a cause names some
 
 
@@ -135,13 +136,14 @@ class Daemon:
             yield
 
     async def _run_until_asked(self, group: asyncio.TaskGroup) -> None:
+        pipeline = self._vital(group, "pipeline", self._pipeline.run())
         vital = [
+            pipeline,
             self._vital(group, "manager", self._manager.run()),
             self._vital(group, "ownership", self._own_tier()),
             self._vital(group, "reload", self._reloader.run()),
             self._vital(group, "policies", self._follow_policies()),
             self._vital(group, "usage", self._keep_usage()),
-            self._vital(group, "pipeline", self._pipeline.run()),
             self._vital(group, "readiness", self._tell_readiness()),
             self._vital(
                 group,
@@ -151,27 +153,34 @@ class Daemon:
         ]
         try:
             await self._stop.asked.wait()
-            await self._stop_in_order()
+            await self._stop_in_order(pipeline)
         finally:
             for task in vital:
                 task.cancel()
             await asyncio.wait(vital)
 
-    async def _stop_in_order(self) -> None:
-        """Begin nothing, let running copies end until the deadline or a second signal, then cancel them."""
+    async def _stop_in_order(self, pipeline: asyncio.Task[None]) -> None:
+        """Begin nothing, let running copies end until the deadline or a second signal, then cancel them.
+
+        A run of the pipeline, which is ended meanwhile, has the time that its job may take to stop.
+        """
         self._notifier.stopping()
         self._manager.stop_intake()
         self._pipeline.stop()
         running, timeout_s = self._supervisor.running_passes, self._config.shutdown_timeout_s
         log.info("stopping", reason=self._stop.reason, running_copies=running, timeout_s=timeout_s)
+        run_timeout_s = max(timeout_s, self._config.pipeline.stop_timeout_s + _PUT_AWAY_S)
         draining = asyncio.create_task(self._supervisor.drain(timeout_s), name="drain")
+        run_ending = asyncio.create_task(asyncio.wait({pipeline}, timeout=run_timeout_s), name="end of a run")
         hurried = asyncio.create_task(self._stop.at_once.wait(), name="second signal")
+        waits: tuple[asyncio.Task[object], ...] = (draining, run_ending, hurried)
         try:
-            await asyncio.wait({draining, hurried}, return_when=asyncio.FIRST_COMPLETED)
+            for ending in waits[:2]:
+                await asyncio.wait({ending, hurried}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            hurried.cancel()
-            draining.cancel()
-            await asyncio.wait({draining, hurried})
+            for wait in waits:
+                wait.cancel()
+            await asyncio.wait(waits)
         if draining.cancelled() or not draining.result():
             log.warning("copies_cancelled", remedy="they begin anew at the next start; nothing is lost")
         await self._supervisor.drain(0)

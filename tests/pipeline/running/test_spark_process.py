@@ -59,6 +59,25 @@ async def test_what_cannot_be_written_fails_the_run_as_such(tmp_path: Path, in_t
         await job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=1)
 
 
+def test_a_job_is_killed_even_where_nobody_has_the_time_to_wait_for_its_end(tmp_path: Path) -> None:
+    """The loop ends while the job is asked to stop, and cancels whoever waits for that."""
+    script = "trap '' TERM; echo $$ > pid.new; mv pid.new pid; tail -f /dev/null"
+    job = process(tmp_path, f"cd {tmp_path}; {script}")
+
+    async def hurry() -> None:
+        running = asyncio.create_task(job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=60))
+        await eventually((tmp_path / "pid").exists, what="the job")
+        running.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await asyncio.wait({running})
+
+    asyncio.run(hurry())
+    assert not is_alive(int((tmp_path / "pid").read_text()))
+
+
 def test_of_a_java_exception_the_message_is_told_and_not_the_frames(tmp_path: Path) -> None:
     trace = "\n".join(f"\tat java.base/java.lang.Thread.run{i}(Thread.java:{i})" for i in range(100))
     (tmp_path / "log").write_text(f"Exception in thread main: no such file\n{trace}\n\t... 15 more\n")

@@ -136,12 +136,14 @@ def last_lines(log_file: Path, *, lines: int = 3) -> str:
 
 
 async def _end(process: asyncio.subprocess.Process, stop_timeout_s: float) -> None:
-    """Ask the whole group to stop, then kill it; nothing of it is left when this returns."""
-    if process.returncode is None:
-        _signal(process.pid, signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), stop_timeout_s)
-    _signal(process.pid, signal.SIGKILL)  # workers may outlive the one that we started
+    """Ask the whole group to stop, then kill it; nothing of it is left when this returns. Cancelled, kill it."""
+    try:
+        if process.returncode is None:
+            _signal(process.pid, signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), stop_timeout_s)
+    finally:
+        _signal(process.pid, signal.SIGKILL)  # workers may outlive the one that we started
     await process.wait()
 
 
