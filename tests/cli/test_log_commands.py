@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ import pytest
 from tests.fakes.eventually import eventually
 from tests.golden.unpack import golden_cases
 from tests.scenarios.command import TIERD, CommandResult, run_tierd
+from tests.scenarios.warm_tierd import WarmTierd
 
 CRASHES = golden_cases("crash")
 COUNT = 120
@@ -36,6 +38,14 @@ def lines(count: int, *, start: int = 0, epoch: int = 0) -> str:
         for n in range(count)
     )
     return "".join(json.dumps(record) + "\n" for record in records)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forked(warm: WarmTierd) -> Iterator[None]:
+    """Commands are forked from a process that has imported tierd, which each would take a second for."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys.modules[__name__], "run_tierd", warm.run)
+        yield
 
 
 @pytest.fixture(scope="module")

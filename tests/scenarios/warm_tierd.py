@@ -24,11 +24,12 @@ class WarmTierd(ForkingParent):
     def __init__(self) -> None:
         super().__init__("tests.scenarios.warm_tierd")
 
-    def run(self, *arguments: str) -> CommandResult:
-        """Run one command to its end."""
+    def run(self, *arguments: str, given: str = "") -> CommandResult:
+        """Run one command to its end; it reads ``given`` from its standard input."""
         with tempfile.TemporaryDirectory() as folder:
-            out, err = Path(folder, "stdout"), Path(folder, "stderr")
-            self.say(json.dumps({"arguments": arguments, "out": str(out), "err": str(err)}))
+            read, out, err = (Path(folder, name) for name in ("stdin", "stdout", "stderr"))
+            read.write_text(given)
+            self.say(json.dumps({"arguments": arguments, "read": str(read), "out": str(out), "err": str(err)}))
             answer = self.hear()
             assert answer, "the warm process has ended"
             return CommandResult(int(answer), out.read_text(), err.read_text())
@@ -43,7 +44,7 @@ def _serve() -> None:
 
 def _live(main: Callable[[], None], line: str) -> int:
     order = json.loads(line)
-    _become(order["arguments"], order["out"], order["err"])
+    _become(order["arguments"], read=order["read"], out=order["out"], err=order["err"])
     return _exit_code(main)
 
 
@@ -62,9 +63,9 @@ def _exit_code(main: Callable[[], None]) -> int:
         sys.stderr.flush()
 
 
-def _become(arguments: Sequence[str], out: str, err: str) -> None:
+def _become(arguments: Sequence[str], *, read: str, out: str, err: str) -> None:
     sys.argv = ["tierd", *arguments]
-    for name, descriptor in ((os.devnull, 0), (out, 1), (err, 2)):
+    for name, descriptor in ((read, 0), (out, 1), (err, 2)):
         flags = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT
         os.dup2(os.open(name, flags, 0o600), descriptor)
 
