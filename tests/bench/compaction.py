@@ -68,7 +68,7 @@ def bench_compaction(root: Path, *, size_bytes: int, keys: int) -> list[Figure]:
 
     Args:
         root: an empty directory.
-        size_bytes: of the records of the first topic; those of the second are a quarter of it before they are compressed.
+        size_bytes: of the records of the first topic; those of the second are a quarter of it, uncompressed.
         keys: different ones.
     """
     shapes = (
