@@ -196,3 +196,20 @@ def test_damage_in_the_store_fails_the_task(tmp_path: Path) -> None:
     stored.write_bytes(content)
     with pytest.raises(RemoteIntegrityError):
         tier.queries().rows()
+
+
+def test_a_time_that_spark_cannot_express_is_refused_and_no_other_one_made_up(tmp_path: Path) -> None:
+    """Nanoseconds, where a producer should have given milliseconds."""
+    tier = SmallTier(tmp_path)
+    tier.append(10, times_s=[0] * 9 + [1_700_000_000_000_000])
+    tier.roll()
+    tier.copy()
+    with pytest.raises(ReadOptionError, match=r"orders-0 has a record of 1700000000000000000 ms") as refused:
+        tier.queries().rows()
+    assert any("without the column timestamp" in note for note in refused.value.__notes__)
+    source = tier.queries().source()
+    full = source.schema()
+    reader = source.reader(type(full)([full["offset"], full["value"]]))
+    assert sum(batch.num_rows for batch in read_all(reader, reader.partitions())) == 10
+    soon = LessThan(("timestamp",), EPOCH + timedelta(days=1))
+    assert [row["offset"] for row in tier.queries().rows(filters=[soon])] == list(range(9))

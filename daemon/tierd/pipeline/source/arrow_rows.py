@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from tierd.errors import InvalidRecordError
+from tierd.errors import InvalidRecordError, ReadOptionError
 from tierd.kernels import Gathered, GatheredHeaders, gather, gather_headers
 from tierd.log import BatchRun, Record, RecordColumns
 from tierd.model import TopicPartition
@@ -18,6 +18,7 @@ ArrowArray: TypeAlias = "pa.Array[Any]"  # of whatever type the schema has there
 TIMESTAMP_TYPES: Final = {"NoTimestampType": -1, "CreateTime": 0, "LogAppendTime": 1}
 _BATCH_BYTES: Final = 16 << 20  # of keys, values and headers in one Arrow batch, unless a single record has more
 _MS_US: Final = 1_000
+_LARGEST_MS: Final = ((1 << 63) - 1) // _MS_US
 
 
 class Chosen(NamedTuple):
@@ -65,7 +66,7 @@ class ArrowRows:
             "topic": lambda _: self._name.topic,
             "partition": lambda _: self._name.partition,
             "offset": lambda r: r.offset,
-            "timestamp": lambda r: r.timestamp_ms * _MS_US,
+            "timestamp": lambda r: _require_expressible(r.timestamp_ms, self._name) * _MS_US,
             "timestampType": lambda r: TIMESTAMP_TYPES[r.timestamp_type],
             "headers": lambda r: [{"key": key, "value": value} for key, value in r.headers],
         }
@@ -122,9 +123,26 @@ def _offset(chosen: Chosen, kind: pa.DataType, _: TopicPartition) -> ArrowArray:
     return pa.array(chosen.numbers(chosen.columns.columns.offset), type=kind)
 
 
-def _timestamp(chosen: Chosen, kind: pa.DataType, _: TopicPartition) -> ArrowArray:
-    micros = chosen.numbers(chosen.columns.columns.timestamp_ms) * _MS_US
+def _timestamp(chosen: Chosen, kind: pa.DataType, name: TopicPartition) -> ArrowArray:
+    times_ms = chosen.numbers(chosen.columns.columns.timestamp_ms)
+    for extreme_ms in (int(times_ms.min()), int(times_ms.max())):
+        _require_expressible(extreme_ms, name)
+    micros = times_ms * _MS_US
     return pa.Array.from_buffers(kind, len(micros), [None, _buffer(micros)], null_count=0)
+
+
+def _require_expressible(timestamp_ms: int, name: TopicPartition) -> int:
+    """Return a time that microseconds can tell, too.
+
+    Raises:
+        ReadOptionError: they cannot: a producer gave nanoseconds, perhaps.
+    """
+    if abs(timestamp_ms) > _LARGEST_MS:
+        raise ReadOptionError(
+            f"{name} has a record of {timestamp_ms} ms since the epoch, which no timestamp of Spark can express",
+            remedy="leave it out with a filter, or read without the column timestamp: name the others in schema()",
+        )
+    return timestamp_ms
 
 
 def _timestamp_type(chosen: Chosen, kind: pa.DataType, _: TopicPartition) -> ArrowArray:
