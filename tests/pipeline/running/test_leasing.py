@@ -1,5 +1,6 @@
 """Leases of partitions: of two daemons one works on a partition."""
 
+import asyncio
 from uuid import UUID
 
 import pytest
@@ -14,6 +15,27 @@ from tierd.pipeline.running.leasing import LEASE_S, PartitionLeases
 ORDERS = TopicIdPartition(UUID(int=1), "orders", 0)
 PAYMENTS = TopicIdPartition(UUID(int=2), "payments", 3)
 KEYS = MetadataKeyFactory("cluster")
+
+
+class DistantStore(MemoryKeyValueStore):
+    """Every answer takes a second, however many are waited for."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self._clock = clock
+        self.is_far = True
+
+    async def get(self, key: str) -> bytes | None:
+        await self._travel()
+        return await super().get(key)
+
+    async def apply(self, batch: Batch) -> None:
+        await self._travel()
+        await super().apply(batch)
+
+    async def _travel(self) -> None:
+        if self.is_far:
+            await self._clock.sleep(1)
 
 
 class Lab:
@@ -51,6 +73,28 @@ async def test_a_run_that_lasts_keeps_its_leases(lab: Lab) -> None:
         await eventually(lambda: lab.clock.sleeping == 1, what="the last renewal")
         async with lab.leases("two").held([ORDERS]) as (theirs, _):
             assert theirs == []
+
+
+async def test_of_many_leases_the_first_has_not_run_out_before_the_last_is_there(lab: Lab) -> None:
+    lab.store = store = DistantStore(lab.clock)
+    partitions = [TopicIdPartition(UUID(int=number), "orders", number) for number in range(320)]
+
+    async def pass_time() -> None:
+        while True:
+            await asyncio.sleep(0)
+            lab.clock.advance(0.1)
+
+    passing = asyncio.create_task(pass_time())
+    async with lab.leases("one").held(partitions) as (ours, _):
+        assert ours == partitions
+        for moment_s in (LEASE_S, 5 * LEASE_S):
+            await eventually(lambda: lab.clock.monotonic_s() > moment_s, what="time to pass")  # noqa: B023
+            store.is_far = False
+            async with lab.leases("two").held(partitions) as (theirs, _):
+                assert theirs == []
+            store.is_far = True
+    passing.cancel()
+    assert await store.scan("") == []
 
 
 async def test_a_lease_of_a_process_that_died_runs_out(lab: Lab) -> None:

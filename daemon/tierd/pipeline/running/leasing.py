@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final
 
 import structlog
@@ -16,6 +16,7 @@ log = structlog.get_logger()
 
 LEASE_S: Final = 120.0
 _RENEWALS_A_LEASE: Final = 4
+_AT_ONCE: Final = 16  # leases asked for together: one after the other, those of thousands would take minutes
 
 
 class PartitionLeases:
@@ -41,19 +42,20 @@ class PartitionLeases:
         """
         leases: dict[TopicIdPartition, Lease] = {}
         refused: dict[TopicIdPartition, str] = {}
-        renewing: asyncio.Task[None] | None = None
+
+        async def acquire(partition: TopicIdPartition) -> None:
+            try:
+                leases[partition] = await self._acquire(partition)
+            except LeaseHeldError as error:
+                refused[partition] = str(error)
+
+        renewing = asyncio.create_task(self._renew(leases), name="leases of the run")  # the last may come late
         try:
-            for partition in partitions:
-                try:
-                    leases[partition] = await self._acquire(partition)
-                except LeaseHeldError as error:
-                    refused[partition] = str(error)
-            renewing = asyncio.create_task(self._renew(leases), name="leases of the run")
-            yield list(leases), refused
+            await _for_each(partitions, acquire)
+            yield [partition for partition in partitions if partition in leases], refused
         finally:
-            if renewing is not None:
-                renewing.cancel()
-                await asyncio.wait({renewing})
+            renewing.cancel()
+            await asyncio.wait({renewing})
             await asyncio.shield(self._release(leases))
 
     async def _acquire(self, partition: TopicIdPartition) -> Lease:
@@ -65,20 +67,41 @@ class PartitionLeases:
     async def _renew(self, leases: dict[TopicIdPartition, Lease]) -> None:
         while True:
             await self._clock.sleep(LEASE_S / _RENEWALS_A_LEASE)
-            for partition, lease in list(leases.items()):
-                try:
-                    leases[partition] = await renew_lease(
-                        self._store, self._keys, lease, ttl_s=LEASE_S, now_ms=self._clock.now_ms()
-                    )
-                except LeaseLostError as error:  # its commits are refused if leadership went with it
-                    log.warning("pipeline_lease_lost", partition=str(partition), problem=str(error))
-                    del leases[partition]
-                except TierError as error:
-                    log.warning("pipeline_lease_not_renewed", partition=str(partition), problem=str(error))
+            await _for_each(list(leases), lambda partition: self._renew_one(leases, partition))
+
+    async def _renew_one(self, leases: dict[TopicIdPartition, Lease], partition: TopicIdPartition) -> None:
+        try:
+            leases[partition] = await renew_lease(
+                self._store, self._keys, leases[partition], ttl_s=LEASE_S, now_ms=self._clock.now_ms()
+            )
+        except LeaseLostError as error:  # its commits are refused if leadership went with it
+            log.warning("pipeline_lease_lost", partition=str(partition), problem=str(error))
+            del leases[partition]
+        except TierError as error:
+            log.warning("pipeline_lease_not_renewed", partition=str(partition), problem=str(error))
 
     async def _release(self, leases: dict[TopicIdPartition, Lease]) -> None:
-        for partition, lease in leases.items():
+        async def release(partition: TopicIdPartition) -> None:
             try:
-                await release_lease(self._store, self._keys, lease)
+                await release_lease(self._store, self._keys, leases[partition])
             except TierError as error:
                 log.warning("pipeline_lease_not_released", partition=str(partition), problem=str(error))
+
+        await _for_each(list(leases), release)
+
+
+async def _for_each(partitions: Sequence[TopicIdPartition], do: Callable[[TopicIdPartition], Awaitable[None]]) -> None:
+    """Call ``do`` for every partition, for some of them at a time; the first failure ends it, and what is under way."""
+    left = iter(partitions)
+
+    async def work() -> None:
+        for partition in left:
+            await do(partition)
+
+    workers = [asyncio.create_task(work(), name="leases") for _ in range(_AT_ONCE)]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.wait(workers)
