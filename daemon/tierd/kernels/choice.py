@@ -58,7 +58,7 @@ class _Kernels(Protocol):
         first_record: Numbers,
         keep: Numbers,
         timestamps_ms: tuple[Numbers, Numbers],
-    ) -> tuple[bytearray, memoryview] | RecordFault: ...
+    ) -> tuple[memoryview, memoryview] | RecordFault: ...
 
     def encode_records(
         self,

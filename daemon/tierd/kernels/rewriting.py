@@ -31,7 +31,7 @@ def rewrite_batches(
     first_record: Numbers,
     keep: Numbers,
     timestamps_ms: tuple[Numbers, Numbers],
-) -> tuple[bytearray, memoryview] | RecordFault:
+) -> tuple[memoryview, memoryview] | RecordFault:
     """Keep some of the records of many batches; see ``reference.rewrite_batches``."""
     kernels = CHOICE.for_records(len(keep))
     return kernels.rewrite_batches(data, bounds, first_record, keep, timestamps_ms)

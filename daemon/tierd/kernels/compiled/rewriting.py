@@ -161,20 +161,16 @@ def rewrite_batches(
     first_record: Numbers,
     keep: Numbers,
     timestamps_ms: tuple[Numbers, Numbers],
-) -> tuple[bytearray, memoryview] | RecordFault:
+) -> tuple[memoryview, memoryview] | RecordFault:
     """As ``reference.rewrite_batches``."""
     starts, _ = check_bounds(data, bounds, first_record, keep, timestamps_ms)
     choices = np.ascontiguousarray(keep, dtype=np.bool_)
     base_ms, max_ms = timestamps_ms
     columns = _longs(bounds), _longs(first_record), _longs(base_ms), _longs(max_ms)
-    buffer = bytearray(starts[-1] - starts[0] + _GROWTH_BYTES * choices.size)
-    out, ends = np.frombuffer(buffer, dtype=np.uint8), np.zeros(len(starts) - 1, dtype=np.int64)
+    out = np.empty(starts[-1] - starts[0] + _GROWTH_BYTES * choices.size, dtype=np.uint8)
+    ends = np.zeros(len(starts) - 1, dtype=np.int64)
     fault = _rewrite(np.frombuffer(data, dtype=np.uint8), columns, choices, out, ends)
-    if fault:
-        return RecordFault(-fault)
-    del out
-    del buffer[int(ends[-1]) if ends.size else 0 :]
-    return buffer, ends.data
+    return RecordFault(-fault) if fault else (out[: ends.max(initial=0)].data, ends.data)
 
 
 def encode_records(

@@ -59,7 +59,7 @@ def rewrite_batches(
     first_record: Numbers,
     keep: Numbers,
     timestamps_ms: tuple[Numbers, Numbers],
-) -> tuple[bytearray, memoryview] | RecordFault:
+) -> tuple[memoryview, memoryview] | RecordFault:
     """Keep some of the records of many batches of magic 2, as the log cleaner does (log-format 9.6).
 
     A batch that loses none stays byte for byte; one that loses all is gone; of any other the header says so, but for
@@ -93,7 +93,7 @@ def rewrite_batches(
                 return records
             out += _header_of(batch, len(records), base_ms, max_ms, count) + records
         ends.append(len(out))
-    return out, memoryview(ends)
+    return memoryview(out), memoryview(ends)
 
 
 def check_bounds(

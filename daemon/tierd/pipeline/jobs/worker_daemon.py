@@ -7,6 +7,7 @@ each task, which takes 100 ms as long as the modules' objects are looked through
 
 import gc
 
+import pyspark.worker  # noqa: F401 - every worker would read it from an archive
 from pyspark.daemon import manager
 
 import tierd.pipeline.jobs.key_shuffle  # noqa: F401 - for those that are forked

@@ -90,7 +90,7 @@ class OutputLog:
             self._add(size_bytes, last_offset, max_timestamp_ms)
         self._add_timestamps(begin + ends - sizes, sizes, batches.earliest_ms, batches.latest_ms)
         self.record_count += int(batches.record_counts.sum())
-        self._write(memoryview(batches.data))
+        self._write(batches.data)
 
     def _add(self, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> None:
         """Count and index the next batch."""

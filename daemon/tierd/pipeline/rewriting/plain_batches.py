@@ -36,7 +36,7 @@ class NewBatches:
         copied_count: how many are as they were; all others were rewritten.
     """
 
-    data: bytearray = field(repr=False)
+    data: memoryview = field(repr=False)
     ends: list[int]
     last_offsets: np.ndarray
     record_counts: np.ndarray
@@ -89,10 +89,10 @@ def rewrite_plain(stretch: Stretch, keep: np.ndarray) -> NewBatches | None:
     base_ms, max_ms, earliest_ms, latest_ms = _timestamps(headers, is_copied, counts, stretch.rows.timestamp_ms[keep])
     data, ends = _rewritten(stretch, keep, left, base_ms, max_ms)
     if stretch.is_compressed:
-        data, ends = _compressed(stretch, left, is_copied, memoryview(data), ends)
+        data, ends = _compressed(stretch, left, is_copied, data, ends)
     else:
         for index in np.flatnonzero(~is_copied).tolist():
-            stamp_crc(memoryview(data)[ends[index - 1] if index else 0 : ends[index]])
+            stamp_crc(data[ends[index - 1] if index else 0 : ends[index]])
     return NewBatches(
         data=data,
         ends=ends,
@@ -128,7 +128,7 @@ def _timestamps(
 
 def _rewritten(
     stretch: Stretch, keep: np.ndarray, left: np.ndarray, base_ms: np.ndarray, max_ms: np.ndarray
-) -> tuple[bytearray, list[int]]:
+) -> tuple[memoryview, list[int]]:
     """The batches that are left, uncompressed, without new checksums, and where each ends."""
     bases, greatest = np.zeros((2, len(stretch)), dtype=np.int64)
     bases[left], greatest[left] = base_ms, max_ms
@@ -140,11 +140,11 @@ def _rewritten(
 
 def _compressed(
     stretch: Stretch, left: np.ndarray, is_copied: np.ndarray, plain: memoryview, ends: list[int]
-) -> tuple[bytearray, list[int]]:
+) -> tuple[memoryview, list[int]]:
     """The same compressed again, those that were copied as they lie in the log."""
     pieces: list[bytes | bytearray | memoryview] = []
     for index, start, end, copied in zip(left.tolist(), [0, *ends], ends, is_copied.tolist(), strict=False):
         begin, stop = stretch.bounds[index : index + 2].tolist()
         codec = Compression(stretch.data[begin + FLAGS_AT] & CODEC_BITS)
         pieces.append(stretch.data[begin:stop] if copied else compress_batch(plain[start:end], codec))
-    return bytearray().join(pieces), list(accumulate(map(len, pieces)))
+    return memoryview(b"".join(pieces)), list(accumulate(map(len, pieces)))
