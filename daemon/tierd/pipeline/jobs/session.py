@@ -8,6 +8,8 @@ from typing import Final
 from tierd.config import PipelineSettings
 
 _TASK_ATTEMPTS: Final = 4
+_BRIEF_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java only passes blocks on, beside a broker: what a better compiler and collector cost, it would not earn back."""
 _LOCAL = re.compile(r"local(\[(?P<cores>[^\],]+)\])?")
 
 
@@ -42,6 +44,7 @@ def spark_settings(settings: PipelineSettings, scratch: Path) -> dict[str, str]:
     if (local := _LOCAL.fullmatch(settings.master)) is not None:
         settled["spark.master"] = f"local[{local['cores'] or 1},{_TASK_ATTEMPTS}]"
         settled["spark.driver.host"] = settled["spark.driver.bindAddress"] = "127.0.0.1"
+        settled["spark.driver.extraJavaOptions"] = _BRIEF_JAVA
     return settled | settings.spark_conf
 
 
