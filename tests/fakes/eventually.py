@@ -7,7 +7,7 @@ POLL_INTERVAL_S = 0.005
 
 
 async def eventually(
-    condition: Callable[[], bool], *, what: str, deadline_s: float = 10.0, interval_s: float = POLL_INTERVAL_S
+    condition: Callable[[], bool], *, what: str, deadline_s: float = 30.0, interval_s: float = POLL_INTERVAL_S
 ) -> None:
     """Return when ``condition`` holds; an ``AssertionError`` names ``what`` when it does not within the deadline."""
     loop = asyncio.get_running_loop()
