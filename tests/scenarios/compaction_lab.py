@@ -9,7 +9,6 @@ from typing import Any
 from tests.fakes.log_dirs import LogDirWriter, PartitionWriter
 from tests.scenarios.installation import Daemon, Installation, Settings
 from tests.scenarios.warm_tierd import WarmTierd
-from tests.services.brief_java import SPARK_CONF
 from tests.tiering.setups import delete_segment
 from tierd.log import NewRecord, encode_batch
 from tierd.pipeline import RunHistory, RunReport
@@ -24,7 +23,6 @@ SETTINGS: Settings = {
         "audit_bytes": 0,
         "nice": 0,
         "io_class": "none",
-        "spark_conf": SPARK_CONF,
     },
 }
 

@@ -14,7 +14,6 @@ from tests.scenarios.conftest import MakeBroker, MakeInstallation
 from tests.scenarios.installation import Daemon, Installation, Settings
 from tests.scenarios.keyed_traffic import KeyedTraffic, Reading, SeenRecord, assert_consistent
 from tests.scenarios.spark_reader import SparkReader
-from tests.services.brief_java import SPARK_CONF
 from tests.services.kafka_cluster import KafkaCluster
 from tests.services.waiting import wait_until
 from tierd.pipeline import RunHistory, RunReport
@@ -65,7 +64,6 @@ SETTINGS: Settings = {
         "schedule": "* * * * *",
         "driver_memory": "512MiB",
         "audit_bytes": 0,
-        "spark_conf": SPARK_CONF,
     },
 }
 

@@ -66,7 +66,19 @@ from tierd.log.producers.snapshot_rebuild import RebuiltProducers, rebuild_produ
 from tierd.log.producers.transactions import stable_end_offset
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import BatchBuilder, encode_batch, encode_end_marker
-from tierd.log.records.batch_header import BatchHeader, lacking_bytes, parse_header, stamp_crc
+from tierd.log.records.batch_header import (
+    CODEC_BITS,
+    FLAGS_AT,
+    HAS_DELETE_HORIZON,
+    IS_CONTROL,
+    IS_LOG_APPEND_TIME,
+    IS_TRANSACTIONAL,
+    OVERHEAD_BYTES,
+    BatchHeader,
+    parse_header,
+    stamp_crc,
+    take_lacking,
+)
 from tierd.log.records.batch_restamp import set_last_offset, set_leader_epoch
 from tierd.log.records.batch_rewrite import (
     compress_batch,
@@ -81,7 +93,7 @@ from tierd.log.records.log_config import LogConfig
 from tierd.log.records.new_record import NewRecord, Producer
 from tierd.log.records.record import ControlRecordType, Record
 from tierd.log.records.record_batch import RecordBatch, iter_batches, with_data
-from tierd.log.records.record_columns import BatchRun, RecordColumns, columns_of
+from tierd.log.records.record_columns import BatchRun, PieceBatches, RecordColumns, columns_of
 from tierd.log.repair import (
     CutTail,
     LowerCheckpoint,
@@ -96,9 +108,16 @@ from tierd.log.repair import (
 
 __all__ = [
     "CLEAN_SHUTDOWN_FILE",
+    "CODEC_BITS",
+    "FLAGS_AT",
+    "HAS_DELETE_HORIZON",
+    "IS_CONTROL",
+    "IS_LOG_APPEND_TIME",
+    "IS_TRANSACTIONAL",
     "LEADER_EPOCH_CHECKPOINT",
     "LOG_START_OFFSET_CHECKPOINT",
     "MAX_DECOMPRESSED_BYTES",
+    "OVERHEAD_BYTES",
     "PARTITION_METADATA",
     "REPLICATION_OFFSET_CHECKPOINT",
     "AbortedTransaction",
@@ -141,6 +160,7 @@ __all__ = [
     "PartitionChanged",
     "PartitionDirectory",
     "PartitionScan",
+    "PieceBatches",
     "Producer",
     "ProducerStateEntry",
     "RebuiltProducers",
@@ -182,7 +202,6 @@ __all__ = [
     "inspect_path",
     "iter_batches",
     "iter_piece_columns",
-    "lacking_bytes",
     "last_stable_offset",
     "list_log_dir",
     "max_timestamp",
@@ -211,6 +230,7 @@ __all__ = [
     "set_leader_epoch",
     "stable_end_offset",
     "stamp_crc",
+    "take_lacking",
     "truncate_partition",
     "upgrade_batch",
     "with_data",

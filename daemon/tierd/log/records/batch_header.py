@@ -19,6 +19,8 @@ _LEGACY = struct.Struct(">qiIbb")  # offset, size, crc, magic, attributes
 
 OVERHEAD_BYTES = 61
 LOG_OVERHEAD_BYTES = 12  # offset and length, which the length does not count
+FLAGS_AT = 22  # in magic 2: the low byte of the attributes, the only one that readers look at
+CODEC_BITS = 7
 MAGIC_END = 17  # every format has its magic at 16
 SMALLEST_LENGTH = 14
 CRC_POSITION_V2 = 17
@@ -151,11 +153,17 @@ def parse_header(data: bytes | memoryview, at: int, *, name: str, position: int)
     return parse(data, at, name, position)
 
 
-def lacking_bytes(begun: bytes | bytearray) -> int:
-    """How many bytes more tell the length of the batch that ``begun`` begins with, or end it; the length is sane."""
-    if len(begun) < LOG_OVERHEAD_BYTES:
-        return LOG_OVERHEAD_BYTES - len(begun)
-    return LOG_OVERHEAD_BYTES + int.from_bytes(begun[8:12], "big") - len(begun)
+def take_lacking(begun: bytearray, data: bytes | memoryview) -> memoryview:
+    """Move to ``begun``, which a piece's end has cut, what it lacks of a batch; return what is left of ``data``.
+
+    It lacks its length first, whose sanity is for ``parse_header`` to see, and then the rest: so call it until the
+    batch is whole.
+    """
+    known = len(begun)
+    length = int.from_bytes(begun[8:12], "big") if known >= LOG_OVERHEAD_BYTES else 0
+    lacking = LOG_OVERHEAD_BYTES + length - known
+    begun += data[:lacking]
+    return memoryview(data)[lacking:]
 
 
 def write_header(

@@ -9,6 +9,7 @@ import zlib
 from tierd.errors import UnsupportedForMessageFormatError
 from tierd.log.records.batch_header import (
     CRC_START_LEGACY,
+    FLAGS_AT,
     IS_LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
     MAGIC_END,
@@ -27,7 +28,6 @@ _CRC = struct.Struct(">I")
 
 _LEADER_EPOCH_AT = 12
 _MAGIC_AT = 16
-_FLAGS_AT = 22  # the low byte of the attributes
 _LAST_OFFSET_DELTA_AT = 23
 _MAX_TIMESTAMP_AT = 35
 _LEGACY_CRC_AT = 12
@@ -70,7 +70,7 @@ def set_max_timestamp(batch: Batch, timestamp_type: TimestampType, timestamp_ms:
     magic = _magic(batch)
     if magic == 0:
         raise UnsupportedForMessageFormatError("magic 0 has no timestamps")
-    flags_at, timestamp_at = (_FLAGS_AT, _MAX_TIMESTAMP_AT) if magic >= 2 else (_LEGACY_FLAGS_AT, _LEGACY_TIMESTAMP_AT)
+    flags_at, timestamp_at = (FLAGS_AT, _MAX_TIMESTAMP_AT) if magic >= 2 else (_LEGACY_FLAGS_AT, _LEGACY_TIMESTAMP_AT)
     flags = batch[flags_at] & ~IS_LOG_APPEND_TIME
     flags |= IS_LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0
     if batch[flags_at] == flags and _TIMESTAMP.unpack_from(batch, timestamp_at)[0] == timestamp_ms:

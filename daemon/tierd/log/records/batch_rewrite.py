@@ -6,11 +6,13 @@ type, and the flags. Record count, size and checksum are those of what it holds 
 
 import struct
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from tierd.errors import InvalidRecordError
 from tierd.log.records.batch_builder import BatchBuilder, NewRecord, encode_empty_batch
 from tierd.log.records.batch_header import (
+    CODEC_BITS,
+    FLAGS_AT,
     HAS_DELETE_HORIZON,
     IS_LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
@@ -24,9 +26,6 @@ from tierd.log.records.log_config import TimestampType
 from tierd.log.records.new_record import Producer
 from tierd.log.records.record import Record
 from tierd.log.records.record_batch import RecordBatch
-
-_FLAGS_AT: Final = 22  # the low byte of the attributes
-_CODEC_BITS: Final = 7
 
 
 def rewrite_batch(
@@ -79,7 +78,7 @@ def decompress_batch(batch: RecordBatch) -> bytes:
     payload = batch.payload()
     header = bytearray(batch.data[:OVERHEAD_BYTES])
     struct.pack_into(">i", header, 8, OVERHEAD_BYTES - LOG_OVERHEAD_BYTES + len(payload))
-    header[_FLAGS_AT] &= ~_CODEC_BITS
+    header[FLAGS_AT] &= ~CODEC_BITS
     return b"".join((header, payload))
 
 
@@ -88,7 +87,7 @@ def compress_batch(batch: memoryview, codec: Compression) -> bytearray:
     out = bytearray(batch[:OVERHEAD_BYTES])
     out += compress(codec, batch[OVERHEAD_BYTES:])
     struct.pack_into(">i", out, 8, len(out) - LOG_OVERHEAD_BYTES)
-    out[_FLAGS_AT] |= codec
+    out[FLAGS_AT] |= codec
     stamp_crc(out)
     return out
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tierd.errors import CorruptRecordError
 from tierd.kernels import STEP_RECORDS, decode_batches
-from tierd.log.records.batch_header import BatchHeader, lacking_bytes, parse_header
+from tierd.log.records.batch_header import BatchHeader, parse_header, take_lacking
 from tierd.log.records.compression import MAX_DECOMPRESSED_BYTES
 from tierd.log.records.record_batch import RecordBatch, with_data
 from tierd.log.records.record_columns import PieceBatches, RecordColumns, iter_columns
@@ -83,9 +83,7 @@ def iter_piece_columns(
     for piece in pieces:
         data: bytes | memoryview = piece
         while cut and len(data):
-            lacking = lacking_bytes(cut)
-            cut += data[:lacking]
-            data = memoryview(data)[lacking:]
+            data = take_lacking(cut, data)
             if end := (yield from decoding.columns(bytes(cut), position)):
                 position, cut = position + end, bytearray()
         if len(data):
@@ -124,8 +122,8 @@ class _Decoding(NamedTuple):
             at += header.size_bytes
 
     def _opened(self, batch: RecordBatch) -> Iterator[RecordColumns | RecordBatch]:
-        if self.check_crc and not batch.is_valid:
-            raise CorruptRecordError(self.name, batch.position, "wrong checksum of the batch")
+        if self.check_crc:
+            batch.checked()
         if batch.magic < 2:
             yield batch
         else:

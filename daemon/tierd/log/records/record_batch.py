@@ -4,7 +4,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import NoReturn, Self
 
 from tierd.errors import CorruptRecordError, InvalidRecordError
 from tierd.kernels import crc32c
@@ -28,6 +28,16 @@ class RecordBatch(BatchHeader):
         """Whether the bytes have the checksum that the header gives."""
         covered = self.data[self.crc_start :]
         return (crc32c(covered) if self.magic >= 2 else zlib.crc32(covered)) == self.crc
+
+    def checked(self) -> Self:
+        """The batch itself.
+
+        Raises:
+            CorruptRecordError: its checksum is wrong.
+        """
+        if not self.is_valid:
+            raise CorruptRecordError(self.name, self.position, "wrong checksum of the batch")
+        return self
 
     def records(self, *, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
         """Decode the records, control records included, in order.
@@ -197,9 +207,7 @@ def iter_batches(
         if at + header.size_bytes > len(view):
             return
         batch = with_data(header, view[at : at + header.size_bytes])
-        if check_crc and not batch.is_valid:
-            raise CorruptRecordError(name, batch.position, "wrong checksum of the batch")
-        yield batch
+        yield batch.checked() if check_crc else batch
         at += header.size_bytes
 
 

@@ -13,6 +13,7 @@ from tierd.errors import CorruptRecordError, InvalidRecordError
 from tierd.kernels import STEP_RECORDS, Columns, RecordFault, crc32c, decode_records
 from tierd.log.records.batch_header import (
     CRC_START_V2,
+    FLAGS_AT,
     IS_CONTROL,
     IS_LOG_APPEND_TIME,
     IS_TRANSACTIONAL,
@@ -23,7 +24,6 @@ from tierd.log.records.compression import MAX_DECOMPRESSED_BYTES
 from tierd.log.records.record import Header, Record, parse_headers
 from tierd.log.records.record_batch import RecordBatch
 
-_FLAGS_AT: Final = 22  # the low byte of a batch's attributes
 _PRODUCER_AT: Final = 43
 _RUN_FLAGS: Final = IS_LOG_APPEND_TIME | IS_TRANSACTIONAL | IS_CONTROL
 
@@ -186,7 +186,7 @@ class PieceBatches:
         data, kinds = self.data, []
         for start in self.starts:
             producer = data[start + _PRODUCER_AT : start + _PRODUCER_AT + 8]
-            kinds.append(_kind(data[start + _FLAGS_AT], int.from_bytes(producer, "big", signed=True)))
+            kinds.append(_kind(data[start + FLAGS_AT], int.from_bytes(producer, "big", signed=True)))
         firsts = self.first_records
         begun = 0
         for index, kind in enumerate(kinds):

@@ -57,19 +57,20 @@ class BatchRewriter:
         is_plain = plain_batches(found, keep, self._rules)
         for first, end in _runs(is_plain):
             if is_plain[first]:
-                self._take_plain(found.part(first, end), reasons[slice(*found.first_rows[[first, end]].tolist())])
+                rows = slice(*found.first_rows[[first, end]].tolist())
+                self._take_plain(found.part(first, end), reasons[rows], keep[rows])
                 continue
             for index in range(first, end):
                 one = found.part(index, index + 1)
                 opened = Opened(one.rows, one.records(0))
                 self._take_batch(one.batch(0), opened, reasons[slice(*found.first_rows[index : index + 2].tolist())])
 
-    def _take_plain(self, stretch: Stretch, reasons: np.ndarray) -> None:
+    def _take_plain(self, stretch: Stretch, reasons: np.ndarray, keep: np.ndarray) -> None:
         """Take batches that ``plain_batches`` has chosen, all of them."""
         self.statistics.batches_read += len(stretch)
         self.statistics.bytes_read += int(stretch.bounds[-1] - stretch.bounds[0])
         self.statistics.count(reasons)
-        new = rewrite_plain(stretch, np.logical_not(reasons))
+        new = rewrite_plain(stretch, keep)
         left = 0
         if new is not None:
             left = len(new.ends)

@@ -7,18 +7,20 @@ import numpy as np
 
 from tierd.errors import InvalidRecordError
 from tierd.kernels import RecordFault, rewrite_batches
-from tierd.log import Compression, compress_batch, stamp_crc
-from tierd.pipeline.rewriting.fate import may_be_protected
-from tierd.pipeline.rewriting.rules import RewriteRules
-from tierd.pipeline.rewriting.stretch import (
+from tierd.log import (
     CODEC_BITS,
     FLAGS_AT,
     HAS_DELETE_HORIZON,
     IS_CONTROL,
     IS_LOG_APPEND_TIME,
     IS_TRANSACTIONAL,
-    Stretch,
+    Compression,
+    compress_batch,
+    stamp_crc,
 )
+from tierd.pipeline.rewriting.fate import may_be_protected
+from tierd.pipeline.rewriting.rules import RewriteRules
+from tierd.pipeline.rewriting.stretch import Stretch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

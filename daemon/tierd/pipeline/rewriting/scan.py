@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tierd.kernels import STEP_RECORDS, hash_keys
-from tierd.log import RecordBatch
+from tierd.log import IS_CONTROL, IS_TRANSACTIONAL, RecordBatch
 from tierd.pipeline.rewriting.key_set import KeySet
 from tierd.pipeline.rewriting.rows import RecordRows, open_batch
 from tierd.pipeline.rewriting.rules import RewriteRules
-from tierd.pipeline.rewriting.stretch import IS_CONTROL, IS_TRANSACTIONAL, Stretch, iter_stretches
+from tierd.pipeline.rewriting.stretch import Stretch, iter_stretches
 from tierd.pipeline.rewriting.transactions import AbortedTransactions, TransactionTrace
 
 

@@ -8,18 +8,20 @@ from typing import Final
 import numpy as np
 
 from tierd.errors import CorruptRecordError, InvalidRecordError
-from tierd.kernels import STEP_RECORDS, crc32c, decode_batches
-from tierd.log import RecordBatch, decompress_batch, lacking_bytes, parse_header, with_data
+from tierd.kernels import STEP_RECORDS, decode_batches
+from tierd.log import (
+    CODEC_BITS,
+    FLAGS_AT,
+    OVERHEAD_BYTES,
+    PieceBatches,
+    RecordBatch,
+    decompress_batch,
+    parse_header,
+    take_lacking,
+    with_data,
+)
 from tierd.pipeline.rewriting.rows import RecordRows
 
-OVERHEAD_BYTES: Final = 61
-FLAGS_AT: Final = 22  # the low byte of the attributes
-CODEC_BITS: Final = 7
-IS_LOG_APPEND_TIME: Final = 0x08
-IS_TRANSACTIONAL: Final = 0x10
-IS_CONTROL: Final = 0x20
-HAS_DELETE_HORIZON: Final = 0x40
-_CRC_START: Final = 21
 _RECORD_COUNT_AT: Final = 57
 _DECOMPRESSED_BYTES: Final = 4 << 20  # a stretch ends behind the batch that reaches it
 
@@ -143,32 +145,19 @@ def iter_stretches(pieces: Iterable[bytes | memoryview], *, name: str) -> Iterat
     for piece in pieces:
         data = memoryview(piece)
         while cut and data:
-            lacking = lacking_bytes(cut)
-            cut += data[:lacking]
-            data = data[lacking:]
+            data = take_lacking(cut, data)
             batch = _first_batch(memoryview(cut), name, position)
             if batch is not None:
-                yield checked(batch)
+                yield batch.checked()
                 position, cut = batch.end_position, bytearray()
         while (found := _first_stretch(data, name, position) or _first_batch(data, name, position)) is not None:
-            yield found if isinstance(found, Stretch) else checked(found)
+            yield found if isinstance(found, Stretch) else found.checked()
             size_bytes = int(found.bounds[-1]) if isinstance(found, Stretch) else found.size_bytes
             data = data[size_bytes:]
             position += size_bytes
         cut += data
     if cut:
         raise CorruptRecordError(name, position, f"an incomplete batch, {len(cut)} bytes")
-
-
-def checked(batch: RecordBatch) -> RecordBatch:
-    """The batch.
-
-    Raises:
-        CorruptRecordError: its checksum is wrong.
-    """
-    if not batch.is_valid:
-        raise CorruptRecordError(batch.name, batch.position, "wrong checksum of the batch")
-    return batch
 
 
 def _first_batch(data: memoryview, name: str, position: int) -> RecordBatch | None:
@@ -186,10 +175,7 @@ def _first_stretch(data: memoryview, name: str, position: int) -> Stretch | None
     if data[FLAGS_AT] & CODEC_BITS:
         plain, bounds = _decompressed(data, name, position)
         return _decoded(data, plain, name, position, bounds) if plain else None
-    stretch = _decoded(data, data, name, position)
-    if stretch is not None:
-        _check(stretch)
-    return stretch
+    return _decoded(data, data, name, position)
 
 
 def _decompressed(data: memoryview, name: str, position: int) -> tuple[bytes, list[int]]:
@@ -204,7 +190,7 @@ def _decompressed(data: memoryview, name: str, position: int) -> tuple[bytes, li
         if batch is None:
             break
         try:
-            pieces.append(decompress_batch(checked(batch)))
+            pieces.append(decompress_batch(batch.checked()))
         except InvalidRecordError:  # whoever opens it by itself says so
             break
         plain_bytes += len(pieces[-1])
@@ -223,6 +209,8 @@ def _decoded(
     count = len(found.position)
     if not count:
         return None
+    if bounds is None:
+        PieceBatches(data, name, position, found.position, found.first_record).check(found.records.end)
     plain_bounds = np.append(np.asarray(found.position), found.records.end).astype(np.int64)
     headers = np.frombuffer(plain, dtype=np.uint8)[plain_bounds[:-1, np.newaxis] + np.arange(OVERHEAD_BYTES)]
     return Stretch(
@@ -236,11 +224,3 @@ def _decoded(
         rows=RecordRows.of_columns(plain, found.records),
         first_rows=np.append(np.asarray(found.first_record), len(found.records)).astype(np.int64),
     )
-
-
-def _check(stretch: Stretch) -> None:
-    """Check every checksum of batches that are not compressed."""
-    data, bounds = stretch.data, stretch.bounds.tolist()
-    for index, crc in enumerate(stretch.headers["crc"].tolist()):
-        if crc32c(data[bounds[index] + _CRC_START : bounds[index + 1]]) != crc:
-            raise CorruptRecordError(stretch.name, stretch.position + bounds[index], "wrong checksum of the batch")
