@@ -78,6 +78,18 @@ def opened_in(found: Stretch | RecordBatch) -> list[tuple[RecordBatch, Opened]]:
     return [(part.batch(0), Opened(part.rows, part.records(0))) for part in parts]
 
 
+@pytest.mark.parametrize("codec", Compression)
+@pytest.mark.parametrize("piece_bytes", [7, 1 << 20])
+def test_a_flipped_bit_in_any_batch_is_found_out(codec: Compression, piece_bytes: int) -> None:
+    batches = [bytes(compress_batch(memoryview(plain(at, 3)), codec)) for at in (0, 3, 6)]
+    for damaged, position in zip(range(3), (0, len(batches[0]), len(batches[0]) + len(batches[1])), strict=True):
+        log = bytearray(b"".join(batches))
+        log[position + len(batches[damaged]) - 3] ^= 1
+        pieces = [bytes(log[at : at + piece_bytes]) for at in range(0, len(log), piece_bytes)]
+        with pytest.raises(CorruptRecordError, match=f"wrong checksum of the batch at position {position}"):
+            list(batches_in(pieces))
+
+
 def test_nothing_at_all_is_a_log_without_batches() -> None:
     assert list(InputLog(name="a.log", start_offset=5, end_offset=9, pieces=[]).stretches()) == []
     assert list(InputLog(name="a.log", start_offset=5, end_offset=9, pieces=[b""]).stretches()) == []
