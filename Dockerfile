@@ -11,20 +11,27 @@
 # With Java and Spark, for compaction (docs/pipeline.md): docker build --build-arg SPARK=yes -t tierd-spark .
 
 ARG SPARK=no
+# A tag follows the fixes of the image, a digest does not move: see docs/install.md.
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
-FROM python:3.11-slim-bookworm AS build
+FROM ${PYTHON_IMAGE} AS build
 ARG SPARK
 WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/tierd
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE ./
+COPY requirements ./requirements
+# Every package is held to its hashes; what builds tierd is one of them, so that nothing is fetched without a hash.
+RUN extras="azure gcs postgres redis"; [ "$SPARK" = no ] || extras="$extras spark"; \
+    set -- --requirement requirements/build.txt --requirement requirements/base.txt; \
+    for extra in $extras; do set -- "$@" --requirement "requirements/$extra.txt"; done; \
+    /opt/tierd/bin/pip install --require-hashes "$@"
 COPY daemon ./daemon
-RUN extras=azure,gcs,postgres,redis; [ "$SPARK" = no ] || extras="$extras,spark"; \
-    /opt/tierd/bin/pip install --constraint constraints.txt ".[$extras]" \
+RUN /opt/tierd/bin/pip install --no-index --no-deps --no-build-isolation . \
     && /opt/tierd/bin/python -m compileall -q /opt/tierd/lib \
     && /opt/tierd/bin/pip uninstall --yes pip setuptools
 
-FROM python:3.11-slim-bookworm
+FROM ${PYTHON_IMAGE}
 ARG SPARK
 RUN [ "$SPARK" = no ] || { apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \

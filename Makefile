@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: install run test services lint bench crash crash-points docs clean
+.PHONY: install run test quick services lint bench soak crash crash-points locks audit docs clean
 .DELETE_ON_ERROR:
 
 install: $(VENV)/.stamp-dev
@@ -19,6 +19,18 @@ run: $(VENV)/.stamp-run
 # Two workers, a file to one of them; each starts real servers of its own.
 test: $(VENV)/.stamp-dev services
 	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+
+# For the minutes between two edits: lint, and rooms whose tests need neither a server nor Spark, and few processes of their own. Below
+# four minutes on two cores. Everything else is in make test.
+QUICK := $(addprefix tests/,config control cost fuzz kernels model serve telemetry test_backoff.py test_schedule.py \
+    $(addprefix log/,broker cleaning files indexes inspection loading partition producers records repair segments) \
+    $(addprefix metadata/,test_cache.py test_epoch_state.py test_keys.py test_lineage.py test_row.py test_serde.py) \
+    $(addprefix pipeline/,cleaning committing planning rewriting) \
+    $(addprefix remote/,cache segments transform) \
+    $(addprefix tiering/,copying local reading removing))
+
+quick: lint
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "not service" $(QUICK)
 
 # A server that cannot be had on this machine makes its tests skip by name, but with CI=true it is a failure.
 services:
@@ -36,6 +48,12 @@ lint: $(VENV)/.stamp-dev
 bench: $(VENV)/.stamp-dev services
 	$(BIN)/python -m tests.bench
 
+# Random things happen to a broker of each version, its tierd and the store; a real consumer is the oracle.
+MINUTES ?= 30
+SEED ?= 0
+soak: $(VENV)/.stamp-dev services
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) --seed $(SEED)
+
 # Losses of power on a simulated disk, seed after seed; with SEEDS=1 a single one is told step by step.
 SEEDS ?= 10000
 FIRST ?= 0
@@ -47,6 +65,16 @@ crash-points: $(VENV)/.stamp-dev services
 	$(BIN)/python -m tests.tiering.crash_points
 	$(BIN)/python -m tests.services run postgres redis -- sh -c 'for backend in sqlite postgres redis; do \
 	    echo $$backend; $(BIN)/python -m tests.tiering.crash_points --backend $$backend --jobs 2 || exit 1; done'
+
+# Every package of a production install with its hashes, resolved anew; the versions stay those of constraints.txt.
+locks: $(VENV)/.stamp-dev
+	$(PIP) install --quiet uv
+	$(BIN)/python -m tests.packaging.lock
+
+# Known vulnerabilities of what production installs. Exit 0 without an answer of the advisory database: it says so by name.
+audit: $(VENV)/.stamp-dev
+	@$(PIP) install --quiet pip-audit
+	@$(BIN)/python -m tests.packaging.audit
 
 docs: $(VENV)/.stamp-dev
 	$(BIN)/python -m tierd.config.reference

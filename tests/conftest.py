@@ -1,6 +1,7 @@
 """What every test may ask for."""
 
 import asyncio.constants
+import signal
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,16 @@ settings.load_profile("untimed")
 pytest_plugins = ["tests.services.fixtures", "tests.services.kafka_fixtures"]
 
 FRAMES_OF_A_FUTURE = 3
+
+
+def pytest_configure() -> None:
+    """Take SIGINT as a terminal's foreground does, whatever started pytest.
+
+    A shell starts its background jobs with SIGINT ignored, and every process that a test starts would inherit that.
+    A command that inherits it leaves it ignored, as the shell asked; the tests send the signal and mean it.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -29,6 +29,8 @@
     │   ├── LogDirLockedError              another process, a broker for one, has the log dir
     │   ├── LogConfigError                 a setting of a log that it cannot have (also ValueError)
     │   ├── LogClosedError                 the log was closed or deleted
+    │   ├── CleaningAbortedError           retriable; a round of the log cleaner ended early; nothing is lost
+    │   │   └── CleaningNoSpaceError       the disk has no room for its output
     │   ├── LogBusyError                   retriable; too much waits for the log's writer; nothing was done
     │   ├── LogTimeoutError                the log's disk did not answer in time; the call may still happen
     │   ├── InconsistentTopicIdError       the directory belongs to another topic of the same name
@@ -55,6 +57,8 @@
     │   │   └── RemoteIndexAbsentError     the segment is there, and never had such an index
     │   ├── RemoteConflictError            an object is there already, with other bytes
     │   ├── RemoteIntegrityError           stored bytes disagree with their checksum or manifest
+    │   │   ├── RemoteObjectTooLargeError  the object is larger than any of its kind, and is not read
+    │   │   └── RemoteUnauthenticatedError nothing proves that a holder of the key ring wrote the object
     │   ├── RemoteObjectRetainedError      the store keeps it: Object Lock, retention or legal hold
     │   ├── ObjectVersionsUnknownError     the store cannot tell which older versions of objects it keeps
     │   ├── RemoteKeyMissingError          encrypted under a key that is not in the key ring
@@ -100,6 +104,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
+
+
+def install_extra(extra: str) -> str:
+    """Return the remedy for a package that comes with an extra; tierd is in no index, so it names the repository."""
+    files = f"-r requirements/base.txt -r requirements/{extra}.txt"
+    return f"in tierd's repository, with the pip of this Python: pip install --require-hashes {files}"
 
 
 class TierError(Exception):
@@ -211,6 +221,19 @@ class InvalidRecordError(CorruptRecordError):
     """A record inside a batch whose checksum is right, yet it cannot be decoded."""
 
 
+class BatchTooLargeError(InvalidRecordError):
+    """A batch that unpacks to more bytes than tierd holds in memory. It is intact, and a producer may write it."""
+
+    def __init__(self, file: Path | str, position: int, problem: str) -> None:
+        super().__init__(
+            file,
+            position,
+            problem,
+            remedy="the batch is intact and stays where it is, but tierd does not open it: read around its offsets, "
+            "or read it with a Kafka consumer that has the memory",
+        )
+
+
 class EndMarkerError(LogError, ValueError):
     """A producer's control batch that neither aborts nor commits; nothing that Kafka writes, so nothing to cut off."""
 
@@ -249,6 +272,16 @@ class LogConfigError(LogError, ValueError):
 
 class LogClosedError(LogError):
     """The log was closed, renamed away or deleted, and takes no more calls."""
+
+
+class CleaningAbortedError(LogError):
+    """A round of the log cleaner ended early: it was told to, or the log changed under it; a later round goes on."""
+
+    retriable: ClassVar[bool] = True
+
+
+class CleaningNoSpaceError(CleaningAbortedError):
+    """A round of the log cleaner ended early: the disk has no room for its output; the log is as it was."""
 
 
 class LogBusyError(LogError):
@@ -389,6 +422,14 @@ class RemoteIntegrityError(RemoteStorageError):
     """Stored bytes do not agree with their checksum, size or manifest."""
 
 
+class RemoteObjectTooLargeError(RemoteIntegrityError):
+    """The object is larger than its kind can be, so that it is not read: reading it would fill the memory."""
+
+
+class RemoteUnauthenticatedError(RemoteIntegrityError):
+    """Nothing proves that a holder of the key ring wrote the object, and a key ring is configured."""
+
+
 class RemoteObjectRetainedError(RemoteStorageError):
     """The store refuses to delete the object: Object Lock, a retention policy or a legal hold keeps it."""
 
@@ -413,6 +454,10 @@ class RetriableRemoteStorageError(RemoteStorageError):
     """The store was slow, busy or unreachable; the same call may succeed later."""
 
     retriable: ClassVar[bool] = True
+
+
+class RemoteStorageFullError(RetriableRemoteStorageError):
+    """The store answers and has no room for more."""
 
 
 class RemoteStorageNotReadyError(RetriableRemoteStorageError):

@@ -67,7 +67,7 @@ class Lab:
             await asyncio.sleep(0)
             yield control
             control.stop()
-            await asyncio.wait_for(task, 10)
+            await asyncio.wait_for(task, 60)
 
     async def ask(self, control: PipelineControl, *names: str) -> Any:  # noqa: ANN401 - JSON is what it is
         return await control.handlers()["compact"](list(names), {})

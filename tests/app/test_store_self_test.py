@@ -1,6 +1,5 @@
 import pytest
 
-from tests.fakes.cancellation import cancel_at
 from tests.fakes.clock import FakeClock
 from tierd.app.checklist import Checklist
 from tierd.app.store_self_test import StoreSelfTest
@@ -12,6 +11,7 @@ from tierd.errors import (
 from tierd.model import ByteRange
 from tierd.remote import Body, ObjectInfo, ObjectStore
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.testing import cancel_at
 
 FOLDER = "tier/cluster/self-test/1/"
 NAMES = [

@@ -63,6 +63,16 @@ async def test_what_was_used_is_written_at_the_full_hour_and_at_the_end(config: 
     ]
 
 
+def test_part_that_failed_is_billed_beside_the_put_that_it_belongs_to(config: TierdConfig) -> None:
+    billed: list[tuple[str, str, int, int]] = []
+    keeper = UsageKeeper(config, KEYS, clock=ManualClock(), record=lambda *item: billed.append(item))
+    keeper.attempted(ObjectStoreCall("upload_part", KEY, "retriable", 0.1, 0))
+    keeper.attempted(ObjectStoreCall("upload_part", KEY, "ok", 0.1, 0))
+    keeper.attempted(ObjectStoreCall("complete_upload", KEY, "ok", 0.1, 0))
+    keeper.attempted(call(KEY))
+    assert billed == [("orders", "put", 1, 0), ("orders", "put", 1, 10)]
+
+
 async def test_a_full_disk_loses_the_hour_and_nothing_else(config: TierdConfig) -> None:
     clock = ManualClock()
     keeper = UsageKeeper(config, KEYS, clock=clock, record=lambda *_: None)

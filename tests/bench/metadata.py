@@ -23,6 +23,7 @@ def bench_metadata(root: Path, *, segments: int, seconds: float, rounds: int) ->
         *_lookups(segments, rounds),
         *_transitions(root, seconds, rounds),
         *_load(root, segments, rounds),
+        *_follow(root, segments, rounds),
         *_memory(segments),
     ]
 
@@ -97,6 +98,27 @@ def _load(root: Path, segments: int, rounds: int) -> list[Figure]:
         Figure("metadata: its memory afterwards", median(run["memory"] for run in runs) / 1e6, "MB"),
         Figure("metadata: its peak while loading", median(run["peak"] for run in runs) / 1e6, "MB"),
     ]
+
+
+def _follow(root: Path, segments: int, rounds: int) -> list[Figure]:
+    """Cost of a follower's look after a change, of few segments and of many; ``_load`` has filled the many."""
+    figures = []
+    for count in (50, segments):
+        if count != segments:
+            _child("fill", root / "follow.db", count)
+        filled = root / ("load.db" if count == segments else "follow.db")
+        runs = [
+            _child("follow", shutil.copyfile(filled, root / f"follow-{count}-{number}.db"), count, 100)
+            for number in range(rounds)
+        ]
+        name = f"metadata: look of a follower after a change, {count} segments, SQLite"
+        figures += [
+            Figure(name, median(run["ours"] for run in runs) * 1e6, "us"),
+            Figure(
+                "metadata: against reading all rows", median(run["ours"] / run["reference"] for run in runs), "ratio"
+            ),
+        ]
+    return figures
 
 
 def _memory(segments: int) -> list[Figure]:

@@ -59,6 +59,7 @@ def main() -> None:
         "transitions": transitions,
         "fill": fill,
         "load": load,
+        "follow": follow,
         "many": many,
         "rebuild": rebuild,
     }
@@ -154,6 +155,27 @@ async def load(path: str, segments: str) -> Answer:
     await manager.close()
     await store.close()
     return answer
+
+
+async def follow(path: str, segments: str, looks: str) -> Answer:
+    """Look at one partition of SQLite as a follower after each change, against reading all of its rows once."""
+    partition = partition_number(0)
+    store = await SqliteKeyValueStore.open(Path(path))
+    leader, follower = _manager(store), _manager(store)
+    await leader.become_leader(partition, EPOCH + 1)
+    follower.follow(partition)
+    took_s = []
+    for _ in range(int(looks)):
+        await leader.prove_leadership(partition)
+        begun_s = time.perf_counter()
+        tier = await follower.read_epochs(partition)
+        took_s.append(time.perf_counter() - begun_s)
+        assert tier.copied_offset_for_epoch(EPOCH) == int(segments) * RECORDS - 1
+    begun_s = time.perf_counter()
+    await follower.read_view(partition)
+    reference_s = time.perf_counter() - begun_s
+    await store.close()
+    return {"ours": median(took_s), "reference": reference_s}
 
 
 async def many(partitions: str, segments: str) -> Answer:

@@ -28,7 +28,7 @@ from tests.scenarios.command import run_tierd
 from tierd.kernels import crc32c
 from tierd.log import NewRecord, encode_batch
 from tierd.pipeline import register
-from tierd.pipeline.source import TieredLogDataSource
+from tierd.pipeline.source import FilteringTieredLogDataSource
 from tierd.pipeline.source.reading import read_split
 
 _VALUE_BYTES = 100
@@ -110,8 +110,9 @@ def _at_time(batch: bytes, time_ms: int) -> bytes:
 def _pushdown(config_file: Path, rows: int, *, stored_bytes: int) -> list[Figure]:
     """Bytes that a query for 1 % of the time fetches, planning included, of all that is stored.
 
-    As options, which become offsets, and as a filter. What copies is not looked at closely enough to know which times
-    a chunk covers, so behind the range a filter has to read on, but for segments that a run of the job has made.
+    As options, which become offsets, and as a filter, which only a Spark pushes that makes a reader for each scan. What
+    copies is not looked at closely enough to know which times a chunk covers, so behind the range a filter has to read
+    on, but for segments that a run of the job has made.
     """
     span_ms = rows // _RECORDS * _BATCH_MS
     start_ms = FIRST_TIMESTAMP_MS + span_ms * 3 // 10
@@ -129,7 +130,9 @@ def _pushdown(config_file: Path, rows: int, *, stored_bytes: int) -> list[Figure
 
 
 def _fetched(config_file: Path, rows: int, filters: Sequence[Filter], options: Mapping[str, str]) -> int:
-    source = TieredLogDataSource(CaseInsensitiveDict({"config": str(config_file), "subscribe": "bench", **options}))
+    source = FilteringTieredLogDataSource(
+        CaseInsensitiveDict({"config": str(config_file), "subscribe": "bench", **options})
+    )
     reader = source.reader(source.schema())
     assert not list(reader.pushFilters(list(filters)))
     with reader.access.open() as tier:

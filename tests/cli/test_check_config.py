@@ -53,6 +53,30 @@ def test_a_store_that_is_away_exits_with_3(tierd: Installation) -> None:
     assert "object store: put" not in found
 
 
+def test_retention_that_keeps_no_more_than_the_broker_is_a_warning_and_no_fault(tierd: Installation) -> None:
+    kafka = {"kafka": {"bootstrap_servers": ["127.0.0.1:9"]}}
+    tierd.configure({"leadership": kafka, "topics": {"defaults": {"retention_bytes": "from-broker"}}})
+
+    ended = tierd.tierd("check-config")
+    assert ended.exit_code == 0
+    assert "warning: topics.defaults.retention_bytes: from-broker" in ended.output
+    assert "next: write what the tier shall keep, such as 10TiB" in ended.output
+    (warning,) = tierd.tierd("check-config", "--json").json()["warnings"]
+    assert warning["key"] == "topics.defaults.retention_bytes"
+    online = tierd.tierd("check-config", "--online", "--json")
+    assert online.json()["warnings"] == [warning]
+
+
+def test_file_without_a_connection_to_kafka_that_leaves_retention_to_it_exits_with_2(tierd: Installation) -> None:
+    tierd.configure({"topics": {"defaults": {"retention": "from-broker"}}})
+
+    ended = tierd.tierd("check-config", "--json")
+
+    assert ended.exit_code == 2
+    (fault,) = ended.json()["faults"]
+    assert fault["message"].startswith("topics.defaults.retention: from-broker needs the section leadership.kafka")
+
+
 class TestSpark:
     """What the pipeline needs of the host, where the file enables it."""
 
@@ -83,6 +107,23 @@ class TestSpark:
         tierd.configure({"pipeline": {"java_home": str(tmp_path / "nowhere")}})
         assert tierd.tierd("check-config").exit_code == 0
         assert "pipeline: Spark" not in outcomes(tierd)
+
+    @pytest.mark.parametrize(
+        ("pipeline", "where"),
+        [
+            ({"spark_conf": {"spark.authenticate": "false"}}, "pipeline.spark_conf.spark.authenticate: must be true"),
+            ({"master": "spark://host:7077"}, "pipeline.authenticate_secret: is missing"),
+        ],
+    )
+    def test_session_that_is_open_to_others_is_a_fault_that_ends_the_daemon_too(
+        self, tierd: Installation, pipeline: dict[str, object], where: str
+    ) -> None:
+        tierd.configure({"pipeline": {"enabled": True, **pipeline}})
+        ended = tierd.tierd("check-config")
+        assert (ended.exit_code, where in ended.stderr) == (2, True)
+        (fault,) = tierd.tierd("check-config", "--json").json()["faults"]
+        assert where in fault["message"]
+        assert run_tierd("run", "--config", str(tierd.config_file)).exit_code == 2
 
     def test_the_daemon_does_not_start_and_says_why(
         self, tierd: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

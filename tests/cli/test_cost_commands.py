@@ -1,6 +1,7 @@
 """cost and estimate, as a person runs them."""
 
 import json
+import os
 from pathlib import Path
 
 from tests.fakes.log_dirs import LogDirWriter
@@ -27,6 +28,22 @@ def test_an_estimate_for_people_ends_in_a_sum(log_dir: LogDirWriter) -> None:
     assert answer.stdout.startswith("topic")
     assert "all" in answer.stdout
     assert "their pace is not known" in answer.stdout
+
+
+def test_estimate_from_files_that_are_minutes_old_is_a_range_and_says_so(log_dir: LogDirWriter) -> None:
+    for number, log in enumerate(sorted(log_dir.path.glob("orders-0/*.log"))):
+        os.utime(log, (1_700_000_000 + 60 * number,) * 2)
+
+    answer = run_tierd("estimate", str(log_dir.path))
+
+    assert answer.exit_code == 0, answer.output
+    assert "too short to tell: the files of 1 topics span less than a day (orders: 3m)" in answer.stdout
+    assert " to " in next(line for line in answer.stdout.splitlines() if line.startswith("orders"))
+    (orders, _) = run_tierd("estimate", str(log_dir.path), "--json").json()["topics"]
+    assert orders["is_base_short"]
+    assert orders["base_days"] == 180 / 86_400
+    assert orders["low"]["month"]["total"] < orders["high"]["month"]["total"] == orders["month"]["total"]
+    assert orders["low"]["stored_bytes"] * 400 < orders["high"]["stored_bytes"]
 
 
 def test_a_retention_that_is_none_is_refused(log_dir: LogDirWriter) -> None:

@@ -97,3 +97,14 @@ def test_a_running_daemon_files_and_steps(copied: Installation) -> None:
         (stepped,) = json.loads(copied.tierd("erase", "--step", "orders-0", "--json").stdout)
         assert stepped["request_id"] == request_id
         assert copied.tierd("erase", "--cancel", request_id).exit_code == 0
+
+
+def test_request_tells_that_it_removes_batches_that_are_not_opened(copied: Installation) -> None:
+    told = copied.tierd("erase", "orders-0", "--key", "alice", "--remove-unread")
+    assert told.exit_code == 0, told.output
+    assert "removes unread: batches that unpack to more than tierd opens go whole" in told.stdout
+    plain = copied.tierd("erase", "orders-0", "--key", "bob", "--json").json()
+    assert plain["removes_unread"] is False
+    refused = copied.tierd("erase", "--list", "--remove-unread")
+    assert refused.exit_code == 2
+    assert "name its keys" in refused.output

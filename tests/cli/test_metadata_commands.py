@@ -53,6 +53,49 @@ def test_an_export_is_imported_and_the_tier_reads_the_same(
     assert another.tierd("verify", "--deep").exit_code == 0
 
 
+def file_erasure(tierd: Installation) -> str:
+    ended = tierd.tierd("erase", "orders-0", "--key", "alice", "--json")
+    assert ended.exit_code == 0, ended.output
+    return str(json.loads(ended.stdout)["request_id"])
+
+
+def erasures(tierd: Installation) -> dict[str, str]:
+    return {each["request_id"]: each["phase"] for each in json.loads(tierd.tierd("erase", "--list", "--json").stdout)}
+
+
+def test_requests_to_erase_keys_move_with_the_export_and_go_on(
+    copied: Installation, another: Installation, tmp_path: Path
+) -> None:
+    request_id, file = file_erasure(copied), tmp_path / "metadata.jsonl"
+    assert metadata_command(copied, "export", str(file)).exit_code == 0
+    assert metadata_command(another, "import", str(file)).exit_code == 0
+    assert erasures(another) == {request_id: "searching"}
+    (stepped,) = json.loads(another.tierd("erase", "--step", "--json").stdout)
+    assert "is to be looked through by a run" in stepped["problem"]
+
+
+def test_rebuild_keeps_reports_of_erasures_and_names_requests_whose_keys_are_lost(copied: Installation) -> None:
+    given_up, waiting = file_erasure(copied), file_erasure(copied)
+    assert copied.tierd("erase", "--cancel", given_up).exit_code == 0
+    report = json.loads(copied.tierd("erase", "--report", given_up, "--json").stdout)
+    drop_metadata(copied)
+    for dry_run in (["--dry-run"], []):
+        ended = copied.tierd("rebuild-metadata", "--json", *dry_run)
+        assert ended.exit_code == 1, ended.output
+        answer = json.loads(ended.stdout)
+        assert answer["erasures"] == 2
+        (problem,) = answer["problems"]
+        assert problem["kind"] == "erasure to file again"
+        assert waiting in problem["where"]
+    assert json.loads(copied.tierd("erase", "--report", given_up, "--json").stdout) == report
+    assert erasures(copied) == {given_up: "cancelled", waiting: "cancelled"}
+    lost = json.loads(copied.tierd("erase", "--report", waiting, "--json").stdout)
+    assert "file the request again" in lost["problem"]
+    ended = copied.tierd("rebuild-metadata", "--json")
+    assert (ended.exit_code, json.loads(ended.stdout)["erasures"]) == (0, 0), "it is done"
+    assert copied.tierd("verify", "--deep").exit_code == 0, "reports are no foreign objects"
+
+
 def on_postgres(dsn: str) -> Settings:
     return {"metadata": {"backend": "postgres", "postgres": {"dsn": dsn}}}
 
@@ -100,6 +143,32 @@ def test_metadata_is_rebuilt_into_servers_from_the_bucket(
         assert tierd.cat("orders-0") == records
         ended = tierd.tierd("verify", "--deep")
         assert ended.exit_code == 0, ended.output
+
+
+def test_rebuild_of_an_encrypted_tier_believes_what_nothing_proves_only_when_it_is_told_to(
+    tierd: Installation,
+) -> None:
+    key = {"id": "first", "key": base64.b64encode(bytes(32)).decode()}
+    tierd.configure({"remote": {"encryption": {"enabled": True, "active_key": "first", "keys": [key]}}})
+    assert tierd.tierd("copy", "--once").exit_code == 0
+    segments, records = tierd.segments("orders-0"), tierd.cat("orders-0")
+    manifest = min(tierd.store_dir.rglob("*-*/0/*.manifest"))
+    tombstone = {"reason": "retention-time", "deleted_at_ms": 0, "delete_after_ms": 1, "broker_id": 1}
+    manifest.with_suffix(".tombstone").write_text(json.dumps({"format_version": 1, **tombstone}))
+
+    drop_metadata(tierd)
+    ended = tierd.tierd("rebuild-metadata")
+    assert ended.exit_code == 1
+    assert "conflict unauthenticated" in ended.stdout
+    assert "--accept-unauthenticated" in ended.stderr
+    assert without_event(tierd.segments("orders-0")) == without_event(segments)
+    assert tierd.cat("orders-0") == records
+
+    drop_metadata(tierd)
+    ended = tierd.tierd("rebuild-metadata", "--accept-unauthenticated", "--json")
+    assert ended.exit_code == 0, ended.output
+    assert [(p["severity"], p["kind"]) for p in ended.json()["problems"]] == [("note", "unauthenticated")]
+    assert ended.json()["deleting"] == 1
 
 
 def test_the_export_begins_with_whose_it_is(copied: Installation) -> None:

@@ -183,7 +183,7 @@ def test_copy_once_copies_only_what_was_named(tierd: Installation, log_dir: LogD
 
 
 def test_check_config_as_json_lists_every_fault(tierd: Installation) -> None:
-    assert tierd.tierd("check-config", "--json").json() == {"valid": True, "faults": []}
+    assert tierd.tierd("check-config", "--json").json() == {"valid": True, "faults": [], "warnings": []}
     tierd.configure({"copy": {"intervall": "30s", "concurrency": "many"}})
     ended = tierd.tierd("check-config", "--json")
     assert ended.exit_code == 2

@@ -1,6 +1,7 @@
 """expire, undelete, deletions and delete-partition, with a daemon and without one."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
@@ -34,10 +35,6 @@ def expired(copied: Installation, log_dir: LogDirWriter) -> Installation:
     return copied
 
 
-def test_expire_needs_once(tierd: Installation) -> None:
-    assert tierd.tierd("expire").exit_code == 2
-
-
 def test_without_retention_nothing_would_go(copied: Installation) -> None:
     answer = json.loads(copied.tierd("expire", "--once", "--dry-run", "--json").stdout)
     assert [each["deletions"] for each in answer] == [[]] * len(answer)
@@ -67,6 +64,13 @@ def test_expired_segments_leave_the_log_and_stay_in_their_grace(expired: Install
     ]
     assert "tombstoned" in expired.tierd("deletions", "--since", "1h").stdout
     assert expired.tierd("deletions", "other-0", "--json").stdout == ""
+
+
+def test_segments_table_says_until_when_an_expired_segment_can_be_taken_back(expired: Installation) -> None:
+    shown = expired.tierd("segments", "orders-0").stdout
+    for segment in expired.segments("orders-0"):
+        until = datetime.fromtimestamp(segment["soft_delete"]["delete_after_ms"] / 1000, UTC)
+        assert f"(retention_time, kept until {until:%Y-%m-%d %H:%M:%S} UTC)" in shown
 
 
 def test_what_retention_would_take_again_is_not_given_back(expired: Installation) -> None:

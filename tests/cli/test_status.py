@@ -1,6 +1,20 @@
-import pytest
+import io
 
-from tierd.cli.commands.status import LastRunFacts, PipelineFacts, RunningFacts, pipeline_line
+import pytest
+from rich.console import Console, Group
+
+from tierd.cli.commands.status import (
+    LastRunFacts,
+    OwnLogsFacts,
+    PartitionFacts,
+    PipelineFacts,
+    RunningFacts,
+    StatusFacts,
+    descriptor_lines,
+    pipeline_line,
+    rendered,
+    uncleanable_lines,
+)
 
 AT_MS = 1_795_300_000_000  # 2026-11-21 22:26:40
 RUNNING = RunningFacts(stage="rewriting", done=1, total=4, groups_replaced=3, groups_failed=0)
@@ -37,3 +51,70 @@ def test_a_stage_of_which_nobody_knows_the_length_has_no_share() -> None:
         pipeline_line(PipelineFacts(enabled=True, running=running, last_run=None, next_begin_ms=None))
         == "pipeline: starting, 0 groups replaced, 0 failed"
     )
+
+
+def test_own_logs_that_are_not_cleaned_are_named_with_their_cause() -> None:
+    facts = OwnLogsFacts(uncleanable={"orders-0": "torn batch at position 8192"})
+
+    assert uncleanable_lines(facts) == ["orders-0 is not cleaned: torn batch at position 8192; run tierd inspect"]
+
+
+@pytest.mark.parametrize("facts", [OwnLogsFacts(), OwnLogsFacts(uncleanable={})])
+def test_own_logs_that_are_cleaned_take_no_line(facts: OwnLogsFacts) -> None:
+    assert uncleanable_lines(facts) == []
+
+
+def test_own_logs_that_are_not_cleaned_take_some_twenty_lines_at_most() -> None:
+    facts = OwnLogsFacts(uncleanable={f"orders-{n}": "torn" for n in range(100)})
+
+    lines = uncleanable_lines(facts)
+
+    assert len(lines) == 21
+    assert lines[-1] == "80 more logs are not cleaned: tierd status --json"
+
+
+def test_descriptors_are_mentioned_from_four_fifths_of_their_limit_on() -> None:
+    assert descriptor_lines(None) == []
+    assert descriptor_lines({"open": 700, "limit": 1000, "near_limit": False}) == []
+    assert descriptor_lines({"open": 900, "limit": 1000, "near_limit": True}) == [
+        "900 of 1000 descriptors are open: raise LimitNOFILE of the unit"
+    ]
+
+
+def partition(name: str, state: str) -> PartitionFacts:
+    return PartitionFacts(
+        partition=name,
+        role="leader",
+        leader_epoch=1,
+        state=state,
+        reason=None,
+        last_error=None,
+        copied_through=5,
+        high_watermark=6,
+        lag_segments=0,
+        lag_bytes=0,
+        lag_seconds=0.0,
+    )
+
+
+def lines_of(facts: StatusFacts) -> list[str]:
+    text = io.StringIO()
+    Console(width=200, file=text).print(Group(*rendered(facts)))
+    return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+def test_partitions_that_need_a_person_come_first() -> None:
+    partitions = [partition("a-0", "idle"), partition("b-0", "copying"), partition("c-0", "quarantined")]
+
+    lines = lines_of(StatusFacts(version="1", pid=7, not_ready=[], partitions=partitions))
+
+    assert lines[0] == "tierd 1, process 7, ready"
+    assert [line.split()[0] for line in lines[2:]] == ["c-0", "b-0", "a-0"]
+
+
+def test_causes_of_not_being_ready_stand_on_top_a_line_each() -> None:
+    causes = ["object store unreachable since noon: refused", "stopping: SIGTERM"]
+
+    lines = lines_of(StatusFacts(version="1", pid=7, not_ready=causes, partitions=[]))
+
+    assert lines[:3] == ["tierd 1, process 7", *(f"not ready: {cause}" for cause in causes)]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tierd.config import TierdConfig, load_config
+from tierd.config import TierdConfig, load_config, load_state_dir
 from tierd.errors import ConfigError
 
 MINIMAL = """\
@@ -350,3 +350,53 @@ def test_any_bytes_are_a_file_with_faults_not_a_crash(tmp_path: Path, content: b
 
     with pytest.raises(ConfigError):
         load_config(path, {})
+
+
+SOUND = "log_dirs: [{path: /data}]\nremote: {backend: filesystem, filesystem: {path: /tier}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "state_dir"),
+    [
+        ("", "/var/lib/tierd"),
+        ("state_dir: /srv/tierd\ncopyy: 1\n", "/srv/tierd"),
+        ("state_dir: ./state\nhttp: {listen: nowhere}\n", "{file}/state"),
+        ("state_dir: ${STATE}/tierd\ncopy: {concurrency: many}\n", "/from/env/tierd"),
+        ("copy: {concurrency: many}\n", "/var/lib/tierd"),
+        ("log_dirs: [\nstate_dir: '/srv/tierd'  # ours\n", "/srv/tierd"),
+        ("log_dirs: [\n  state_dir: /elsewhere\n", "/var/lib/tierd"),
+    ],
+    ids=["empty", "unknown key", "beside the file", "environment", "left out", "no YAML", "no YAML and left out"],
+)
+def test_state_dir_is_found_in_a_file_with_faults(tmp_path: Path, text: str, state_dir: str) -> None:
+    file = tmp_path / "tierd.yaml"
+    file.write_text(text)
+
+    found, faults = load_state_dir(file, {"STATE": "/from/env"})
+
+    assert str(found) == state_dir.replace("{file}", str(tmp_path))
+    assert faults is not None
+    assert faults.faults
+
+
+def test_state_dir_of_a_sound_file_comes_without_faults(tmp_path: Path) -> None:
+    file = tmp_path / "tierd.yaml"
+    file.write_text(f"state_dir: /srv/tierd\n{SOUND}")
+
+    assert load_state_dir(file, {}) == (Path("/srv/tierd"), None)
+
+
+@pytest.mark.parametrize(
+    "text", ["state_dir: relative", "state_dir: [/a]", "state_dir: 7", "state_dir: ${UNSET}", "[\nstate_dir: ["]
+)
+def test_state_dir_that_cannot_be_used_is_a_fault(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "tierd.yaml"
+    file.write_text(text)
+
+    with pytest.raises(ConfigError):
+        load_state_dir(file, {})
+
+
+def test_state_dir_is_not_guessed_for_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_state_dir(tmp_path / "absent.yaml", {})

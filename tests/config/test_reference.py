@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tierd.app.reload import LIVE_KEYS
-from tierd.config import load_config
+from tierd.config import config_warnings, load_config, protection_faults
 from tierd.config.reference import main, render_markdown, render_yaml
 from tierd.config.schema import TierdConfig
 from tierd.config.traversal import all_locations
@@ -77,20 +77,23 @@ def test_every_example_is_sound(example: Path, tmp_path: Path) -> None:
     (tmp_path / "metadata-dsn").write_text("postgresql://tierd:secret@metadata.example.com/tierd")
     (tmp_path / "tier-key-2026-01").write_text(base64.b64encode(bytes(32)).decode())
 
+    (tmp_path / "spark-secret").write_text("d5f1c2e7")
     config = load_config(example, {"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    assert not protection_faults(config.pipeline.master, config.pipeline.protected_conf())
 
     assert config.log_dirs
 
 
 @pytest.mark.parametrize("name", ["kafka", "several-brokers"])
-def test_a_cluster_leads_and_keeps_as_kafka_does(tmp_path: Path, name: str) -> None:
+def test_example_of_a_cluster_leads_as_kafka_does_and_keeps_more_than_the_broker(tmp_path: Path, name: str) -> None:
     for credential in ("kafka-password", "metadata-dsn", "tier-key-2026-01"):
         (tmp_path / credential).write_text(base64.b64encode(bytes(32)).decode())
 
     config = load_config(ROOT / "config" / f"{name}.yaml", {"CREDENTIALS_DIRECTORY": str(tmp_path)})
 
     assert config.leadership.source == "kafka"
-    assert config.topics.for_topic("orders").retention_ms == "from-broker"
+    assert config.topics.for_topic("orders").retention_ms == 365 * 86_400_000
+    assert config_warnings(config) == []
 
 
 def test_the_quickstart_needs_nothing_but_a_directory() -> None:

@@ -152,6 +152,8 @@ def test_who_needs_no_secrets_reads_the_file_without_them(tmp_path: Path, lines:
 
 def test_without_secrets_other_faults_are_still_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        load_without_secrets(tmp_path, "    access_key_id: ${NOT_SET}\n    region: ${NOT_SET}\n")
+        load_without_secrets(
+            tmp_path, "    access_key_id: ${NOT_SET}\n    secret_access_key: ${NOT_SET}\n    region: ${NOT_SET}\n"
+        )
 
     assert [fault.message.split(":")[0] for fault in caught.value.faults] == ["remote.s3.region"]

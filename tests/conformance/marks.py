@@ -2,7 +2,7 @@
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -10,10 +10,13 @@ ROOT = Path(__file__).parents[2]
 Covered = dict[str, list[str]]
 
 
-def covered_lines(tests: Path = ROOT / "tests") -> Covered:
+_PLACES = (ROOT / "tests", ROOT / "daemon" / "tierd" / "testing")
+
+
+def covered_lines(places: Sequence[Path] = _PLACES) -> Covered:
     """Every marked line, as in ``log-format DIR-01``, with the tests that carry it: ``tests/log/test_x.py::test_y``."""
     covered: Covered = defaultdict(list)
-    for path in sorted(tests.rglob("*.py")):
+    for path in sorted(path for place in places for path in place.rglob("*.py")):
         for line, test in _marks(ast.parse(path.read_text()), path.relative_to(ROOT).as_posix()):
             if test not in covered[line]:
                 covered[line].append(test)
@@ -38,7 +41,7 @@ def _marks_of(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, name:
 
 
 def _lines(node: ast.AST) -> Iterator[str]:
-    """The arguments of every ``pytest.mark.spec(...)`` below ``node``."""
+    """The arguments of every ``pytest.mark.spec(...)`` or ``conformance.spec(...)`` below ``node``."""
     for call in ast.walk(node):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "spec":
             yield from (a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str))

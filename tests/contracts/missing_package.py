@@ -5,6 +5,8 @@ import subprocess
 import sys
 import textwrap
 
+from tierd.errors import install_extra
+
 OPENING = """
     import asyncio, sys
     sys.modules["{package}"] = None
@@ -26,4 +28,5 @@ async def missing_package_is_named(extra: str, package: str, opening: str) -> No
     )
     cause, remedy = ended.stdout.splitlines()
     assert package in cause
-    assert remedy == f"pip install 'tierd[{extra}]'"
+    assert remedy == install_extra(extra)
+    assert remedy.endswith(f"pip install --require-hashes -r requirements/base.txt -r requirements/{extra}.txt")

@@ -6,13 +6,13 @@ from typing import Literal
 
 import pytest
 
-from tests.contracts.bodies import chunked_body, chunks_of, content_of, file_body
-from tests.contracts.object_store import LARGE_BYTES
 from tests.fakes.clock import FakeClock
 from tests.services.faulty_path import FaultyPath
+from tests.services.sockets import wait_disconnected
 from tierd.errors import RetriableRemoteStorageError, TierError
 from tierd.model import ByteRange
 from tierd.remote import Body, Deadlines, FileBody, ObjectStore, Retry, RetryingObjectStore
+from tierd.testing import LARGE_BYTES, chunked_body, chunks_of, content_of, file_body
 
 SHORT = Deadlines(base_s=3, min_bytes_per_second=1e8)
 """For ``store``, whose read timeout must be longer."""
@@ -59,6 +59,16 @@ class ObjectStoreFaults:
         path.add("bandwidth", "upstream", rate=100)
         with pytest.raises(RetriableRemoteStorageError, match="did not finish within"):
             await store.put("too slow", body)
+
+    async def test_put_that_is_given_up_keeps_no_connection(
+        self, store: ObjectStore, path: FaultyPath, tmp_path: Path
+    ) -> None:
+        await store.check()
+        path.add("bandwidth", "upstream", rate=1)
+        with pytest.raises(RetriableRemoteStorageError, match="did not finish within"):
+            await store.put("key", file_body(tmp_path / "segment", content_of(LARGE_BYTES)))
+        await store.close()
+        await wait_disconnected(path.address)
 
     async def test_latency_only_takes_time(self, store: ObjectStore, path: FaultyPath, large: Body) -> None:
         path.add("latency", "upstream", latency=100)

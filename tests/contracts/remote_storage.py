@@ -1,21 +1,22 @@
-"""What every ``RemoteStorageManager`` promises (remote-tiering 4 and 23.14). Provide a ``remote`` fixture.
+"""What every ``RemoteStorageManager`` promises (remote-tiering 4 and 23.14). Provide an ``objects`` fixture.
 
-It is run for every way of storing a segment: hand the fixture ``transform`` to the storage.
+It is run for every way of storing a segment.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.contracts.bodies import checksums_of
-from tests.fakes.cancellation import cancel_at
+from tests.fakes.clock import FakeClock
 from tests.fakes.remote_segments import segment
-from tests.fakes.transforms import TRANSFORM_NAMES, mixed_content, transform_named
+from tests.fakes.transforms import KEY_SEED, TRANSFORM_NAMES, mixed_content, transform_named
 from tierd.errors import RemoteConflictError, RemoteIntegrityError, RemoteResourceNotFoundError
 from tierd.model import ByteRange, IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierd.remote import RemoteStorageManager, SegmentManifest, SegmentStorage, Transform
+from tierd.remote import ObjectStore, RemoteStorageManager, Retry, SegmentManifest, SegmentStorage, Transform
+from tierd.testing import cancel_at, checksums_of
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,25 @@ def rolled(
     return Rolled(metadata, data, content)
 
 
+def storage_over(store: ObjectStore, transform: Transform) -> SegmentStorage:
+    """A storage as a process opens it that has copied nothing yet."""
+    return SegmentStorage(
+        store, cluster_id="cluster", broker_id=1, key_prefix="pre/fix", chunk_size=1 << 20, transform=transform
+    )
+
+
 class RemoteStorageContract:
     """Every test gets an empty storage."""
+
+    @pytest.fixture
+    def remote(self, objects: ObjectStore, transform: Transform) -> SegmentStorage:
+        """The storage of one process."""
+        return storage_over(objects, transform)
+
+    @pytest.fixture
+    def restarted(self, objects: ObjectStore, transform: Transform) -> SegmentStorage:
+        """The storage of the process that follows: it has the same objects, and no memory of attempts."""
+        return storage_over(objects, transform)
 
     @pytest.fixture(params=TRANSFORM_NAMES)
     def transform(self, request: pytest.FixtureRequest) -> Iterator[Transform]:
@@ -180,6 +198,118 @@ class RemoteStorageContract:
             await remote.copy_log_segment_data(one.metadata, other.data)
         assert await remote.fetch_log_segment(one.metadata, ByteRange(0, 9999)) == one.content[:10_000]
 
+    async def test_repeated_copy_overwrites_what_another_process_left_of_the_same_content(
+        self, remote: SegmentStorage, restarted: SegmentStorage, one: Rolled
+    ) -> None:
+        await remote.stage_log_segment_data(one.metadata, one.data, key_seed=KEY_SEED)
+        await restarted.copy_log_segment_data(one.metadata, one.data)
+        assert await restarted.fetch_log_segment(one.metadata, ByteRange(0, 1 << 30)) == one.content
+
+    async def test_repeated_copy_overwrites_what_another_process_left_of_other_content(
+        self, remote: SegmentStorage, restarted: SegmentStorage, one: Rolled, tmp_path: Path
+    ) -> None:
+        await remote.stage_log_segment_data(one.metadata, one.data, key_seed=KEY_SEED)
+        other = rolled(tmp_path, mixed_content(len(one.content), seed=9), transaction_index=None)
+        await restarted.copy_log_segment_data(one.metadata, other.data)
+        assert await restarted.fetch_log_segment(one.metadata, ByteRange(0, 1 << 30)) == other.content
+        for kind, index in other.indexes.items():
+            if index is not None:
+                assert await restarted.fetch_index(one.metadata, kind) == index
+
+    async def test_repeated_copy_leaves_finished_segment_of_other_content_as_it_is(
+        self, remote: SegmentStorage, restarted: SegmentStorage, one: Rolled, tmp_path: Path
+    ) -> None:
+        await remote.copy_log_segment_data(one.metadata, one.data)
+        other = rolled(tmp_path, mixed_content(len(one.content), seed=9))
+        with pytest.raises(RemoteConflictError):
+            await restarted.copy_log_segment_data(one.metadata, other.data)
+        assert await restarted.fetch_log_segment(one.metadata, ByteRange(0, 1 << 30)) == one.content
+        for kind, index in one.indexes.items():
+            assert await restarted.fetch_index(one.metadata, kind) == index
+
+    async def test_overwriting_copy_that_is_cancelled_at_any_await_is_finished_by_the_next(
+        self, remote: SegmentStorage, restarted: SegmentStorage, tmp_path: Path
+    ) -> None:
+        for number in range(1, 1000):
+            former = rolled(tmp_path, mixed_content(1000, seed=number), start_offset=10 * number)
+            await remote.stage_log_segment_data(former.metadata, former.data, key_seed=KEY_SEED)
+            each = rolled(tmp_path, mixed_content(1000, seed=number + 1), start_offset=10 * number)
+            copy = restarted.copy_log_segment_data
+            again = partial(copy, former.metadata, each.data)
+            was_cancelled = await cancel_at(number, again)
+            # A request that was on its way may reach a store over a network late, beside those of the next copy.
+            await Retry(clock=FakeClock(), attempts=5)("copy", again)
+            assert await restarted.fetch_log_segment(former.metadata, ByteRange(0, 9999)) == each.content
+            if not was_cancelled:
+                break
+        assert number > 1, "it was cancelled at least once"
+
+    async def test_late_task_cannot_overwrite_committed_segment(
+        self, remote: SegmentStorage, restarted: SegmentStorage, one: Rolled, tmp_path: Path
+    ) -> None:
+        manifest = await remote.stage_log_segment_data(one.metadata, one.data, key_seed=KEY_SEED)
+        await remote.commit_log_segment(one.metadata, manifest, [])
+        other = rolled(tmp_path, mixed_content(len(one.content), seed=9))
+        with pytest.raises(RemoteConflictError):
+            await restarted.stage_log_segment_data(one.metadata, other.data, key_seed=KEY_SEED)
+        assert await restarted.fetch_log_segment(one.metadata, ByteRange(0, 1 << 30)) == one.content
+
+    @pytest.mark.parametrize("past_end", [0, 1, 1000])
+    async def test_fetch_at_or_past_the_end_answers_nothing_while_the_objects_are_there(
+        self, remote: RemoteStorageManager, one: Rolled, past_end: int
+    ) -> None:
+        await remote.copy_log_segment_data(one.metadata, one.data)
+        start = len(one.content) + past_end
+        assert await remote.fetch_log_segment(one.metadata, ByteRange(start, start + 9)) == b""
+
+    @pytest.mark.parametrize("past_end", [0, 1, 1000])
+    async def test_fetch_at_or_past_the_end_is_not_found_once_the_objects_are_gone(
+        self, remote: RemoteStorageManager, restarted: RemoteStorageManager, one: Rolled, past_end: int
+    ) -> None:
+        start = len(one.content) + past_end
+        with pytest.raises(RemoteResourceNotFoundError):
+            await remote.fetch_log_segment(one.metadata, ByteRange(start, start + 9))
+        await remote.copy_log_segment_data(one.metadata, one.data)
+        await restarted.fetch_log_segment(one.metadata, ByteRange(0, 9))  # it knows the manifest
+        await remote.delete_log_segment_data(one.metadata)
+        for storage in (remote, restarted):
+            with pytest.raises(RemoteResourceNotFoundError):
+                await storage.fetch_log_segment(one.metadata, ByteRange(start, start + 9))
+
+    async def test_stream_without_an_end_yields_the_rest_of_the_log(
+        self, remote: RemoteStorageManager, one: Rolled
+    ) -> None:
+        await remote.copy_log_segment_data(one.metadata, one.data)
+        for start in (0, 1, (1 << 20) + 7, len(one.content) - 1):
+            pieces = [piece async for piece in remote.stream_log_segment(one.metadata, start)]
+            assert b"".join(pieces) == one.content[start:]
+            assert all(pieces)
+
+    async def test_stream_with_an_end_yields_the_range_clipped_at_the_end_of_the_log(
+        self, remote: RemoteStorageManager, one: Rolled
+    ) -> None:
+        await remote.copy_log_segment_data(one.metadata, one.data)
+        for start, end in ((0, 0), (5, 1 << 20), (1, 1 << 30)):
+            pieces = [piece async for piece in remote.stream_log_segment(one.metadata, start, end)]
+            assert b"".join(pieces) == one.content[start : end + 1]
+
+    @pytest.mark.parametrize("past_end", [0, 1000])
+    async def test_stream_from_past_the_end_is_empty_and_not_found_once_the_objects_are_gone(
+        self, remote: RemoteStorageManager, one: Rolled, past_end: int
+    ) -> None:
+        await remote.copy_log_segment_data(one.metadata, one.data)
+        start = len(one.content) + past_end
+        assert [piece async for piece in remote.stream_log_segment(one.metadata, start)] == []
+        await remote.delete_log_segment_data(one.metadata)
+        for position in (0, start):
+            with pytest.raises(RemoteResourceNotFoundError):
+                await anext(remote.stream_log_segment(one.metadata, position))
+
+    async def test_stream_of_no_range_is_refused(self, remote: RemoteStorageManager, one: Rolled) -> None:
+        for start, end in ((-1, None), (5, 4)):
+            with pytest.raises(ValueError, match="no range"):
+                await anext(remote.stream_log_segment(one.metadata, start, end))
+
     async def test_a_log_that_changed_after_its_check_is_refused_and_not_readable(
         self, remote: RemoteStorageManager, one: Rolled
     ) -> None:
@@ -199,7 +329,7 @@ class RemoteStorageContract:
         self, remote: SegmentStorage, tmp_path: Path, content: bytes
     ) -> None:
         one = rolled(tmp_path, content)
-        staged = (await remote.stage_log_segment_data(one.metadata, one.data)).encode()
+        staged = (await remote.stage_log_segment_data(one.metadata, one.data, key_seed=KEY_SEED)).encode()
         with pytest.raises(RemoteResourceNotFoundError):
             await remote.fetch_index(one.metadata, IndexType.OFFSET)
         for _ in range(2):

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -12,6 +12,7 @@ from tests.fakes.eventually import eventually
 from tests.fakes.kafka_broker import CLUSTER_ID, ScriptedBroker
 from tierd.clock import SystemClock
 from tierd.control import KafkaLeadership, Leadership, Role
+from tierd.errors import KafkaError
 from tierd.model import TopicIdPartition
 
 TOPIC = UUID(int=1)
@@ -34,7 +35,12 @@ class Told:
         return self.events
 
 
-def leadership(*servers: str, refresh_s: float = 0.02, deletion_grace_s: float = 0.1) -> KafkaLeadership:
+def leadership(
+    *servers: str,
+    refresh_s: float = 0.02,
+    deletion_grace_s: float = 0.1,
+    on_outcome: Callable[[KafkaError | None], None] = lambda _: None,
+) -> KafkaLeadership:
     return KafkaLeadership(
         plaintext(*servers, refresh_s=refresh_s, request_timeout_s=0.3),
         cluster_id=CLUSTER_ID,
@@ -42,6 +48,7 @@ def leadership(*servers: str, refresh_s: float = 0.02, deletion_grace_s: float =
         clock=SystemClock(),
         random=lambda: 0.0,
         deletion_grace_s=deletion_grace_s,
+        on_outcome=on_outcome,
     )
 
 
@@ -114,6 +121,19 @@ async def test_one_broker_that_went_is_no_reason_not_to_be_ready_and_silence_is(
         await source.refresh_once()
         assert "leaders cannot be asked for" in source.not_ready()
         source.close()
+
+
+async def test_each_round_of_questions_is_told_with_its_outcome() -> None:
+    broker, told = ScriptedBroker(), list[KafkaError | None]()
+    async with broker.listening() as address:
+        source = leadership(address, on_outcome=told.append)
+        await source.refresh_once()
+        broker.is_silent = True
+        await source.refresh_once()
+        broker.is_silent = False
+        await source.refresh_once()
+        source.close()
+    assert [failure is None for failure in told] == [True, False, True]
 
 
 async def test_a_cluster_with_another_id_is_refused_whatever_it_says() -> None:

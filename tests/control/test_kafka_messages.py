@@ -65,7 +65,9 @@ def test_an_answer_names_brokers_leaders_epochs_and_what_is_not_known() -> None:
     assert cluster.cluster_id == CLUSTER_ID
     assert list(map(str, cluster.brokers)) == ["one:9092", "[::1]:9093"]
     assert cluster.topics == (
-        TopicLeaders(ORDERS, TopicKnowledge.KNOWN, (PartitionLeader(0, 1, 5), PartitionLeader(1, -1, 7))),
+        TopicLeaders(
+            ORDERS, TopicKnowledge.KNOWN, (PartitionLeader(0, 1, 5, (1, 2, 3)), PartitionLeader(1, -1, 7, (1, 2, 3)))
+        ),
         TopicLeaders(PAYMENTS, TopicKnowledge.DENIED, error="topic_authorization_failed"),
         TopicLeaders(GONE, TopicKnowledge.UNKNOWN, error="unknown_topic_id"),
     )

@@ -51,6 +51,12 @@ class TestLeaders:
         assert roles.apply([led(OTHER, 4)], 1) == [Leadership(ORDERS, 4, Role.FOLLOWER)]
         assert roles.apply([led(US, 5)], 2) == [Leadership(ORDERS, 5, Role.LEADER)]
 
+    def test_role_says_when_no_other_broker_has_a_replica(self) -> None:
+        for replica_ids, is_sole_replica in (((US,), True), ((US, OTHER), False), ((OTHER,), False), ((), False)):
+            answer = TopicLeaders(TOPIC, TopicKnowledge.KNOWN, (PartitionLeader(0, US, 3, replica_ids),))
+            (event,) = observing().apply([answer], 0)
+            assert event.is_sole_replica is is_sole_replica
+
     def test_the_same_answer_again_changes_nothing(self) -> None:
         roles = observing()
         roles.apply([led(US, 3)], 0)

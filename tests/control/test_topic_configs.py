@@ -1,6 +1,7 @@
 """BrokerTopicConfigs over a scripted broker; a real one is in test_real_kafka."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -10,14 +11,20 @@ from tests.fakes.eventually import eventually
 from tests.fakes.kafka_broker import CLUSTER_ID, ScriptedBroker
 from tierd.clock import Clock, SystemClock
 from tierd.control import BrokerTopicConfigs
-from tierd.errors import KafkaUnreachableError
+from tierd.errors import KafkaError, KafkaUnreachableError
 
 WEEK = {"retention.ms": "604800000", "cleanup.policy": "delete"}
 
 
-def configs(address: str, clock: Clock | None = None) -> BrokerTopicConfigs:
+def configs(
+    address: str, clock: Clock | None = None, *, on_outcome: Callable[[KafkaError | None], None] = lambda _: None
+) -> BrokerTopicConfigs:
     return BrokerTopicConfigs(
-        plaintext(address, request_timeout_s=0.3), cluster_id=CLUSTER_ID, clock=clock or FakeClock(), random=lambda: 0.5
+        plaintext(address, request_timeout_s=0.3),
+        cluster_id=CLUSTER_ID,
+        clock=clock or FakeClock(),
+        random=lambda: 0.5,
+        on_outcome=on_outcome,
     )
 
 
@@ -54,6 +61,21 @@ async def test_while_nobody_answers_what_was_known_stays_known() -> None:
             await cache.refresh()
         assert cache.get("orders") == WEEK
         assert "cannot be asked for" in cache.problem
+
+
+async def test_each_round_that_asks_a_broker_is_told_with_its_outcome() -> None:
+    broker, told = ScriptedBroker(configs={"orders": WEEK}), list[KafkaError | None]()
+    async with broker.listening() as address:
+        cache = configs(address, on_outcome=told.append)
+        await cache.refresh()
+        assert told == [], "without a topic no broker is asked"
+        cache.get("orders")
+        await cache.refresh()
+        broker.spoil = lambda _: None
+        with pytest.raises(KafkaUnreachableError):
+            await cache.refresh()
+    assert told[0] is None
+    assert [type(failure) for failure in told[1:]] == [KafkaUnreachableError]
 
 
 async def test_a_topic_that_the_brokers_do_not_know_any_more_has_no_settings() -> None:

@@ -3,6 +3,8 @@ import random
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.fakes.log_dirs import LogDirWriter
 from tierd.cost.estimate import Plan, TopicEstimate, estimate
@@ -64,6 +66,55 @@ def test_a_partition_whose_pace_is_not_known_is_counted_and_left_out() -> None:
 
     assert (topic.partitions, topic.unknown_partitions) == (2, 1)
     assert topic.bytes_per_day == GIB
+
+
+def test_base_of_minutes_gives_a_range_from_nothing_more_a_day_to_that_pace_all_day() -> None:
+    minute = 1 / 1440
+    topic = estimated(partition(GIB, GIB, GIB, days_between=minute))
+
+    assert topic.is_base_short
+    assert topic.base_days == pytest.approx(2 * minute)
+    assert topic.stored_bytes == topic.high.stored_bytes == pytest.approx(1440 * 365 * GIB)
+    assert topic.low.bytes_per_day == pytest.approx(2 * GIB)
+    assert topic.low.stored_bytes == pytest.approx(2 * 365 * GIB)
+    assert topic.low.month.total < topic.month.total == topic.high.month.total
+
+
+def test_base_of_days_at_an_even_pace_is_no_range() -> None:
+    topic = estimated(partition(GIB, GIB, GIB, GIB))
+
+    assert not topic.is_base_short
+    assert topic.low == topic.high
+    assert topic.low.stored_bytes == topic.stored_bytes
+
+
+def test_pace_that_varies_is_a_range_between_the_halves_of_the_files() -> None:
+    topic = estimated(partition(GIB, GIB, GIB, 3 * GIB, 3 * GIB))
+
+    assert (topic.low.bytes_per_day, topic.bytes_per_day, topic.high.bytes_per_day) == (GIB, 2 * GIB, 3 * GIB)
+
+
+def test_topic_is_as_sure_as_its_youngest_partition() -> None:
+    topic = estimated(partition(GIB, GIB), partition(GIB, GIB, days_between=0.1), partition(GIB))
+
+    assert topic.base_days == pytest.approx(0.1)
+    assert topic.is_base_short
+    assert estimated(partition(GIB)).base_days is None
+
+
+_SEGMENTS = st.lists(st.tuples(st.integers(0, 1 << 40), st.integers(0, 400 * DAY_MS)), max_size=12)
+
+
+@given(segments=_SEGMENTS)
+def test_pace_of_any_files_lies_in_its_range(segments: list[tuple[int, int]]) -> None:
+    times = sorted(time_ms for _, time_ms in segments)
+    files = tuple(Segment(Path("x"), size, at) for (size, _), at in zip(segments, times, strict=True))
+    pace = Partition("orders", files).pace()
+
+    assert (pace is None) == (len(set(times)) < 2)
+    if pace is not None:
+        assert 0 <= pace.low <= pace.bytes_per_day <= pace.high
+        assert pace.base_days > 0
 
 
 def test_a_log_dir_is_looked_at_without_reading_a_record(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TypeVar
 
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError
-from tierd.metadata import Batch, KeyValueStore, Put
+from tierd.metadata import Batch, DeletePrefix, KeyValueStore, Put
 
 _T = TypeVar("_T")
 
@@ -23,7 +23,7 @@ class Fault(Enum):
     BREAK = "it happens, and an error that nobody foresaw comes back"
 
 
-class FaultyKeyValueStore:
+class FaultyKeyValueStore(KeyValueStore):
     """Another store, with faults for its next calls.
 
     ``before_apply`` and ``before_scan`` run just before each such call, so that a test may slip something in.
@@ -45,7 +45,7 @@ class FaultyKeyValueStore:
     @property
     def bytes_written(self) -> int:
         """Bytes of keys and values in all batches so far."""
-        writes = (write for batch in self.batches for write in batch.writes)
+        writes = (write for batch in self.batches for write in batch.writes if not isinstance(write, DeletePrefix))
         return sum(len(write.key) + (len(write.value) if isinstance(write, Put) else 0) for write in writes)
 
     def release(self) -> None:

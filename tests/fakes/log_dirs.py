@@ -4,6 +4,7 @@ What Kafka itself wrote lies in ``tests/golden``; this is for shapes and sizes t
 are neither idempotent nor transactional here.
 """
 
+import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from uuid import UUID, uuid4
 
 from crc32c import crc32c
 
-from tierd.log import NewRecord, encode_batch, set_last_offset, set_leader_epoch
+from tierd.log import NewRecord, build_indexes, encode_batch, iter_batches, set_last_offset, set_leader_epoch
 from tierd.model import TopicPartition, uuid_to_text
 
 CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"
@@ -115,6 +116,30 @@ class PartitionWriter:
         self._extend("timeindex", self._time_entry())  # every rolled segment ends with its largest timestamp
         self._begin_segment()
         (self.path / f"{self.end_offset:020d}.snapshot").write_bytes(_EMPTY_SNAPSHOT)
+
+    def cut_back(self, end_offset: int) -> None:
+        """Lose what was not flushed, as a killed broker's recovery leaves a log: a lower end, the same leader epoch.
+
+        ``end_offset`` is where a batch begins.
+        """
+        for log in sorted(self.path.glob("*.log"), reverse=True):
+            base_offset = int(log.stem)
+            data = log.read_bytes()
+            kept = [b for b in iter_batches(data, name=str(log)) if b.last_offset < end_offset]
+            if base_offset > end_offset and base_offset > int(min(self.path.glob("*.log")).stem):
+                for file in self.path.glob(f"{base_offset:020d}.*"):
+                    file.unlink()
+                continue
+            self.end_offset, self._base_offset, self._unindexed_bytes = end_offset, base_offset, 0
+            self._position = sum(batch.size_bytes for batch in kept)
+            self._max_timestamp_ms = max((batch.max_timestamp_ms for batch in kept), default=-1)
+            self._offset_of_max_timestamp = kept[-1].last_offset if kept else base_offset
+            self._last_entry_timestamp_ms = -1
+            os.truncate(log, self._position)
+            offsets, times = build_indexes(log, base_offset=base_offset, index_interval_bytes=INDEX_INTERVAL_BYTES)
+            self._file("index").write_bytes(offsets)
+            self._file("timeindex").write_bytes(times)
+            return
 
     def begin_epoch(self, leader_epoch: int) -> None:
         """A new leader: batches carry ``leader_epoch`` from here on."""

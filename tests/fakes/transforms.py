@@ -8,6 +8,8 @@ from tierd.remote import KeyRing, Transform
 TRANSFORM_NAMES = ("plain", "zstd", "aes", "zstd+aes")
 RING_KEYS: Mapping[str, bytes] = {"old": bytes(range(32)), "new": bytes(range(32, 64))}
 
+KEY_SEED = bytes(range(64, 96))
+
 _STEP_BYTES = 256 << 10
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.cancellation import cancel_at
 from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
 from tests.fakes.simulated_disk import Fault, SimulatedDisk
+from tests.log.cleaning.cleaners import own_log_rules
 from tierd.errors import LogClosedError, LogDirOfflineError, LogError, LogTimeoutError, UnknownPartitionError
 from tierd.log.dirs.manager import LogManager
 from tierd.log.files.checkpoints import (
@@ -29,6 +29,7 @@ from tierd.log.records.batch_builder import encode_batch
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.new_record import NewRecord
 from tierd.model import TopicPartition
+from tierd.testing import cancel_at
 
 ONE, TWO = Path("/one"), Path("/two")
 FIRST, SECOND = TopicPartition("topic", 0), TopicPartition("topic", 1)
@@ -59,7 +60,9 @@ class House:
             disk=self.disk,
             acquire_lock=lambda _: NoLock(),
         )
-        return LogService(manager, clock=self.clock, settings=ServiceSettings(limits=self.limits))
+        return LogService(
+            manager, clock=self.clock, rewriting=own_log_rules(), settings=ServiceSettings(limits=self.limits)
+        )
 
     def is_clean(self, log_dir: Path) -> bool:
         return self.disk.status(log_dir / CLEAN_SHUTDOWN_FILE) is not None
@@ -73,7 +76,7 @@ class House:
         """Let that much time pass, in steps, so that everything that is due is done."""
         for _ in range(round(seconds)):
             self.clock.advance(1)
-            await eventually(lambda: self.clock.sleeping > len(self.manager.live_dirs), what="the duties")
+            await eventually(lambda: self.clock.sleeping > 2 * len(self.manager.live_dirs), what="the duties")
 
 
 @pytest.fixture
@@ -263,7 +266,7 @@ async def test_a_disk_that_fails_takes_its_log_dir_offline_and_no_other_and_a_re
 
 
 async def test_a_stop_that_a_hanging_disk_prevents_is_an_error_and_not_clean(house: House) -> None:
-    house.limits = WriterLimits(deadline_s=0.1)
+    house.limits = WriterLimits(deadline_s=2.0)
     gate = threading.Event()
     hanging: list[asyncio.Task[bool]] = []
 
@@ -280,6 +283,7 @@ async def test_a_stop_that_a_hanging_disk_prevents_is_an_error_and_not_clean(hou
         await hanging[0]
     gate.set()
     assert not house.is_clean(ONE)
+    house.limits = WriterLimits()
     async with house.service() as service:
         assert await values(service.writer(FIRST)) == [0]
 

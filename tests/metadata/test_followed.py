@@ -5,7 +5,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.fakes.cancellation import cancel_at
 from tests.fakes.clock import FakeClock
 from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tests.fakes.remote_segments import DELETE_STARTED, FINISHED, PARTITION, SESSION, segment, step
@@ -18,6 +17,7 @@ from tierd.errors import (
 )
 from tierd.metadata import Batch, Delete, MemoryKeyValueStore, MetadataKeyFactory, Put, RemoteLogMetadataManager
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition
+from tierd.testing import cancel_at
 
 KEYS = MetadataKeyFactory("cluster")
 OTHER = TopicIdPartition(UUID(int=8), "payments", 3)

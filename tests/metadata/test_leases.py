@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.cancellation import cancel_at
 from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tierd.errors import (
     BackendUnavailableError,
@@ -28,6 +27,7 @@ from tierd.metadata import (
     renew_lease,
 )
 from tierd.metadata.leases import decode_lease, encode_lease
+from tierd.testing import cancel_at
 
 KEYS = MetadataKeyFactory("cluster")
 NAME = "pipeline"

@@ -6,7 +6,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.fakes.cancellation import cancel_at
 from tests.fakes.clock import FakeClock
 from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tests.fakes.remote_segments import (
@@ -40,6 +39,7 @@ from tierd.metadata import (
     read_partition,
 )
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tierd.testing import cancel_at
 
 KEYS = MetadataKeyFactory("cluster")
 OTHER = TopicIdPartition(UUID(int=8), "payments", 3)

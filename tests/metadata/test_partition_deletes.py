@@ -4,7 +4,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.fakes.cancellation import cancel_at
 from tests.fakes.clock import FakeClock
 from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tests.fakes.remote_segments import DELETE_FINISHED, DELETE_STARTED, PARTITION, SESSION, segment, step
@@ -30,6 +29,7 @@ from tierd.metadata import (
     read_partition,
 )
 from tierd.model import RemotePartitionDeleteMetadata, RemotePartitionDeleteState, TopicIdPartition
+from tierd.testing import cancel_at
 
 KEYS = MetadataKeyFactory("cluster")
 MARKED, STARTED, FINISHED = RemotePartitionDeleteState

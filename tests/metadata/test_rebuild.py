@@ -85,7 +85,15 @@ def test_of_equal_copies_the_later_one_is_read_and_the_other_is_kept() -> None:
     partition = rebuilt(copied(0, 9, number=1, at_ms=20), copied(0, 9, number=2, at_ms=10))
     assert found(partition.view, 5) == 1
     assert len(partition.view.list()) == 2
-    assert kinds(partition) == [("note", "copied twice")]
+    assert partition.problems == ()
+
+
+def test_copies_that_a_longer_one_covers_are_no_problem() -> None:
+    """The broker's cleaner merges small segments: a later copy holds what earlier ones hold."""
+    merged = [copied(0, end, number=end, at_ms=100 + end) for end in (19, 29, 39)]
+    partition = rebuilt(*(copied(start, start + 9, number=start + 1) for start in (0, 10, 20)), *merged)
+    assert partition.problems == ()
+    assert [found(partition.view, offset) for offset in (0, 39)] == [39, 39]
 
 
 def test_the_leader_epoch_orders_before_the_clock() -> None:
@@ -107,8 +115,12 @@ def test_segments_of_two_leaders_may_overlap() -> None:
 
 
 def test_an_overlap_is_seen_behind_a_shorter_neighbour() -> None:
-    partition = rebuilt(copied(0, 99, number=1), copied(10, 19, number=2), copied(50, 59, number=3))
-    assert kinds(partition) == [("conflict", "overlap")] * 2
+    partition = rebuilt(
+        copied(0, 99, number=1), copied(50, 109, number=2, leader_epoch=6), copied(90, 119, number=3, at_ms=4)
+    )
+    assert kinds(partition) == [("conflict", "overlap")]
+    assert partition.problems[0].where == str(partition.view.segments[UUID(int=3)].segment)
+    assert "offsets 90 to 99 " in partition.problems[0].what
 
 
 def test_what_has_a_tombstone_is_being_deleted_and_counts_for_the_highest_offset() -> None:
@@ -297,6 +309,8 @@ def with_segments(*metadata: RemoteLogSegmentMetadata) -> PartitionView:
 def test_a_store_differs_by_segments_and_not_by_who_told_of_them() -> None:
     one = replace(segment(0, 9, segment_id=UUID(int=1)), state=FINISHED)
     assert differences(with_segments(one), with_segments(replace(one, broker_id=9, event_timestamp_ms=1))) == []
+    adopted = replace(one, leader_epoch=9, session_id=UUID(int=9))
+    assert differences(with_segments(adopted), with_segments(one)) == []
     assert "another one" in differences(with_segments(one), with_segments(replace(one, end_offset=8)))[0]
     assert "not in the bucket" in differences(with_segments(one), with_segments())[0]
     assert "not in the metadata store" in differences(with_segments(), with_segments(one))[0]

@@ -7,7 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.fakes.cancellation import cancel_at
 from tests.fakes.clock import FakeClock
 from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tests.fakes.remote_segments import DELETE_STARTED, FINISHED, PARTITION, SESSION, segment, step
@@ -38,6 +37,7 @@ from tierd.metadata import (
     serde,
 )
 from tierd.model import EpochEntry, SoftDelete, TopicIdPartition
+from tierd.testing import cancel_at
 
 KEYS = MetadataKeyFactory("cluster")
 GRACE = SoftDelete.replaced(delete_after_ms=1_700_000_999_000)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.fakes.remote_segments import (
@@ -342,6 +342,7 @@ lengths = st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_
 foreign = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), max_size=4)
 
 
+@example(links=[(2, True)], others=[(0, 2)], run=(0, 1), strict=True, foreign_first=False)
 @given(lengths, foreign, st.tuples(st.integers(0, 7), st.integers(1, 8)), st.booleans(), st.booleans())
 def test_no_lookup_changes_but_from_an_input_to_the_output(
     links: list[tuple[int, bool]],
@@ -378,7 +379,13 @@ def test_no_lookup_changes_but_from_an_input_to_the_output(
         with pytest.raises(InputsChangedError):
             replacing(view, output, inputs)
         return
-    after = replacing(view, output, inputs).view
+    try:
+        after = replacing(view, output, inputs).view
+    except InputsChangedError:
+        # Kafka's algorithm alone leaves holes where another copy overlaps.
+        assert strict
+        assert any(copy.start_offset <= output.end_offset and copy.end_offset >= output.start_offset for copy in copies)
+        return
     gone = {metadata.segment.id for metadata in chosen}
     for place, was in before.items():
         now = found(after, *place)

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -18,7 +19,24 @@ def owned_by(claim: Claim) -> PartitionRow:
 
 def test_a_partition_that_is_new_to_the_store_is_claimed_at_revision_one() -> None:
     row = claimed_row(None, OURS, PARTITION, held=False)
-    assert row == PartitionRow(topic="orders", revision=1, claim=OURS)
+    assert row == PartitionRow(topic="orders", revision=1, claim=OURS, only_broker_id=1)
+
+
+def test_row_tells_the_only_broker_that_ever_claimed_the_partition() -> None:
+    row = claimed_row(None, OURS, PARTITION, held=False)
+    row = claimed_row(row, OURS._replace(leader_epoch=6), PARTITION, held=False)
+    assert row.only_broker_id == 1
+    by_other = claimed_row(row, OURS._replace(leader_epoch=7, broker_id=2), PARTITION, held=False)
+    assert by_other.only_broker_id is None
+    assert claimed_row(by_other, OURS._replace(leader_epoch=8), PARTITION, held=False).only_broker_id is None
+
+
+def test_row_that_tells_nothing_of_earlier_claims_names_no_only_broker() -> None:
+    later = OURS._replace(leader_epoch=6)
+    assert claimed_row(owned_by(OURS), later, PARTITION, held=False).only_broker_id is None
+    by_earlier_tierd = replace(owned_by(OURS._replace(broker_id=2)), only_broker_id=1)
+    assert claimed_row(by_earlier_tierd, later, PARTITION, held=False).only_broker_id is None
+    assert claimed_row(None, OURS, PARTITION, held=True, above=7).only_broker_id is None, "the store lost rows"
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ epochs = st.integers(0, 2**31 - 1)
 @st.composite
 def segments(draw: st.DrawFn) -> RemoteLogSegmentMetadata:
     start, end = sorted((draw(offsets), draw(offsets)))
+    of_segment = sorted(draw(st.sets(epochs, min_size=1, max_size=5)))
+    begins = sorted(draw(st.lists(st.integers(start, end), min_size=len(of_segment), max_size=len(of_segment))))
     return RemoteLogSegmentMetadata(
         segment=RemoteLogSegmentId(PARTITION, draw(st.uuids())),
         start_offset=start,
@@ -35,7 +37,7 @@ def segments(draw: st.DrawFn) -> RemoteLogSegmentMetadata:
         broker_id=draw(epochs),
         event_timestamp_ms=draw(times),
         size_bytes=draw(epochs),
-        segment_leader_epochs=tuple(draw(st.lists(st.builds(EpochEntry, epochs, offsets), min_size=1, max_size=5))),
+        segment_leader_epochs=tuple(map(EpochEntry, of_segment, begins)),
         leader_epoch=draw(epochs),
         session_id=draw(st.uuids()),
         custom_metadata=draw(st.none() | st.binary(max_size=200)),
@@ -198,6 +200,12 @@ def test_a_row_of_the_first_form_is_read_and_written_anew(stored: int, means: in
     fields = f'"topic":"orders","revision":3,"leader_epoch":0,"broker":1,"session":"{session}","log_start":{stored}'
     row = serde.decode_row("k", f"\x01{{{fields}}}".encode())
     assert (row.log_start_offset, row.unknown) == (means, {})
+    assert serde.decode_row("k", serde.encode_row(row)) == row
+
+
+@pytest.mark.parametrize("only_broker_id", [None, 0, 7])
+def test_only_broker_of_a_partition_is_stored(only_broker_id: int | None) -> None:
+    row = PartitionRow(topic="orders", revision=1, claim=Claim(0, 1, UUID(int=1)), only_broker_id=only_broker_id)
     assert serde.decode_row("k", serde.encode_row(row)) == row
 
 

@@ -6,7 +6,6 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 
-from tests.fakes.cancellation import cancel_at
 from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tests.fakes.remote_segments import FINISHED, PARTITION, SESSION, segment, step
 from tests.metadata.histories import Copied, histories, lead
@@ -37,6 +36,7 @@ from tierd.metadata import (
     store_identity,
 )
 from tierd.model import RemotePartitionDeleteState, TopicIdPartition
+from tierd.testing import cancel_at
 
 KEYS = MetadataKeyFactory("cluster")
 STORE_ID = UUID(int=42)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierd.model import UNDEFINED_END, EpochEntry, Lineage
+from tierd.model import UNDEFINED_END, EpochEntry, Lineage, segment_epochs_problem
 
 assignments = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 60)), max_size=12)
 
@@ -201,3 +201,15 @@ def test_an_epochs_end_is_behind_all_its_offsets(assigned: list[tuple[int, int]]
         written_by = found.epoch_for(offset)
         if answer != UNDEFINED_END and written_by is not None:
             assert (written_by <= epoch) == (offset < answer.end_offset)
+
+
+@given(assignments, st.integers(0, 60), st.integers(0, 60))
+def test_slice_of_any_lineage_is_sound_for_the_segment_that_it_was_cut_for(
+    entries: list[tuple[int, int]], one: int, other: int
+) -> None:
+    start, end = sorted((one, other))
+    whole = Lineage.of(entries)
+    for known in (whole, whole.truncated_from_start((start + end) // 2)):
+        cut = known.entries_in(start, end + 1)
+        if cut:
+            assert segment_epochs_problem(cut.entries, start_offset=start, end_offset=end) is None

@@ -48,6 +48,17 @@ def test_a_segment_without_epochs_is_refused() -> None:
         segment(0, 5, {})
 
 
+@pytest.mark.parametrize("epochs", [{0: 10}, {0: 15}, {0: 10, 3: 15}, {0: 12, 1: 12, 4: 19}])
+def test_epochs_that_begin_inside_the_segment_are_those_of_a_segment(epochs: dict[int, int]) -> None:
+    assert segment(10, 19, epochs).first_readable_offset == epochs[0]
+
+
+@pytest.mark.parametrize("epochs", [{0: 9}, {0: 20}, {3: 10, 1: 15}, {0: 15, 1: 14}, {-1: 10}, {2**31: 10}])
+def test_epochs_that_contradict_the_segment_are_refused(epochs: dict[int, int]) -> None:
+    with pytest.raises(InvalidMetadataError, match="not those of a segment with offsets 10-19"):
+        segment(10, 19, epochs)
+
+
 @pytest.mark.spec("remote-tiering 16")
 def test_an_update_without_custom_metadata_erases_it() -> None:
     begun = segment(0, 9, custom_metadata=b"key")

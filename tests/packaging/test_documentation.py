@@ -65,3 +65,14 @@ def test_the_readme_names_every_command() -> None:
     named = set(re.findall(r"`([a-z][a-z -]*)`", (ROOT / "README.md").read_text().partition("## Commands")[2]))
 
     assert {" ".join(verb.words) for verb in VERBS if not verb.hidden} <= named
+
+
+def test_every_attack_of_the_security_page_names_tests_that_exist() -> None:
+    rows = re.findall(
+        r"^\| (?!attack|---|\*\*|\|)(.+?) \| (.+) \|(.*)\|$", (DOCS / "security.md").read_text(), re.MULTILINE
+    )
+    assert len(rows) > 20
+    for attack, outcome, tests in rows:
+        named = re.findall(r"`(tests/[^`]+)`", tests)
+        assert named or outcome.startswith("**possible"), attack
+        assert [name for name in named if not (ROOT / name).exists()] == [], attack

@@ -5,10 +5,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.contracts.bodies import chunked_body, content_of, file_body
 from tierd.kernels import crc32c
 from tierd.remote import ChunkedBody
 from tierd.remote.chunks import Measured, gathered, iterated, measured, sliced
+from tierd.testing import chunked_body, content_of, file_body
 
 
 @given(st.lists(st.binary(max_size=40), max_size=12), st.integers(1, 50))

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.bodies import content_of, file_body
 from tests.fakes.clock import FakeClock
 from tests.remote.backends.scripted_s3 import Answer, scripted_s3
 from tests.services.azure import AzureService
 from tests.services.gcs import GcsService
 from tests.services.s3 import S3Service
 from tierd.config import FilesystemSettings, RemoteSettings, S3Settings
-from tierd.errors import RemoteStorageError
+from tierd.errors import RemoteStorageError, install_extra
 from tierd.remote import ObjectStoreCall, open_object_store
+from tierd.testing import content_of, file_body
 
 
 def filesystem(root: Path) -> RemoteSettings:
@@ -90,7 +90,7 @@ def test_a_missing_package_is_named_with_its_extra(backend: str, package: str, m
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(RemoteStorageError, match=package) as refused:
         open_object_store(settings)
-    assert refused.value.remedy == f"pip install 'tierd[{backend}]'"
+    assert refused.value.remedy == install_extra(backend)
 
 
 async def test_an_s3_tier_encrypts_and_tags_as_it_is_told() -> None:

@@ -3,14 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.bodies import content_of, file_body
-from tests.contracts.object_store import ObjectStoreContract
-from tests.contracts.object_versions import ObjectVersionsContract
 from tests.fakes.clock import FakeClock
 from tierd.errors import RetriableRemoteStorageError
 from tierd.model import ByteRange
 from tierd.remote import Body, ByteRate, Deadlines, FileBody, LimitedObjectStore
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.testing import ObjectStoreContract, ObjectVersionsContract, content_of, file_body
 
 AT_ONCE = Deadlines(base_s=0.01)
 

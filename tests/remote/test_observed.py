@@ -2,7 +2,6 @@ import asyncio
 
 import pytest
 
-from tests.contracts.bodies import chunked_body
 from tests.fakes.clock import FakeClock
 from tierd.errors import (
     RemoteAccessError,
@@ -12,10 +11,12 @@ from tierd.errors import (
     RemoteResourceNotFoundError,
     RemoteStorageError,
     RetriableRemoteStorageError,
+    TierError,
 )
 from tierd.model import ByteRange
 from tierd.remote import ObjectStoreCall, ObservedObjectStore, UnfinishedUpload
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.testing import chunked_body
 
 
 async def test_every_call_is_told_once_with_its_size_and_duration() -> None:
@@ -77,6 +78,7 @@ async def test_a_failure_is_told_by_its_kind(error: Exception, outcome: str) -> 
     with pytest.raises(type(error)):
         await store.get("key")
     assert [(call.outcome, call.size_bytes) for call in calls] == [(outcome, 0)]
+    assert calls[0].failure is (error if isinstance(error, TierError) else None)
 
 
 async def test_a_cancelled_call_is_told_as_cancelled() -> None:
@@ -91,4 +93,4 @@ async def test_a_cancelled_call_is_told_as_cancelled() -> None:
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait({task})
-    assert [call.outcome for call in calls] == ["cancelled"]
+    assert [(call.outcome, call.failure) for call in calls] == [("cancelled", None)]

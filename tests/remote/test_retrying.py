@@ -1,4 +1,6 @@
 import asyncio
+from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -75,6 +77,51 @@ async def test_a_check_is_asked_once() -> None:
     with pytest.raises(RetriableRemoteStorageError):
         await retrying(inner, FakeClock()).check()
     assert inner.calls == 1
+
+
+class PartsStore(MemoryObjectStore):
+    """Sends two parts for each put and loses the upload after them; part 1 fails as often as it is told."""
+
+    def __init__(self, retry: Retry, *, part_failures: int) -> None:
+        super().__init__()
+        self._retry = retry
+        self._part_failures = part_failures
+        self.sent = Counter[int]()
+
+    async def put(self, key: str, body: Body) -> None:
+        async with asyncio.TaskGroup() as group:
+            for part in (1, 2):
+                group.create_task(self._retry.request("upload_part", partial(self._send, part), key=key, part=part))
+        raise RetriableRemoteStorageError("the upload is gone")
+
+    async def _send(self, part: int) -> None:
+        self.sent[part] += 1
+        if part == 1 and self._part_failures:
+            self._part_failures -= 1
+            raise BUSY
+
+
+@pytest.mark.parametrize("part_failures", range(4))
+async def test_part_is_sent_as_often_as_a_call_has_attempts_when_the_upload_begins_anew(part_failures: int) -> None:
+    retry = Retry(clock=FakeClock(), attempts=4)
+    inner = PartsStore(retry, part_failures=part_failures)
+    with pytest.raises((RetriableRemoteStorageError, ExceptionGroup)):
+        await RetryingObjectStore(inner, retry).put("key", b"content")
+    assert inner.sent[1] == 4
+    assert inner.sent[2] <= 4
+
+
+async def test_calls_made_while_a_body_is_read_have_attempts_of_their_own() -> None:
+    inner, retry = FailingStore(), Retry(clock=FakeClock(), attempts=2)
+    store = RetryingObjectStore(inner, retry)
+    await inner.put("source", b"0123456789")
+
+    async def read_all() -> None:
+        for _ in range(5):
+            await store.get("source")
+
+    await retry("put", read_all, key="key")
+    assert inner.calls == 6
 
 
 async def test_a_cancellation_ends_the_waiting() -> None:

@@ -73,7 +73,7 @@ class ClusterTraffic:
             target = self._bases(name, partition)[-1]
             for _ in range(rolled_segments):
                 while self._bases(name, partition)[-1] == target:
-                    self.send(name, partition, self._records(random, 20))
+                    self.send(name, partition, self.unique_records(random, 20))
                 target = self._bases(name, partition)[-1]
 
     def begin_anew(self) -> None:
@@ -119,7 +119,7 @@ class ClusterTraffic:
 
     def _burst(self, random: Random, producer: JournalledProducer, topic: ReplicatedTopic) -> None:
         name, partition = random.choice(topic.partitions)
-        records = self._records(random, random.randrange(1, 30))
+        records = self.unique_records(random, random.randrange(1, 30))
         if not topic.transactional:
             self._note(name, partition, producer, records)
             return
@@ -135,8 +135,8 @@ class ClusterTraffic:
         self.journal.acknowledge(topic, partition, sent.acknowledged)
         self.journal.doubt(topic, partition, sent.failed)
 
-    def _records(self, random: Random, number: int) -> list[SentRecord]:
-        """Records with values that no other record has."""
+    def unique_records(self, random: Random, number: int) -> list[SentRecord]:
+        """Return records whose values no other record has."""
         plain = random_records(random, number, now_ms=int(time.time() * 1000), value_bytes=200)
         return [
             SentRecord(

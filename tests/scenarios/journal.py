@@ -49,10 +49,17 @@ class Journal:
             for key in [key for key in self._partitions if key[0] == topic]:
                 del self._partitions[key]
 
-    def of(self, topic: str, partition: int) -> PartitionJournal:
-        """What is known of a partition."""
+    def lose(self, topic: str, partition: int, *, from_offset: int) -> None:
+        """Forget the acknowledged records at and above ``from_offset``: the only replica lost them."""
         with self._lock:
-            return self._partitions[topic, partition]
+            known = self._partitions[topic, partition]
+            known.acknowledged = {offset: sent for offset, sent in known.acknowledged.items() if offset < from_offset}
+
+    def of(self, topic: str, partition: int) -> PartitionJournal:
+        """Return a copy of what is known of a partition at this moment; producers go on meanwhile."""
+        with self._lock:
+            known = self._partitions[topic, partition]
+            return PartitionJournal(dict(known.acknowledged), set(known.aborted), set(known.in_doubt))
 
 
 def encoded_value(record: SentRecord) -> str:

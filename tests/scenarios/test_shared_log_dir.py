@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from tests.golden.unpack import OracleRecord
+from tests.log.cleaning.cleaners import clean
 from tests.log.reading import read_whole_log
 from tests.scenarios.conftest import MakeBroker
 from tests.services.kafka_cluster import CODECS, KafkaBroker
@@ -19,6 +20,7 @@ from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.compression import Compression
 from tierd.log.records.log_config import LogConfig
+from tierd.log.records.new_record import NO_PRODUCER
 from tierd.model import TopicPartition
 
 pytestmark = pytest.mark.service("kafka")
@@ -210,3 +212,37 @@ def test_a_broker_recovers_what_tierd_left_when_it_was_killed(
     shared.broker.start()
 
     assert (shared.consumed(committed=False), shared.consumed(committed=True)) == expected
+
+
+def test_a_broker_goes_on_with_a_log_that_tierd_has_cleaned(make_shared: Callable[[str], SharedLogDir]) -> None:
+    shared, partition = make_shared("4.3.1"), TopicPartition("cleaned", 0)
+    settings = CONFIG | {"cleanup.policy": "compact", "retention.ms": "-1", "min.cleanable.dirty.ratio": "1.0"}
+    configs = {name: value for name, value in settings.items() if name != "segment.bytes"}
+    shared.broker.create_topic(partition.topic, configs=configs, segment_bytes=SEGMENT_BYTES)
+    shared.restart_broker(times=1)
+    shared.broker.stop()
+
+    with LogManager([shared.path], config_for=lambda _: LogConfig.from_kafka(settings)) as manager:
+        log = log_of(manager, partition.topic)
+        for number in range(400):
+            value = None if number % 7 == 0 else shared.random.randbytes(200)
+            records = [NewRecord(b"key-%d" % shared.random.randrange(40), value, NOW_MS)]
+            producer = Producer(900, 0, number // 2) if number % 2 else NO_PRODUCER
+            append(log, encode_batch(records, producer=producer), epoch=0)
+        size_bytes, end_offset = log.size_bytes, log.log_end_offset
+        manager.set_cleaner_offset(partition, clean(log, cleaned_to=None, now_ms=NOW_MS))
+        assert log.size_bytes < size_bytes / 2
+        written = read_whole_log(log).records
+    shared.broker.start()
+
+    assert shared.complaints() == []
+    consumed = shared.broker.consume_all([(partition.topic, 0)], committed=False)[partition.topic, 0]
+    assert list(map(as_known, consumed)) == written
+    assert shared.broker.end_offset(partition.topic, 0) == end_offset
+    with shared.broker.producer(idempotent=True) as producing:
+        producing.send(partition.topic, 0, [record for record in shared.records(40) if record.key is not None])
+        producing.flush()
+    shared.broker.stop()
+    with LogManager([shared.path], config_for=lambda _: LogConfig.from_kafka(settings)) as manager:
+        assert manager.cleaner_offset(partition) is not None
+        assert read_whole_log(log_of(manager, partition.topic)).records[: len(written)] == written

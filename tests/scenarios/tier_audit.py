@@ -17,7 +17,7 @@ from tierd.model import RemoteLogSegmentState, TopicIdPartition, uuid_to_text
 
 CLUSTER_ID = "dGllcmQtdGVzdGtpdC0wMQ"
 QUIET_DEADLINE_S = 90.0
-_OBJECTS_OF_NO_SEGMENT = ("tierd.json",)
+_OBJECTS_OF_NO_SEGMENT = ("tierd.json", "log-start.json")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,20 @@
 import asyncio
 import json
+import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from pydantic import JsonValue
 from structlog.testing import capture_logs
 
+from tests.fakes.eventually import eventually
+from tierd.clock import SystemClock
 from tierd.errors import ControlError, DaemonUnreachableError, RefusedError, UnknownPartitionError
+from tierd.serve import ConnectionGate, ConnectionLimits, ControlHandler
 from tierd.serve.control_socket import MAX_REQUEST_BYTES, SOCKET_NAME, ControlServer, request
 
 
@@ -45,17 +49,25 @@ async def hang(_partitions: Sequence[str]) -> JsonValue:
 
 @asynccontextmanager
 async def serving(
-    state_dir: Path, *, idle_timeout_s: float = 30.0, answer_timeout_s: float = 30.0
-) -> AsyncIterator[None]:
+    state_dir: Path,
+    *,
+    idle_timeout_s: float = 30.0,
+    answer_timeout_s: float = 30.0,
+    more: Mapping[str, ControlHandler] | None = None,
+) -> AsyncIterator[ConnectionGate]:
+    clock = SystemClock()
+    gate = ConnectionGate(ConnectionLimits(connections=8, per_peer=8), clock=clock, is_short=lambda: False)
     server = ControlServer(
         state_dir,
-        {"echo": echo, "refuse": refuse, "fail": fail, "hang": hang},
+        {"echo": echo, "refuse": refuse, "fail": fail, "hang": hang} | dict(more or {}),
         with_options={"options": options, "destroy": destroy},
+        gate=gate,
+        clock=clock,
         idle_timeout_s=idle_timeout_s,
         answer_timeout_s=answer_timeout_s,
     )
     async with asyncio.TaskGroup() as group, server.listening(group):
-        yield
+        yield gate
 
 
 async def raw(state_dir: Path, data: bytes) -> list[dict[str, object]]:
@@ -182,3 +194,77 @@ async def test_without_a_daemon_the_client_says_so(tmp_path: Path) -> None:
     assert "systemctl start tierd" in unreachable.value.remedy
     with pytest.raises(DaemonUnreachableError):
         await request(tmp_path / "absent", "status")
+
+
+@contextmanager
+def as_another_user() -> Iterator[None]:
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+async def test_another_user_is_not_answered_even_if_the_socket_is_open_to_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o755)
+    monkeypatch.chdir(tmp_path)  # whose parents are closed to others
+    async with asyncio.timeout(60), serving(tmp_path):
+        (tmp_path / SOCKET_NAME).chmod(0o666)
+        channel = socket.socket(socket.AF_UNIX)
+        channel.setblocking(False)
+        with as_another_user():
+            channel.connect(SOCKET_NAME)
+        reader, writer = await asyncio.open_unix_connection(sock=channel)
+        assert json.loads(await reader.read())["ok"] is False
+        writer.close()
+        assert await request(tmp_path, "echo") == []
+
+
+async def test_command_is_answered_while_idle_clients_fill_the_socket(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), serving(tmp_path):
+        idle = [await asyncio.open_unix_connection(str(tmp_path / SOCKET_NAME)) for _ in range(40)]
+        assert await request(tmp_path, "echo", ["a-0"]) == ["a-0"]
+        for _, writer in idle:
+            writer.close()
+
+
+async def test_client_beyond_those_that_are_being_answered_is_told_to_try_again(tmp_path: Path) -> None:
+    begun = 0
+
+    async def count(_partitions: Sequence[str]) -> JsonValue:
+        nonlocal begun
+        begun += 1
+        return await asyncio.Event().wait()
+
+    async with asyncio.timeout(60), serving(tmp_path, more={"count": count}) as gate:
+        busy = [await asyncio.open_unix_connection(str(tmp_path / SOCKET_NAME)) for _ in range(8)]
+        for _, writer in busy:
+            writer.write(b'{"command": "count"}\n')
+        await eventually(lambda: begun == 8, what="all of them to be answered")
+        reader, refused = await asyncio.open_unix_connection(str(tmp_path / SOCKET_NAME))
+        assert json.loads(await reader.read())["error"] == "too many control clients"
+        assert gate.refused == 1
+        for writer in (refused, *(writer for _, writer in busy)):
+            writer.close()
+
+
+async def test_client_that_does_not_read_its_answer_gives_its_place_back(tmp_path: Path) -> None:
+    async def large(_partitions: Sequence[str]) -> JsonValue:
+        await asyncio.sleep(0)
+        return "x" * (8 << 20)
+
+    async with asyncio.timeout(60), serving(tmp_path, idle_timeout_s=0.1, more={"large": large}) as gate:
+        with socket.socket(socket.AF_UNIX) as deaf:
+            deaf.connect(str(tmp_path / SOCKET_NAME))
+            deaf.send(b'{"command": "large"}\n')
+            await eventually(lambda: gate.connections == 1, what="the client")
+            await eventually(lambda: gate.connections == 0, what="its place")
+            deaf.setblocking(False)
+            size = 0
+            with suppress(ConnectionError):
+                while received := await asyncio.get_running_loop().sock_recv(deaf, 1 << 20):
+                    size += len(received)
+            assert 0 < size < 8 << 20

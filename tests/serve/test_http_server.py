@@ -1,18 +1,24 @@
 """The endpoints over a real socket: codes, causes, JSON, metrics and a page without anything from elsewhere."""
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import aiohttp
 import pytest
 import pytest_asyncio
+from pydantic import JsonValue
 
+from tests.fakes.eventually import eventually
+from tests.fakes.manual_clock import ManualClock
+from tierd.clock import Clock, SystemClock
 from tierd.errors import ListenError
 from tierd.model import TopicPartition
-from tierd.serve import HttpServer, StatusSnapshot
+from tierd.serve import ConnectionGate, ConnectionLimits, HttpServer, Outage, StatusSnapshot
 from tierd.tiering import CopyLag, LogDirState, PartitionState, PartitionStatus
 
 NOW_MS = 1_700_000_100_000
@@ -44,7 +50,11 @@ class Scene:
 
     not_ready: list[str] = field(default_factory=list)
     stalled: str | None = None
+    metrics: bytes = b"tierd_up 1\n"
     partitions: tuple[PartitionStatus, ...] = ()
+    uncleanable: dict[str, JsonValue] = field(default_factory=dict)
+    descriptors: dict[str, JsonValue] = field(default_factory=dict)
+    outages: tuple[Outage, ...] = ()
     url: str = ""
 
     def status(self) -> StatusSnapshot:
@@ -60,21 +70,40 @@ class Scene:
             log_dirs=(),
             hold={"bytes": 7},
             metadata={"segments": 3},
+            own_logs={"uncleanable": self.uncleanable},
+            descriptors=self.descriptors,
+            outages=self.outages,
         )
+
+    async def current_status(self) -> StatusSnapshot:
+        return self.status()
+
+
+def gate_of(clock: Clock, *, connections: int = 64, per_peer: int = 16) -> ConnectionGate:
+    limits = ConnectionLimits(connections=connections, per_peer=per_peer, request_timeout_s=10, answer_timeout_s=30)
+    return ConnectionGate(limits, clock=clock, is_short=lambda: False)
+
+
+def server_of(
+    scene: Scene, *, port: int = 0, gate: ConnectionGate | None = None, clock: Clock | None = None
+) -> HttpServer:
+    clock = clock or SystemClock()
+    return HttpServer(
+        host="127.0.0.1",
+        port=port,
+        metrics=lambda: (scene.metrics, "text/plain; version=0.0.4; charset=utf-8"),
+        stalled=lambda: scene.stalled,
+        not_ready=lambda: scene.not_ready,
+        status=scene.current_status,
+        gate=gate or gate_of(clock),
+        clock=clock,
+    )
 
 
 @pytest_asyncio.fixture
 async def scene() -> AsyncIterator[Scene]:
     scene = Scene()
-    server = HttpServer(
-        host="127.0.0.1",
-        port=0,
-        metrics=lambda: (b"tierd_up 1\n", "text/plain; version=0.0.4; charset=utf-8"),
-        stalled=lambda: scene.stalled,
-        not_ready=lambda: scene.not_ready,
-        status=scene.status,
-    )
-    async with server.listening() as url:
+    async with asyncio.TaskGroup() as group, server_of(scene).listening(group) as url:
         scene.url = url
         yield scene
 
@@ -119,6 +148,36 @@ async def test_status_is_json_with_lag_computed_at_the_moment_it_is_asked(scene:
     assert second["copied_through"] == -1
 
 
+async def test_status_has_each_outage_with_its_beginning_cause_and_remedy(scene: Scene) -> None:
+    assert '"outages": []' in (await get(scene, "/status"))[1]
+    scene.outages = (Outage(service="kafka", since_ms=NOW_MS, problem="refused", remedy="look at the brokers"),)
+
+    _, body = await get(scene, "/status")
+
+    assert json.loads(body)["outages"] == [
+        {"service": "kafka", "since_ms": NOW_MS, "problem": "refused", "remedy": "look at the brokers"}
+    ]
+
+
+async def test_page_marks_causes_and_escapes_them(scene: Scene) -> None:
+    assert "<p class=ready>ready." in (await get(scene, "/"))[1]
+    scene.not_ready = ["object store unreachable since <noon>"]
+
+    _, page = await get(scene, "/")
+
+    assert "<p class=trouble>not ready: object store unreachable since &lt;noon&gt;." in page
+
+
+async def test_line_for_systemd_begins_with_the_causes(scene: Scene) -> None:
+    scene.partitions = (partition("orders-0"),)
+    assert scene.status().status_line() == "1 partitions (1 idle), 0 segments to copy"
+    scene.not_ready = ["object store unreachable since noon"]
+
+    assert scene.status().status_line() == (
+        "not ready: object store unreachable since noon; 1 partitions (1 idle), 0 segments to copy"
+    )
+
+
 async def test_the_page_is_self_contained_escapes_and_puts_trouble_first(scene: Scene) -> None:
     scene.partitions = (
         partition("fine-0"),
@@ -134,6 +193,25 @@ async def test_the_page_is_self_contained_escapes_and_puts_trouble_first(scene: 
     assert "https://" not in page
 
 
+async def test_page_names_own_logs_that_are_not_cleaned_and_no_more_than_twenty(scene: Scene) -> None:
+    assert "not cleaned" not in (await get(scene, "/"))[1]
+    scene.uncleanable = {f"orders-{n}": "torn batch <8192>" for n in range(30)}
+
+    _, page = await get(scene, "/")
+
+    assert "Logs that are not cleaned until they are repaired (tierd inspect)" in page
+    assert "<li>orders-0: torn batch &lt;8192&gt;" in page
+    assert "orders-20:" not in page
+    assert "<li>10 more" in page
+
+
+async def test_page_says_that_descriptors_run_short(scene: Scene) -> None:
+    assert "descriptors are open" not in (await get(scene, "/"))[1]
+    scene.descriptors = {"open": 900, "limit": 1000, "near_limit": True}
+
+    assert "900 of 1000 descriptors are open: raise LimitNOFILE" in (await get(scene, "/"))[1]
+
+
 async def test_an_unknown_path_is_404(scene: Scene) -> None:
     assert (await get(scene, "/nothing"))[0] == 404
 
@@ -143,37 +221,147 @@ async def test_an_address_in_use_is_named_with_a_remedy() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        server = HttpServer(
-            host="127.0.0.1",
-            port=port,
-            metrics=lambda: (b"", "text/plain"),
-            stalled=lambda: None,
-            not_ready=list,
-            status=Scene().status,
-        )
-        with pytest.raises(ListenError, match=rf"127\.0\.0\.1:{port} cannot be bound: Address already in use"):
-            async with server.listening():
-                pass
+        server = server_of(Scene(), port=port)
+        async with asyncio.TaskGroup() as group:
+            with pytest.raises(ListenError, match=rf"127\.0\.0\.1:{port} cannot be bound: Address already in use"):
+                async with server.listening(group):
+                    pass
 
 
 async def test_a_slow_client_does_not_hold_up_the_stop() -> None:
-    scene = Scene()
-    server = HttpServer(
-        host="127.0.0.1",
-        port=0,
-        metrics=lambda: (b"", "text/plain"),
-        stalled=lambda: None,
-        not_ready=list,
-        status=scene.status,
-    )
-    async with asyncio.timeout(10):
-        async with server.listening() as url:
+    gate = gate_of(SystemClock())
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        async with server_of(Scene(), gate=gate).listening(group) as url:
             port = int(url.rsplit(":", 1)[1])
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /status HT")
             await writer.drain()
-        assert await reader.read() == b""
+            await eventually(lambda: gate.connections == 1, what="the connection to be accepted")
+        await ends(reader, writer)
+
+
+@dataclass(slots=True)
+class Attacked:
+    """A server whose clock a test moves, and a way to connect to it."""
+
+    scene: Scene
+    gate: ConnectionGate
+    clock: ManualClock
+    url: str
+
+    async def connect(self, payload: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect and send; the receive buffer is small, so that an answer that is not read waits at the server."""
+        channel = socket.socket()
+        channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        channel.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(channel, ("127.0.0.1", int(self.url.rsplit(":", 1)[1])))
+        reader, writer = await asyncio.open_connection(sock=channel, limit=4096)
+        writer.write(payload)
+        await writer.drain()
+        return reader, writer
+
+
+@pytest_asyncio.fixture
+async def attacked() -> AsyncIterator[Attacked]:
+    scene, clock = Scene(), ManualClock()
+    gate = gate_of(clock, connections=8, per_peer=8)
+    server = server_of(scene, gate=gate, clock=clock)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group, server.listening(group) as url:
+        scene.url = url
+        yield Attacked(scene, gate, clock, url)
+
+
+async def ends(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while await reader.read(65536):
+            pass
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"GET /status HTTP/1.1\r\nHost: x\r\nX-Slow: ", b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"]
+)
+async def test_connection_without_whole_request_is_cut_after_ten_seconds(attacked: Attacked, payload: bytes) -> None:
+    slow = await attacked.connect(payload)
+    await eventually(lambda: attacked.gate.connections == 1 and attacked.clock.sleeping == 1, what="the connection")
+    if payload.endswith(b"\r\n\r\n"):
+        assert await slow[0].readuntil(b"ok\n")
+    attacked.clock.advance(10)
+    await ends(*slow)
+    await eventually(lambda: attacked.gate.connections == 0, what="its place")
+
+
+async def test_header_that_comes_byte_by_byte_does_not_move_its_deadline(attacked: Attacked) -> None:
+    reader, writer = await attacked.connect(b"GET / HTTP/1.1\r\n")
+    for _ in range(9):
+        await eventually(lambda: attacked.clock.sleeping == 1, what="the watch")
+        writer.write(b"X-A: b\r\n")
+        attacked.clock.advance(1)
+    assert attacked.gate.connections == 1
+    await eventually(lambda: attacked.clock.sleeping == 1, what="the watch")
+    attacked.clock.advance(1)
+    await ends(reader, writer)
+
+
+async def test_answer_that_is_not_read_is_cut_after_thirty_seconds(attacked: Attacked) -> None:
+    attacked.scene.metrics = b"m" * (8 << 20)
+    reader, writer = await attacked.connect(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert await reader.readexactly(1)
+    await eventually(lambda: attacked.clock.sleeping == 1, what="the watch")
+    attacked.clock.advance(29)
+    await eventually(lambda: attacked.clock.sleeping == 1, what="the watch")
+    assert attacked.gate.connections == 1
+    attacked.clock.advance(1)
+    await eventually(lambda: attacked.gate.connections == 0, what="its place")
+    await ends(reader, writer)
+
+
+async def test_probe_is_answered_while_idle_connections_fill_the_port(attacked: Attacked) -> None:
+    idle = [await attacked.connect(b"") for _ in range(40)]
+    assert await get(attacked.scene, "/livez") == (200, "ok\n")
+    assert attacked.gate.connections <= 8
+    for reader, writer in idle:
         writer.close()
+        await ends(reader, writer)
+
+
+async def test_probe_is_answered_and_scrape_is_refused_while_large_answers_are_not_read() -> None:
+    scene = Scene(metrics=b"m" * (8 << 20))
+    gate = gate_of(clock := ManualClock(), connections=16, per_peer=16)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        async with server_of(scene, gate=gate, clock=clock).listening(group) as scene.url:
+            target = Attacked(scene, gate, clock, scene.url)
+            greedy = [await target.connect(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(8)]
+            for reader, _ in greedy:
+                assert await reader.readexactly(1)
+            assert (await get(scene, "/metrics"))[0] == 503
+            assert await get(scene, "/livez") == (200, "ok\n")
+        for _, writer in greedy:
+            writer.transport.abort()  # most of each answer is unread
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+async def test_request_with_a_body_is_refused_and_its_connection_ends(scene: Scene) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(scene.url.rsplit(":", 1)[1]))
+    writer.write(b"GET /status HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n")
+    answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 413")
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_request_with_too_many_headers_is_refused_without_a_trace_in_the_log(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(scene.url.rsplit(":", 1)[1]))
+    writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n" + b"X-A: b\r\n" * 100 + b"\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.0 400")
+    assert "Traceback" not in caplog.text
+    writer.close()
+    await writer.wait_closed()
 
 
 def test_log_dirs_and_what_is_ignored_in_them_are_in_the_status() -> None:
@@ -182,3 +370,20 @@ def test_log_dirs_and_what_is_ignored_in_them_are_in_the_status() -> None:
     assert snapshot.to_json()["log_dirs"] == [
         {"path": "/data", "problem": "offline", "ignored": [["lost+found", "no name"]]}
     ]
+
+
+async def test_readiness_and_page_show_control_characters_and_markup_as_text(scene: Scene) -> None:
+    hostile = "\x1b[2J\u202e<script>x</script>\r\nall is well"
+    scene.not_ready = [hostile]
+    scene.partitions = (partition("orders-0", "quarantined", last_error=hostile),)
+    scene.uncleanable = {hostile: hostile}
+
+    _, page = await get(scene, "/")
+    status, readiness = await get(scene, "/readyz")
+
+    assert status == 503
+    for text in (page, readiness):
+        assert not [character for character in text if not character.isprintable() and character != "\n"]
+        assert r"\x1b[2J\u202e" in text
+    assert "<script>" not in page
+    assert readiness.count("\n") == 1

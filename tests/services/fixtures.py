@@ -34,14 +34,7 @@ def started(services: Services, name: str) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def s3_service(services: Services) -> S3Service:
     """A real S3 server."""
-    settings = started(services, "s3")
-    return S3Service(
-        endpoint_url=settings["TIERD_TEST_S3_ENDPOINT"],
-        region=settings["TIERD_TEST_S3_REGION"],
-        access_key_id=settings["TIERD_TEST_S3_ACCESS_KEY"],
-        secret_access_key=settings["TIERD_TEST_S3_SECRET_KEY"],
-        services=services,
-    )
+    return S3Service.of(started(services, "s3"), services)
 
 
 @pytest.fixture(scope="session")

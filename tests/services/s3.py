@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, Self, cast
 from uuid import uuid4
 
 import botocore.config
@@ -21,6 +21,17 @@ class S3Service:
     access_key_id: str
     secret_access_key: str
     services: Services
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str], services: Services) -> Self:
+        """Return the server that ``services`` started with these ``settings``."""
+        return cls(
+            endpoint_url=settings["TIERD_TEST_S3_ENDPOINT"],
+            region=settings["TIERD_TEST_S3_REGION"],
+            access_key_id=settings["TIERD_TEST_S3_ACCESS_KEY"],
+            secret_access_key=settings["TIERD_TEST_S3_SECRET_KEY"],
+            services=services,
+        )
 
 
 class _AnyOperation(Protocol):

@@ -85,6 +85,14 @@ def test_what_is_recorded_is_counted_by_topic() -> None:
     assert samples["tierd_uploads_aborted_total", ()] == 2
 
 
+def test_attempts_at_the_store_are_counted_by_outcome() -> None:
+    it = metrics()
+    it.object_store_attempted("upload_part", outcome="retriable")
+    it.object_store_attempted("upload_part", outcome="retriable")
+    labels = (("operation", "upload_part"), ("outcome", "retriable"))
+    assert scrape(it)["tierd_object_store_attempts_total", labels] == 2
+
+
 def test_a_call_to_the_store_is_counted_timed_and_weighed() -> None:
     it = metrics()
 
@@ -232,7 +240,7 @@ def test_names_end_in_their_unit_and_counters_in_total() -> None:
 
 def test_labels_come_from_a_small_set() -> None:
     allowed = {"topic", "partition", "operation", "outcome", "task", "state", "version", "python", "pool", "quota"}
-    allowed |= {"cache", "count", "result"}
+    allowed |= {"cache", "count", "result", "service", "reason"}
     allowed |= {"request_class"}  # as stores price requests: put, list, get, delete
 
     assert {label for declaration in DECLARATIONS for label in declaration.labels} <= allowed
@@ -274,3 +282,14 @@ def test_reads_and_their_caches_are_asked_for_at_each_scrape() -> None:
     assert samples["tierd_cache_bytes_total", (("cache", "chunks"), ("outcome", "miss"))] == 20
     assert samples["tierd_cache_damaged_total", (("cache", "chunks"),)] == 4
     assert samples["tierd_cache_size_bytes", (("cache", "chunks"),)] == 50
+
+
+def test_services_are_shown_by_how_long_they_have_been_unreachable() -> None:
+    it = metrics()
+    it.watch_services(lambda: {"object_store": 12.5, "metadata_store": 0.0})
+
+    body = it.render()[0].decode()
+
+    assert 'tierd_service_unreachable_seconds{service="object_store"} 12.5' in body
+    assert 'tierd_service_unreachable_seconds{service="metadata_store"} 0.0' in body
+    assert 'service="kafka"' not in body

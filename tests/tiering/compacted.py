@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
-from tests.contracts.bodies import checksums_of
+from tests.fakes.transforms import KEY_SEED
 from tests.tiering.setups import BROKER_ID, Session
 from tierd.log import RecordBatch, build_indexes, iter_batches
 from tierd.model import (
@@ -21,6 +21,7 @@ from tierd.model import (
     TopicIdPartition,
 )
 from tierd.remote import SegmentStorage
+from tierd.testing import checksums_of
 
 _GRACE_MS = 3_600_000
 
@@ -40,6 +41,7 @@ class Compaction:
         keep: Collection[int] | Callable[[RecordBatch], bool],
         *,
         transaction_index: bytes | None = None,
+        compacted_to: int | None = None,
         is_grace_over: bool = False,
     ) -> RemoteLogSegmentMetadata:
         """Replace the segments that lie in ``[start_offset, end_offset]`` by one, and return it.
@@ -49,6 +51,7 @@ class Compaction:
             end_offset: of the last of them, inclusive.
             keep: base offsets of the batches that stay, or what says so.
             transaction_index: of the output; None leaves it without.
+            compacted_to: up to where the partition is clean then, exclusive.
             is_grace_over: the objects of the inputs are gone afterwards.
         """
         inputs = [
@@ -73,13 +76,13 @@ class Compaction:
             state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
         )
         manifest = await self._session.storage.stage_log_segment_data(
-            final, replace(data, transaction_index=transaction_index)
+            final, replace(data, transaction_index=transaction_index), key_seed=KEY_SEED
         )
         await self._session.storage.commit_log_segment(
             manifest.completed(begun), manifest, [row.segment for row in inputs]
         )
         soft_delete = SoftDelete.replaced(delete_after_ms=self._session.tier.clock.now_ms() + _GRACE_MS)
-        await self._session.metadata.replace_segments(final, inputs, soft_delete=soft_delete, compacted_to=None)
+        await self._session.metadata.replace_segments(final, inputs, soft_delete=soft_delete, compacted_to=compacted_to)
         if is_grace_over:
             for row in inputs:
                 await self._session.storage.delete_log_segment_data(row)

@@ -49,7 +49,7 @@ class Interruption:
         await asyncio.sleep(0)
 
 
-class InterruptedKeyValueStore:
+class InterruptedKeyValueStore(KeyValueStore):
     """A KeyValueStore with an interruption in it."""
 
     def __init__(self, inner: KeyValueStore, interruption: Interruption) -> None:

@@ -16,13 +16,15 @@ from tests.tiering.interruption import InterruptedObjectStore, Interruption
 from tests.tiering.running import PlainSupervisor, StandingClock, running
 from tests.tiering.setups import Session, Tier, delete_segment, partition_of
 from tierd.config import CopySettings
+from tierd.control import LeadershipSource, StaticLeadership
 from tierd.errors import BackendUnavailableError, UnknownPartitionError
 from tierd.log import KnownDirectory, LogDirListing, list_log_dir
 from tierd.metadata import Batch, MemoryKeyValueStore
-from tierd.model import TopicPartition
-from tierd.remote import Body
+from tierd.model import RemoteLogSegmentState, SoftDelete, TopicPartition
+from tierd.remote import Body, Tombstone
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.tiering import PartitionStatus
+from tierd.tiering.policy import TopicPolicies, TopicPolicy
 
 SHAPE = SegmentShape()  # 8 records a segment
 
@@ -39,11 +41,14 @@ class World:
         self.clock = StandingClock()
         self.tier.clock = self.clock
         self.group = group
+        self.policies: TopicPolicies = lambda _: TopicPolicy()
         self.new_session()
 
-    def new_session(self, settings: CopySettings | None = None) -> Session:
+    def new_session(self, settings: CopySettings | None = None, leadership: LeadershipSource | None = None) -> Session:
         self.supervisor = PlainSupervisor(self.group, self.clock)
-        self.session = self.tier.session(supervisor=self.supervisor, settings=settings)
+        self.session = self.tier.session(
+            supervisor=self.supervisor, settings=settings, leadership=leadership, policies=self.policies
+        )
         return self.session
 
     def run(self) -> contextlib.AbstractAsyncContextManager[None]:
@@ -72,6 +77,17 @@ class World:
 
     async def copied_through(self, offset: int, name: str = "orders-0") -> None:
         await self.until(lambda s: s.copied_through == offset, f"copied through {offset}", name)
+
+
+def move_into_one_segment(path: Path, log_dir: Path) -> Path:
+    """Move a replica as a broker does: it appends what is left of the records to a new log, which rolls anew."""
+    new, logs = log_dir / path.name, sorted(path.glob("*.log"))
+    new.mkdir()
+    (new / logs[0].name).write_bytes(b"".join(log.read_bytes() for log in logs))
+    for name in ("partition.metadata", "leader-epoch-checkpoint"):
+        shutil.copy(path / name, new / name)
+    path.rename(path.with_name(f"{path.name}.{uuid4().hex}-delete"))
+    return new
 
 
 @pytest.fixture
@@ -123,6 +139,28 @@ class TestFollowing:
             await eventually(lambda: not world.session.hold.statistics().segments, what="the holds to be dropped")
             assert not [name for name in world.supervisor.statistics() if "orders" in name]
 
+    async def test_deletion_that_had_begun_in_a_topic_is_ended_after_the_topic_is_deleted(self, world: World) -> None:
+        writer = world.add()
+        async with world.run():
+            await world.copied_through(15)
+            partition, metadata = partition_of(writer.path), world.session.metadata
+            row = min(metadata.view(partition).list(), key=lambda each: each.start_offset)
+            now_ms, after_ms = world.clock.now_ms(), world.clock.now_ms() + 900_000
+            deleting = row.advance(
+                RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
+                event_timestamp_ms=now_ms,
+                broker_id=row.broker_id,
+                soft_delete=SoftDelete("retention_time", after_ms),
+            )
+            await metadata.update(deleting)
+            await world.session.storage.write_tombstone(row, Tombstone("retention_time", now_ms, after_ms, 1))
+            writer.path.rename(writer.path.with_name(f"orders-0.{uuid4().hex}-delete"))
+            await eventually(lambda: world.status() is None, what="the partition to be forgotten")
+            recorder = world.session.recorder
+            assert recorder.deletes == 0
+            world.clock.advance(900)
+            await eventually(lambda: recorder.deletes == 1, what="the objects to be deleted")
+
     @pytest.mark.parametrize("suffix", ["future", "stray", "delete"])
     async def test_renamed_directories_are_never_copied(self, world: World, suffix: str) -> None:
         writer = world.add()
@@ -146,6 +184,36 @@ class TestFollowing:
             shutil.copy(world.log_dir.path / checkpoint, world.log_dirs[1].path / checkpoint)
             await world.until(lambda s: s.state == "idle" and s.copied_through == 19, "idle")
         assert world.session.finished(partition_of(moved)) == [(0, 7), (8, 15), (16, 19)]
+
+    @pytest.mark.parametrize("after", ["the move", "a restart", "another broker's election"])
+    async def test_compacted_replica_that_moves_into_one_active_segment_is_as_far_in_the_tier_as_before(
+        self, tmp_path: Path, group: asyncio.TaskGroup, after: str
+    ) -> None:
+        world = World(tmp_path, group, log_dirs=2)
+        world.policies = lambda _: TopicPolicy(cleanup_policy=frozenset({"compact"}))
+        world.new_session()
+        writer = world.add()
+        moved_to = world.log_dirs[1].path / writer.path.name
+
+        async def move() -> None:
+            moved = move_into_one_segment(writer.path, world.log_dirs[1].path)
+            checkpoint = "replication-offset-checkpoint"
+            shutil.copy(world.log_dir.path / checkpoint, world.log_dirs[1].path / checkpoint)
+            if after == "the move":
+                await world.until(lambda s: s.directory == str(moved) and s.state == "idle", "found there")
+
+        async with world.run():
+            await world.copied_through(15)
+            if after == "the move":
+                await move()
+                await world.copied_through(15)
+                assert world.session.finished(partition_of(moved_to)) == [(0, 7), (8, 15)]
+        if after != "the move":
+            await move()
+            world.new_session(leadership=StaticLeadership() if after == "a restart" else StaticLeadership(["none"]))
+            async with world.run():
+                await world.until(lambda s: s.copied_through is not None, "looked at")
+                await world.copied_through(15)
 
     async def test_a_replica_that_moves_between_two_listings_keeps_its_holds(
         self, tmp_path: Path, group: asyncio.TaskGroup, monkeypatch: pytest.MonkeyPatch
@@ -291,6 +359,25 @@ class TestControl:
             world.log_dir.write_checkpoints()
             (status,) = await world.session.manager.sync([TopicPartition("orders", 0)])
             assert status.copied_through == 19
+
+    async def test_current_status_has_the_high_watermark_of_a_partition_that_fails(self, world: World) -> None:
+        writer = world.add()
+        (writer.path / f"{0:020d}.log").write_bytes(bytes(100))
+        async with world.run():
+            await world.until(lambda s: s.last_error is not None, "failing")
+            writer.append([b"x"])
+            world.log_dir.write_checkpoints()
+            (status,) = await world.session.manager.current_status()
+        assert status.high_watermark == writer.end_offset
+
+    async def test_current_status_has_what_the_task_saw_while_the_checkpoint_cannot_be_read(self, world: World) -> None:
+        world.add()
+        async with world.run():
+            await world.copied_through(15)
+            await world.until(lambda s: s.high_watermark == 20, "a high watermark seen")
+            (world.log_dir.path / "replication-offset-checkpoint").write_text("damaged")
+            (status,) = await world.session.manager.current_status()
+        assert status.high_watermark == 20
 
     async def test_a_stopped_intake_begins_nothing(self, world: World) -> None:
         world.session.manager.stop_intake()

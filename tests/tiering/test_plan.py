@@ -174,7 +174,19 @@ class TestLogStart:
     def test_the_first_segment_of_the_earliest_epoch_that_lists_one(self) -> None:
         listed = {1: [_metadata(1, 500, 539), _metadata(2, 540, 700)]}
         start = initial_log_start_offset(
-            Lineage.of([(0, 0), (1, 250), (2, 550)]), lambda e: listed.get(e, ()), local_log_start_offset=100
+            Lineage.of([(0, 0), (1, 250), (2, 550)]), lambda e: listed.get(e, ()), local_log_start_offset=600
+        )
+        assert start == 500
+
+    def test_log_start_below_the_first_remote_segment_counts_where_the_local_log_has_it(self) -> None:
+        start = initial_log_start_offset(
+            Lineage.of([(0, 0)]), lambda _: [_metadata(0, 500, 539)], local_log_start_offset=100
+        )
+        assert start == 100
+
+    def test_log_start_without_a_local_segment_is_that_of_the_tier(self) -> None:
+        start = initial_log_start_offset(
+            Lineage.of([(0, 0)]), lambda _: [_metadata(0, 500, 539)], local_log_start_offset=None
         )
         assert start == 500
 

@@ -22,6 +22,8 @@ def access_policy(settings: RemoteSettings, *, cluster_id: str | None) -> Policy
         return _gcs_role(settings.gcs)
     if settings.azure is not None and settings.backend == "azure":
         return _azure_role(settings.azure)
+    if settings.backend != "filesystem":
+        return {"backend": settings.backend, "needs": "what the documentation of its package says"}
     assert settings.filesystem is not None, "the schema asks for the section of the backend"
     return {"directory": str(settings.filesystem.path), "needs": "to be read and written by the user of tierd"}
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from pydantic import JsonValue
 
@@ -14,11 +14,13 @@ from tierd.tiering import RemoteLogManager
 SYNC_PATIENCE_S = 20.0
 
 
-def control_handlers(manager: RemoteLogManager, status: Callable[[], StatusSnapshot]) -> Mapping[str, ControlHandler]:
+def control_handlers(
+    manager: RemoteLogManager, status: Callable[[], Awaitable[StatusSnapshot]]
+) -> Mapping[str, ControlHandler]:
     """Return the commands by name; none of the named partitions means all of them."""
 
     async def tell_status(_names: Sequence[str]) -> JsonValue:
-        return status().to_json()
+        return (await status()).to_json()
 
     async def pause(names: Sequence[str]) -> JsonValue:
         partitions = _known(manager, names)

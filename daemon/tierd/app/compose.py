@@ -12,6 +12,7 @@ from tierd import __version__
 from tierd.app.control_plane import ControlPlane, control_plane
 from tierd.app.own_logs import LocalLogs, local_logs
 from tierd.app.ownership import OwnedObjectStore
+from tierd.app.service_watch import ServiceWatch
 from tierd.app.stores import log_dir_identities, metadata_store, object_store, segment_storage
 from tierd.app.topic_policies import TopicPolicies
 from tierd.app.usage import UsageKeeper
@@ -20,15 +21,23 @@ from tierd.config import TierdConfig
 from tierd.log import BrokerIdentity, broker_identity
 from tierd.metadata import (
     KeyValueStore,
-    MetadataKeyFactory,
     MetadataStatistics,
     RemoteLogMetadataManager,
     is_tier_known,
+    metadata_keys,
     remember_tier,
     store_identity,
 )
 from tierd.model import TopicIdPartition, uuid_from_text
-from tierd.remote import ObjectKeyFactory, ObjectStore, ObjectStoreCall, SegmentStorage, claim_tier, open_transform
+from tierd.remote import (
+    KeyRing,
+    ObjectKeyFactory,
+    ObjectStore,
+    ObjectStoreCall,
+    SegmentStorage,
+    claim_tier,
+    open_transform,
+)
 from tierd.telemetry import EngineUse, HoldUsage, Latency, MetadataCounts, Metrics, PartitionLag
 from tierd.tiering import DeletionLedger, ManagerStatistics, PartitionStatus, RemoteLogManager, SegmentHold, Supervisor
 
@@ -56,10 +65,12 @@ class Engine:
     metadata: RemoteLogMetadataManager
     store: OwnedObjectStore
     storage: SegmentStorage
+    ring: KeyRing
     new_storage: "partial[SegmentStorage]"  # another one over the same objects, as for reads through a cache
     hold: SegmentHold
     session_id: UUID
     control: ControlPlane
+    services: ServiceWatch
     policies: TopicPolicies
     logs: LocalLogs
     ledger: DeletionLedger
@@ -142,7 +153,9 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
     )
     session_id = uuid4()
     settings = LiveSettings(config)
-    control = control_plane(config, identity, clock=clock, random=random.random)
+    services = ServiceWatch(clock=clock, random=random.random, with_kafka=config.leadership.kafka is not None)
+    metrics.watch_services(services.unreachable_s)
+    control = control_plane(config, identity, clock=clock, random=random.random, on_outcome=services.kafka.outcome)
     policies = TopicPolicies(lambda: settings.config.topics, control.topic_settings())
     usage = UsageKeeper(
         config,
@@ -153,9 +166,12 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
     async with (
         metadata_store(config, read_only=False) as rows,
         object_store(
-            config, clock=clock, on_call=partial(_record_call, metrics), on_attempt=usage.attempted
+            config,
+            clock=clock,
+            on_call=partial(_record_call, metrics),
+            on_attempt=partial(_record_attempt, metrics, usage, services),
         ) as objects,
-        local_logs(config, policies=policies, wants=settings.wants, clock=clock) as logs,
+        local_logs(config, topics=lambda: settings.config.topics, policies=policies, clock=clock) as logs,
     ):
         owned = await _owned(config, identity, rows, objects)
         metadata = RemoteLogMetadataManager(
@@ -168,10 +184,14 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
             tombstone_retention_s=config.metadata.tombstone_retention_s,
             load_concurrency=config.metadata.load_concurrency,
             strict_kafka_compat=config.metadata.strict_kafka_compat,
+            on_outcome=services.metadata_store.outcome,
+            new_keys=partial(metadata_keys, config.metadata),
         )
         transform = open_transform(config.remote)
         hold = SegmentHold(mode=config.hold.mode, hold_dir=config.hold_dir, max_bytes=config.hold.max_bytes)
         metrics.watch_holds(lambda: _hold_usage(hold))
+        metrics.watch_log_cleaner(logs.cleaner_use)
+        metrics.watch_own_logs(logs.use)
         metrics.watch_metadata(lambda: _metadata_counts(metadata.statistics()))
         new_storage = segment_storage(config, identity, owned, transform)
         try:
@@ -184,10 +204,12 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
                 metadata=metadata,
                 store=owned,
                 storage=new_storage(),
+                ring=transform.ring,
                 new_storage=new_storage,
                 hold=hold,
                 session_id=session_id,
                 control=control,
+                services=services,
                 policies=policies,
                 logs=logs,
                 ledger=DeletionLedger(config.state_dir),
@@ -204,7 +226,7 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
 async def _owned(
     config: TierdConfig, identity: BrokerIdentity, rows: KeyValueStore, objects: ObjectStore
 ) -> OwnedObjectStore:
-    keys, key_prefix = MetadataKeyFactory(identity.cluster_id), config.remote.key_prefix
+    keys, key_prefix = metadata_keys(config.metadata, identity.cluster_id), config.remote.key_prefix
     store_id = await store_identity(rows, keys, new_id=uuid4)
 
     async def claim() -> None:
@@ -220,6 +242,12 @@ def _record_call(metrics: Metrics, call: ObjectStoreCall) -> None:
     metrics.object_store_called(
         call.operation, outcome=call.outcome, duration_s=call.duration_s, size_bytes=call.size_bytes
     )
+
+
+def _record_attempt(metrics: Metrics, usage: UsageKeeper, services: ServiceWatch, call: ObjectStoreCall) -> None:
+    services.object_store_attempted(call)
+    metrics.object_store_attempted(call.operation, outcome=call.outcome)
+    usage.attempted(call)
 
 
 def _hold_usage(hold: SegmentHold) -> HoldUsage:

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from tierd.clock import Clock
 from tierd.config import TierdConfig
 from tierd.control import StaticLeadership
+from tierd.errors import KafkaError
 from tierd.log import BrokerIdentity
 from tierd.telemetry import LeadershipUse
 
@@ -72,18 +73,33 @@ class ControlPlane:
 
 
 def control_plane(
-    config: TierdConfig, identity: BrokerIdentity, *, clock: Clock, random: Callable[[], float]
+    config: TierdConfig,
+    identity: BrokerIdentity,
+    *,
+    clock: Clock,
+    random: Callable[[], float],
+    on_outcome: Callable[[KafkaError | None], None] = lambda _: None,
 ) -> ControlPlane:
-    """Build what the configuration asks for; nothing is connected yet."""
+    """Build what the configuration asks for; nothing is connected yet.
+
+    ``on_outcome`` is told of every round of questions to the brokers: why none answered, or None.
+    """
     kafka = config.leadership.kafka
     if kafka is None:
         return ControlPlane(StaticLeadership(config.leadership.partitions))
     from tierd.control import BrokerTopicConfigs, KafkaLeadership  # noqa: PLC0415 - only when configured
 
-    topic_configs = BrokerTopicConfigs(kafka, cluster_id=identity.cluster_id, clock=clock, random=random)
+    topic_configs = BrokerTopicConfigs(
+        kafka, cluster_id=identity.cluster_id, clock=clock, random=random, on_outcome=on_outcome
+    )
     if config.leadership.source == "static":
         return ControlPlane(StaticLeadership(config.leadership.partitions), topic_configs)
     leadership = KafkaLeadership(
-        kafka, cluster_id=identity.cluster_id, node_id=identity.node_id, clock=clock, random=random
+        kafka,
+        cluster_id=identity.cluster_id,
+        node_id=identity.node_id,
+        clock=clock,
+        random=random,
+        on_outcome=on_outcome,
     )
     return ControlPlane(leadership, topic_configs)

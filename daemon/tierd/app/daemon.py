@@ -12,21 +12,24 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from pathlib import Path
 
 import structlog
+from pydantic import JsonValue
 
 from tierd import __version__
 from tierd.app.commands import control_handlers
 from tierd.app.compose import Engine, compose
+from tierd.app.descriptors import DescriptorCount, control_limits, descriptor_limit, http_limits, raise_descriptor_limit
 from tierd.app.fetching import fetching
 from tierd.app.instance_lock import instance_lock, make_state_dir
 from tierd.app.ownership import own_until_done
 from tierd.app.pipeline import build_pipeline, require_pipeline
 from tierd.app.pipeline_control import PipelineControl
 from tierd.app.policy_changes import PolicyChanges
-from tierd.app.reloading import Reloader
+from tierd.app.readiness import not_ready_causes
+from tierd.app.reloading import Reloader, log_config_warnings
 from tierd.app.removing import removal_handlers
 from tierd.app.snapshot import status_snapshot
 from tierd.app.stopping import StopRequest, handled_signals
@@ -35,12 +38,13 @@ from tierd.app.systemd import SystemdNotifier, feed_watchdog
 from tierd.backoff import Backoff
 from tierd.config import TierdConfig
 from tierd.errors import ForeignTierError, TierError
-from tierd.serve import ControlServer, HttpServer, StatusSnapshot
+from tierd.serve import ConnectionGate, ConnectionLimits, ControlServer, HttpServer, StatusSnapshot
 from tierd.tiering import (
     CopyTask,
     ExpirationTask,
     FetchService,
     PartitionRemover,
+    PartitionStatus,
     PartitionTask,
     RemoteLogManager,
 )
@@ -51,7 +55,6 @@ STATUS_INTERVAL_S = 30.0
 _STALL_FACTOR = 3  # a segment above 1 GiB has its deadline twice, and is checked before the deadline begins
 _STALL_MARGIN_S = 300.0
 _PUT_AWAY_S = 10.0  # what a run takes to give up what it began, once its job has stopped
-_NAMED = 5  # partitions, where a cause names some
 
 
 async def run_until_stopped(config: TierdConfig, config_file: Path, env: Mapping[str, str]) -> int:
@@ -60,6 +63,7 @@ async def run_until_stopped(config: TierdConfig, config_file: Path, env: Mapping
     Raises:
         TierError: it could not start: state dir in use, metadata damaged, tier of another store, address taken.
     """
+    raise_descriptor_limit()  # first: what may be held is a part of the limit
     await asyncio.to_thread(make_state_dir, config.state_dir)
     notifier = SystemdNotifier.from_environment(env)
     with instance_lock(config.state_dir):
@@ -81,6 +85,9 @@ class Daemon:
         self._started_ms = engine.clock.now_ms()
         self._failure: TierError | None = None
         self._loaded = False
+        self._descriptors = DescriptorCount(engine.clock)
+        self._http_gate = self._new_gate(http_limits(descriptor_limit()))
+        self._control_gate = self._new_gate(control_limits(descriptor_limit()))
         self._supervisor: TaskSupervisor
         self._manager: RemoteLogManager
         self._pipeline: PipelineControl
@@ -124,16 +131,25 @@ class Daemon:
             metrics=self._engine.metrics.render,
             stalled=self._supervisor.stalled,
             not_ready=self.not_ready,
-            status=self.status,
+            status=self.current_status,
+            gate=self._http_gate,
+            clock=self._engine.clock,
         )
         control = ControlServer(
             self._config.state_dir,
-            control_handlers(self._manager, self.status),
+            control_handlers(self._manager, self.current_status),
             with_options={**removal_handlers(self._engine, self._manager), **self._pipeline.handlers()},
+            gate=self._control_gate,
+            clock=self._engine.clock,
         )
-        async with http.listening() as url, control.listening(group):
+        async with http.listening(group) as url, control.listening(group):
             log.info("started", version=__version__, pid=os.getpid(), status=url, state_dir=str(self._config.state_dir))
+            log_config_warnings(self._config)
             yield
+
+    def _new_gate(self, limits: ConnectionLimits) -> ConnectionGate:
+        clock = self._engine.clock
+        return ConnectionGate(limits, clock=clock, is_short=lambda: self._descriptors.use().is_short)
 
     async def _run_until_asked(self, group: asyncio.TaskGroup) -> None:
         pipeline = self._vital(group, "pipeline", self._pipeline.run())
@@ -145,6 +161,7 @@ class Daemon:
             self._vital(group, "policies", self._follow_policies()),
             self._vital(group, "usage", self._keep_usage()),
             self._vital(group, "readiness", self._tell_readiness()),
+            self._vital(group, "services", self._ask_services()),
             self._vital(
                 group,
                 "watchdog",
@@ -211,6 +228,10 @@ class Daemon:
                 configs.on_change(self._policy_changes.tell)
                 group.create_task(configs.run(), name="topic settings")
 
+    async def _ask_services(self) -> None:
+        engine = self._engine
+        await engine.services.run({"object_store": engine.store.check, "metadata_store": engine.metadata.check_store})
+
     async def _keep_usage(self) -> None:
         await self._engine.usage.run(lambda: self._engine.stored_bytes(self._manager))
 
@@ -219,46 +240,59 @@ class Daemon:
         await self._manager.first_reconcile_done.wait()
         await self._manager.everything_loaded()
         self._loaded = True
-        summary = self.status().summary()
+        summary = self.status().status_line()
         self._notifier.ready(summary)
         log.info("ready", summary=summary)
         while self._notifier.is_heard:  # a line that nobody reads is not worth a look at every partition
             await self._engine.clock.sleep(STATUS_INTERVAL_S)
-            if (now := self.status().summary()) != summary:
+            if (now := self.status().status_line()) != summary:
                 summary = now
                 self._notifier.status(summary)
 
     def not_ready(self) -> list[str]:
         """Why the daemon is not ready; empty when it is."""
-        causes = []
-        if self._stop.asked.is_set():
-            causes.append(f"stopping: {self._stop.reason}")
-        if not self._manager.first_reconcile_done.is_set():
-            causes.append("the log dirs have not been looked at completely yet")
-        elif not self._loaded and (loading := self._loading()):
-            causes.append(f"the metadata of {len(loading)} partitions is still being loaded: {_some(loading)}")
-        if unknown := self._engine.control.not_ready():
-            causes.append(unknown)
-        if self._engine.store.problem:
-            causes.append(f"the tier cannot be written: {self._engine.store.problem}")
-        return causes
+        return not_ready_causes(
+            outages=self._engine.services.outages(),
+            stopping=self._stop.reason if self._stop.asked.is_set() else "",
+            is_reconciled=self._manager.first_reconcile_done.is_set(),
+            loading=() if self._loaded else self._loading(),
+            unknown_roles=self._engine.control.not_ready(),
+            unowned_tier=self._engine.store.problem,
+        )
 
     def _loading(self) -> list[str]:
         return [str(status.partition) for status in self._manager.status() if status.state == "loading"]
 
     def status(self) -> StatusSnapshot:
-        """Everything at this moment."""
+        """Return everything at this moment, with the high watermarks that the tasks saw last."""
+        return self._snapshot(self._manager.status())
+
+    async def current_status(self) -> StatusSnapshot:
+        """Return everything at this moment, with the high watermarks as the log dirs have them now."""
+        return self._snapshot(await self._manager.current_status())
+
+    def _snapshot(self, partitions: tuple[PartitionStatus, ...]) -> StatusSnapshot:
         return status_snapshot(
             self._engine,
             self._manager,
+            partitions=partitions,
             started_ms=self._started_ms,
             not_ready=tuple(self.not_ready()),
             pipeline=self._pipeline.facts(),
+            descriptors=self._descriptor_facts(),
         )
 
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+    def _descriptor_facts(self) -> dict[str, JsonValue]:
+        use = self._descriptors.use()
+        return {
+            "open": use.open,
+            "limit": use.limit,
+            "near_limit": use.is_near_limit,
+            "http_connections": self._http_gate.connections,
+            "http_connections_refused": self._http_gate.refused,
+            "control_connections": self._control_gate.connections,
+            "control_connections_refused": self._control_gate.refused,
+        }
 
 
 def _progress(task: PartitionTask) -> object:

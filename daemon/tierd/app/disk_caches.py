@@ -11,7 +11,15 @@ from tierd.app.caches import CHUNKS_DIRECTORY
 from tierd.app.compose import Engine
 from tierd.errors import StateDirError
 from tierd.model import RemoteLogSegmentId, TopicIdPartition, uuid_to_text
-from tierd.pipeline import Candidate, EraseRequests, ErasureKeeper, KeeperParts, LeftSegment, OldVersions
+from tierd.pipeline import (
+    Candidate,
+    EraseRequests,
+    ErasureKeeper,
+    ErasureReports,
+    KeeperParts,
+    LeftSegment,
+    OldVersions,
+)
 from tierd.remote import ObjectKeyFactory, purge_chunks
 from tierd.tiering import FetchService, RemoteLogManager
 
@@ -38,7 +46,7 @@ class HostCaches:
             StateDirError: a directory cannot be looked at.
         """
         keys = [
-            self._keys.for_custom_metadata(each.custom_metadata).object(
+            self._keys.for_custom_metadata(each.custom_metadata, partition.topic).object(
                 RemoteLogSegmentId(partition, each.id), each.start_offset, ".log"
             )
             for each in segments
@@ -81,6 +89,7 @@ def erasure_keeper(
             remove=manager.remove_at_once,
             versions=OldVersions(engine.store, keys),
             caches=HostCaches(config.cache_dir, keys, fetches),
+            reports=ErasureReports(engine.store, keys, requests, engine.ring),
             clock=engine.clock,
         )
     )

@@ -19,7 +19,7 @@ from tierd.clock import SystemClock
 from tierd.config import TierdConfig
 from tierd.errors import DaemonUnreachableError, RefusedError, UnknownErasureError
 from tierd.log import broker_identity
-from tierd.metadata import MetadataKeyFactory, read_partition
+from tierd.metadata import metadata_keys, read_partition
 from tierd.model import RemoteLogSegmentState, TopicPartition, uuid_from_text, uuid_to_text
 from tierd.pipeline import EraseRequests, new_request
 from tierd.serve import OptionsHandler, request
@@ -38,6 +38,7 @@ async def file_erasure(
     by: str,
     reason: str,
     at_once: bool,
+    removes_unread: bool,
 ) -> Facts:
     """File a request and return its report; durable then.
 
@@ -48,7 +49,13 @@ async def file_erasure(
         TierError: it is not filed, or nobody knows whether it is: look at ``tierd erase --list``.
     """
     encoded: list[JsonValue] = [base64.b64encode(key).decode() for key in keys]
-    options: dict[str, JsonValue] = {"keys": encoded, "by": by, "reason": reason, "at_once": at_once}
+    options: dict[str, JsonValue] = {
+        "keys": encoded,
+        "by": by,
+        "reason": reason,
+        "at_once": at_once,
+        "removes_unread": removes_unread,
+    }
     return await _asked(config, config_file, "erase", [str(name)], options)
 
 
@@ -124,7 +131,9 @@ def erasure_handlers(pipeline: Pipeline) -> Mapping[str, OptionsHandler]:
         return await _filed(pipeline, names, options)
 
     async def cancel(_names: Sequence[str], options: Mapping[str, JsonValue]) -> JsonValue:
-        return erasure_report(await pipeline.erasures.cancel(_request_id(str(options.get("request_id")))))
+        cancelled = await pipeline.erasures.cancel(_request_id(str(options.get("request_id"))))
+        await pipeline.erasures.publish()
+        return erasure_report(cancelled)
 
     async def attest(_names: Sequence[str], options: Mapping[str, JsonValue]) -> JsonValue:
         attested = await pipeline.erasures.attest(
@@ -132,6 +141,7 @@ def erasure_handlers(pipeline: Pipeline) -> Mapping[str, OptionsHandler]:
             by=str(options.get("by") or ""),
             statement=str(options.get("statement") or ""),
         )
+        await pipeline.erasures.publish()
         return erasure_report(attested)
 
     async def step(names: Sequence[str], _options: Mapping[str, JsonValue]) -> JsonValue:
@@ -200,8 +210,10 @@ async def _filed(pipeline: Pipeline, names: Sequence[str], options: Mapping[str,
         tier_end_offset=candidate.chain().end_offset,
         log_end_offset=await pipeline.candidates.log_end_offset(candidate.partition),
         at_once=bool(options.get("at_once")),
+        removes_unread=bool(options.get("removes_unread")),
     )
     await pipeline.erase_requests.file(filed)
+    await pipeline.erasures.publish()
     return erasure_report(filed)
 
 
@@ -222,7 +234,7 @@ async def _requests(config: TierdConfig, config_file: Path) -> AsyncIterator[Era
         config_file, cluster_id=config.cluster_id, node_id=config.node_id, found=await log_dir_identities(config)
     )
     async with metadata_store(config, read_only=True) as rows:
-        yield EraseRequests(rows, MetadataKeyFactory(identity.cluster_id))
+        yield EraseRequests(rows, metadata_keys(config.metadata, identity.cluster_id))
 
 
 def _request_id(text: str) -> UUID:

@@ -40,6 +40,7 @@ def erasure_report(request: EraseRequest) -> dict[str, JsonValue]:
         "tier_end_offset": request.tier_end_offset,
         "end_offset": request.end_offset,
         "at_once": request.at_once,
+        "removes_unread": request.removes_unread,
         "history": [{"at_ms": at_ms, "phase": phase.value} for at_ms, phase in request.history],
         "runs": [{**asdict(run), "problems": list(run.problems)} for run in request.runs],
         "segments_left": [_left(each) for each in request.left],

@@ -3,24 +3,62 @@
 import contextlib
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import structlog
+
 from tierd.errors import AlreadyRunningError, StateDirError
+from tierd.files import make_private, make_private_directory
+
+log = structlog.get_logger()
 
 LOCK_NAME = "lock"
 
 
 def make_state_dir(state_dir: Path) -> None:
-    """Create the state directory, readable by its owner alone, unless it is there. Blocking.
+    """Create the state directory for its owner alone; one of ours that others may enter is closed to them. Blocking.
+
+    Keys of open erasures and the control socket are in it. Files of ours at its top are closed as well; what lies in
+    its directories is out of reach then, and may be a link to a file of the broker.
 
     Raises:
-        StateDirError: it cannot be made, or something else has its name.
+        StateDirError: it cannot be made, something else has its name, or others may change what is in it.
     """
     try:
-        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_directory(state_dir)
+        _close_to_others(state_dir)
     except OSError as error:
         raise _unusable(state_dir, error) from error
+
+
+def _close_to_others(state_dir: Path) -> None:
+    status = state_dir.stat()
+    if make_private(f"{state_dir}/."):  # a state_dir may be a link
+        log.warning("state_dir_mended", path=str(state_dir), mode=f"{stat.S_IMODE(status.st_mode):04o}")
+    elif status.st_uid != os.geteuid() and stat.S_IMODE(status.st_mode) & 0o077:
+        raise StateDirError(
+            f"state_dir {state_dir} is open to other users and belongs to user id {status.st_uid}",
+            remedy=f"chown {os.geteuid()} {state_dir} && chmod 700 {state_dir}, or set state_dir to another directory",
+        )
+    with os.scandir(state_dir) as entries:
+        for entry in entries:
+            _require_owner(entry, {status.st_uid, os.geteuid(), 0})
+            with contextlib.suppress(FileNotFoundError):  # as a command that runs beside removes it
+                make_private(Path(entry.path))
+
+
+def _require_owner(entry: os.DirEntry[str], owners: set[int]) -> None:
+    try:
+        owner = entry.stat(follow_symlinks=False).st_uid
+    except FileNotFoundError:
+        return
+    if owner not in owners:
+        raise StateDirError(
+            f"{entry.path} belongs to user id {owner}, who could change it under tierd",
+            remedy="find out who put it there; then move it away, or chown it to the user of tierd",
+        )
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
@@ -11,19 +11,23 @@ from tierd.app.instance_lock import instance_lock, make_state_dir
 from tierd.app.stores import log_dir_identities, metadata_store, object_store, segment_storage
 from tierd.clock import SystemClock
 from tierd.config import TierdConfig
-from tierd.errors import MetadataExportError
+from tierd.errors import MetadataExportError, RemoteIntegrityError, RemoteUnauthenticatedError
 from tierd.log import broker_identity
 from tierd.metadata import (
     MetadataKeyFactory,
+    RebuildProblem,
+    RebuildSeverity,
     SegmentChange,
     TransferCounts,
     changes,
     export_lines,
     import_lines,
+    metadata_keys,
 )
-from tierd.model import TopicIdPartition
+from tierd.model import TopicIdPartition, uuid_to_text
+from tierd.pipeline import EraseRequest, EraseRequests, restore_requests
 from tierd.remote import ObjectKeyFactory, open_transform
-from tierd.tiering import MetadataRebuild, RebuildReport
+from tierd.tiering import UNAUTHENTICATED, MetadataRebuild, RebuildReport
 
 Tell = Callable[[str], None]
 
@@ -81,8 +85,17 @@ async def import_metadata(config: TierdConfig, config_file: Path, file: Path, *,
             return await import_lines(store, keys, partial(_lines_of, file), tell=tell)
 
 
-async def rebuild_metadata(config: TierdConfig, config_file: Path, *, dry_run: bool, tell: Tell) -> RebuildReport:
+async def rebuild_metadata(
+    config: TierdConfig, config_file: Path, *, dry_run: bool, accepts_unauthenticated: bool, tell: Tell
+) -> RebuildReport:
     """Rebuild the metadata of the configured tier into the configured store. No daemon of this state directory may run.
+
+    Args:
+        config: the settings.
+        config_file: where they were read from.
+        dry_run: look and compare, write nothing.
+        accepts_unauthenticated: believe also what no holder of the key ring is proven to have written.
+        tell: is told how far it is.
 
     Raises:
         AlreadyRunningError: one runs.
@@ -101,26 +114,60 @@ async def rebuild_metadata(config: TierdConfig, config_file: Path, *, dry_run: b
             object_store(config, clock=clock) as store,
         ):
             transform = resources.enter_context(contextlib.closing(open_transform(config.remote)))
+            object_keys = ObjectKeyFactory(config.remote.key_prefix, identity.cluster_id)
+            row_keys = metadata_keys(config.metadata, identity.cluster_id)
             rebuild = MetadataRebuild(
                 store=store,
                 storage=segment_storage(config, identity, store, transform)(),
                 metadata=metadata,
-                keys=MetadataKeyFactory(identity.cluster_id),
-                object_keys=ObjectKeyFactory(config.remote.key_prefix, identity.cluster_id),
+                keys=row_keys,
+                object_keys=object_keys,
                 session_id=uuid4(),
-                replaced_delete_after_ms=clock.now_ms() + int(config.expire.grace_s * 1000),
+                grace_ends_ms=clock.now_ms() + int(config.expire.grace_s * 1000),
                 tell=tell,
+                accepts_unauthenticated=accepts_unauthenticated,
                 dry_run=dry_run,
                 strict_kafka_compat=config.metadata.strict_kafka_compat,
             )
-            return await rebuild.run()
+            report = await rebuild.run()
+            if not report.differing:
+                requests = EraseRequests(metadata, row_keys)
+                restore = partial(
+                    restore_requests,
+                    *(store, object_keys, requests),
+                    now_ms=clock.now_ms(),
+                    dry_run=dry_run,
+                    ring=transform.ring,
+                    accepts_unauthenticated=accepts_unauthenticated,
+                )
+                await _restore_erasures(report, restore)
+            return report
+
+
+async def _restore_erasures(report: RebuildReport, restore: Callable[..., Awaitable[tuple[EraseRequest, ...]]]) -> None:
+    """File again the requests to erase keys of which the bucket has reports, and add to ``report`` what came of it."""
+
+    def damaged(key: str, problem: RemoteIntegrityError) -> None:
+        severity, kind = RebuildSeverity.DAMAGE, "damaged erasure report"
+        if isinstance(problem, RemoteUnauthenticatedError):
+            severity, kind = RebuildSeverity.CONFLICT, UNAUTHENTICATED
+        report.problems.append(RebuildProblem(severity, kind, key, str(problem)))
+
+    restored = await restore(report_damage=damaged)
+    report.erasures = len(restored)
+    for each in restored:
+        if each.problem:
+            where = f"request {uuid_to_text(each.id)} of {each.partition.topic_partition}"
+            report.problems.append(
+                RebuildProblem(RebuildSeverity.CONFLICT, "erasure to file again", where, each.problem)
+            )
 
 
 async def _metadata_keys(config: TierdConfig, config_file: Path) -> MetadataKeyFactory:
     identity = broker_identity(
         config_file, cluster_id=config.cluster_id, node_id=config.node_id, found=await log_dir_identities(config)
     )
-    return MetadataKeyFactory(identity.cluster_id)
+    return metadata_keys(config.metadata, identity.cluster_id)
 
 
 def _lines_of(file: Path) -> Iterator[str]:

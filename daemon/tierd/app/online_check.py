@@ -1,4 +1,4 @@
-"""What ``check-config --online`` looks at: log dirs, holds, both stores, Spark; it leaves nothing behind."""
+"""What ``check-config --online`` looks at: log dirs, holds, Kafka, both stores, Spark; it leaves nothing behind."""
 
 import asyncio
 import os
@@ -20,8 +20,8 @@ from tierd.errors import (
     StateDirError,
     TierError,
 )
-from tierd.log import BrokerIdentity, broker_identity, list_log_dir
-from tierd.metadata import Batch, Delete, Expect, KeyValueStore, MetadataKeyFactory, Put
+from tierd.log import BrokerIdentity, MetaProperties, broker_identity, list_log_dir
+from tierd.metadata import Batch, Expect, KeyValueStore, Put, metadata_keys
 from tierd.pipeline import find_spark
 from tierd.remote import ObjectKeyFactory, open_object_store
 
@@ -58,6 +58,10 @@ async def check_online(
 
     await checklist.step("log dirs", "identity", identify)
     cluster_id = identity[0].cluster_id if identity else config.cluster_id or "unknown"
+    if config.leadership.kafka is not None:
+        from tierd.app.kafka_steps import check_kafka  # noqa: PLC0415 - what speaks Kafka's protocol, only if configured
+
+        await check_kafka(config.leadership.kafka, identity[0] if identity else None, checklist)
     await checklist.step("metadata store", config.metadata.backend, partial(_try_metadata, config, cluster_id, new_id))
     await _check_object_store(config, cluster_id, checklist, clock or SystemClock(), new_id)
     if config.pipeline.enabled:
@@ -71,7 +75,7 @@ async def known_cluster_id(config: TierdConfig) -> str | None:
         found = await log_dir_identities(config)
     except TierError:
         return config.cluster_id
-    said = [properties.cluster_id for properties in found.values() if properties is not None]
+    said = [properties.cluster_id for properties in found.values() if isinstance(properties, MetaProperties)]
     return config.cluster_id or next((cluster_id for cluster_id in said if cluster_id), None)
 
 
@@ -94,7 +98,7 @@ async def _check_object_store(
 
 
 def _part_bytes(settings: RemoteSettings) -> int:
-    return settings.s3.part_size_bytes if settings.s3 is not None else _PART_BYTES[settings.backend]
+    return settings.s3.part_size_bytes if settings.s3 is not None else _PART_BYTES.get(settings.backend, 16 * _MIB)
 
 
 async def _raise(error: TierError) -> str:
@@ -144,17 +148,19 @@ def _hold_mode(segment: Path, hold_dir: Path) -> str:
 async def _try_metadata(config: TierdConfig, cluster_id: str, new_id: Callable[[], UUID]) -> str:
     if config.metadata.backend == "sqlite" and not await asyncio.to_thread(config.sqlite_path.exists):
         return await asyncio.to_thread(_require_writable, config.sqlite_path.parent)
-    keys = MetadataKeyFactory(cluster_id)
+    keys = metadata_keys(config.metadata, cluster_id)
     async with metadata_store(config, read_only=False) as rows:
         identity = await rows.get(keys.store_key)
-        await _try_fencing(rows, f"{keys.all_prefix}self-test/{new_id().hex}")
+        await _try_fencing(rows, f"{keys.all_prefix}self-test/{new_id().hex}/")
     return "writable, and refuses a writer that is not the latest" + ("" if identity else "; never used yet")
 
 
-async def _try_fencing(rows: KeyValueStore, key: str) -> None:
-    """Claim a scratch row, be refused with an older claim, and remove the row again."""
-    await rows.apply(Batch([Put(key, b"epoch 2")], [Expect(key, None)]))
+async def _try_fencing(rows: KeyValueStore, folder: str) -> None:
+    """Claim a scratch row, be refused with an older claim, and remove the folder of the row again."""
+    key = f"{folder}row"
+    await rows.create(key, b"epoch 1")
     try:
+        await rows.update(key, b"epoch 2")
         try:
             await rows.apply(Batch([Put(key, b"epoch 1")], [Expect(key, b"epoch 0")]))
         except (PreconditionFailedError, FencedError):
@@ -165,7 +171,7 @@ async def _try_fencing(rows: KeyValueStore, key: str) -> None:
             remedy="use another store: with this one two leaders could write at once",
         )
     finally:
-        await rows.apply(Batch([Delete(key)]))
+        await rows.remove_prefix(folder)
 
 
 def _require_writable(directory: Path) -> str:

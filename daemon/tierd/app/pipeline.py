@@ -217,7 +217,7 @@ async def _erasing(candidate: Candidate, requests: Sequence[EraseRequest]) -> Ca
     if not own:
         return candidate
     work = await asyncio.to_thread(search_work, own, candidate)
-    return replace(candidate, erased_keys=work.keys, searched=work.searched)
+    return replace(candidate, erased_keys=work.keys, searched=work.searched, removes_unread=work.removes_unread)
 
 
 def _log_end_offset(directory: Path) -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -27,7 +27,14 @@ from tierd.log import (
     read_offset_checkpoint,
     scan_partition,
 )
-from tierd.metadata import KeyValueStore, MetadataKeyFactory, PartitionView, list_partitions, read_partition
+from tierd.metadata import (
+    KeyValueStore,
+    PartitionView,
+    copied_last_ms,
+    list_partitions,
+    metadata_keys,
+    read_partition,
+)
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, uuid_from_text, uuid_to_text
 from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage, open_transform
 from tierd.tiering import (
@@ -49,6 +56,7 @@ from tierd.tiering import (
     TieredLog,
     explain,
     open_fetch_service,
+    partitions_left,
     read_ledger,
 )
 
@@ -84,10 +92,10 @@ class TierReader:
         self.clock = clock
         self._config = config
         self._metadata = metadata
-        self._keys = MetadataKeyFactory(identity.cluster_id)
+        self._keys = metadata_keys(config.metadata, identity.cluster_id)
 
     async def locate(self, name: TopicPartition) -> Located:
-        """Find the incarnation that ``name`` means: the local one, else the one that the tier heard of last.
+        """Find the incarnation that ``name`` means: the local one, else the one that was copied last.
 
         Raises:
             UnknownPartitionError: neither a log dir nor the metadata knows the name.
@@ -102,7 +110,7 @@ class TierReader:
                 remedy="name it as Kafka names its directories, such as orders-0; tierd status lists them",
             )
         views = [await self.view(partition) for partition in remote]
-        latest = max(views, key=lambda view: max((m.event_timestamp_ms for m in view.list()), default=-1))
+        latest = max(views, key=copied_last_ms)
         if len(remote) > 1:
             log.warning("several_incarnations", partition=str(name), shown=uuid_to_text(latest.partition.topic_id))
         return Located(latest.partition, None)
@@ -137,28 +145,29 @@ class TierReader:
         if metadata is None:
             return None
         keys = ObjectKeyFactory(self._config.remote.key_prefix, self.identity.cluster_id)
-        return keys.for_custom_metadata(metadata.custom_metadata).segment(metadata, ".log")
+        topic = metadata.segment.topic_id_partition.topic
+        return keys.for_custom_metadata(metadata.custom_metadata, topic).segment(metadata, ".log")
 
     def fetch_task(self, located: Located) -> FetchTask:
         """A reader of the partition's records."""
         return self.fetches.task(lambda: self.tiered_log(located))
 
     async def verify(
-        self, name: TopicPartition | None, *, deep: bool, tell: Callable[[str], None]
+        self, names: Iterable[TopicPartition], *, deep: bool, tell: Callable[[str], None]
     ) -> AsyncGenerator[Finding, None]:
-        """Yield what is wrong with the tier: of one partition, or of everything below the prefix.
+        """Yield what is wrong with the tier: of some partitions, or of everything below the prefix.
 
         Args:
-            name: None means everything.
+            names: none means everything; a name that comes twice is looked at once.
             deep: also download every segment and check every batch.
             tell: is told how far it is.
 
         Raises:
-            UnknownPartitionError: nobody knows the name.
+            UnknownPartitionError: nobody knows one of the names.
             RemoteStorageError: the store does not answer.
         """
-        only = None if name is None else [(await self.locate(name)).partition]
-        async with contextlib.aclosing(self.audit(tell=tell).run(only, deep=deep)) as reports:
+        only = [(await self.locate(name)).partition for name in dict.fromkeys(names)]
+        async with contextlib.aclosing(self.audit(tell=tell).run(only or None, deep=deep)) as reports:
             async for report in reports:
                 for finding in report.findings:
                     yield finding
@@ -170,6 +179,15 @@ class TierReader:
     async def local_partitions(self) -> list[TopicIdPartition]:
         """The partitions of which this host has a replica."""
         return [d.partition for d in await self._local_directories() if d.topic_id is not None]
+
+    async def partitions_left(self, local: Collection[TopicIdPartition]) -> list[TopicIdPartition]:
+        """The partitions whose last leader this broker was, and that are not among those in ``local``.
+
+        Raises:
+            MetadataError: the store cannot say what there is.
+        """
+        is_here = frozenset(local).__contains__
+        return [*await partitions_left(self._metadata, self._keys, broker_id=self.identity.node_id, is_here=is_here)]
 
     @property
     def object_keys(self) -> ObjectKeyFactory:
@@ -197,7 +215,12 @@ class TierReader:
         )
 
     def repair_planner(
-        self, led: Collection[TopicIdPartition], *, min_age_s: float, tell: Callable[[str], None]
+        self,
+        led: Collection[TopicIdPartition],
+        *,
+        min_age_s: float,
+        accepts_unauthenticated: bool,
+        tell: Callable[[str], None],
     ) -> RepairPlanner:
         """What plans the repair of this tier, of the partitions that are ``led``."""
         return RepairPlanner(
@@ -210,7 +233,12 @@ class TierReader:
                 limits=self._limits(),
                 retained=self._retained,
             ),
-            bucket=BucketReader(self.object_store, self.storage, self.object_keys),
+            bucket=BucketReader(
+                self.object_store,
+                self.storage,
+                self.object_keys,
+                accepts_unauthenticated=accepts_unauthenticated,
+            ),
             storage=self.storage,
             rows=self._metadata,
             metadata_keys=self._keys,

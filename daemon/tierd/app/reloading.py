@@ -10,12 +10,18 @@ import structlog
 from tierd.app.compose import Engine
 from tierd.app.reload import changed_keys, merged
 from tierd.app.systemd import SystemdNotifier
-from tierd.config import TierdConfig, load_config
+from tierd.config import TierdConfig, config_warnings, load_config
 from tierd.errors import ConfigError
 from tierd.telemetry import configure_logging
 from tierd.tiering import RemoteLogManager
 
 log = structlog.get_logger()
+
+
+def log_config_warnings(config: TierdConfig) -> None:
+    """Log what ``config`` says that is seldom meant, a line each."""
+    for warning in config_warnings(config):
+        log.warning("config_questionable", key=warning.key, problem=warning.problem, remedy=warning.remedy)
 
 
 class Reloader:
@@ -67,6 +73,7 @@ class Reloader:
         log.info("config_reloaded", changed=list(change.live))
         if change.after_restart:
             log.warning("config_needs_restart", keys=list(change.after_restart))
+        log_config_warnings(settings.config)
 
     def _refuse(self, error: ConfigError) -> None:
         for fault in error.faults:

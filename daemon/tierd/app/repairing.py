@@ -28,6 +28,7 @@ from tierd.tiering import (
     SegmentDeletion,
     TierRepair,
     Writer,
+    partitions_left,
 )
 
 Tell = Callable[[str], None]
@@ -44,6 +45,7 @@ class RepairRequest:
         dry_run: only plan; may run beside a daemon. What this host has a replica of counts as led then.
         deep: also download every segment and check every batch.
         is_confirmed: also what takes away something that was readable once.
+        accepts_unauthenticated: also adopt what no holder of the key ring is proven to have written.
         min_age_s: of what has no row before it is touched; None is an hour, or ``copy.dangling_grace`` if that is more.
         tell: is told how far it is.
     """
@@ -52,6 +54,7 @@ class RepairRequest:
     dry_run: bool = False
     deep: bool = False
     is_confirmed: bool = False
+    accepts_unauthenticated: bool = False
     min_age_s: float | None = None
     tell: Tell = lambda _: None
 
@@ -69,7 +72,8 @@ async def repair_tier(
     """
     if request.dry_run:
         async with tier_reader(config, config_file) as reader:
-            led: Collection[TopicIdPartition] = await reader.local_partitions()
+            local = await reader.local_partitions()
+            led: Collection[TopicIdPartition] = [*local, *await reader.partitions_left(local)]
             async with contextlib.aclosing(_planned(reader, request, led)) as outcomes:
                 async for outcome in outcomes:
                     yield outcome
@@ -97,7 +101,9 @@ async def repair_tier(
 
 def _planner(reader: TierReader, request: RepairRequest, led: Collection[TopicIdPartition]) -> RepairPlanner:
     min_age_s = max(LEAST_AGE_S, reader.grace_s) if request.min_age_s is None else request.min_age_s
-    return reader.repair_planner(led, min_age_s=min_age_s, tell=request.tell)
+    return reader.repair_planner(
+        led, min_age_s=min_age_s, accepts_unauthenticated=request.accepts_unauthenticated, tell=request.tell
+    )
 
 
 async def _planned(
@@ -139,7 +145,10 @@ async def _in_the_daemons_place(
             manager = engine.new_manager(PassiveSupervisor())
             await manager.discover_once()
             engine.control.require_heard()
-            yield engine, manager.led()
+            left = await partitions_left(
+                engine.rows, engine.metadata.keys, broker_id=engine.identity.node_id, is_here=manager.is_here
+            )
+            yield engine, left | manager.led()
 
 
 def _tools(engine: Engine, reader: TierReader, led: Mapping[TopicIdPartition, int]) -> RepairTools:

@@ -9,7 +9,7 @@ from tierd.clock import SystemClock
 from tierd.config import TierdConfig
 from tierd.errors import ConfigError, ConfigFault
 from tierd.log import broker_identity
-from tierd.metadata import KeyValueStore, MetadataKeyFactory, list_partitions, read_partition
+from tierd.metadata import KeyValueStore, MetadataKeyFactory, list_partitions, metadata_keys, read_partition
 from tierd.model import TopicPartition
 from tierd.remote import KeyRewrapping, ObjectKeyFactory, RewrapOutcome, open_key_ring
 
@@ -37,18 +37,20 @@ async def rewrap_keys(
     configured = ObjectKeyFactory(config.remote.key_prefix, identity.cluster_id)
     async with metadata_store(config, read_only=True) as rows, object_store(config, clock=clock) as store:
         rewrapping = KeyRewrapping(store, ring, dry_run=dry_run)
-        for keys in await _factories(rows, configured):
+        row_keys = metadata_keys(config.metadata, identity.cluster_id)
+        for keys in await _factories(rows, row_keys, configured):
             async with contextlib.aclosing(rewrapping.run(keys, partitions)) as outcomes:
                 async for outcome in outcomes:
                     yield outcome
 
 
-async def _factories(rows: KeyValueStore, configured: ObjectKeyFactory) -> list[ObjectKeyFactory]:
+async def _factories(
+    rows: KeyValueStore, row_keys: MetadataKeyFactory, configured: ObjectKeyFactory
+) -> list[ObjectKeyFactory]:
     """The configured prefix, and every other one under which a segment lies: old ones need their keys as well."""
-    metadata_keys = MetadataKeyFactory(configured.cluster_id)
     prefixes = {configured.prefix: configured}
-    for partition in await list_partitions(rows, metadata_keys):
-        for metadata in (await read_partition(rows, metadata_keys, partition)).list():
-            keys = configured.for_custom_metadata(metadata.custom_metadata)
+    for partition in await list_partitions(rows, row_keys):
+        for metadata in (await read_partition(rows, row_keys, partition)).list():
+            keys = configured.for_custom_metadata(metadata.custom_metadata, partition.topic)
             prefixes.setdefault(keys.prefix, keys)
     return [prefixes[prefix] for prefix in sorted(prefixes)]

@@ -9,16 +9,18 @@ from pydantic import JsonValue
 from tierd import __version__
 from tierd.app.compose import Engine
 from tierd.serve import StatusSnapshot
-from tierd.tiering import RemoteLogManager
+from tierd.tiering import PartitionStatus, RemoteLogManager
 
 
 def status_snapshot(
     engine: Engine,
     manager: RemoteLogManager,
     *,
+    partitions: tuple[PartitionStatus, ...],
     started_ms: int,
     not_ready: tuple[str, ...],
     pipeline: Mapping[str, JsonValue],
+    descriptors: Mapping[str, JsonValue],
 ) -> StatusSnapshot:
     """Ask every room; blocks for no I/O."""
     held = engine.hold.statistics()
@@ -31,7 +33,7 @@ def status_snapshot(
         started_ms=started_ms,
         now_ms=engine.clock.now_ms(),
         not_ready=not_ready,
-        partitions=manager.status(),
+        partitions=partitions,
         hold={
             "segments": held.segments,
             "bytes": held.bytes,
@@ -46,4 +48,7 @@ def status_snapshot(
         log_dirs=tuple(manager.log_dirs()),
         leadership=engine.control.facts(),
         pipeline=pipeline,
+        own_logs=engine.logs.facts(),
+        descriptors=descriptors,
+        outages=engine.services.outages(),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tierd.clock import Clock
 from tierd.config import TierdConfig
-from tierd.log import BrokerIdentity, MetaProperties, read_identities
+from tierd.log import BrokerIdentity, FoundIdentity, read_identities
 from tierd.metadata import KeyValueStore, open_metadata
 from tierd.remote import (
     ObjectStore,
@@ -66,7 +66,7 @@ async def metadata_store(config: TierdConfig, *, read_only: bool) -> AsyncIterat
         await store.close()
 
 
-async def log_dir_identities(config: TierdConfig) -> dict[Path, MetaProperties | None]:
+async def log_dir_identities(config: TierdConfig) -> dict[Path, FoundIdentity]:
     """Read the ``meta.properties`` of every log dir; one that is offline says nothing while another one does.
 
     Raises:

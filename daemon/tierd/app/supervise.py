@@ -11,15 +11,20 @@
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import structlog
 
 from tierd.backoff import Backoff
 from tierd.clock import Clock
 from tierd.errors import FencedError, TierError
+from tierd.masking import Masking
 from tierd.tiering import PartitionTask, TaskHealth
 
 log = structlog.get_logger()
+
+REST: Final = "rest"
+"""Name of the asyncio tasks that wait for the end of a rest: its time, or an event before that."""
 
 
 @dataclass(slots=True, eq=False)
@@ -188,7 +193,7 @@ def _cancelled_from_outside() -> bool:
 
 async def _first_of(*waits: Coroutine[object, object, object]) -> None:
     """Return when one of ``waits`` has ended; the others are cancelled, whatever happens to the caller."""
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    tasks = [asyncio.create_task(wait, name=REST) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -209,7 +214,7 @@ async def _end(supervised: Collection[_Supervised]) -> None:
 def _one_line(failure: Exception) -> str:
     if isinstance(failure, TierError):
         return " ".join(str(failure).split())
-    return " ".join(f"{type(failure).__name__}: {failure}".split())
+    return " ".join(Masking().error(failure).named.split())
 
 
 def _report(task: str, failure: Exception, message: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from tierd.clock import Clock
+from tierd.control_characters import visible
 
 log = structlog.get_logger()
 
@@ -35,11 +36,11 @@ class SystemdNotifier:
 
     def ready(self, status: str) -> None:
         """Start-up, or a reload, has ended."""
-        self._send(f"READY=1\nSTATUS={status}")
+        self._send(f"READY=1\nSTATUS={visible(status)}")
 
     def status(self, status: str) -> None:
         """One line for ``systemctl status``."""
-        self._send(f"STATUS={status}")
+        self._send(f"STATUS={visible(status)}")
 
     def reloading(self, *, monotonic_s: float) -> None:
         """A reload began; ``monotonic_s`` is CLOCK_MONOTONIC, as Type=notify-reload asks."""

@@ -8,7 +8,18 @@ import structlog
 
 from tierd.clock import Clock, SystemClock
 from tierd.config import TierdConfig
-from tierd.cost import FREE, HOUR_MS, OTHER_TOPIC, CostReport, PriceList, Usage, UsageLedger, cost_report, load_prices
+from tierd.cost import (
+    FREE,
+    HOUR_MS,
+    IN_A_PUT,
+    OTHER_TOPIC,
+    CostReport,
+    PriceList,
+    Usage,
+    UsageLedger,
+    cost_report,
+    load_prices,
+)
 from tierd.remote import ObjectKeyFactory, ObjectStoreCall
 
 log = structlog.get_logger()
@@ -31,7 +42,9 @@ class UsageKeeper:
 
     def attempted(self, call: ObjectStoreCall) -> None:
         """Count one attempt, failed ones too: stores bill most of them."""
-        key = self._keys.parse(call.key)
+        if call.operation in IN_A_PUT and call.outcome == "ok":
+            return  # the put that they belong to counts them
+        key = self._keys.parse(call.key) or self._keys.parse_log_start(call.key)
         topic = key.topic if key else OTHER_TOPIC
         for billed, size_bytes in self._usage.add_call(self._clock.now_ms(), topic, call.operation, call.size_bytes):
             self._record(topic, billed.kind.value, billed.requests, size_bytes)

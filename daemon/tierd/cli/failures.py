@@ -9,6 +9,7 @@ from typing import ParamSpec
 
 import typer
 
+from tierd.cli.printing import print_error
 from tierd.errors import (
     AlreadyRunningError,
     BackendUnavailableError,
@@ -139,6 +140,6 @@ def print_failure(error: TierError) -> None:
     """Write cause and remedy to standard error."""
     lines = str(error).splitlines() if isinstance(error, ConfigError) else [" ".join(str(error).split())]
     for line in lines:
-        print(f"tierd: {line}", file=sys.stderr)
+        print_error(f"tierd: {line}")
     if error.remedy:
-        print(f"  next: {error.remedy}", file=sys.stderr)
+        print_error(f"  next: {error.remedy}")

@@ -17,6 +17,7 @@ import typer
 
 from tierd import __version__
 from tierd.cli.failures import reported
+from tierd.cli.printing import prepare_streams, print_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,7 @@ _EXIT_CODES = (
 
 def main() -> None:
     """Run the command line of this process."""
+    prepare_streams()
     build_app(sys.argv[1:])(prog_name="tierd")
 
 
@@ -154,7 +156,7 @@ def _unloaded() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"tierd {__version__}")
+        print_line(f"tierd {__version__}")
         raise typer.Exit
 
 

@@ -2,14 +2,15 @@
 
 from pydantic import JsonValue
 
+from tierd.cli.printing import print_line
 from tierd.log import CutTail, LowerCheckpoint, Mended, MoveAside, RepairPlan, Step, WriteAnew
 
 
 def print_mended(mended: Mended, *, is_plan: bool, done: str = "mended") -> None:
     """Print what is going to be done, or was; ``done`` says so in a word."""
     for line in plan_lines(mended.plan, mended.kept, is_plan=is_plan):
-        print(line)
-    print(_summary(mended, is_plan=is_plan, done=done))
+        print_line(line)
+    print_line(_summary(mended, is_plan=is_plan, done=done))
 
 
 def plan_lines(plan: RepairPlan, kept: tuple[str | None, ...] = (), *, is_plan: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""Moments as people write them on the command line."""
+"""Moments as people write and read them on the command line."""
 
 from datetime import UTC, datetime
 
@@ -20,6 +20,11 @@ def timestamp_ms_of(text: str) -> int:
     if timestamp_ms < 0:
         raise typer.BadParameter(f"{text!r} is before 1970")
     return timestamp_ms
+
+
+def utc_text(timestamp_ms: int) -> str:
+    """Return a moment as tables show it, to the second."""
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def _of_iso(text: str) -> int:

@@ -16,7 +16,25 @@ ConfigOption = Annotated[
     Path,
     typer.Option("--config", metavar="FILE", envvar="TIERD_CONFIG", help="The configuration file.", show_default=True),
 ]
+SocketOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--socket",
+        metavar="FILE",
+        help="The daemon's control socket. Without it: control.sock in the state_dir of the configuration file.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+JsonObjectOption = Annotated[
+    bool, typer.Option("--json-object", help="As --json, but always one object, with the list in its items.")
+]
+AcceptUnauthenticatedOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-unauthenticated",
+        help="With a key ring: believe also objects that no tierd with the ring is proven to have written.",
+    ),
+]
 PartitionArgument = Annotated[
     str, typer.Argument(metavar="TP", help="A partition, named as its directory is: topic-partition.")
 ]

@@ -5,8 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from tierd.cli.printing import print_error
 
 Tell = Callable[[str], None]
 
@@ -19,10 +18,22 @@ def progress_line(title: str) -> Iterator[Tell]:
     if not sys.stderr.isatty():
         yield _Lines(title)
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title)
-        yield lambda text: progress.update(task, description=f"{title}: {text}")
+    from tierd.cli.display import moving_line  # noqa: PLC0415 - rich is loaded where there is a terminal
+
+    with moving_line(title) as tell:
+        yield lambda text: tell(f"{title}: {text}")
+
+
+@contextlib.contextmanager
+def step_line(title: str) -> Iterator[Tell]:
+    """Yield what says at which step the work is; elsewhere than on a terminal every step is a line."""
+    if not sys.stderr.isatty():
+        yield print_error
+        return
+    from tierd.cli.display import moving_line  # noqa: PLC0415 - rich is loaded where there is a terminal
+
+    with moving_line(title) as tell:
+        yield tell
 
 
 class _Lines:
@@ -35,4 +46,4 @@ class _Lines:
         if text != self._said and time.monotonic() >= self._next_s:
             self._said = text
             self._next_s = time.monotonic() + _QUIET_S
-            print(f"{self._title}: {text}", file=sys.stderr, flush=True)
+            print_error(f"{self._title}: {text}")

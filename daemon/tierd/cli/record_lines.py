@@ -1,12 +1,12 @@
 """Lines of input as records: the JSON of ``tierd cat --json``, or text with a tab between key and value."""
 
-import json
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tierd.errors import RecordLineError
+from tierd.json_parsing import parse_json
 from tierd.log import NewRecord
 
 MAX_INT = (1 << 31) - 1
@@ -39,8 +39,8 @@ def parse_json_line(line: bytes, number: int, now_ms: int) -> InputRecord:
         RecordLineError: it is no such line; names its number.
     """
     try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        fields = parse_json(line)
+    except ValueError as error:
         raise _fault(number, f"no JSON: {error}") from error
     if not isinstance(fields, dict) or not {"key", "value"} & set(fields):
         raise _fault(number, "no object with a key or a value")

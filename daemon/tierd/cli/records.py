@@ -4,6 +4,7 @@ import json
 from base64 import b64encode
 from datetime import UTC, datetime
 
+from tierd.control_characters import visible
 from tierd.log import Record
 
 
@@ -42,9 +43,4 @@ def _time(timestamp_ms: int) -> str:
 def _text(data: bytes | None) -> str:
     if data is None:
         return "null"
-    text = data.decode("utf-8", errors="backslashreplace")
-    return text if text.isprintable() else "".join(map(_visible, text))
-
-
-def _visible(character: str) -> str:
-    return character if character.isprintable() else character.encode("unicode_escape").decode()
+    return visible(data.decode("utf-8", errors="backslashreplace"))

@@ -1,8 +1,19 @@
 """The one YAML file, parsed at the door into frozen settings per room; every fault at once, each with its place."""
 
+from tierd.config.config_warning import ConfigWarning
+from tierd.config.config_warnings import config_warnings
+from tierd.config.connectors import (
+    INTERFACE_VERSION,
+    METADATA,
+    OBJECT_STORE,
+    ConnectorError,
+    PluginSettings,
+    find_connector,
+)
 from tierd.config.leadership_settings import KafkaConnectionSettings, LeadershipSettings
-from tierd.config.loading import load_config
+from tierd.config.loading import load_config, load_state_dir
 from tierd.config.metadata_settings import MetadataSettings, PostgresSettings, RedisSettings, SqliteSettings
+from tierd.config.own_log_settings import LogCleanerSettings, OwnLogSettings
 from tierd.config.pipeline_settings import PipelineSettings
 from tierd.config.remote_settings import (
     AzureSettings,
@@ -28,14 +39,39 @@ from tierd.config.schema import (
     TierdConfig,
 )
 from tierd.config.side_file import load_side_file
+from tierd.config.spark_protection import PROTECTION, is_on_this_host, protection_faults
 from tierd.config.topic_settings import TopicDefaults, TopicOverride, TopicsSettings
+from tierd.config.traversal import secrets_of
 from tierd.config.units import format_bytes, format_duration, parse_bytes, parse_duration_s
+from tierd.config.values import (
+    AbsolutePath,
+    Address,
+    ByteLimit,
+    ByteSize,
+    Duration,
+    OwnPath,
+    Switch,
+    Text,
+    Url,
+    WholeNumber,
+)
 
 __all__ = [
+    "INTERFACE_VERSION",
+    "METADATA",
+    "OBJECT_STORE",
+    "PROTECTION",
+    "AbsolutePath",
+    "Address",
     "AzureSettings",
+    "ByteLimit",
+    "ByteSize",
     "CompressionSettings",
+    "ConfigWarning",
+    "ConnectorError",
     "CopySettings",
     "CostSettings",
+    "Duration",
     "EncryptionKeySettings",
     "EncryptionSettings",
     "ExpireSettings",
@@ -46,10 +82,14 @@ __all__ = [
     "HttpSettings",
     "KafkaConnectionSettings",
     "LeadershipSettings",
+    "LogCleanerSettings",
     "LogDirSettings",
     "LoggingSettings",
     "MetadataSettings",
+    "OwnLogSettings",
+    "OwnPath",
     "PipelineSettings",
+    "PluginSettings",
     "PostgresSettings",
     "RedisSettings",
     "RemoteSettings",
@@ -57,14 +97,24 @@ __all__ = [
     "S3Settings",
     "SqliteSettings",
     "SseSettings",
+    "Switch",
+    "Text",
     "TierdConfig",
     "TopicDefaults",
     "TopicOverride",
     "TopicsSettings",
+    "Url",
+    "WholeNumber",
+    "config_warnings",
+    "find_connector",
     "format_bytes",
     "format_duration",
+    "is_on_this_host",
     "load_config",
     "load_side_file",
+    "load_state_dir",
     "parse_bytes",
     "parse_duration_s",
+    "protection_faults",
+    "secrets_of",
 ]

@@ -1,7 +1,7 @@
 """YAML text to plain values, with the line and column of every key and value, and the environment expanded. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ruamel.yaml import YAML
@@ -13,6 +13,7 @@ from tierd.config.values import ExpandedText
 
 _MAX_VALUES = 10_000  # aliases of aliases grow without end
 _MAX_DEPTH = 32
+_MAX_EXCERPT = 80
 _REFERENCE = re.compile(r"\$(?:(?P<escape>\$)|\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\}|(?P<broken>\{))")
 _TAG = "tag:yaml.org,2002:"
 
@@ -72,8 +73,17 @@ class Document:
         return Place(1, 1) if self.values else None
 
 
-def read_document(text: str, env: Mapping[str, str]) -> Document:
-    """Parse one YAML document. A syntax error is one fault, and nothing else can be said of such a file."""
+def read_document(
+    text: str, env: Mapping[str, str], *, secret_at: Callable[[Location], bool] = lambda _: False
+) -> Document:
+    """Parse one YAML document. A syntax error is one fault, and nothing else can be said of such a file.
+
+    Args:
+        text: the file.
+        env: variables for ``${NAME}``.
+        secret_at: returns True for the location of a secret. No fault repeats what is written there, and a mapping or
+            a list in its place is not looked into.
+    """
     document = Document()
     try:
         root = YAML(typ="rt").compose(text)
@@ -85,12 +95,15 @@ def read_document(text: str, env: Mapping[str, str]) -> Document:
     except YAMLError as error:
         document.fault(None, f"this is not YAML: {str(error).splitlines()[0]}")
         return document
+    except RecursionError:
+        document.fault(None, "the file is nested too deeply")
+        return document
     if root is None:
         return document
     if not isinstance(root, MappingNode):
         document.fault(_place(root.start_mark), "the file must hold keys and values, such as log_dirs: [...]")
         return document
-    _Reader(document, env).mapping(root, ())
+    _Reader(document, env, secret_at).mapping(root, ())
     return document
 
 
@@ -101,9 +114,10 @@ def _place(mark: StringMark) -> Place:
 class _Reader:
     """Walks the nodes of one file."""
 
-    def __init__(self, document: Document, env: Mapping[str, str]) -> None:
+    def __init__(self, document: Document, env: Mapping[str, str], secret_at: Callable[[Location], bool]) -> None:
         self._document = document
         self._env = env
+        self._secret_at = secret_at
         self._left = _MAX_VALUES
 
     def mapping(self, node: MappingNode, location: Location) -> dict[str, object]:
@@ -131,6 +145,9 @@ class _Reader:
                 self._document.spoil(location, "the file is nested too deeply or repeats itself")
             return None
         match node:
+            case MappingNode() | SequenceNode() if self._secret_at(location):
+                self._document.spoil(location, "is no text: put it in quotes")
+                return None
             case MappingNode():
                 return self.mapping(node, location)
             case SequenceNode():
@@ -159,7 +176,8 @@ class _Reader:
         try:
             return _plain_value(node, written)
         except ValueError:
-            self._document.spoil(location, f"{written!r} is no value that YAML knows: put it in quotes")
+            shown = "this" if self._secret_at(location) else _excerpt(written)
+            self._document.spoil(location, f"{shown} is no value that YAML knows: put it in quotes")
             return None
 
 
@@ -178,6 +196,10 @@ def expand(text: str, env: Mapping[str, str]) -> str:
     if any(m["broken"] for m in _REFERENCE.finditer(text)):
         raise ValueError("${ begins no ${NAME} or ${NAME:-default}: close it, or write $$ for a dollar sign")
     return _REFERENCE.sub(lambda m: "$" if m["escape"] else env.get(m["name"]) or m["default"] or "", text)
+
+
+def _excerpt(text: str) -> str:
+    return repr(text) if len(text) <= _MAX_EXCERPT else f"{text[:_MAX_EXCERPT]!r}…"
 
 
 def _plain_value(node: ScalarNode, text: str) -> object:

@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from tierd.config.partial_sections import rule_faults
 from tierd.config.places import Location, PlacedFaultsError, dotted
-from tierd.config.traversal import all_locations, field_at, fields_of, section_at, unit_of
+from tierd.config.traversal import all_locations, field_at, fields_of, secret_of_file, section_at, unit_of
 from tierd.config.units import format_bytes, format_duration
-from tierd.config.values import Unit
+from tierd.config.values import Unit, shown
 
 _BOUNDS = {
     "greater_than": ("gt", "must be more than"),
@@ -17,6 +18,22 @@ _BOUNDS = {
     "less_than": ("lt", "must be less than"),
     "less_than_equal": ("le", "must be at most"),
 }
+
+
+def explain_all(
+    model: type[BaseModel], error: ValidationError, tree: Mapping[str, object], spoilt: Mapping[Location, object]
+) -> list[tuple[Location, str]]:
+    """Turn what pydantic found in ``tree`` into faults, and add those of rules between keys that it did not come to.
+
+    Args:
+        model: the whole file.
+        error: from the validation of ``tree``.
+        tree: what the file says.
+        spoilt: locations whose values are missing in ``tree`` because of a fault that is noted already.
+    """
+    found = [fault for details in error.errors() for fault in explain(model, details)]
+    rules = rule_faults(model, tree, spoilt)
+    return list(dict.fromkeys([*found, *((place, f"{dotted(place)}: {message}") for place, message in rules)]))
 
 
 def explain(model: type[BaseModel], error: ErrorDetails) -> Iterator[tuple[Location, str]]:
@@ -29,9 +46,12 @@ def explain(model: type[BaseModel], error: ErrorDetails) -> Iterator[tuple[Locat
         case "missing":
             field = field_at(model, location)
             yield location, f"{dotted(location)} is missing: {field.description if field else 'it has no default'}"
-        case "value_error" if isinstance(placed := context.get("error"), PlacedFaultsError):
-            for inner, message in placed.faults:
-                yield (*location, *inner), f"{dotted((*location, *inner))}: {message}"
+        case "value_error" if isinstance(context.get("error"), PlacedFaultsError):
+            return  # a rule between keys: ``rule_faults`` asks it, of files with other faults too
+        case "too_short" if isinstance(error["input"], list) and error["input"]:
+            return  # pydantic counts the entries that are sound, and those that are not have faults of their own
+        case _ if secret_of_file(model, location):
+            yield location, f"{dotted(location)}: names no file: begin it with /, or with ./ if it is beside this file"
         case _:
             yield location, f"{dotted(location)}: {_reason(model, location, error, context)}"
 
@@ -60,14 +80,13 @@ def _reason(model: type[BaseModel], location: Location, error: ErrorDetails, con
         case "literal_error":
             expected = str(context["expected"]).replace("'", "")
             near = get_close_matches(str(error["input"]), expected.replace(" or ", ", ").split(", "), n=1)
-            return f"{error['input']!r} is not {expected}" + (f": did you mean {near[0]}?" if near else "")
+            return f"{shown(error['input'])} is not {expected}" + (f": did you mean {near[0]}?" if near else "")
         case "model_type" | "model_attributes_type":
-            section = section_at(model, location)
-            return (
-                f"must be a section with keys such as {next(iter(fields_of(section)))}" if section else "is no section"
-            )
+            return _section_wanted(model, location)
         case "tuple_type":
-            return "must be a list, such as [a, b]"
+            return f"must be a list, such as {_list_example(model, location)}"
+        case "dict_type":
+            return "must be a mapping, such as {name: value}"
         case "too_short" if not isinstance(error["input"], str):
             return "must have at least one entry"
         case "too_short" | "string_too_short":
@@ -76,6 +95,26 @@ def _reason(model: type[BaseModel], location: Location, error: ErrorDetails, con
             return "is no text: put it in quotes"
         case _:
             return error["msg"]
+
+
+def _section_wanted(model: type[BaseModel], location: Location) -> str:
+    section = section_at(model, location)
+    assert section is not None, "only a section is expected to be one"
+    wanted = f"must be a section with keys such as {next(iter(fields_of(section)))}"
+    return f"{wanted}: write - {_entry_example(section)}" if isinstance(location[-1], int) else wanted
+
+
+def _list_example(model: type[BaseModel], location: Location) -> str:
+    field, section = field_at(model, location), section_at(model, location)
+    if section is not None:
+        return f"[{{{_entry_example(section)}}}]"
+    return str(field.examples[0]) if field and field.examples else "[a, b]"
+
+
+def _entry_example(section: type[BaseModel]) -> str:
+    """Write what an entry of a list of sections needs, by the examples of the schema."""
+    needed = {key: field for key, field in fields_of(section).items() if field.is_required()}
+    return ", ".join(f"{key}: {field.examples[0] if field.examples else '...'}" for key, field in needed.items())
 
 
 def _limit(model: type[BaseModel], location: Location, limit: object) -> str:

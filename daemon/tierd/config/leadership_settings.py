@@ -6,13 +6,13 @@ from pydantic import Field, SecretStr, model_validator
 
 from tierd.config.places import PlacedFaultsError
 from tierd.config.section import Settings
-from tierd.config.values import AbsolutePath, Address, Duration, Pattern, Switch, Text
+from tierd.config.values import AbsolutePath, BrokerAddress, Duration, Pattern, Switch, Text
 
 
 class KafkaConnectionSettings(Settings):
     """How the cluster is asked for leaders and topic settings."""
 
-    bootstrap_servers: tuple[Address, ...] = Field(
+    bootstrap_servers: tuple[BrokerAddress, ...] = Field(
         min_length=1, description="brokers to ask first, host:port each", examples=['["127.0.0.1:9092"]']
     )
     security_protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
@@ -42,10 +42,15 @@ class KafkaConnectionSettings(Settings):
         if self.security_protocol.startswith("sasl"):
             missing = [name for name in ("sasl_username", "sasl_password") if getattr(self, name) is None]
             faults += [((name,), f"security_protocol {self.security_protocol} needs {name}") for name in missing]
-        if (self.cert_file is None) != (self.key_file is None):
-            faults.append((("cert_file",), "cert_file and key_file belong together: set both, or neither"))
         if faults:
             raise PlacedFaultsError(faults)
+        return self
+
+    @model_validator(mode="after")
+    def _certificate_has_its_key(self) -> "KafkaConnectionSettings":
+        if (self.cert_file is None) != (self.key_file is None):
+            message = "cert_file and key_file belong together: set both, or neither"
+            raise PlacedFaultsError([(("cert_file",), message)])
         return self
 
 

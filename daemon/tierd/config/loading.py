@@ -1,22 +1,25 @@
 """YAML and environment to settings: every fault at once, each with file, line and column."""
 
 import os
+import re
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from tierd.config.document import Document, read_document
-from tierd.config.faults import explain
-from tierd.config.places import Location, PlacedFaultsError, dotted, path_faults
-from tierd.config.schema import TierdConfig
-from tierd.config.secret_sources import resolve_secrets, stand_in_for_secrets
+from tierd.config.faults import explain_all
+from tierd.config.places import Location
+from tierd.config.plugged_schema import as_declared, plugged_schema, with_sections
+from tierd.config.schema import TierdConfig, default_state_dir
+from tierd.config.secret_sources import is_secret_at, resolve_secrets, stand_in_for_secrets
 from tierd.config.traversal import leaves, unit_of
 from tierd.config.values import Unit
 from tierd.errors import ConfigError, ConfigFault
 
 _MAX_BYTES = 1024 * 1024
+_STATE_DIR_LINE = re.compile(r"^state_dir[ \t]*:.*$", re.MULTILINE)
 
 
 def load_config(path: Path, env: Mapping[str, str], *, secrets: bool = True) -> TierdConfig:
@@ -33,15 +36,15 @@ def load_config(path: Path, env: Mapping[str, str], *, secrets: bool = True) -> 
     Raises:
         ConfigError: the file cannot be read, or anything in it is wrong; lists every fault, in the order of the file.
     """
-    document = read_document(_read_text(path), env)
+    document, schema = _read(_read_text(path), env)
     syntax_error = bool(document.faults) and not document.values
     if not syntax_error:
-        _anchor_paths(document, path.absolute().parent)
+        _anchor_paths(document, schema, path.absolute().parent)
         if secrets:
-            resolve_secrets(document, env)
+            resolve_secrets(document, schema, env)
         else:
-            stand_in_for_secrets(document)
-        config = _validate(document)
+            stand_in_for_secrets(document, schema)
+        config = _validate(document, schema)
         if config and not document.faults:
             return config
     faults = [
@@ -49,6 +52,31 @@ def load_config(path: Path, env: Mapping[str, str], *, secrets: bool = True) -> 
         for place, message in document.faults
     ]
     raise ConfigError(sorted(faults, key=lambda fault: (fault.line, fault.column)))
+
+
+def load_state_dir(path: Path, env: Mapping[str, str]) -> tuple[Path, ConfigError | None]:
+    """Return where the daemon's control socket is, and the faults of the rest of the file, if it has any.
+
+    A daemon goes on with the settings it has while its file is being edited, so that a fault elsewhere must not keep a
+    person from it. A file that is no YAML at all still says ``state_dir`` in a line of its own, or leaves it out.
+
+    Raises:
+        ConfigError: the file cannot be read, or says a ``state_dir`` that cannot be used.
+    """
+    try:
+        return load_config(path, env, secrets=False).state_dir, None
+    except ConfigError as error:
+        text, faults = _read_text(path), error
+    document, schema = _read(text, env)
+    if not document.values and (line := _STATE_DIR_LINE.search(text)):
+        document, schema = _read(line[0], env)
+        if not document.values:
+            raise faults
+    _anchor_paths(document, schema, path.absolute().parent)
+    said = document.tree.get("state_dir", str(default_state_dir()))
+    if ("state_dir",) in document.spoilt or not isinstance(said, str) or not said.startswith("/"):
+        raise faults
+    return Path(said), faults
 
 
 def _read_text(path: Path) -> str:
@@ -67,58 +95,47 @@ def _read_text(path: Path) -> str:
     return text
 
 
-def _anchor_paths(document: Document, directory: Path) -> None:
-    for leaf in leaves(TierdConfig, document.tree):
+def _read(text: str, env: Mapping[str, str]) -> tuple[Document, type[TierdConfig]]:
+    """Parse the file, and once more where it names backends of other packages: they say what is secret."""
+    document = read_document(text, env, secret_at=partial(is_secret_at, TierdConfig))
+    schema, faults = plugged_schema(document.tree)
+    if schema is not TierdConfig:
+        document = read_document(text, env, secret_at=partial(is_secret_at, schema))
+        with_sections(document.tree, schema)
+    for location, message in faults.items():
+        _leave_out(document, location, message)
+    return document, schema
+
+
+def _leave_out(document: Document, backend: Location, message: str) -> None:
+    """Note that a backend cannot be had; nothing is said of the settings of one that is not known."""
+    document.spoil(backend, message)
+    section = document.tree[str(backend[0])]
+    assert isinstance(section, dict), "it has named a backend"
+    del section["backend"]
+    if section.pop("plugin", None) is not None:
+        document.spoilt[backend[0], "plugin"] = None
+
+
+def _anchor_paths(document: Document, schema: type[TierdConfig], directory: Path) -> None:
+    for leaf in leaves(schema, document.tree):
         value = leaf.holder[leaf.key]
         if unit_of(leaf.field) is Unit.PATH and isinstance(value, str) and value.split("/")[0] in (".", ".."):
             leaf.holder[leaf.key] = os.path.normpath(directory / value)
 
 
-def _validate(document: Document) -> TierdConfig | None:
+def _validate(document: Document, schema: type[TierdConfig]) -> TierdConfig | None:
     try:
-        return TierdConfig.model_validate(document.tree, by_alias=True, by_name=False, context={"file": True})
+        config = schema.model_validate(document.tree, by_alias=True, by_name=False, context={"file": True})
+        return config if schema is TierdConfig else as_declared(config)
     except ValidationError as error:
-        found = [
-            fault
-            for details in error.errors()
-            if not _is_rule_over(details, document.spoilt)
-            for fault in explain(TierdConfig, details)
-        ]
-        across = [(location, f"{dotted(location)}: {message}") for location, message in path_faults(*_paths(document))]
-        for location, message in dict.fromkeys([*found, *across]):
+        for location, message in explain_all(schema, error, document.tree, document.spoilt):
             if not _follows_from(location, document.spoilt):
                 unknown = location in document.keys and message.startswith("unknown key")
                 document.fault(document.keys[location] if unknown else document.nearest_place(location), message)
     return None
 
 
-def _is_rule_over(details: ErrorDetails, spoilt: Collection[Location]) -> bool:
-    """Whether a rule between keys failed in a section that an earlier fault has taken a key away from."""
-    section = details["loc"]
-    is_rule = isinstance(details.get("ctx", {}).get("error"), PlacedFaultsError)
-    return is_rule and any(other[: len(section)] == section for other in spoilt)
-
-
 def _follows_from(location: Location, spoilt: Collection[Location]) -> bool:
     """Whether a fault only says that a value is not there which an earlier fault has taken away."""
     return any(location == other[: len(location)] for other in spoilt)
-
-
-def _paths(document: Document) -> tuple[dict[Location, Path], dict[Location, Path]]:
-    """Log dirs and tierd's own paths, as far as they can be read, for the rules between them."""
-    paths = {
-        leaf.location: Path(os.path.normpath(value))
-        for leaf in leaves(TierdConfig, document.tree)
-        if unit_of(leaf.field) is Unit.PATH
-        and isinstance(value := leaf.holder[leaf.key], str)
-        and value.startswith("/")
-    }
-    own: tuple[Location, ...] = (
-        ("state_dir",),
-        ("hold", "dir"),
-        ("fetch", "cache_dir"),
-        ("metadata", "sqlite", "path"),
-        ("remote", "filesystem", "path"),
-    )
-    log_dirs = {location: path for location, path in paths.items() if location[0] == "log_dirs"}
-    return log_dirs, {location: paths[location] for location in own if location in paths}

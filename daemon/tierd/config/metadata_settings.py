@@ -1,18 +1,17 @@
 """The store that remembers what was copied."""
 
-from typing import Literal
+from pydantic import Field, SecretStr, SerializeAsAny, model_validator
 
-from pydantic import Field, SecretStr, model_validator
-
+from tierd.config.connectors import METADATA, PluginSettings, plugin_faults
 from tierd.config.places import PlacedFaultsError
 from tierd.config.section import Settings
-from tierd.config.values import AbsolutePath, Duration, Switch, Text, WholeNumber
+from tierd.config.values import AbsolutePath, Duration, OwnPath, Switch, Text, WholeNumber
 
 
 class SqliteSettings(Settings):
     """The embedded metadata store."""
 
-    path: AbsolutePath | None = Field(None, description="the database file; default: metadata.db in state_dir")
+    path: OwnPath | None = Field(None, description="the database file; default: metadata.db in state_dir")
 
 
 class PostgresSettings(Settings):
@@ -40,8 +39,9 @@ class RedisSettings(Settings):
 class MetadataSettings(Settings):
     """The store that remembers what was copied."""
 
-    backend: Literal["sqlite", "postgres", "redis"] = Field(
-        "sqlite", description="sqlite: a file on this host, for one broker; postgres or redis: for several"
+    backend: Text = Field(
+        "sqlite",
+        description="sqlite: a file on this host, for one broker; postgres or redis: for several; or a plug-in's name",
     )
     timeout_s: Duration = Field(5.0, alias="timeout", gt=0, description="longest wait for one call to the store")
     load_concurrency: WholeNumber = Field(8, ge=1, le=256, description="partitions read from the store at once")
@@ -54,14 +54,21 @@ class MetadataSettings(Settings):
     sqlite: SqliteSettings = Field(default_factory=SqliteSettings, description="settings of the sqlite backend")
     postgres: PostgresSettings | None = Field(None, description="settings of the postgres backend")
     redis: RedisSettings | None = Field(None, description="settings of the redis backend")
+    plugin: SerializeAsAny[PluginSettings] | None = Field(None, description="settings of a backend of another package")
 
     @model_validator(mode="after")
     def _backend_has_its_address(self) -> "MetadataSettings":
-        missing = {
-            "postgres": self.postgres is None or self.postgres.dsn is None,
-            "redis": self.redis is None or self.redis.url is None,
-        }
-        if missing.get(self.backend):
+        if faults := plugin_faults(METADATA, self.backend, self.plugin):
+            raise PlacedFaultsError(faults)
+        # Of the section that is used only: a fault in another one must not hide what this one lacks.
+        match self.backend:
+            case "postgres":
+                missing = self.postgres is None or self.postgres.dsn is None
+            case "redis":
+                missing = self.redis is None or self.redis.url is None
+            case _:
+                missing = False
+        if missing:
             first = {"postgres": "dsn or dsn_file", "redis": "url or url_file"}[self.backend]
             message = f"backend {self.backend} needs the section metadata.{self.backend}, with {first}"
             raise PlacedFaultsError([(("backend",), message)])

@@ -1,14 +1,15 @@
 """The scheduled Spark job: compaction, merging of small segments, audit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, model_validator
 
 from tierd.config.places import Location, PlacedFaultsError
 from tierd.config.section import Settings
-from tierd.config.values import MIB, AbsolutePath, ByteLimit, ByteSize, Duration, Switch, Text, WholeNumber
+from tierd.config.spark_protection import PROTECTION, SECRET, protection_faults
+from tierd.config.values import MIB, AbsolutePath, ByteLimit, ByteSize, Duration, OwnPath, Switch, Text, WholeNumber
 from tierd.schedule import PauseWindow, Schedule, parse_time_zone
 
 
@@ -28,8 +29,12 @@ class PipelineSettings(Settings):
         "local[2]", description="Spark master: local[N], spark://host:7077, yarn or k8s://https://host:443"
     )
     spark_conf: dict[str, str] = Field({}, description="further settings of Spark, name: value")
+    authenticate_secret: SecretStr | None = Field(
+        None, description="secret that a standalone Spark cluster shares; with any other master Spark makes one a run"
+    )
+    authenticate_secret_file: AbsolutePath | None = Field(None, description="file that holds the secret, instead")
     java_home: AbsolutePath | None = Field(None, description="the Java that Spark runs on; default: JAVA_HOME, or java")
-    local_dir: AbsolutePath | None = Field(
+    local_dir: OwnPath | None = Field(
         None, description="where the driver keeps its log and Spark its scratch files; default: pipeline in state_dir"
     )
     driver_memory_bytes: ByteSize = Field(
@@ -65,19 +70,44 @@ class PipelineSettings(Settings):
             self.schedule, time_zone=self.time_zone, pause_windows=self.pause_windows, jitter_s=self.jitter_s
         )
 
+    def protected_conf(self) -> dict[str, str]:
+        """Return what keeps a session to its own processes, then ``spark_conf``. It may hold a secret."""
+        secret = self.authenticate_secret.get_secret_value() if self.authenticate_secret else ""
+        return {**PROTECTION, **({SECRET: secret} if secret else {}), **self.spark_conf}
+
     @model_validator(mode="after")
-    def _timetable_is_understood(self) -> "PipelineSettings":
-        parts: list[tuple[Location, Callable[[], object]]] = [
-            (("schedule",), lambda: Schedule(self.schedule)),
-            (("time_zone",), lambda: parse_time_zone(self.time_zone)),
-        ]
-        parts += [(("pause_windows", i), partial(PauseWindow.parse, w)) for i, w in enumerate(self.pause_windows)]
+    def _schedule_is_understood(self) -> "PipelineSettings":
+        _require_understood({("schedule",): lambda: Schedule(self.schedule)})
+        return self
+
+    @model_validator(mode="after")
+    def _time_zone_is_understood(self) -> "PipelineSettings":
+        _require_understood({("time_zone",): lambda: parse_time_zone(self.time_zone)})
+        return self
+
+    @model_validator(mode="after")
+    def _pause_windows_are_understood(self) -> "PipelineSettings":
+        windows = enumerate(self.pause_windows)
+        _require_understood({("pause_windows", i): partial(PauseWindow.parse, window) for i, window in windows})
+        return self
+
+    @model_validator(mode="after")
+    def _session_is_protected(self) -> "PipelineSettings":
         faults: list[tuple[Location, str]] = []
-        for location, parse in parts:
-            try:
-                parse()
-            except ValueError as error:
-                faults.append((location, str(error)))
+        for name, problem in protection_faults(self.master, self.protected_conf()):
+            location: Location = ("authenticate_secret",) if name == SECRET else ("spark_conf", name)
+            faults.append((location, problem))
         if faults:
             raise PlacedFaultsError(faults)
         return self
+
+
+def _require_understood(parts: Mapping[Location, Callable[[], object]]) -> None:
+    faults: list[tuple[Location, str]] = []
+    for location, parse in parts.items():
+        try:
+            parse()
+        except ValueError as error:
+            faults.append((location, str(error)))
+    if faults:
+        raise PlacedFaultsError(faults)

@@ -38,8 +38,9 @@ One YAML file, `/etc/tierd/tierd.yaml` unless `--config` names another. This pag
 - **Environment.** `${NAME}` in a value is replaced by the variable, `${NAME:-default}` has a default for when it is
   unset or empty, `$$` is a dollar sign. A variable without value or default is an error. Inside `{…}` or `[…]` put such
   a value in quotes. Keys are not expanded.
-- **Secrets** never print. Write one into the file, or take it from the environment, or name a file with the same key
-  and `_file`, or, under systemd with `LoadCredential=NAME:/path`, write `credential:NAME`.
+- **Secrets** are masked as `********` wherever they would print, in what the client of a store says too. Write one into
+  the file, or take it from the environment, or name a file with the same key and `_file`, or, under systemd with
+  `LoadCredential=NAME:/path`, write `credential:NAME`.
 - An empty value (`region:`) is as if the key were not there.
 - **Reload.** `systemctl reload tierd` (SIGHUP) reads the file again. `topics`, `logging`, `copy.concurrency`
   and `expire.concurrency` take effect at once; the log names every other changed key, which waits for a restart. A
@@ -130,8 +131,8 @@ def _written(value: object, field: FieldInfo) -> str:
 
 def _markdown_rows(model: type[BaseModel], location: Location = ()) -> Iterator[str]:
     plain = {key: field for key, field in fields_of(model).items() if section_of(field.annotation) is None}
-    yield ""
     if plain:
+        yield ""
         yield "| key | type | default | what it does |"
         yield "|---|---|---|---|"
     for key, field in plain.items():

@@ -2,8 +2,9 @@
 
 from typing import Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, SerializeAsAny, model_validator
 
+from tierd.config.connectors import OBJECT_STORE, PluginSettings, plugin_faults
 from tierd.config.places import Location, PlacedFaultsError
 from tierd.config.section import Settings
 from tierd.config.values import (
@@ -13,6 +14,7 @@ from tierd.config.values import (
     Duration,
     KeyPrefix,
     MebibyteSize,
+    OwnPath,
     ProxyUrl,
     Switch,
     Tags,
@@ -25,7 +27,7 @@ from tierd.config.values import (
 class FilesystemSettings(Settings):
     """Objects as files below one directory."""
 
-    path: AbsolutePath = Field(
+    path: OwnPath = Field(
         description="directory of the objects, on another disk or a network mount", examples=["/mnt/tier"]
     )
 
@@ -173,7 +175,7 @@ class EncryptionSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _active_key_is_there(self) -> "EncryptionSettings":
+    def _keys_are_whole(self) -> "EncryptionSettings":
         faults: list[tuple[Location, str]] = []
         seen: set[str] = set()
         for index, key in enumerate(self.keys):
@@ -182,18 +184,24 @@ class EncryptionSettings(Settings):
             if key.id in seen:
                 faults.append((("keys", index, "id"), f"key {key.id} is listed twice: ids are never reused"))
             seen.add(key.id)
-        if self.enabled and self.active_key not in seen:
-            message = f"no key of keys has the id {self.active_key}" if self.active_key else "enabled needs active_key"
-            faults.append((("active_key",) if self.active_key else ("enabled",), message))
         if faults:
             raise PlacedFaultsError(faults)
+        return self
+
+    @model_validator(mode="after")
+    def _active_key_is_there(self) -> "EncryptionSettings":
+        if self.enabled and self.active_key not in {key.id for key in self.keys}:
+            message = f"no key of keys has the id {self.active_key}" if self.active_key else "enabled needs active_key"
+            raise PlacedFaultsError([(("active_key",) if self.active_key else ("enabled",), message)])
         return self
 
 
 class RetrySettings(Settings):
     """How often a call to the store is repeated after a passing failure: waits double, with 20 % jitter."""
 
-    attempts: WholeNumber = Field(5, ge=1, le=100, description="attempts for one call, the first included")
+    attempts: WholeNumber = Field(
+        5, ge=1, le=100, description="how often one request of a call is sent at most, the first time included"
+    )
     backoff_s: Duration = Field(0.5, alias="backoff", gt=0, description="wait after the first failure")
     max_backoff_s: Duration = Field(30.0, alias="max_backoff", gt=0, description="longest wait between two attempts")
 
@@ -201,8 +209,9 @@ class RetrySettings(Settings):
 class RemoteSettings(Settings):
     """The object store: where the tier is."""
 
-    backend: Literal["filesystem", "s3", "gcs", "azure"] = Field(
-        description="filesystem, s3, gcs or azure; its section below must be filled in", examples=["s3"]
+    backend: Text = Field(
+        description="filesystem, s3, gcs or azure, or a plug-in's name; its section below must be filled in",
+        examples=["s3"],
     )
     key_prefix: KeyPrefix = Field(
         "", description="begins every key, such as prod/tier; at most 127 bytes; a change never orphans old segments"
@@ -220,11 +229,14 @@ class RemoteSettings(Settings):
     s3: S3Settings | None = Field(None, description="settings of the s3 backend")
     gcs: GcsSettings | None = Field(None, description="settings of the gcs backend")
     azure: AzureSettings | None = Field(None, description="settings of the azure backend")
+    plugin: SerializeAsAny[PluginSettings] | None = Field(None, description="settings of a backend of another package")
     retry: RetrySettings = Field(default_factory=RetrySettings, description="repeats of failed calls")
 
     @model_validator(mode="after")
     def _backend_has_its_section(self) -> "RemoteSettings":
-        if getattr(self, self.backend) is None:
+        if faults := plugin_faults(OBJECT_STORE, self.backend, self.plugin):
+            raise PlacedFaultsError(faults)
+        if self.backend in OBJECT_STORE.built_in and getattr(self, self.backend) is None:
             first = {"filesystem": "path", "azure": "container and account"}.get(self.backend, "bucket")
             message = f"backend {self.backend} needs the section remote.{self.backend}, with {first} at least"
             raise PlacedFaultsError([(("backend",), message)])

@@ -10,11 +10,13 @@ from pydantic import Field, model_validator
 
 from tierd.config.leadership_settings import LeadershipSettings
 from tierd.config.metadata_settings import MetadataSettings
+from tierd.config.own_log_settings import LogCleanerSettings
 from tierd.config.pipeline_settings import PipelineSettings
-from tierd.config.places import Location, PlacedFaultsError, path_faults
+from tierd.config.places import PlacedFaultsError, path_faults
 from tierd.config.remote_settings import RemoteSettings
 from tierd.config.section import Settings
-from tierd.config.topic_settings import TopicsSettings
+from tierd.config.topic_settings import TopicsSettings, left_to_brokers
+from tierd.config.traversal import is_written, leaf_values
 from tierd.config.values import (
     MIB,
     AbsolutePath,
@@ -22,6 +24,7 @@ from tierd.config.values import (
     ByteLimit,
     ByteSize,
     Duration,
+    OwnPath,
     Rate,
     Text,
     WholeNumber,
@@ -89,7 +92,7 @@ class HoldSettings(Settings):
     mode: Literal["auto", "link", "descriptor", "none"] = Field(
         "auto", description="auto: hard links where the file system allows, else open files; none: the broker may win"
     )
-    dir: AbsolutePath | None = Field(
+    dir: OwnPath | None = Field(
         None,
         description="directory of the links, on the log dirs' file system but outside them; default: hold in state_dir",
     )
@@ -101,7 +104,7 @@ class HoldSettings(Settings):
 class FetchSettings(Settings):
     """Reading records back."""
 
-    cache_dir: AbsolutePath | None = Field(None, description="directory of cached chunks; default: cache in state_dir")
+    cache_dir: OwnPath | None = Field(None, description="directory of cached chunks; default: cache in state_dir")
     cache_bytes: ByteSize = Field(1024 * MIB, ge=0, description="size of the chunk cache on disk; 0: none")
     index_cache_bytes: ByteSize = Field(1024 * MIB, ge=0, description="size of the index cache on disk")
     prefetch_bytes: ByteSize = Field(
@@ -149,6 +152,12 @@ class LoggingSettings(Settings):
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="the least severe event to write")
 
 
+def default_state_dir() -> Path:
+    """Return the ``state_dir`` of a file that says none."""
+    default: Path = TierdConfig.model_fields["state_dir"].default
+    return default
+
+
 class TierdConfig(Settings):
     """The whole file. Rooms get their section, never this."""
 
@@ -158,7 +167,7 @@ class TierdConfig(Settings):
     node_id: WholeNumber | None = Field(
         None, ge=0, description="this broker's id; default: from meta.properties of the log dirs"
     )
-    state_dir: AbsolutePath = Field(
+    state_dir: OwnPath = Field(
         Path("/var/lib/tierd"), description="tierd's own files: metadata, holds, the control socket, the lock"
     )
     log_dirs: tuple[LogDirSettings, ...] = Field(min_length=1, description="the broker's log.dirs, each with its owner")
@@ -174,6 +183,9 @@ class TierdConfig(Settings):
     expire: ExpireSettings = Field(default_factory=ExpireSettings, description="removing what retention does not keep")
     hold: HoldSettings = Field(default_factory=HoldSettings, description="protection from the broker's retention")
     fetch: FetchSettings = Field(default_factory=FetchSettings, description="reading back")
+    log_cleaner: LogCleanerSettings = Field(
+        default_factory=LogCleanerSettings, description="cleaning in log dirs with owner: tierd"
+    )
     pipeline: PipelineSettings = Field(
         default_factory=PipelineSettings, description="compaction, merging and audit by Spark"
     )
@@ -206,15 +218,18 @@ class TierdConfig(Settings):
 
     @model_validator(mode="after")
     def _paths_keep_apart(self) -> "TierdConfig":
-        log_dirs: dict[Location, Path] = {("log_dirs", i, "path"): d.path for i, d in enumerate(self.log_dirs)}
-        own: dict[Location, Path | None] = {
-            ("state_dir",): self.state_dir,
-            ("hold", "dir"): self.hold.dir,
-            ("fetch", "cache_dir"): self.fetch.cache_dir,
-            ("pipeline", "local_dir"): self.pipeline.local_dir,
-            ("metadata", "sqlite", "path"): self.metadata.sqlite.path,
-            ("remote", "filesystem", "path"): self.remote.filesystem.path if self.remote.filesystem else None,
-        }
-        if faults := path_faults(log_dirs, {location: path for location, path in own.items() if path}):
+        paths = [(place, field, value) for place, field, value in leaf_values(self) if isinstance(value, Path)]
+        log_dirs = {place: path for place, _, path in paths if place[0] == "log_dirs"}
+        own = {place: path for place, field, path in paths if is_written(field)}
+        if faults := path_faults(log_dirs, own):
             raise PlacedFaultsError(faults)
+        return self
+
+    @model_validator(mode="after")
+    def _brokers_can_be_asked(self) -> "TierdConfig":
+        if self.leadership.kafka is None and (left := left_to_brokers(self.topics)):
+            message = "from-broker needs the section leadership.kafka, with bootstrap_servers at least: add it"
+            raise PlacedFaultsError(
+                [(("topics", *location), f"{message}, or write what the tier keeps") for location in left]
+            )
         return self

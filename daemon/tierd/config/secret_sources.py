@@ -10,39 +10,39 @@ from pydantic import TypeAdapter, ValidationError
 from tierd.config.document import Document
 from tierd.config.places import Location, dotted
 from tierd.config.schema import TierdConfig
-from tierd.config.traversal import Leaf, field_at, fields_of, is_secret, leaves, section_at
+from tierd.config.traversal import Leaf, field_at, is_secret, leaves, secret_of_file
 
 _CREDENTIAL = "credential:"
 _MAX_BYTES = 64 * 1024
 _STAND_INS = ("not read", base64.b64encode(bytes(32)).decode(), "http://not.read")  # text, a key, an address
 
 
-def resolve_secrets(document: Document, env: Mapping[str, str]) -> None:
+def resolve_secrets(document: Document, schema: type[TierdConfig], env: Mapping[str, str]) -> None:
     """Replace every ``*_file`` and ``credential:NAME`` in the tree by the secret; what cannot be read becomes a fault.
 
     Blocking: reads small files.
     """
-    for leaf in list(leaves(TierdConfig, document.tree)):
+    for leaf in list(leaves(schema, document.tree)):
         if is_secret(leaf.field):
             _resolve_credential(document, leaf, env)
-        elif _secret_of_file(leaf):
-            _resolve_file(document, leaf)
+        elif secret_of_file(schema, leaf.location):
+            _resolve_file(document, schema, leaf)
 
 
-def stand_in_for_secrets(document: Document) -> None:
+def stand_in_for_secrets(document: Document, schema: type[TierdConfig]) -> None:
     """Put a text in the place of every secret that the file mentions, for who needs none; nothing is read."""
-    for leaf in list(leaves(TierdConfig, document.tree)):
-        secret = leaf.key if is_secret(leaf.field) else _secret_of_file(leaf)
+    for leaf in list(leaves(schema, document.tree)):
+        secret = leaf.key if is_secret(leaf.field) else secret_of_file(schema, leaf.location)
         if secret:
-            leaf.holder[secret] = _stand_in_at((*leaf.location[:-1], secret))
-    for location in [location for location in document.spoilt if _is_secret_at(location)]:
+            leaf.holder[secret] = _stand_in_at(schema, (*leaf.location[:-1], secret))
+    for location in [location for location in document.spoilt if is_secret_at(schema, location)]:
         del document.spoilt[location]
-        _section_in(document, location)[str(location[-1])] = _stand_in_at(location)
+        _section_in(document, location)[str(location[-1])] = _stand_in_at(schema, location)
 
 
-def _stand_in_at(location: Location) -> str:
+def _stand_in_at(schema: type[TierdConfig], location: Location) -> str:
     """The first text that the field at ``location`` takes for a secret."""
-    field = field_at(TierdConfig, location)
+    field = field_at(schema, location)
     assert field is not None, "secrets are fields"
     adapter: TypeAdapter[object] = TypeAdapter(field.rebuild_annotation())
     for text in _STAND_INS:
@@ -52,8 +52,9 @@ def _stand_in_at(location: Location) -> str:
     raise AssertionError(f"no stand-in for the secret {dotted(location)}")
 
 
-def _is_secret_at(location: Location) -> bool:
-    field = field_at(TierdConfig, location)
+def is_secret_at(schema: type[TierdConfig], location: Location) -> bool:
+    """Return True where ``location`` names a secret of the configuration."""
+    field = field_at(schema, location)
     return field is not None and is_secret(field)
 
 
@@ -67,13 +68,6 @@ def _section_in(document: Document, location: Location) -> dict[str, object]:
                 holder = holder[part]
     assert isinstance(holder, dict), "what holds a spoilt value is a section"
     return holder
-
-
-def _secret_of_file(leaf: Leaf) -> str | None:
-    """The secret that a ``*_file`` key stands for; None for any other key."""
-    secret, section = leaf.key.removesuffix("_file"), section_at(TierdConfig, leaf.location[:-1])
-    field = fields_of(section).get(secret) if section and secret != leaf.key else None
-    return secret if field and is_secret(field) else None
 
 
 def _resolve_credential(document: Document, leaf: Leaf, env: Mapping[str, str]) -> None:
@@ -90,8 +84,8 @@ def _resolve_credential(document: Document, leaf: Leaf, env: Mapping[str, str]) 
         _put(document, leaf, leaf.key, Path(directory) / name)
 
 
-def _resolve_file(document: Document, leaf: Leaf) -> None:
-    secret, path = _secret_of_file(leaf), leaf.holder[leaf.key]
+def _resolve_file(document: Document, schema: type[TierdConfig], leaf: Leaf) -> None:
+    secret, path = secret_of_file(schema, leaf.location), leaf.holder[leaf.key]
     assert secret is not None
     if secret in leaf.holder:
         document.fault(document.keys.get(leaf.location), f"{leaf.key} and {secret} are both set: remove one")

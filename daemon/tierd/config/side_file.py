@@ -6,7 +6,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from tierd.config.document import Document, read_document
-from tierd.config.faults import explain
+from tierd.config.faults import explain_all
 from tierd.errors import ConfigError, ConfigFault
 
 _MAX_BYTES = 64 * 1024
@@ -41,7 +41,6 @@ def load_side_file(path: Path, model: type[_Model]) -> _Model:
 
 
 def _note(document: Document, model: type[BaseModel], error: ValidationError) -> None:
-    for details in error.errors():
-        for location, message in explain(model, details):
-            place = document.keys.get(location) if message.startswith("unknown key") else None
-            document.fault(place or document.nearest_place(location), message)
+    for location, message in explain_all(model, error, document.tree, document.spoilt):
+        place = document.keys.get(location) if message.startswith("unknown key") else None
+        document.fault(place or document.nearest_place(location), message)

@@ -4,8 +4,10 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from tierd.config.own_log_settings import OwnLogOverride, OwnLogSettings
 from tierd.config.places import Location, PlacedFaultsError
 from tierd.config.section import Settings
+from tierd.config.traversal import leaf_values
 from tierd.config.values import (
     Duration,
     LagBytes,
@@ -28,10 +30,12 @@ class TopicDefaults(Settings):
     """What a topic keeps, and how it is copied. ``from-broker`` needs the section leadership.kafka."""
 
     retention_ms: RetentionMs = Field(
-        -1, alias="retention", description="how long the tier keeps records; -1: for ever; from-broker: as Kafka"
+        -1,
+        alias="retention",
+        description="how long the tier keeps records; -1: for ever; from-broker: no longer than Kafka",
     )
     retention_bytes: RetentionBytes = Field(
-        -1, description="how much of a partition both tiers keep together; -1: no limit; from-broker: as Kafka"
+        -1, description="how much of a partition both tiers keep; -1: no limit; from-broker: no more than Kafka"
     )
     local_retention_ms: LocalRetentionMs = Field(
         -2, alias="local_retention", description="how long tierd's own log dirs keep records; -2: as retention"
@@ -70,6 +74,9 @@ class TopicDefaults(Settings):
     delete_with_topic: Switch = Field(
         False, description="true: when Kafka deletes the topic, the tier does too; false: the tier keeps it"
     )
+    log: OwnLogSettings = Field(
+        default_factory=OwnLogSettings, description="tierd's own logs, those in log dirs with owner: tierd"
+    )
 
 
 class TopicOverride(Settings):
@@ -90,6 +97,16 @@ class TopicOverride(Settings):
     copy_lag_ms: LagMs | None = Field(None, alias="copy_lag", description="as in defaults")
     copy_lag_bytes: LagBytes | None = Field(None, description="as in defaults")
     delete_with_topic: Switch | None = Field(None, description="as in defaults")
+    log: OwnLogOverride = Field(default_factory=OwnLogOverride, description="as in defaults")
+
+
+def left_to_brokers(topics: "TopicsSettings") -> list[Location]:
+    """Return the keys of ``topics`` that say ``from-broker`` and mean nothing unless a broker can be asked.
+
+    ``cleanup_policy`` is not one of them: without a connection to Kafka it is Kafka's default, ``delete``.
+    """
+    written = [location for location, _, value in leaf_values(topics) if value == "from-broker"]
+    return [location for location in written if location[-1] != "cleanup_policy"]
 
 
 class TopicsSettings(Settings):
@@ -107,10 +124,13 @@ class TopicsSettings(Settings):
     def for_topic(self, topic: str) -> TopicDefaults:
         """What holds for ``topic``: the defaults, and over them every override that matches, in their order."""
         changes: dict[str, object] = {}
+        log_changes: dict[str, object] = {}
         for override in self.overrides:
             if full_match((override.match,), topic):
-                changes |= override.model_dump(exclude_none=True, exclude={"match"})
-        return self.defaults.model_copy(update=changes)
+                changes |= override.model_dump(exclude_none=True, exclude={"match", "log"})
+                log_changes |= override.log.model_dump(exclude_none=True)
+        log = self.defaults.log.model_copy(update=log_changes)
+        return self.defaults.model_copy(update={**changes, "log": log})
 
     @model_validator(mode="after")
     def _lags_fit_the_local_retention(self) -> "TopicsSettings":
@@ -118,7 +138,8 @@ class TopicsSettings(Settings):
         sections: list[tuple[Location, TopicDefaults | TopicOverride]] = [(("defaults",), self.defaults)]
         sections += [(("overrides", index), override) for index, override in enumerate(self.overrides)]
         for location, section in sections:
-            lag, local = section.copy_lag_ms, section.local_retention_ms
+            # A value that could not be read hides the rule for its own section only.
+            lag, local = getattr(section, "copy_lag_ms", None), getattr(section, "local_retention_ms", None)
             if isinstance(lag, int) and isinstance(local, int) and 0 < local < lag:
                 message = "copy_lag is longer than local_retention: records would go before they are copied"
                 faults.append(((*location, "copy_lag"), message))

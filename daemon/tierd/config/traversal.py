@@ -8,7 +8,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from tierd.config.places import Location
-from tierd.config.values import Unit
+from tierd.config.values import Unit, Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,19 @@ def is_secret(field: FieldInfo) -> bool:
     return SecretStr in _nested(field.annotation)
 
 
+def is_written(field: FieldInfo) -> bool:
+    """Return True for a path that tierd writes at."""
+    return any(isinstance(item, Written) for item in (*field.metadata, *_annotations(field.annotation)))
+
+
+def secret_of_file(model: type[BaseModel], location: Location) -> str | None:
+    """Return the key of the secret that the ``*_file`` key at ``location`` stands for; None for any other key."""
+    key, section = str(location[-1]), section_at(model, location[:-1])
+    secret = key.removesuffix("_file")
+    field = fields_of(section).get(secret) if section and secret != key else None
+    return secret if field and is_secret(field) else None
+
+
 def _nested(annotation: object) -> Iterator[object]:
     yield annotation
     for argument in get_args(annotation):
@@ -83,6 +96,36 @@ def leaves(model: type[BaseModel], tree: dict[str, object], location: Location =
             for index, item in enumerate(value):
                 if isinstance(item, dict):
                     yield from leaves(section, item, (*location, key, index))
+
+
+def leaf_values(section: BaseModel, location: Location = ()) -> Iterator[tuple[Location, FieldInfo, object]]:
+    """Yield location, field and value of every key of ``section`` that has a value, sections opened.
+
+    A section may be a partial one: the keys whose values could not be read are left out.
+    """
+    for name, field in type(section).model_fields.items():
+        value, place = section.__dict__.get(name), (*location, yaml_name(name, field))
+        if section_of(field.annotation) is not None:
+            for inner_place, inner in sections_in(value, place):
+                yield from leaf_values(inner, inner_place)
+        elif value is not None:
+            yield place, field, value
+
+
+def sections_in(value: object, place: Location) -> Iterator[tuple[Location, BaseModel]]:
+    """Yield location and section of each section that ``value``, the value of a key at ``place``, is or has in a list.
+
+    A value that is neither, as that of a section that is left out, has none.
+    """
+    if isinstance(value, BaseModel):
+        yield place, value
+    elif isinstance(value, tuple):
+        yield from (((*place, index), item) for index, item in enumerate(value) if isinstance(item, BaseModel))
+
+
+def secrets_of(section: BaseModel) -> list[str]:
+    """Return the secret values of a section and of the sections in it."""
+    return [value.get_secret_value() for _, _, value in leaf_values(section) if isinstance(value, SecretStr)]
 
 
 def section_at(model: type[BaseModel], location: Location) -> type[BaseModel] | None:

@@ -38,6 +38,26 @@ class Unit(Enum):
     RETENTION_SIZE = "size or -1"
 
 
+class Written:
+    """Mark of a path that tierd writes at; such a path lies in no log dir."""
+
+
+def shown(value: object) -> str:
+    """Return ``value`` as faults repeat it: scalars and lists of scalars as they are.
+
+    A mapping, and a list that holds more than scalars, is named and not repeated, since secrets may be in it.
+    """
+    match value:
+        case None:
+            return "nothing"
+        case dict():
+            return "a mapping"
+        case list() if any(isinstance(item, dict | list) for item in value):
+            return "a list"
+        case _:
+            return repr(value)
+
+
 def _duration(value: object, info: ValidationInfo) -> object:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError("is no duration: write a number and a unit, such as 30s")  # noqa: TRY004 - pydantic needs it
@@ -50,7 +70,7 @@ def _size_or_unlimited(value: object) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError(f"{value!r} is no size: write a number and a unit, such as 4MiB")  # noqa: TRY004 - as above
+        raise ValueError(f"{shown(value)} is no size: write a number and a unit, such as 4MiB")  # noqa: TRY004 - as above
     return parse_bytes(value)
 
 
@@ -115,7 +135,7 @@ def _whole_number(value: object) -> object:
     if isinstance(value, ExpandedText) and re.fullmatch(r"-?\d+", value):
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{value!r} is no whole number")  # noqa: TRY004 - pydantic turns only ValueError into a fault
+        raise ValueError(f"{shown(value)} is no whole number")  # noqa: TRY004 - pydantic turns only ValueError into a fault
     return value
 
 
@@ -123,7 +143,7 @@ def _ratio(value: object) -> object:
     if isinstance(value, ExpandedText):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise ValueError(f"{value!r} is no share: write a number from 0 to 1, such as 0.5")
+        raise ValueError(f"{shown(value)} is no share: write a number from 0 to 1, such as 0.5")
     return float(value)
 
 
@@ -131,19 +151,19 @@ def _switch(value: object) -> object:
     if isinstance(value, ExpandedText) and value.lower() in ("true", "false"):
         return value.lower() == "true"
     if not isinstance(value, bool):
-        raise ValueError(f"{value!r} is neither true nor false")  # noqa: TRY004 - pydantic needs it
+        raise ValueError(f"{shown(value)} is neither true nor false")  # noqa: TRY004 - pydantic needs it
     return value
 
 
 def _text(value: object) -> object:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text: put it in quotes")  # noqa: TRY004 - pydantic needs it
+        raise ValueError(f"{shown(value)} is no text: put it in quotes")  # noqa: TRY004 - pydantic needs it
     return str(value)
 
 
 def _path(value: object) -> object:
     if not isinstance(value, str | os.PathLike):
-        raise ValueError(f"{value!r} is no path")  # noqa: TRY004 - pydantic turns only ValueError into a fault
+        raise ValueError(f"{shown(value)} is no path")  # noqa: TRY004 - pydantic turns only ValueError into a fault
     path = Path(value)
     if not path.is_absolute():
         raise ValueError(f"{value} is not absolute: begin it with /, or with ./ if it is beside this file")
@@ -186,8 +206,19 @@ def split_address(value: str) -> tuple[str, int]:
 
 
 def _address(value: object) -> str:
+    if isinstance(value, dict | list) or value is None:
+        raise ValueError(f"{shown(value)} is no address: write host:port, such as 127.0.0.1:9405 or [::]:9405")
     split_address(str(value))
     return str(value)
+
+
+def _broker_address(value: object) -> str:
+    try:
+        if isinstance(value, str) and split_address(value)[1] > 0:
+            return str(value)
+    except ValueError:
+        pass  # said below, with an example that is a broker's
+    raise ValueError(f"{shown(value)} is no address of a broker: write host:port, such as kafka-1.example.com:9092")
 
 
 def _url(value: str) -> str:
@@ -216,9 +247,11 @@ ByteLimit = Annotated[int | None, BeforeValidator(_size_or_unlimited), Unit.SIZE
 MebibyteSize = Annotated[ByteSize, AfterValidator(_mebibytes)]
 Rate = Annotated[int | None, BeforeValidator(_size_or_unlimited), Unit.RATE]
 AbsolutePath = Annotated[Path, BeforeValidator(_path), Unit.PATH]
+OwnPath = Annotated[Path, BeforeValidator(_path), Unit.PATH, Written()]
 Pattern = Annotated[Text, AfterValidator(_pattern), Unit.PATTERN]
 KeyPrefix = Annotated[Text, AfterValidator(_key_prefix)]
 Address = Annotated[str, BeforeValidator(_address), Unit.ADDRESS]
+BrokerAddress = Annotated[str, BeforeValidator(_broker_address), Unit.ADDRESS]
 Url = Annotated[Text, AfterValidator(_url), Unit.URL]
 ProxyUrl = Annotated[SecretStr, AfterValidator(lambda value: SecretStr(_proxy(value.get_secret_value())))]
 RetentionMs = Annotated[int | Literal["from-broker"], BeforeValidator(_kept_ms), _at_least(-1), Unit.RETENTION]
@@ -232,6 +265,9 @@ LocalRetentionBytes = Annotated[
 SegmentBytes = Annotated[
     int | Literal["from-broker"], BeforeValidator(_kept_bytes), _at_least(1024), Unit.RETENTION_SIZE
 ]
+Milliseconds = Annotated[int, BeforeValidator(_kept_ms), _at_least(0), Unit.RETENTION]
+MillisecondsOrNone = Annotated[int, BeforeValidator(_kept_ms), _at_least(-1), Unit.RETENTION]
+PositionBytes = Annotated[int, BeforeValidator(_kept_bytes), _at_least(0), Unit.RETENTION_SIZE]
 LagMs = Annotated[int, BeforeValidator(_kept_ms), _at_least(-1), Unit.RETENTION]
 LagBytes = Annotated[int, BeforeValidator(_kept_bytes), _at_least(-1), Unit.RETENTION_SIZE]
 Tags = Annotated[dict[str, str], BeforeValidator(_tags)]

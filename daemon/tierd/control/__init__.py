@@ -3,14 +3,19 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from tierd.control.cluster_metadata import BrokerAddress
 from tierd.control.leadership import Leadership, LeadershipSource, Role
 from tierd.control.static import StaticLeadership
 
 if TYPE_CHECKING:
+    from tierd.control.broker_connections import bootstrap_addresses
     from tierd.control.kafka import KafkaLeadership, LeadershipStatistics
+    from tierd.control.kafka_check import BrokerProbe, probe_broker, probe_controller, release_of
     from tierd.control.topic_configs import BrokerTopicConfigs
 
 __all__ = [
+    "BrokerAddress",
+    "BrokerProbe",
     "BrokerTopicConfigs",
     "KafkaLeadership",
     "Leadership",
@@ -18,13 +23,22 @@ __all__ = [
     "LeadershipStatistics",
     "Role",
     "StaticLeadership",
+    "bootstrap_addresses",
+    "probe_broker",
+    "probe_controller",
+    "release_of",
 ]
 
 # What speaks Kafka's protocol takes 0.3 s and 27 MB to import, which most commands never need.
 _ON_DEMAND = {
+    "BrokerProbe": "tierd.control.kafka_check",
     "BrokerTopicConfigs": "tierd.control.topic_configs",
     "KafkaLeadership": "tierd.control.kafka",
     "LeadershipStatistics": "tierd.control.kafka",
+    "bootstrap_addresses": "tierd.control.broker_connections",
+    "probe_broker": "tierd.control.kafka_check",
+    "probe_controller": "tierd.control.kafka_check",
+    "release_of": "tierd.control.kafka_check",
 }
 
 

@@ -40,7 +40,7 @@ class BrokerConnections:
         """``cluster_id``: no broker of another cluster is ever asked anything but who it is."""
         self._settings = settings
         self._cluster_id = cluster_id
-        self._bootstrap = tuple(_address(server) for server in settings.bootstrap_servers)
+        self._bootstrap = bootstrap_addresses(settings)
         self._learned: tuple[BrokerAddress, ...] = ()
         # Not every daemon of a cluster should begin with the same broker.
         self._next = int(random() * len(self._bootstrap))
@@ -152,6 +152,11 @@ class BrokerConnections:
         known = {(each.host, each.port) for each in self._bootstrap}
         every = [*self._bootstrap, *(each for each in self._learned if (each.host, each.port) not in known)]
         return [every[(self._next + turn) % len(every)] for turn in range(min(len(every), _ATTEMPTS))]
+
+
+def bootstrap_addresses(settings: KafkaConnectionSettings) -> tuple[BrokerAddress, ...]:
+    """Return the brokers to ask first, as the configuration names them."""
+    return tuple(_address(server) for server in settings.bootstrap_servers)
 
 
 def _address(server: str) -> BrokerAddress:

@@ -1,5 +1,6 @@
 """What a broker says of its cluster: parsed once, at the door. Values only."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from uuid import UUID
@@ -20,11 +21,12 @@ class BrokerAddress:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLeader:
-    """Who leads a partition; ``leader_id`` is -1 while nobody does."""
+    """The leader and the replicas of a partition; ``leader_id`` is -1 while there is no leader."""
 
     partition: int
     leader_id: int
     leader_epoch: int
+    replica_ids: tuple[int, ...] = ()
 
 
 class TopicKnowledge(Enum):
@@ -53,11 +55,35 @@ class ClusterMetadata:
     Attributes:
         brokers: those alive, as far as this broker knows.
         cluster_id: None from a broker that does not know it yet.
+        controller_id: None while the broker knows none. With KRaft it is any broker alive.
     """
 
     cluster_id: str | None
     brokers: tuple[BrokerAddress, ...]
     topics: tuple[TopicLeaders, ...]
+    controller_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSoftware:
+    """What a broker can do.
+
+    Attributes:
+        requests: API key to lowest and highest version, both inclusive.
+        metadata_version: highest level of the feature ``metadata.version`` that it supports; None with ZooKeeper.
+    """
+
+    requests: Mapping[int, tuple[int, int]]
+    metadata_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumLeader:
+    """The active controller as the metadata quorum has it; ``node_id`` is None where ``error`` or no leader is."""
+
+    node_id: int | None
+    epoch: int = -1
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

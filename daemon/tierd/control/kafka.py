@@ -70,6 +70,7 @@ class KafkaLeadership:
         clock: Clock,
         random: Callable[[], float] = _random.random,
         deletion_grace_s: float = 30.0,
+        on_outcome: Callable[[KafkaError | None], None] = lambda _: None,
     ) -> None:
         """Connect to nobody yet.
 
@@ -80,6 +81,7 @@ class KafkaLeadership:
             clock: time.
             random: in [0, 1), for jitter.
             deletion_grace_s: how long a topic must be unknown to the cluster before it counts as deleted.
+            on_outcome: told of every round of questions: why no broker answered, or None.
         """
         self._connections = BrokerConnections(settings, cluster_id=cluster_id, random=random)
         self._roles = PartitionRoles(node_id, deletion_grace_s=deletion_grace_s)
@@ -87,6 +89,7 @@ class KafkaLeadership:
         self._node_id = node_id
         self._clock = clock
         self._random = random
+        self._on_outcome = on_outcome
         self._news = asyncio.Event()
         self._last_refresh_ms: int | None = None
         self._errors = 0
@@ -217,8 +220,10 @@ class KafkaLeadership:
         if self._failure is None or str(self._failure) != str(error):  # once per change, not at every retry
             log.warning("leadership_refresh_failed", problem=str(error), remedy=error.remedy)
         self._failure = error
+        self._on_outcome(error)
 
     def _succeeded(self, *, everything: bool) -> None:
+        self._on_outcome(None)
         if self._failure is not None:
             log.info("leadership_refresh_recovered", failures=self._failures)
         self._failures, self._failure = 0, None

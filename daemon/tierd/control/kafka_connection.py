@@ -28,6 +28,7 @@ from tierd.control.kafka_messages import (
 from tierd.control.kafka_tls import certificate_refused, handshake_error, tls_context
 from tierd.control.sasl import ScramClient, is_scram, plain_message
 from tierd.errors import KafkaAuthenticationError, KafkaError, KafkaProtocolError, KafkaTlsError, KafkaUnreachableError
+from tierd.masking import Masking
 
 A = TypeVar("A")
 
@@ -106,6 +107,12 @@ class KafkaConnection:
         """Whether a call can be tried; a login that is about to end counts as closed (KIP-368)."""
         ended = asyncio.get_running_loop().time() >= self._login_ends_s
         return not (ended or self._writer.is_closing() or self._reader.at_eof())
+
+    @property
+    def tls_version(self) -> str | None:
+        """The version of TLS that was agreed on; None for a connection in the clear."""
+        tls = self._writer.get_extra_info("ssl_object")
+        return tls.version() if isinstance(tls, ssl.SSLObject) else None
 
     def close(self) -> None:
         """Drop the connection at once; nothing that was sent needs an answer."""
@@ -206,8 +213,9 @@ class KafkaConnection:
     async def _sasl_step(self, content: bytes) -> SaslStep:
         step = await self.call(sasl_authenticate(content))
         if step.error:
+            reason = Masking(_secret(self._settings.sasl_password)).text(step.message or step.error)
             raise KafkaAuthenticationError(
-                f"{self.address}: login of {self._settings.sasl_username} refused: {step.message or step.error}",
+                f"{self.address}: login of {self._settings.sasl_username} refused: {reason}",
                 remedy="compare sasl_mechanism, sasl_username and sasl_password with what the brokers have",
             )
         return step

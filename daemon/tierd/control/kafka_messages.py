@@ -13,12 +13,15 @@ from uuid import UUID
 from kio.schema.api_versions.v3 import ApiVersionsRequest, ApiVersionsResponse
 from kio.schema.describe_configs.v4 import DescribeConfigsRequest, DescribeConfigsResponse
 from kio.schema.describe_configs.v4.request import DescribeConfigsResource
+from kio.schema.describe_quorum.v0 import DescribeQuorumRequest, DescribeQuorumResponse
+from kio.schema.describe_quorum.v0 import request as quorum_request
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12 import MetadataRequest, MetadataResponse
 from kio.schema.metadata.v12.request import MetadataRequestTopic
 from kio.schema.metadata.v12.response import MetadataResponseTopic
 from kio.schema.sasl_authenticate.v2 import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kio.schema.sasl_handshake.v1 import SaslHandshakeRequest, SaslHandshakeResponse
+from kio.schema.types import TopicName
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 from kio.static.primitive import i8, i32
@@ -26,8 +29,10 @@ from kio.static.protocol import Entity, RequestPayload, ResponsePayload
 
 from tierd.control.cluster_metadata import (
     BrokerAddress,
+    BrokerSoftware,
     ClusterMetadata,
     PartitionLeader,
+    QuorumLeader,
     TopicConfig,
     TopicKnowledge,
     TopicLeaders,
@@ -39,7 +44,15 @@ A_co = TypeVar("A_co", covariant=True)
 P = TypeVar("P", bound=ResponsePayload)
 
 _TOPIC_RESOURCE: Final = 2
-_NAMES: Final = {3: "Metadata", 17: "SaslHandshake", 18: "ApiVersions", 32: "DescribeConfigs", 36: "SaslAuthenticate"}
+_DESCRIBE_QUORUM: Final = 55
+_NAMES: Final = {
+    3: "Metadata",
+    17: "SaslHandshake",
+    18: "ApiVersions",
+    32: "DescribeConfigs",
+    36: "SaslAuthenticate",
+    _DESCRIBE_QUORUM: "DescribeQuorum",
+}
 NEEDED_VERSIONS: Final[Mapping[int, int]] = {3: 12, 32: 4}
 """API key to the one version that is spoken after the login; the first Kafka that has both is 3.1."""
 
@@ -78,6 +91,24 @@ def api_versions(*, version: str) -> Request[Mapping[int, tuple[int, int]]]:
     """Ask which requests the broker understands: API key to lowest and highest version, both inclusive."""
     request = ApiVersionsRequest(client_software_name="tierd", client_software_version=version)
     return _request(request, ApiVersionsResponse, _versions, answer=_api_versions_answer)
+
+
+def broker_software(*, version: str) -> Request[BrokerSoftware]:
+    """Ask a broker that has answered ``api_versions`` for the features that it supports, too."""
+    request = ApiVersionsRequest(client_software_name="tierd", client_software_version=version)
+    return _request(request, ApiVersionsResponse, _software)
+
+
+def quorum_leader() -> Request[QuorumLeader]:
+    """Ask for the active controller, which the broker asks itself; ``speaks_quorum`` says whether it can."""
+    partition = quorum_request.PartitionData(partition_index=i32(0))
+    topic = quorum_request.TopicData(topic_name=TopicName("__cluster_metadata"), partitions=(partition,))
+    return _request(DescribeQuorumRequest(topics=(topic,)), DescribeQuorumResponse, _quorum_leader)
+
+
+def speaks_quorum(offered: Mapping[int, tuple[int, int]]) -> bool:
+    """Return True for a broker with KRaft that can be asked for its controllers' leader."""
+    return offered.get(_DESCRIBE_QUORUM, (1, 0))[0] == 0
 
 
 def sasl_handshake(mechanism: str) -> Request[SaslMechanisms]:
@@ -196,6 +227,21 @@ def _versions(response: ApiVersionsResponse) -> Mapping[int, tuple[int, int]]:
     return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
 
 
+def _software(response: ApiVersionsResponse) -> BrokerSoftware:
+    levels = {each.name: each.max_version for each in response.supported_features}
+    return BrokerSoftware(_versions(response), levels.get("metadata.version"))
+
+
+def _quorum_leader(response: DescribeQuorumResponse) -> QuorumLeader:
+    if response.error_code is not ErrorCode.none:
+        return QuorumLeader(None, error=response.error_code.name)
+    for partition in (each for topic in response.topics for each in topic.partitions):
+        if partition.error_code is ErrorCode.none and partition.leader_id >= 0:
+            return QuorumLeader(partition.leader_id, partition.leader_epoch)
+        return QuorumLeader(None, error="" if partition.error_code is ErrorCode.none else partition.error_code.name)
+    return QuorumLeader(None, error="the answer names no partition")
+
+
 def _mechanisms(response: SaslHandshakeResponse) -> SaslMechanisms:
     return SaslMechanisms(
         accepted=response.error_code is ErrorCode.none, error=response.error_code.name, enabled=response.mechanisms
@@ -217,6 +263,7 @@ def _cluster_metadata(response: MetadataResponse) -> ClusterMetadata:
         cluster_id=response.cluster_id,
         brokers=tuple(BrokerAddress(each.host, each.port, each.node_id) for each in response.brokers),
         topics=tuple(_topic(each) for each in response.topics if each.topic_id is not None),
+        controller_id=response.controller_id if response.controller_id >= 0 else None,
     )
 
 
@@ -232,7 +279,10 @@ def _topic(topic: MetadataResponseTopic) -> TopicLeaders:
     knowledge = _KNOWLEDGE.get(topic.error_code, TopicKnowledge.FAILED)
     if knowledge is not TopicKnowledge.KNOWN:
         return TopicLeaders(topic.topic_id, knowledge, error=topic.error_code.name)
-    leaders = tuple(PartitionLeader(p.partition_index, p.leader_id, p.leader_epoch) for p in topic.partitions)
+    leaders = tuple(
+        PartitionLeader(each.partition_index, each.leader_id, each.leader_epoch, tuple(each.replica_nodes))
+        for each in topic.partitions
+    )
     return TopicLeaders(topic.topic_id, knowledge, leaders)
 
 

@@ -7,6 +7,7 @@ from pydantic import SecretStr
 
 from tierd.config import KafkaConnectionSettings
 from tierd.errors import KafkaError, KafkaTlsError, KafkaUnreachableError
+from tierd.masking import Masking
 
 
 def tls_context(settings: KafkaConnectionSettings) -> ssl.SSLContext | None:
@@ -45,10 +46,11 @@ def _load_certificate(context: ssl.SSLContext, cert_file: Path, key_file: Path, 
     try:
         context.load_cert_chain(cert_file, key_file, password=lambda: secret)
     except (OSError, ssl.SSLError, ValueError) as error:
+        failure = Masking(secret).error(error)
         raise KafkaTlsError(
-            f"cert_file {cert_file} with key_file {key_file} cannot be used: {error}",
+            f"cert_file {cert_file} with key_file {key_file} cannot be used: {failure}",
             remedy="let both be readable PEM files that belong together, and set key_password if the key has one",
-        ) from error
+        ) from failure
 
 
 def handshake_error(address: str, error: Exception) -> KafkaError:

@@ -1,7 +1,7 @@
 """LeadershipSource: which partitions this broker leads, and under which leader epoch."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -19,11 +19,17 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """A partition's role from now on."""
+    """A partition's role from now on.
+
+    Attributes:
+        is_sole_replica: the cluster named this broker as the only one with a replica when the role began. False where
+            that is not known. Two events that differ in this alone are equal: it is no news of its own.
+    """
 
     partition: TopicIdPartition
     leader_epoch: int
     role: Role
+    is_sole_replica: bool = field(default=False, compare=False)
 
 
 class LeadershipSource(Protocol):

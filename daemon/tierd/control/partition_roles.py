@@ -221,7 +221,8 @@ class PartitionRoles:
             if leader is None:
                 observed.problem = "the cluster does not have this partition"
             elif (role := self._role(observed, leader)) is not None:
-                yield self._told(observed, leader.leader_epoch, role)
+                is_sole_replica = leader.replica_ids == (self._node_id,)
+                yield self._told(observed, leader.leader_epoch, role, is_sole_replica=is_sole_replica)
 
     def _role(self, observed: _Observed, leader: PartitionLeader) -> Role | None:
         """Return the role that begins with this answer, None when none does."""
@@ -239,8 +240,8 @@ class PartitionRoles:
             return None  # an epoch has one leader; a broker that says otherwise is not believed
         return Role.LEADER if leader.leader_id == self._node_id else Role.FOLLOWER
 
-    def _told(self, observed: _Observed, leader_epoch: int, role: Role) -> Leadership:
-        observed.told = Leadership(observed.partition, leader_epoch, role)
+    def _told(self, observed: _Observed, leader_epoch: int, role: Role, *, is_sole_replica: bool = False) -> Leadership:
+        observed.told = Leadership(observed.partition, leader_epoch, role, is_sole_replica)
         if role is Role.DELETED:
             observed.problem = "the topic was deleted"
         return observed.told

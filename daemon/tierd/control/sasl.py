@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tierd.errors import KafkaAuthenticationError
+from tierd.masking import Masking
 
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _MIN_ITERATIONS: Final = 4096  # RFC 7677, section 4; Kafka refuses to store less
@@ -51,6 +52,7 @@ class ScramClient:
         """``nonce``: fresh for every login, of printable ASCII without a comma."""
         self._hash = _HASHES[mechanism]
         self._password = password.encode()
+        self._masking = Masking(password)
         self._nonce = nonce
         escaped = username.replace("=", "=3D").replace(",", "=2C")
         self._first_bare = f"n={escaped},r={nonce}"
@@ -84,7 +86,7 @@ class ScramClient:
         assert self._signature is not None, "final comes before verify"
         fields = _fields(server_final)
         if "e" in fields:
-            raise _refused(f"it says {fields['e']}")
+            raise _refused(f"it says {self._masking.text(fields['e'])}")
         if not hmac.compare_digest(_decoded(fields.get("v", "")), self._signature):
             raise KafkaAuthenticationError(
                 "the server cannot prove that it knows the password: it is not the broker that it claims to be",
@@ -94,7 +96,7 @@ class ScramClient:
     def _challenge(self, server_first: bytes) -> _Challenge:
         fields = _fields(server_first)
         if "e" in fields:
-            raise _refused(f"it says {fields['e']}")
+            raise _refused(f"it says {self._masking.text(fields['e'])}")
         nonce, iterations = fields.get("r", ""), fields.get("i", "")
         if "m" in fields or not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
             raise _refused("its first message does not answer ours")

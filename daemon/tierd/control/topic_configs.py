@@ -46,8 +46,18 @@ class BrokerTopicConfigs:
         cluster_id: str,
         clock: Clock,
         random: Callable[[], float] = _random.random,
+        on_outcome: Callable[[KafkaError | None], None] = lambda _: None,
     ) -> None:
-        """Connect to nobody yet. ``cluster_id``: the log dirs'; brokers of another cluster are refused."""
+        """Connect to nobody yet.
+
+        Args:
+            settings: how to connect.
+            cluster_id: the log dirs'; brokers of another cluster are refused.
+            clock: time.
+            random: in [0, 1), for jitter.
+            on_outcome: told of every round of questions: why no broker answered, or None.
+        """
+        self._on_outcome = on_outcome
         self._connections = BrokerConnections(settings, cluster_id=cluster_id, random=random)
         self._clock = clock
         self._random = random
@@ -111,9 +121,12 @@ class BrokerTopicConfigs:
                 changed |= self._take(await self._connections.call(request))
         except KafkaError as error:
             self._failure = error
+            self._on_outcome(error)
             raise
         else:
             self._failure = None
+            if wanted:  # else no broker was asked
+                self._on_outcome(None)
         finally:
             self._connections.close()
             self._tell(changed)

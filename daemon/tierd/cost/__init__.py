@@ -1,16 +1,18 @@
 """What the tier costs: usage hour by hour, priced; and an estimate before anything is switched on."""
 
-from tierd.cost.estimate import Plan, TopicEstimate
+from tierd.cost.estimate import Bound, Plan, TopicEstimate
 from tierd.cost.log_dirs import estimate_log_dirs
 from tierd.cost.prices import FREE, PriceList, load_prices
 from tierd.cost.report import Cost, CostReport, TopicCost, cost_report
-from tierd.cost.requests import RequestClass
+from tierd.cost.requests import IN_A_PUT, RequestClass
 from tierd.cost.usage import HOUR_MS, OTHER_TOPIC, Usage, UsageLedger, UsageLine
 
 __all__ = [
     "FREE",
     "HOUR_MS",
+    "IN_A_PUT",
     "OTHER_TOPIC",
+    "Bound",
     "Cost",
     "CostReport",
     "Plan",

@@ -32,8 +32,19 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Bound:
+    """One end of the range that an estimate lies in: appended per day, in the tier then, and what a month costs."""
+
+    bytes_per_day: float
+    stored_bytes: float
+    month: Cost
+
+
+@dataclass(frozen=True, slots=True)
 class TopicEstimate:
     """One topic; sizes are shares of this log dir, one replica's worth.
+
+    ``bytes_per_day``, ``stored_bytes`` and ``month`` go on at the pace that the files show.
 
     Attributes:
         due_bytes: rolled already: what would be copied when tiering begins.
@@ -42,6 +53,9 @@ class TopicEstimate:
         stored_bytes: in the tier once retention has filled it, or after a year.
         unknown_partitions: partitions whose pace the files do not tell; nothing is counted for them.
         month: what a month costs then.
+        low: the lower end: see ``Pace``.
+        high: the upper end.
+        base_days: how long the files tell of, in days; of several partitions the shortest; None when none tells.
     """
 
     topic: str
@@ -53,6 +67,14 @@ class TopicEstimate:
     stored_bytes: float
     unknown_partitions: int
     month: Cost
+    low: Bound
+    high: Bound
+    base_days: float | None
+
+    @property
+    def is_base_short(self) -> bool:
+        """Return True where the files tell of less than a day, so that the pace of a day is a guess."""
+        return self.base_days is not None and self.base_days < 1
 
 
 def estimate(
@@ -74,25 +96,31 @@ def _estimate_topic(
     ratio_of: Callable[[Iterable[Segment]], float],
 ) -> TopicEstimate:
     share = 1 / plan.replication_factor
-    paces = [partition.bytes_per_day() for partition in partitions]
-    bytes_per_day = sum(pace for pace in paces if pace is not None) * share
+    paces = [pace for partition in partitions if (pace := partition.pace()) is not None]
     rolled = [segment for partition in partitions for segment in partition.rolled]
     segment_bytes = _mean_size(rolled or [s for partition in partitions for s in partition.segments])
-    segments_per_day = bytes_per_day / segment_bytes if segment_bytes else 0.0
     ratio = ratio_of(rolled)
-    stored_bytes = bytes_per_day * (365 if plan.retention_days is None else plan.retention_days) * ratio
+
+    def bound(bytes_per_day: float) -> Bound:
+        stored_bytes = bytes_per_day * (365 if plan.retention_days is None else plan.retention_days) * ratio
+        segments_per_day = bytes_per_day / segment_bytes if segment_bytes else 0.0
+        flow = _Flow(stored_bytes, bytes_per_day * ratio, segments_per_day, round(segment_bytes * ratio))
+        return Bound(bytes_per_day, stored_bytes, _month(flow, prices, plan))
+
+    seen = bound(sum(pace.bytes_per_day for pace in paces) * share)
     return TopicEstimate(
         topic=topic,
         partitions=len(partitions),
         due_bytes=sum(segment.size_bytes for segment in rolled) * share,
-        bytes_per_day=bytes_per_day,
-        segments_per_day=segments_per_day,
+        bytes_per_day=seen.bytes_per_day,
+        segments_per_day=seen.bytes_per_day / segment_bytes if segment_bytes else 0.0,
         ratio=ratio,
-        stored_bytes=stored_bytes,
-        unknown_partitions=sum(pace is None for pace in paces),
-        month=_month(
-            _Flow(stored_bytes, bytes_per_day * ratio, segments_per_day, round(segment_bytes * ratio)), prices, plan
-        ),
+        stored_bytes=seen.stored_bytes,
+        unknown_partitions=len(partitions) - len(paces),
+        month=seen.month,
+        low=bound(sum(pace.low for pace in paces) * share),
+        high=bound(sum(pace.high for pace in paces) * share),
+        base_days=min((pace.base_days for pace in paces), default=None),
     )
 
 

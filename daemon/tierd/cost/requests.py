@@ -30,7 +30,12 @@ _SINGLE = {
     "list_versions": RequestClass.LIST,
     "delete_version": RequestClass.DELETE,
     "check": RequestClass.LIST,
+    "upload_part": RequestClass.PUT,
+    "complete_upload": RequestClass.PUT,
+    "abort_upload": RequestClass.DELETE,
 }
+IN_A_PUT = frozenset({"upload_part", "complete_upload"})
+"""Requests that are part of a put, whose size tells how many of them succeeded."""
 
 
 def billed_requests(operation: str, size_bytes: int, *, part_size_bytes: int | None) -> tuple[Billed, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from tierd.cost.segments import Segment
+from tierd.files import open_to_read
 from tierd.remote import compress
 
 _SEGMENTS = 8
@@ -24,7 +25,7 @@ def sampled_ratio(segments: Iterable[Segment], *, level: int) -> float:
 
 def _read_middle(segment: Segment) -> bytes:
     try:
-        with segment.path.open("rb") as file:
+        with open_to_read(segment.path) as file:
             file.seek(max(0, (segment.size_bytes - _PIECE_BYTES) // 2))
             return file.read(_PIECE_BYTES)
     except OSError:

@@ -1,11 +1,11 @@
 """The partitions of a log dir, by the names, sizes and times of their segments."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tierd.errors import SegmentChangedError
-from tierd.log import DirectoryKind, PartitionScan, list_log_dir, scan_partition
+from tierd.log import DirectoryKind, PartitionScan, data_bytes, list_log_dir, scan_partition
 
 DAY_MS = 86_400_000
 
@@ -31,16 +31,47 @@ class Partition:
         """Those that a tier would take at once."""
         return self.segments[:-1]
 
-    def bytes_per_day(self) -> float | None:
-        """What is appended per day, by the files' times; None when one segment has to tell it all."""
-        span_ms = self.segments[-1].modified_ms - self.segments[0].modified_ms if self.segments else 0
-        if span_ms <= 0:
+    def pace(self) -> "Pace | None":
+        """Return what is appended per day, by the files' times; None when one segment has to tell it all."""
+        seen = _bytes_per_day(self.segments)
+        if seen is None:
             return None
-        return sum(segment.size_bytes for segment in self.segments[1:]) * DAY_MS / span_ms
+        middle = len(self.segments) // 2
+        halves = (_bytes_per_day(self.segments[: middle + 1]), _bytes_per_day(self.segments[middle:]))
+        known = [seen, *(half for half in halves if half is not None)]
+        base_ms = self.segments[-1].modified_ms - self.segments[0].modified_ms
+        # Of less than a day nothing tells what the rest of it brings: at the least nothing more.
+        return Pace(
+            low=min(known) * min(1.0, base_ms / DAY_MS), bytes_per_day=seen, high=max(known), base_days=base_ms / DAY_MS
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What is appended to a partition per day, in bytes: as the files show it, and within which range.
+
+    Attributes:
+        low: as in the slower half of the files; of a base of less than a day, as if the day brought nothing more.
+        bytes_per_day: over all files.
+        high: as in the faster half of the files.
+        base_days: the time between the first file's end and the last one's.
+    """
+
+    low: float
+    bytes_per_day: float
+    high: float
+    base_days: float
+
+
+def _bytes_per_day(segments: Sequence[Segment]) -> float | None:
+    span_ms = segments[-1].modified_ms - segments[0].modified_ms if segments else 0
+    if span_ms <= 0:
+        return None
+    return sum(segment.size_bytes for segment in segments[1:]) * DAY_MS / span_ms
 
 
 def find_partitions(log_dir: Path, wants: Callable[[str], bool]) -> list[Partition]:
-    """Look at every partition of a log dir by its file names and times. Blocking; reads no record, writes nothing.
+    """Look at every partition of a log dir by its file names, sizes and times. Blocking; writes nothing.
 
     Raises:
         LogDirOfflineError: it cannot be listed.
@@ -64,5 +95,5 @@ def _segments(scan: PartitionScan) -> tuple[Segment, ...]:
             status = files.log.stat()
         except FileNotFoundError:
             continue  # deleted since it was listed
-        segments.append(Segment(files.log, status.st_size, status.st_mtime_ns // 1_000_000))
+        segments.append(Segment(files.log, data_bytes(files), status.st_mtime_ns // 1_000_000))
     return tuple(segments)

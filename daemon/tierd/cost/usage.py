@@ -15,12 +15,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import structlog
 
 from tierd.cost.requests import Billed, RequestClass, billed_requests
+from tierd.files import make_private_directory, open_regular
+from tierd.json_parsing import parse_json
 
 log = structlog.get_logger()
 
@@ -29,6 +32,7 @@ STORED = "stored"
 OTHER_TOPIC = ""
 """Listings, checks and objects that belong to no topic."""
 _FILES_KEPT = 14  # months
+_MAX_LINE_CHARACTERS = 1 << 16  # what is longer is no line of ours, and is read in pieces
 _MONTH = "%Y-%m"
 
 
@@ -98,9 +102,10 @@ class UsageLedger:
             by_month[_month(line.hour_ms)].append(_encode(line))
         if not by_month:
             return
-        self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+        make_private_directory(self._directory)
         for month, texts in by_month.items():
-            with (self._directory / f"{month}.jsonl").open("a") as file:
+            path = self._directory / f"{month}.jsonl"
+            with os.fdopen(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a") as file:
                 file.write("".join(texts))
                 file.flush()
                 os.fsync(file.fileno())
@@ -120,7 +125,7 @@ class UsageLedger:
             if not first <= path.stem <= last:
                 continue
             with path.open() as file:
-                for number, text in enumerate(file, 1):
+                for number, text in enumerate(iter(partial(file.readline, _MAX_LINE_CHARACTERS), ""), 1):
                     line = _decode(text)
                     if line is None:
                         log.warning("usage_line_skipped", file=str(path), line=number)
@@ -154,7 +159,9 @@ def _encode(line: UsageLine) -> str:
 
 def _decode(text: str) -> UsageLine | None:
     try:
-        fields = json.loads(text)
+        fields = parse_json(text)
+        if not isinstance(fields, dict):
+            return None
         line = UsageLine(
             int(fields["hour_ms"]),
             str(fields["topic"]),

@@ -3,8 +3,11 @@
 Names, text files, batches, indexes and snapshots; what is stable; and where to look again when something changed.
 """
 
+from tierd.log.broker.batch_lookup import batch_at
 from tierd.log.broker.check import SegmentCheck, check_segment
-from tierd.log.broker.local_log import LocalLog, find_log_end_offset, find_segment_end_offset
+from tierd.log.broker.history import compare_batches, compare_with_local
+from tierd.log.broker.live_segment import data_bytes
+from tierd.log.broker.local_log import LocalLog, find_log_end_offset, find_segment_end_offset, read_batch_header
 from tierd.log.broker.stable_offset import last_stable_offset
 from tierd.log.broker.timestamp_lookup import TimestampedOffset, first_since, max_timestamp
 from tierd.log.broker.watcher import (
@@ -16,7 +19,9 @@ from tierd.log.broker.watcher import (
     PartitionChanged,
     WatchLimitReached,
 )
-from tierd.log.dirs.identity import BrokerIdentity, broker_identity, read_identities
+from tierd.log.cleaning.cleaned_segment import CleanedSegment
+from tierd.log.cleaning.round_rewriter import RoundFacts, RoundRewriter, SourceSegment, StartRewriting
+from tierd.log.dirs.identity import BrokerIdentity, FoundIdentity, LogDirAbsence, broker_identity, read_identities
 from tierd.log.dirs.manager import LogManager
 from tierd.log.dirs.offline_recovery import RecoveredLogDir, RecoveredPartition, recover_log_dir
 from tierd.log.dirs.partition_access import opened_partition
@@ -89,7 +94,7 @@ from tierd.log.records.batch_rewrite import (
 )
 from tierd.log.records.compression import MAX_DECOMPRESSED_BYTES, Compression
 from tierd.log.records.log_columns import iter_piece_columns
-from tierd.log.records.log_config import LogConfig
+from tierd.log.records.log_config import LogConfig, TimestampType
 from tierd.log.records.new_record import NewRecord, Producer
 from tierd.log.records.record import ControlRecordType, Record
 from tierd.log.records.record_batch import RecordBatch, iter_batches, with_data
@@ -127,6 +132,7 @@ __all__ = [
     "BatchRun",
     "BrokerIdentity",
     "CheckpointChanged",
+    "CleanedSegment",
     "Compression",
     "ControlRecordType",
     "CutTail",
@@ -135,11 +141,13 @@ __all__ = [
     "DirectoryKind",
     "FileFound",
     "Finding",
+    "FoundIdentity",
     "IndexBuilder",
     "Isolation",
     "KnownDirectory",
     "LocalLog",
     "LogConfig",
+    "LogDirAbsence",
     "LogDirChanged",
     "LogDirEvent",
     "LogDirListing",
@@ -171,23 +179,32 @@ __all__ = [
     "RecoveredPartition",
     "Remaining",
     "RepairPlan",
+    "RoundFacts",
+    "RoundRewriter",
     "SegmentCheck",
     "SegmentFiles",
     "ServiceSettings",
+    "SourceSegment",
+    "StartRewriting",
     "Step",
     "TimeIndex",
     "TimestampOffset",
+    "TimestampType",
     "TimestampedOffset",
     "TransactionIndex",
     "UnifiedLog",
     "WatchLimitReached",
     "WriteAnew",
+    "batch_at",
     "broker_identity",
     "build_indexes",
     "check_index",
     "check_segment",
     "columns_of",
+    "compare_batches",
+    "compare_with_local",
     "compress_batch",
+    "data_bytes",
     "decompress_batch",
     "empty_batch",
     "encode_batch",
@@ -212,6 +229,7 @@ __all__ = [
     "parse_lineage",
     "parse_offset_checkpoint",
     "parse_producer_snapshot",
+    "read_batch_header",
     "read_identities",
     "read_lineage",
     "read_meta_properties",

@@ -4,6 +4,7 @@
 
     LogService ─┬─ LogWriter per log       on threads of its log dir
                 ├─ a task per log dir      housekeeping, flush.ms, retention
+                ├─ LogCleaner per log dir  compaction, in a task and a thread of its own
                 └─ a task for checkpoints  high watermarks; recovery points and log starts
 
 A disk that hangs takes its own threads and its own task, and nobody else's.
@@ -23,7 +24,11 @@ import structlog
 
 from tierd.clock import Clock
 from tierd.errors import LogError, LogTimeoutError, UnknownPartitionError
+from tierd.log.cleaning.round_rewriter import StartRewriting
+from tierd.log.cleaning.throttle import Throttle
 from tierd.log.dirs.manager import LogManager
+from tierd.log.files.event_fields import partition_fields
+from tierd.log.log_cleaner import CleanerStatistics, LogCleaner
 from tierd.log.log_writer import LogWriter, WriterLimits
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import MAX_LONG, LogConfig
@@ -42,6 +47,8 @@ class ServiceSettings:
     Attributes:
         tick_s: how often a log dir's task looks for what is due: housekeeping, and ``flush.ms``.
         retention_delay_s: until retention looks for the first time.
+        cleaner_interval_s: how often the cleaner looks for a log that is due, when it found none.
+        cleaner_bytes_per_s: that the cleaners of all log dirs read and write together at most; None for no limit.
         limits: of each writer.
         threads_per_dir: that write, and again as many that read.
         start_timeout_s: for loading, and recovering, everything.
@@ -51,6 +58,8 @@ class ServiceSettings:
     tick_s: float = 1.0
     retention_delay_s: float = 30.0
     retention_interval_s: float = 300.0
+    cleaner_interval_s: float = 15.0
+    cleaner_bytes_per_s: int | None = None
     high_watermark_interval_s: float = 5.0
     checkpoint_interval_s: float = 60.0
     limits: WriterLimits = field(default_factory=WriterLimits)
@@ -66,16 +75,22 @@ class LogService:
     stops does not keep it from stopping so.
     """
 
-    def __init__(self, manager: LogManager, *, clock: Clock, settings: ServiceSettings | None = None) -> None:
+    def __init__(
+        self, manager: LogManager, *, clock: Clock, rewriting: StartRewriting, settings: ServiceSettings | None = None
+    ) -> None:
+        """Prepare; ``rewriting`` has the rules of the log cleaner."""
         self._manager = manager
+        self._rewriting = rewriting
         self._clock = clock
         self._settings = settings or ServiceSettings()
+        self._throttle = Throttle(self._settings.cleaner_bytes_per_s)
         self._lifecycle = ThreadPoolExecutor(1, thread_name_prefix="log-manager")
         self._threads: dict[Path, tuple[ThreadPoolExecutor, ThreadPoolExecutor]] = {}
         self._writers: dict[TopicPartition, PartitionWriter] = {}
         self._changing = asyncio.Lock()  # which logs there are; a writer is never of a log that was deleted
         self._tasks = asyncio.TaskGroup()
         self._tending: list[asyncio.Task[None]] = []
+        self._cleaners: dict[Path, LogCleaner] = {}
 
     async def __aenter__(self) -> Self:
         """Load every log, and begin to tend them.
@@ -89,8 +104,7 @@ class LogService:
             async with asyncio.timeout(self._settings.start_timeout_s):
                 await loop.run_in_executor(self._lifecycle, self._manager.start)
             for log in self._manager.logs():
-                if self._manager.get(log.topic_partition) is log:  # and no future log
-                    self._add_writer(log)
+                self._add_writer(log)
             await self._tasks.__aenter__()
         except BaseException as error:
             self._lifecycle.submit(self._manager.shutdown)  # when the start has ended, however it does
@@ -99,7 +113,9 @@ class LogService:
                 raise LogTimeoutError("the logs were not loaded in time", remedy="look at the disks") from error
             raise
         for log_dir in self._manager.live_dirs:
-            self._tending.append(self._tasks.create_task(self._tend(log_dir), name=f"tend {log_dir}"))
+            self._cleaners[log_dir] = cleaner = self._cleaner_for(log_dir)
+            self._tending.append(self._tasks.create_task(self._tend(log_dir, cleaner), name=f"tend {log_dir}"))
+            self._tending.append(self._tasks.create_task(self._clean(log_dir, cleaner), name=f"clean {log_dir}"))
         self._tending.append(self._tasks.create_task(self._checkpoint(), name="checkpoint logs"))
         return self
 
@@ -142,6 +158,11 @@ class LogService:
         """
         return self.writer(partition).log
 
+    def logs(self) -> list[UnifiedLog]:
+        """Return the log of every partition in a log dir that is online."""
+        offline = self._manager.offline_dirs
+        return [writer.log for writer in self._writers.values() if writer.log.directory.parent not in offline]
+
     async def get_or_create(
         self, partition: TopicPartition, *, topic_id: UUID | None = None, preferred_dir: Path | None = None
     ) -> PartitionWriter:
@@ -166,16 +187,21 @@ class LogService:
             LogTimeoutError: no answer in time.
         """
         await self.writer(partition).close()
+        await self._end_cleaning(partition)
         async with self._changing:
             self._writers.pop(partition, None)
+            for cleaner in self._cleaners.values():
+                cleaner.forget(partition)
             await self._in_time(lambda: self._manager.delete(partition))
 
     async def truncate_to(self, partition: TopicPartition, offset: int) -> None:
         """Cut a log; then, durably, its recovery point. Raises as ``LogWriter.run``."""
+        await self._end_cleaning(partition)
         await self.writer(partition).run(lambda _: self._manager.truncate_to({partition: offset}))
 
     async def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
         """Drop every record of a log and begin again at ``offset``. Raises as ``LogWriter.run``."""
+        await self._end_cleaning(partition)
         await self.writer(partition).run(lambda _: self._manager.truncate_fully_and_start_at(partition, offset))
 
     async def reconfigure(self, config_for: Callable[[str], LogConfig]) -> None:
@@ -183,21 +209,40 @@ class LogService:
         for partition, writer in list(self._writers.items()):
             config = config_for(partition.topic)
             if config != writer.log.config:
+                if not config.is_compacted:
+                    await self._end_cleaning(partition)
                 await self._do(writer, partial(UnifiedLog.update_config, config=config))
+
+    def cleaner_statistics(self) -> CleanerStatistics:
+        """What the cleaners of all log dirs did since the start."""
+        total = CleanerStatistics()
+        for each in (cleaner.statistics for cleaner in self._cleaners.values()):
+            total.rounds += each.rounds
+            total.aborted += each.aborted
+            total.failed += each.failed
+            total.bytes_read += each.bytes_read
+            total.bytes_written += each.bytes_written
+            total.max_dirty_ratio = max(total.max_dirty_ratio, each.max_dirty_ratio)
+        return total
+
+    def uncleanable(self) -> dict[TopicPartition, str]:
+        """The compacted logs whose cleaning failed, and why; they are left alone until the next start."""
+        return {of: why for cleaner in self._cleaners.values() for of, why in cleaner.uncleanable.items()}
 
     # Duties
 
-    async def _tend(self, log_dir: Path) -> None:
+    async def _tend(self, log_dir: Path, cleaner: LogCleaner) -> None:
         """Everything that is due on one log dir, for as long as it is online."""
         settings, clock = self._settings, self._clock
         retention_due_s = clock.monotonic_s() + settings.retention_delay_s
         flushed_s: dict[TopicPartition, float] = {}
+        retains: set[TopicPartition] = set()  # retention is due, and no round of the cleaner is to be disturbed
         while log_dir not in self._manager.offline_dirs:
             await clock.sleep(settings.tick_s)
             now_s, now_ms = clock.monotonic_s(), clock.now_ms()
-            applies_retention = now_s >= retention_due_s
-            if applies_retention:
+            if now_s >= retention_due_s:
                 retention_due_s = now_s + settings.retention_interval_s
+                retains = set(self._writers)
             for partition in flushed_s.keys() - self._writers.keys():
                 del flushed_s[partition]  # deleted since
             for partition, writer in list(self._writers.items()):
@@ -206,20 +251,31 @@ class LogService:
                     continue
                 if log.is_housekeeping_due(now_ms):
                     await self._do(writer, lambda log: log.housekeep(clock.now_ms()))
-                if applies_retention and not log.config.is_compacted:
+                if partition in retains and partition != cleaner.cleaned_now:
+                    retains.discard(partition)
                     await self._do(writer, lambda log: log.delete_old_segments(clock.now_ms()))
                 if log.config.flush_ms < MAX_LONG:
                     since_s = flushed_s.setdefault(partition, now_s)
                     if (now_s - since_s) * 1000 >= log.config.flush_ms:
                         flushed_s[partition] = now_s
                         if log.recovery_point < log.log_end_offset:
-                            await self._do(writer, lambda log: log.flush())
+                            await self._do(writer, lambda log: log.flush(now_ms=clock.now_ms()))
+
+    async def _clean(self, log_dir: Path, cleaner: LogCleaner) -> None:
+        """Clean what is due on one log dir, for as long as it is online."""
+        while log_dir not in self._manager.offline_dirs:
+            if not await cleaner.clean_dirtiest():
+                await self._clock.sleep(self._settings.cleaner_interval_s)
+
+    async def _end_cleaning(self, partition: TopicPartition) -> None:
+        for cleaner in self._cleaners.values():
+            await cleaner.end_round(partition, within_s=self._settings.limits.deadline_s)
 
     async def _do(self, writer: PartitionWriter, duty: Callable[[UnifiedLog], object]) -> None:
         try:
             await writer.run(duty)
         except LogError as error:  # a failing disk takes its log dir offline and ends the task; the rest is tried again
-            _LOG.warning("log_duty_failed", log=str(writer.log.topic_partition), error=str(error))
+            _LOG.warning("log_duty_failed", **partition_fields(writer.log.directory), error=str(error))
 
     async def _checkpoint(self) -> None:
         """What the log dirs remember of their logs; a log dir that cannot goes offline by itself."""
@@ -240,7 +296,7 @@ class LogService:
                 try:
                     await self._in_time(duty)
                 except LogError as error:
-                    _LOG.warning("log_duty_failed", error=str(error))
+                    _LOG.warning("log_dirs_duty_failed", error=str(error))
 
     # Internal
 
@@ -263,6 +319,11 @@ class LogService:
         )
         return writer
 
+    def _cleaner_for(self, log_dir: Path) -> LogCleaner:
+        return LogCleaner(
+            log_dir, self._manager, self._writers, self._rewriting, clock=self._clock, throttle=self._throttle
+        )
+
     async def _in_time(self, call: Callable[[], _T]) -> _T:
         calling = asyncio.get_running_loop().run_in_executor(self._lifecycle, call)
         try:
@@ -273,6 +334,8 @@ class LogService:
 
     async def _stop(self) -> None:
         try:
+            for cleaner in self._cleaners.values():
+                await cleaner.end_round(within_s=self._settings.limits.deadline_s)
             closed = await asyncio.gather(
                 *(writer.close() for writer in self._writers.values()), return_exceptions=True
             )
@@ -288,3 +351,5 @@ class LogService:
     def _let_threads_go(self) -> None:
         for pool in (self._lifecycle, *(pool for pools in self._threads.values() for pool in pools)):
             pool.shutdown(wait=False)
+        for cleaner in self._cleaners.values():
+            cleaner.close()

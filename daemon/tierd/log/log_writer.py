@@ -33,8 +33,8 @@ class WritableLog(Protocol):
     def append_many(self, requests: Sequence[AppendRequest], *, now_ms: int) -> Sequence[AppendInfo | LogError]:
         """Append several sets with one write; a set that is refused does not disturb the others."""
 
-    def flush(self, *, including_active: bool = False) -> None:
-        """Bring everything to stable storage."""
+    def flush(self, *, including_active: bool = False, now_ms: int | None = None) -> None:
+        """Bring everything to stable storage; ``now_ms`` is the wall clock, for the log."""
 
 
 _L = TypeVar("_L", bound=WritableLog)
@@ -185,7 +185,7 @@ class LogWriter(Generic[_L]):
 
     async def flush(self) -> None:
         """Return when everything appended before is on stable storage; see ``run`` for what it raises."""
-        await self.run(_flush)
+        await self.run(lambda log: log.flush(including_active=True, now_ms=self._clock.now_ms()))
 
     async def read(self, call: Callable[[_L], _T]) -> _T:
         """Do something that only reads the log, at once, whatever is being written. It never waits for the writer.
@@ -294,7 +294,7 @@ class LogWriter(Generic[_L]):
         ):
             self._syncs += 1
             try:
-                self._log.flush(including_active=True)
+                self._log.flush(including_active=True, now_ms=self._clock.now_ms())
             except LogError as error:
                 return [
                     error if waiting.durable and isinstance(answer, AppendInfo) else answer
@@ -343,7 +343,3 @@ class LogWriter(Generic[_L]):
             f"{self._name}: no answer within {self._limits.deadline_s:g} s",
             remedy="look at the disk; then compare the log's end with what was to be appended",
         )
-
-
-def _flush(log: WritableLog) -> None:
-    log.flush(including_active=True)

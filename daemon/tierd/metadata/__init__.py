@@ -7,15 +7,19 @@ fences a stale one (remote-tiering 2 to 7).
 from tierd.metadata.branch import OwnBranch, Stretch
 from tierd.metadata.cache import PartitionView, ViewChange
 from tierd.metadata.changes import SegmentChange, changes, changes_between
+from tierd.metadata.connector import MetadataConnector, MetadataOpening, metadata_keys
 from tierd.metadata.epoch_state import RemoteLogLeaderEpochState
 from tierd.metadata.filling import FillingSource, StoreFilling, holds_segments
 from tierd.metadata.identity import is_tier_known, read_store_identity, remember_tier, store_identity
+from tierd.metadata.incarnations import copied_last_ms
 from tierd.metadata.keys import MetadataKeyFactory
 from tierd.metadata.kv import (
     Batch,
     CallLatency,
     Delete,
+    DeletePrefix,
     Expect,
+    ExpectPresent,
     KeyValueStore,
     MemoryKeyValueStore,
     PostgresKeyValueStore,
@@ -26,10 +30,13 @@ from tierd.metadata.kv import (
 from tierd.metadata.leases import Lease, acquire_lease, release_lease, renew_lease
 from tierd.metadata.lineage import effective_lineage
 from tierd.metadata.manager import RemoteLogMetadataManager
+from tierd.metadata.newest_epochs import TierEpochs
 from tierd.metadata.opening import open_metadata
+from tierd.metadata.overlaps import Overlap, overlaps
 from tierd.metadata.partition_deletes import PartitionBeingDeleted, partitions_being_deleted
-from tierd.metadata.reader import StoredSegmentRow, list_partitions, read_partition, read_segment
+from tierd.metadata.reader import StoredSegmentRow, list_partitions, read_claims, read_partition, read_segment
 from tierd.metadata.rebuild import (
+    BucketLogStart,
     BucketSegment,
     RebuildProblem,
     RebuildSeverity,
@@ -37,25 +44,32 @@ from tierd.metadata.rebuild import (
     differences,
     rebuild_partition,
 )
-from tierd.metadata.row import Claim, PartitionDelete, PartitionRow
+from tierd.metadata.row import RECORD_IN_DOUBT, Claim, PartitionDelete, PartitionRow
 from tierd.metadata.rows import rows_of
 from tierd.metadata.serde import decode_segment, encode_segment
 from tierd.metadata.statistics import MetadataStatistics
 from tierd.metadata.transfer import TransferCounts, export_lines, import_lines
 
 __all__ = [
+    "RECORD_IN_DOUBT",
     "Batch",
+    "BucketLogStart",
     "BucketSegment",
     "CallLatency",
     "Claim",
     "Delete",
+    "DeletePrefix",
     "Expect",
+    "ExpectPresent",
     "FillingSource",
     "KeyValueStore",
     "Lease",
     "MemoryKeyValueStore",
+    "MetadataConnector",
     "MetadataKeyFactory",
+    "MetadataOpening",
     "MetadataStatistics",
+    "Overlap",
     "OwnBranch",
     "PartitionBeingDeleted",
     "PartitionDelete",
@@ -74,11 +88,13 @@ __all__ = [
     "StoreFilling",
     "StoredSegmentRow",
     "Stretch",
+    "TierEpochs",
     "TransferCounts",
     "ViewChange",
     "acquire_lease",
     "changes",
     "changes_between",
+    "copied_last_ms",
     "decode_segment",
     "differences",
     "effective_lineage",
@@ -88,8 +104,11 @@ __all__ = [
     "import_lines",
     "is_tier_known",
     "list_partitions",
+    "metadata_keys",
     "open_metadata",
+    "overlaps",
     "partitions_being_deleted",
+    "read_claims",
     "read_partition",
     "read_segment",
     "read_store_identity",

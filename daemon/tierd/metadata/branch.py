@@ -35,6 +35,11 @@ class OwnBranch:
         readable = (m for m in self.view.list() if m.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
         return tuple(sorted(readable, key=lambda m: (m.start_offset, m.end_offset)))
 
+    @cached_property
+    def _first_offsets(self) -> tuple[int, ...]:
+        """Where each readable segment begins to answer, ascending."""
+        return tuple(sorted(m.first_readable_offset for m in self.finished))
+
     @property
     def end_offset(self) -> int:
         """Exclusive end of what the tier holds of the branch; 0 when it holds nothing."""
@@ -51,8 +56,11 @@ class OwnBranch:
 
         What one that goes on with another branch says of transactions at its end is no news of ours.
         """
-        whole = (m for m in reversed(self.finished) if self.readable_end(m, m.start_offset) > m.end_offset)
-        return next(whole, None)
+        return next((m for m in reversed(self.finished) if self.is_whole(m)), None)
+
+    def is_whole(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Whether everything that the segment answers for is of the branch."""
+        return self.readable_end(metadata, metadata.first_readable_offset) > metadata.end_offset
 
     def segment_for(self, offset: int) -> RemoteLogSegmentMetadata | None:
         """The readable segment that holds ``offset`` in the epoch that wrote it."""
@@ -79,7 +87,7 @@ class OwnBranch:
 
     def stretches(self, start_offset: int, end_offset: int) -> Iterator[Stretch]:
         """What to read of ``[start_offset, end_offset)``, ascending; between two of them the tier may have a hole."""
-        at, starts = start_offset, iter(self.finished)
+        at, starts = start_offset, iter(self._first_offsets)
         while at < end_offset:
             metadata = self.segment_for(at)
             end = at if metadata is None else min(self.readable_end(metadata, at), end_offset)
@@ -87,7 +95,7 @@ class OwnBranch:
                 yield Stretch(metadata, at, end)
                 at = end
                 continue
-            following = next((m.start_offset for m in starts if m.start_offset > at), None)
+            following = next((start for start in starts if start > at), None)
             if following is None:
                 return
             at = following

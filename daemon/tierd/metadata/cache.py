@@ -138,7 +138,9 @@ class PartitionView(PartitionLookups):
             return self.with_compacted_to(compacted_to)
         replacement.require_replaceable(self, output, inputs, soft_delete)
         rows = replacement.rows_after(output, inputs, soft_delete)
-        return self._changed(rows, epoch_changes.replaced(self, output, inputs), compacted_to=compacted_to)
+        changes = epoch_changes.replaced(self, output, inputs)
+        replacement.require_lookups_kept(self, output, inputs, changes)
+        return self._changed(rows, changes, compacted_to=compacted_to)
 
     def with_compacted_to(self, offset: int | None) -> "ViewChange":
         """Note that the partition is clean up to ``offset``, exclusive, if that is further than before.
@@ -285,6 +287,13 @@ class ViewChange:
         if offset is None or row is None or row.log_start_offset is None or row.log_start_offset <= offset:
             return self
         return replace(self, view=replace(self.view, row=replace(row, log_start_offset=offset)), row_changed=True)
+
+    def recording_log_start(self, offset: int) -> Self:
+        """Return the same change, which also notes that the bucket's record has the log start ``offset``."""
+        row = self.view.row
+        if row is None:
+            return self
+        return replace(self, view=replace(self.view, row=replace(row, recorded_log_start=offset)), row_changed=True)
 
     def with_row(self, row: PartitionRow) -> Self:
         """The same change under the row of its batch."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from tierd.errors import RemoteResourceNotFoundError
-from tierd.model import RemoteLogSegmentMetadata
+from tierd.model import OffsetRange, RemoteLogSegmentMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,24 @@ class RemoteLogLeaderEpochState:
         index = bisect_left(self.first_offsets, first_offset)
         found = index < len(self.first_offsets) and self.first_offsets[index] == first_offset
         return self.ids[index] if found else None
+
+    def answers(
+        self, first: int, last: int, *, range_of: "Callable[[UUID], EpochRange]"
+    ) -> tuple[tuple[OffsetRange, UUID], ...]:
+        """Return which segment a lookup finds for the offsets from ``first`` to ``last``, inclusive, without holes.
+
+        ``range_of`` gives the range of this epoch in a segment. A range begins below ``first`` where its segment does.
+        """
+        start = max(bisect_right(self.first_offsets, first) - 1, 0)
+        stop = bisect_right(self.first_offsets, last)
+        found = []
+        for index in range(start, stop):
+            end = range_of(self.ids[index]).last
+            if index + 1 < len(self.ids):
+                end = min(end, self.first_offsets[index + 1] - 1)
+            if end >= self.first_offsets[index]:
+                found.append((OffsetRange(self.first_offsets[index], end), self.ids[index]))
+        return tuple(found)
 
     def is_blank(self) -> bool:
         """Whether nothing would be lost by forgetting this state."""

@@ -2,7 +2,8 @@
 
 ::
 
-    {"format":"tierd-metadata","format_version":1,"cluster_id":…,"store_id":…,"exported_ms":…,"tiers":[…]}
+    {"format":"tierd-metadata","format_version":1,"cluster_id":…,"store_id":…,"exported_ms":…,"tiers":[…],
+     "erasures":[{"key":…,"value":{…}}]}                          the last field only where there are such requests
     {"topic":…,"topic_id":…,"partition":0,"rows":2,"crc32c":"…"}        a partition, then so many rows of this checksum
     {"key":"row","value":{…}}                                        key below the partition's prefix, fields as stored
     {"key":"seg/…","value":{…}}
@@ -13,11 +14,12 @@ Fields that this tierd does not know are carried along. Another ``format_version
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NoReturn, TypeVar, cast
 from uuid import UUID
 
 from tierd.errors import MetadataExportError
+from tierd.json_parsing import parse_json
 from tierd.kernels import crc32c
 from tierd.model import TopicIdPartition, uuid_from_text, uuid_to_text
 
@@ -36,12 +38,15 @@ class ExportHeader:
         store_id: identity of the exported store; None when it never had one.
         exported_ms: wall clock of the export.
         tiers: key prefixes that the store has made its own.
+        erasures: rows of requests to erase keys, by key below their prefix; open ones have the keys in them. Exports of
+            before have none.
     """
 
     cluster_id: str
     store_id: UUID | None
     exported_ms: int
     tiers: tuple[str, ...]
+    erasures: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
 
     @property
     def source(self) -> str:
@@ -59,16 +64,17 @@ class ExportedPartition:
 
 def header_line(header: ExportHeader) -> str:
     """Return the first line."""
-    return _line(
-        {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "cluster_id": header.cluster_id,
-            "store_id": None if header.store_id is None else str(header.store_id),
-            "exported_ms": header.exported_ms,
-            "tiers": list(header.tiers),
-        }
-    )
+    fields: dict[str, object] = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "cluster_id": header.cluster_id,
+        "store_id": None if header.store_id is None else str(header.store_id),
+        "exported_ms": header.exported_ms,
+        "tiers": list(header.tiers),
+    }
+    if header.erasures:
+        fields["erasures"] = [{"key": key, "value": value} for key, value in header.erasures.items()]
+    return _line(fields)
 
 
 def partition_lines(exported: ExportedPartition) -> list[str]:
@@ -135,7 +141,7 @@ class ExportReader:
 
     def _parsed(self, line: str, convert: Callable[[dict[str, object]], _T]) -> _T:
         def parse() -> _T:
-            fields = json.loads(line)
+            fields = parse_json(line)
             if not isinstance(fields, dict):
                 raise TypeError("not a JSON object")
             return convert(cast("dict[str, object]", fields))
@@ -147,7 +153,7 @@ class ExportReader:
             return parse()
         except KeyError as error:
             problem = f"the field {error} is missing"
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError) as error:
             problem = str(error) or type(error).__name__
         return self._refuse(problem)
 
@@ -167,11 +173,15 @@ def _header_of(fields: dict[str, object]) -> ExportHeader:
     tiers = fields["tiers"]
     if not isinstance(tiers, list):
         raise TypeError("tiers is no list")
+    erasures = fields.get("erasures", [])
+    if not isinstance(erasures, list) or not all(isinstance(each, dict) for each in erasures):
+        raise TypeError("erasures is no list of objects")
     return ExportHeader(
         cluster_id=_text(fields, "cluster_id"),
         store_id=None if store_id is None else UUID(_text(fields, "store_id")),
         exported_ms=_int(fields, "exported_ms"),
         tiers=tuple(map(str, tiers)),
+        erasures=dict(map(_row_of, erasures)),
     )
 
 

@@ -11,10 +11,11 @@ listed. So a partition is there whole or not at all, and what an interrupted fil
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 from uuid import UUID
 
 from tierd.errors import MetadataDecodeError, MetadataFillingRefusedError, PreconditionFailedError
+from tierd.json_parsing import parse_json_object
 from tierd.metadata import serde
 from tierd.metadata.keys import MetadataKeyFactory
 from tierd.metadata.kv.base import Batch, Delete, Expect, KeyValueStore, Put
@@ -165,7 +166,7 @@ def _encode(source: FillingSource) -> bytes:
 
 def _decode(key: str, value: bytes) -> FillingSource:
     try:
-        body = cast("dict[str, object]", json.loads(value[1:]))
+        body = parse_json_object(value[1:].decode())
         return FillingSource(str(body["kind"]), str(body["name"]))
     except (ValueError, KeyError, TypeError) as error:
         raise MetadataDecodeError(f"{key}: {error}", remedy="restore the metadata store from a backup") from error

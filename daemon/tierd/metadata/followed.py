@@ -1,18 +1,22 @@
 """FollowedPartitions: what followers know, read from the store each time it is asked for (remote-tiering 7.8).
 
-A view is kept as long as one cheap read says that the partition's row is still the one it came with. Never longer, and
-never for a time: the follower task lets local data go because of what these views say.
+How far the tier is comes from the partition's row alone. A view of everything is kept as long as one cheap read says
+that the partition's row is still the one it came with. Never longer, and never for a time: the follower task lets local
+data go because of these answers.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 
 from tierd.errors import BackendUnavailableError, RemoteResourceNotFoundError, RemoteStorageNotReadyError
 from tierd.metadata import serde
 from tierd.metadata.cache import PartitionView
 from tierd.metadata.keys import MetadataKeyFactory
 from tierd.metadata.kv.base import KeyValueStore
+from tierd.metadata.newest_epochs import CopiedEpochs, TierEpochs
 from tierd.metadata.reader import read_partition
+from tierd.metadata.row import PartitionRow
 from tierd.model import TopicIdPartition
 
 
@@ -44,9 +48,9 @@ class FollowedPartitions:
         self._load_slots = asyncio.Semaphore(load_concurrency)
         self._followed: dict[TopicIdPartition, _Followed] = {}
         self.reads = 0
-        """Views that were asked for."""
+        """Looks at partitions."""
         self.loads = 0
-        """Of those, partitions that had to be read, because their row had changed."""
+        """Of those, partitions of which all rows had to be read, because their row did not tell enough."""
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -71,6 +75,28 @@ class FollowedPartitions:
         followed = self._followed.get(partition)
         return followed is not None and followed.is_ready
 
+    async def read_epochs(self, partition: TopicIdPartition) -> TierEpochs:
+        """Return how far the newest epochs are in the tier, as the partition's row has it now.
+
+        That is one row, however many segments the partition has. Where a rebuild or an earlier tierd wrote the row, it
+        does not tell; then the whole partition is read, once after each change, as by ``read``.
+
+        Raises:
+            As ``read``.
+        """
+        async with self._asking(partition) as followed:
+            row = await self._row(partition)
+            newest = None if row is None else row.known_epochs
+            if row is None or newest is None:
+                followed.view = view = await self._refreshed(partition, followed.view, row)
+            else:
+                followed.view, view = None, PartitionView(partition, row)
+        view.require_not_deleted()
+        if row is None or newest is None:
+            return view
+        epochs = {each.epoch: each for each in newest.epochs}
+        return CopiedEpochs(epochs, newest.is_complete, row.log_start_offset, self._strict_kafka_compat)
+
     async def read(self, partition: TopicIdPartition) -> PartitionView:
         """Return the partition as the store has it now: all from one snapshot, empty when it has nothing.
 
@@ -79,6 +105,15 @@ class FollowedPartitions:
             RemoteStorageNotReadyError: the store does not answer.
             MetadataDecodeError: a row that cannot be understood.
         """
+        async with self._asking(partition) as followed:
+            row = await self._row(partition)
+            followed.view = view = await self._refreshed(partition, followed.view, row)
+        view.require_not_deleted()
+        return view
+
+    @asynccontextmanager
+    async def _asking(self, partition: TopicIdPartition) -> AsyncIterator[_Followed]:
+        """Hold the partition while the store is asked, and note whether the store answered."""
         followed = self._followed.get(partition)
         if followed is None:
             raise RemoteResourceNotFoundError(f"{partition}: this broker neither leads nor follows it")
@@ -86,22 +121,24 @@ class FollowedPartitions:
         async with followed.lock:
             followed.is_ready = False  # until this read has succeeded
             try:
-                followed.view = await self._refreshed(partition, followed.view)
+                yield followed
             except BackendUnavailableError as error:
                 raise RemoteStorageNotReadyError(
                     f"{partition}: its metadata cannot be read: {error}", remedy=error.remedy
                 ) from error
             followed.is_ready = True
-            view = followed.view
-        view.require_not_deleted()
-        return view
 
-    async def _refreshed(self, partition: TopicIdPartition, known: PartitionView | None) -> PartitionView:
+    async def _row(self, partition: TopicIdPartition) -> PartitionRow | None:
         key = self._keys.row(partition)
         value = await self._store.get(key)
-        if value is None:
+        return None if value is None else serde.decode_row(key, value)
+
+    async def _refreshed(
+        self, partition: TopicIdPartition, known: PartitionView | None, row: PartitionRow | None
+    ) -> PartitionView:
+        if row is None:
             return PartitionView(partition, strict_kafka_compat=self._strict_kafka_compat)
-        if known is not None and known.row == serde.decode_row(key, value):
+        if known is not None and known.row == row:
             return known
         async with self._load_slots:
             self.loads += 1

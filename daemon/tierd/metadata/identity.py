@@ -6,7 +6,7 @@ from uuid import UUID
 from tierd.errors import PreconditionFailedError
 from tierd.metadata import serde
 from tierd.metadata.keys import MetadataKeyFactory
-from tierd.metadata.kv.base import Batch, Expect, KeyValueStore, Put
+from tierd.metadata.kv.base import Batch, KeyValueStore, Put
 
 
 async def store_identity(store: KeyValueStore, keys: MetadataKeyFactory, *, new_id: Callable[[], UUID]) -> UUID:
@@ -20,9 +20,8 @@ async def store_identity(store: KeyValueStore, keys: MetadataKeyFactory, *, new_
     stored = await store.get(keys.store_key)
     if stored is None:
         fresh = new_id()
-        batch = Batch([Put(keys.store_key, serde.encode_identity(fresh))], [Expect(keys.store_key, None)])
         try:
-            await store.apply(batch)
+            await store.create(keys.store_key, serde.encode_identity(fresh))
         except PreconditionFailedError as error:
             stored = error.actual
         else:

@@ -28,24 +28,32 @@ from uuid import UUID
 from tierd.errors import InvalidMetadataError
 from tierd.model import TopicIdPartition, uuid_to_text
 
+_ROOT: Final = re.compile(r"([!-~]{1,63}/)?")
 _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class MetadataKeyFactory:
     """Makes the keys of one cluster; several clusters may share a store.
 
+    Args:
+        cluster_id: of Kafka's cluster.
+        root: begins every key, such as ``tierd/``, in a store that other programs write to as well.
+
     Raises:
         InvalidMetadataError: a cluster id that is not 1 to 64 of ``A-Z a-z 0-9 . _ -``.
+        ValueError: a root that is not empty and does not end in a slash, or is longer than 64 characters.
     """
 
-    def __init__(self, cluster_id: str) -> None:
+    def __init__(self, cluster_id: str, *, root: str = "") -> None:
+        if not _ROOT.fullmatch(root):
+            raise ValueError(f"root {root!r} cannot begin a key: at most 64 printable characters, a slash at the end")
         if not _CLUSTER_ID.fullmatch(cluster_id):
             raise InvalidMetadataError(
                 f"cluster id {cluster_id!r} cannot be part of a key",
                 remedy="set cluster_id to 1-64 letters, digits, dots, dashes or underscores",
             )
         self.cluster_id = cluster_id
-        self.all_prefix = f"v1/{cluster_id}/"
+        self.all_prefix = f"{root}v1/{cluster_id}/"
         """Everything of this cluster."""
         self.store_key = f"{self.all_prefix}store"
         """Where the random identity of the store is kept."""

@@ -17,8 +17,9 @@ from tierd.metadata.cache import PartitionView, ViewChange
 from tierd.metadata.followed import FollowedPartitions
 from tierd.metadata.keys import MetadataKeyFactory
 from tierd.metadata.kv.base import KeyValueStore
-from tierd.metadata.kv.deadline import DeadlineKeyValueStore
+from tierd.metadata.kv.deadline import DeadlineKeyValueStore, OnOutcome
 from tierd.metadata.led_partition import LedPartition
+from tierd.metadata.newest_epochs import TierEpochs
 from tierd.metadata.partition_store import PartitionStore
 from tierd.metadata.row import Claim, fenced
 from tierd.metadata.statistics import MetadataStatistics
@@ -43,10 +44,13 @@ class LedPartitions:
         tombstone_retention_s: float = 86_400,
         load_concurrency: int = 8,
         strict_kafka_compat: bool = False,
+        on_outcome: OnOutcome = lambda _: None,
+        new_keys: Callable[[str], MetadataKeyFactory] = MetadataKeyFactory,
     ) -> None:
-        self.keys = MetadataKeyFactory(cluster_id)
+        """Prepare; ``on_outcome`` is told of every call to the store."""
+        self.keys = new_keys(cluster_id)
         self.session_id = session_id
-        self._store = DeadlineKeyValueStore(store, timeout_s=backend_timeout_s, clock=clock)
+        self._store = DeadlineKeyValueStore(store, timeout_s=backend_timeout_s, clock=clock, on_outcome=on_outcome)
         self._broker_id = broker_id
         self._clock = clock
         self._tombstone_retention_s = tombstone_retention_s
@@ -59,6 +63,14 @@ class LedPartitions:
         self._led: dict[TopicIdPartition, LedPartition] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._closed = False
+
+    async def check_store(self) -> None:
+        """Read one small row, to learn if the store answers.
+
+        Raises:
+            MetadataError: the store does not answer, or not as it must.
+        """
+        await self._store.get(self.keys.store_key)
 
     async def become_leader(self, partition: TopicIdPartition, leader_epoch: int) -> None:
         """Claim the partition, then load it; a repeated announcement does nothing.
@@ -143,6 +155,14 @@ class LedPartitions:
             MetadataDecodeError: a row that cannot be understood.
         """
         return self.view(partition) if partition in self._led else await self._followed.read(partition)
+
+    async def read_epochs(self, partition: TopicIdPartition) -> TierEpochs:
+        """Return how far the newest epochs are in the tier; of a partition that is followed, from its row alone.
+
+        Raises:
+            As ``read_view``.
+        """
+        return self.view(partition) if partition in self._led else await self._followed.read_epochs(partition)
 
     def statistics(self) -> MetadataStatistics:
         """What happened so far, and what is held now."""

@@ -1,10 +1,10 @@
 """The lineage of both tiers together: a broker forgets the epochs below its local log start, the metadata does not."""
 
-from tierd.metadata.cache import PartitionView
+from tierd.metadata.newest_epochs import TierEpochs
 from tierd.model import Lineage
 
 
-def effective_lineage(view: PartitionView, local: Lineage) -> Lineage:
+def effective_lineage(tier: TierEpochs, local: Lineage) -> Lineage:
     """Return which epoch wrote which offset, over remote and local data.
 
     From its first entry on the local lineage is the truth: epochs that only the store knows there are of a branch
@@ -13,10 +13,9 @@ def effective_lineage(view: PartitionView, local: Lineage) -> Lineage:
     """
     lineage = Lineage()
     first = local.earliest
-    for epoch, state in sorted(view.epochs.items()):
-        if not state.first_offsets or (first is not None and epoch > first.epoch):
-            continue
-        lineage = lineage.assign(epoch=epoch, start_offset=state.first_offsets[0])
+    for epoch, start_offset in sorted(tier.first_offsets().items()):
+        if first is None or epoch <= first.epoch:
+            lineage = lineage.assign(epoch=epoch, start_offset=start_offset)
     for entry in local.entries:
         lineage = lineage.assign(epoch=entry.epoch, start_offset=entry.start_offset)
     return lineage

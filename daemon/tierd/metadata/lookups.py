@@ -11,12 +11,14 @@ highest_offset       no            yes           stays           stays
 ===================  ============  ============  ==============  ===============
 """
 
+import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from tierd.errors import RemoteResourceNotFoundError
 from tierd.metadata.epoch_state import EpochRange, RemoteLogLeaderEpochState
+from tierd.metadata.newest_epochs import EPOCHS_KEPT, CopiedEpoch, NewestEpochs
 from tierd.metadata.row import Claim, PartitionRow
 from tierd.model import RemoteLogSegmentMetadata, RemotePartitionDeleteState, TopicIdPartition
 
@@ -55,6 +57,11 @@ class PartitionLookups:
     def claim(self) -> Claim | None:
         """Who may write, None while nobody ever claimed the partition."""
         return self.row.claim if self.row else None
+
+    @property
+    def is_complete(self) -> bool:
+        """Return that no epoch is unknown; ``CopiedEpochs`` of a row may lack older ones."""
+        return True
 
     @property
     def log_start_offset(self) -> int | None:
@@ -106,6 +113,26 @@ class PartitionLookups:
         """The largest offset ever finished in ``epoch``, inclusive, whatever was deleted since; None when none was."""
         return self.epochs.get(epoch, NO_STATE).highest
 
+    def copied_offset_for_epoch(self, epoch: int) -> int | None:
+        """Return the last offset of ``epoch`` that counts as copied, inclusive; None when none does."""
+        return self._copied_epoch(epoch, self.epochs.get(epoch, NO_STATE)).copied_offset(
+            log_start_offset=self.log_start_offset, strict_kafka_compat=self.strict_kafka_compat
+        )
+
+    def first_offsets(self) -> Mapping[int, int]:
+        """Return the first offset of each epoch that a lookup can find a segment of, in no order."""
+        return {epoch: state.first_offsets[0] for epoch, state in self.epochs.items() if state.first_offsets}
+
+    def newest_epochs(self, revision: int) -> NewestEpochs:
+        """Return how far the newest epochs are in the tier, for a row of ``revision``.
+
+        An epoch of which nothing was ever finished is none of them.
+        """
+        finished = [epoch for epoch, state in self.epochs.items() if state.ids or state.highest is not None]
+        newest = sorted(heapq.nlargest(EPOCHS_KEPT, finished))
+        told = tuple(self._copied_epoch(epoch, self.epochs[epoch]) for epoch in newest)
+        return NewestEpochs(revision, told, is_complete=len(newest) == len(finished))
+
     def segment(self, segment_id: UUID) -> RemoteLogSegmentMetadata | None:
         """The segment of that id, None when it is unknown or gone."""
         return self.segments.get(segment_id)
@@ -128,6 +155,11 @@ class PartitionLookups:
             self.epochs.get(epoch, NO_STATE).referenced_at(first) == metadata.segment.id
             for epoch, first in metadata.segment_leader_epochs
         )
+
+    def _copied_epoch(self, epoch: int, state: RemoteLogLeaderEpochState) -> CopiedEpoch:
+        if not state.ids:
+            return CopiedEpoch(epoch, None, None, state.highest)
+        return CopiedEpoch(epoch, state.first_offsets[0], self.range_in(epoch, state.ids[-1]).last, state.highest)
 
     def range_in(self, epoch: int, segment_id: UUID) -> EpochRange:
         """The offsets of ``epoch`` in a segment that is not gone and mentions it."""

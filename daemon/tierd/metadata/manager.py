@@ -217,6 +217,18 @@ class RemoteLogMetadataManager(LedPartitions):
         """
         await self._write(self._leading(partition), lambda view: ViewChange(view).lowering_log_start(offset))
 
+    async def note_recorded_log_start(self, partition: TopicIdPartition, offset: int) -> None:
+        """Note durably that the bucket's record has the log start ``offset``, or ``RECORD_IN_DOUBT``.
+
+        The row is written in any case, so that it also proves the leadership.
+
+        Raises:
+            FencedError: the partition is not ours; nothing was written.
+            BackendUnavailableError: nothing was written.
+            OutcomeUnknownError: it may or may not have been written; the same request may be repeated.
+        """
+        await self._write(self._leading(partition), lambda view: ViewChange(view).recording_log_start(offset))
+
     async def prove_leadership(self, partition: TopicIdPartition) -> None:
         """Write the partition's row anew, which nobody but its owner can: before what no store would fence.
 

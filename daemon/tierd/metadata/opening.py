@@ -1,9 +1,10 @@
-"""Settings to a metadata store; the package of a backend is loaded only when it is configured."""
+"""Settings to a metadata store; the package of a backend is loaded only if it is configured."""
 
 import asyncio
 from pathlib import Path
 
 from tierd.config import MetadataSettings, PostgresSettings, RedisSettings
+from tierd.metadata.connector import open_plugged
 from tierd.metadata.kv import (
     KeyValueStore,
     MemoryKeyValueStore,
@@ -33,6 +34,8 @@ async def open_metadata(settings: MetadataSettings, *, sqlite_path: Path, read_o
     if settings.backend == "redis":
         assert settings.redis is not None, "the schema asks for the section of the backend"
         return await _open_redis(settings.redis, timeout_s=settings.timeout_s, read_only=read_only)
+    if settings.backend != "sqlite":
+        return await open_plugged(settings, read_only=read_only)
     if read_only and not await asyncio.to_thread(sqlite_path.exists):
         return MemoryKeyValueStore()
     return await SqliteKeyValueStore.open(sqlite_path, read_only=read_only, timeout_s=settings.timeout_s)

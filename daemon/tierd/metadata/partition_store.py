@@ -167,7 +167,7 @@ class PartitionStore:
         before, after = view.row, change.view.row
         assert before is not None
         assert after is not None
-        key, row = self._keys.row(led.partition), after.bumped()
+        key, row = self._keys.row(led.partition), after.bumped(change.view.newest_epochs)
         led.revision = row.revision
         batch = Batch([*writes, Put(key, serde.encode_row(row))], [Expect(key, serde.encode_row(before))])
         try:

@@ -1,6 +1,7 @@
 """Reading metadata without owning it: followers and commands. Every answer comes from one snapshot of the store."""
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -9,7 +10,7 @@ from tierd.metadata import serde
 from tierd.metadata.cache import PartitionView
 from tierd.metadata.keys import MetadataKeyFactory
 from tierd.metadata.kv.base import KeyValueStore
-from tierd.metadata.row import PartitionRow
+from tierd.metadata.row import Claim, PartitionRow
 from tierd.metadata.rows import LoadedPartition, load_partition
 from tierd.model import (
     RemoteLogSegmentId,
@@ -75,6 +76,25 @@ async def read_segment(store: KeyValueStore, keys: MetadataKeyFactory, segment: 
     metadata, _ = serde.decode_segment(segment_key, found[segment_key], segment)
     is_gone = metadata.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
     return StoredSegmentRow(None if is_gone else metadata, row)
+
+
+async def read_claims(
+    store: KeyValueStore, keys: MetadataKeyFactory, partitions: Sequence[TopicIdPartition]
+) -> dict[TopicIdPartition, Claim]:
+    """Return who may write each of ``partitions``; without those that are unknown, or deleted as a whole, or being so.
+
+    Raises:
+        MetadataDecodeError: a row that cannot be understood; names the key.
+        BackendUnavailableError: the store does not answer.
+    """
+    claims = {}
+    for at in range(0, len(partitions), _ROWS_DECODED_IN_LOOP):
+        some = {keys.row(partition): partition for partition in partitions[at : at + _ROWS_DECODED_IN_LOOP]}
+        for key, value in (await store.get_many(list(some))).items():
+            row = serde.decode_row(key, value)
+            if row.topic == some[key].topic and row.deletion is None:
+                claims[some[key]] = row.claim
+    return claims
 
 
 async def list_partitions(store: KeyValueStore, keys: MetadataKeyFactory) -> list[TopicIdPartition]:

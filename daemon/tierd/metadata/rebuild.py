@@ -7,20 +7,26 @@
 - An output whose commit a crash prevented is believed all the same: everything was checked before its manifest was
   written (docs/decisions/0019).
 - Copies are applied in their order: by leader epoch, then by the time they began.
-- The log start offset is not in the bucket and stays unset: the next leader finds it.
+- A deletion that began is given the whole grace again, from the rebuild on.
+- The log start is the one of the partition's record in the bucket (decision 24). Without a record it stays unset, and
+  the next leader finds it.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from tierd.metadata import epoch_state
+from tierd.metadata.branch import OwnBranch
 from tierd.metadata.cache import PartitionView
 from tierd.metadata.epoch_state import EpochRange, RemoteLogLeaderEpochState
+from tierd.metadata.lineage import effective_lineage
+from tierd.metadata.overlaps import overlaps
 from tierd.metadata.row import Claim, PartitionRow
 from tierd.model import (
+    Lineage,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     SoftDelete,
@@ -30,6 +36,7 @@ from tierd.model import (
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+_NO_SESSION: Final = UUID(int=0)
 _Order: TypeAlias = tuple[int, int, int, UUID]
 
 
@@ -68,6 +75,8 @@ class BucketSegment:
         soft_delete: its tombstone; None when it has none.
         deleted_ms: when the tombstone was written.
         deleted_by: which broker wrote it.
+        is_authentic: a holder of the key ring wrote the manifest, or no key ring is configured. Otherwise a person
+            has said that the manifest is believed.
     """
 
     metadata: RemoteLogSegmentMetadata
@@ -75,6 +84,7 @@ class BucketSegment:
     soft_delete: SoftDelete | None = None
     deleted_ms: int = -1
     deleted_by: int = -1
+    is_authentic: bool = True
 
     @property
     def may_replace(self) -> bool:
@@ -87,9 +97,18 @@ class BucketSegment:
         return _order(self.metadata)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketLogStart:
+    """Log start of a partition as its record in the bucket has it, and the leader that wrote the record."""
+
+    log_start_offset: int
+    leader_epoch: int
+    broker_id: int
+
+
 @dataclass(frozen=True, slots=True)
 class RebuiltPartition:
-    """The partition's metadata, without a row while there is no segment, and what was noticed on the way."""
+    """The partition's metadata, without a row where the bucket has neither segment nor log start; and the problems."""
 
     view: PartitionView
     problems: tuple[RebuildProblem, ...] = ()
@@ -101,6 +120,7 @@ def rebuild_partition(
     *,
     session_id: UUID,
     replaced: SoftDelete,
+    log_start: BucketLogStart | None = None,
     strict_kafka_compat: bool = False,
 ) -> RebuiltPartition:
     """Make the partition's metadata from its segments.
@@ -109,27 +129,28 @@ def rebuild_partition(
         partition: whose segments they are.
         found: in any order.
         session_id: owner of the partition until the next leader claims it; any session of before is fenced.
-        replaced: why and when the objects of replaced segments go.
+        replaced: why and when the objects of replaced segments go. No deletion that a tombstone tells of ends before
+            the same time: a grace counts from the rebuild, for the tombstone may be an old one that was put again.
+        log_start: what the bucket's record says; None where there is none, or none that can be read.
         strict_kafka_compat: as in ``PartitionView``.
     """
     segments = sorted(found, key=lambda segment: segment.order)
     losers, gone, problems = _replacements(segments)
     metadata = [
-        _deleting(segment, segment.soft_delete or replaced)
+        _deleting(segment, _not_before(segment.soft_delete or replaced, replaced.delete_after_ms))
         if segment.soft_delete is not None or segment.metadata.segment.id in gone
         else replace(segment.metadata, state=_FINISHED)
         for segment in segments
         if segment.metadata.segment.id not in losers
     ]
-    problems += _overlaps([each for each in metadata if each.state is _FINISHED])
     view = PartitionView(
         partition,
-        _row(partition, segments, session_id),
+        _row(partition, segments, log_start, session_id),
         {each.segment.id: each for each in metadata},
         _Replay(metadata, strict_kafka_compat=strict_kafka_compat).states,
         strict_kafka_compat=strict_kafka_compat,
     )
-    return RebuiltPartition(view, tuple(problems))
+    return RebuiltPartition(view, (*problems, *_overlaps(view)))
 
 
 def differences(stored: PartitionView, rebuilt: PartitionView) -> list[str]:
@@ -151,11 +172,18 @@ def differences(stored: PartitionView, rebuilt: PartitionView) -> list[str]:
 
 
 def _lasting(metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
-    return replace(metadata, event_timestamp_ms=0, broker_id=0, soft_delete=None)
+    """Return what must not differ; an adopted segment has the leader epoch and session of its adoption in its row."""
+    return replace(
+        metadata, event_timestamp_ms=0, broker_id=0, leader_epoch=-1, session_id=_NO_SESSION, soft_delete=None
+    )
 
 
 def _order(metadata: RemoteLogSegmentMetadata) -> _Order:
     return metadata.leader_epoch, metadata.event_timestamp_ms, metadata.start_offset, metadata.segment.id
+
+
+def _not_before(soft_delete: SoftDelete, earliest_ms: int) -> SoftDelete:
+    return replace(soft_delete, delete_after_ms=max(soft_delete.delete_after_ms, earliest_ms))
 
 
 def _deleting(segment: BucketSegment, soft_delete: SoftDelete) -> RemoteLogSegmentMetadata:
@@ -165,25 +193,45 @@ def _deleting(segment: BucketSegment, soft_delete: SoftDelete) -> RemoteLogSegme
     return replace(metadata, event_timestamp_ms=segment.deleted_ms, broker_id=segment.deleted_by)
 
 
-def _row(partition: TopicIdPartition, segments: Sequence[BucketSegment], session_id: UUID) -> PartitionRow | None:
-    if not segments:
+def _row(
+    partition: TopicIdPartition,
+    segments: Sequence[BucketSegment],
+    log_start: BucketLogStart | None,
+    session_id: UUID,
+) -> PartitionRow | None:
+    """Return the row under the claim of the latest leader that the bucket knows; earlier ones are fenced."""
+    owners = [(each.metadata.leader_epoch, each.metadata.broker_id) for each in segments[-1:]]
+    if log_start is not None:
+        owners.append((log_start.leader_epoch, log_start.broker_id))
+    if not owners:
         return None
-    last = segments[-1].metadata
-    return PartitionRow(topic=partition.topic, revision=1, claim=Claim(last.leader_epoch, last.broker_id, session_id))
+    offset = None if log_start is None else log_start.log_start_offset
+    leader_epoch, broker_id = max(owners, key=lambda owner: owner[0])
+    claim = Claim(leader_epoch, broker_id, session_id)
+    return PartitionRow(
+        topic=partition.topic, revision=1, claim=claim, log_start_offset=offset, recorded_log_start=offset
+    )
 
 
 def _replacements(segments: Sequence[BucketSegment]) -> tuple[set[UUID], set[UUID], list[RebuildProblem]]:
     """Which outputs lose against another one, which segments are replaced, and the conflicts.
 
     A later output wins. One that is being deleted itself replaces nobody: its commit may never have happened. But it
-    has, where the output goes because it was replaced in its turn.
+    has, where the output goes because it was replaced in its turn. An output that nothing proves replaces no segment
+    that is proven, whatever a person has accepted: it is left out.
     """
+    proven = {segment.metadata.segment.id for segment in segments if segment.is_authentic}
     orders = {segment.metadata.segment.id: segment.order for segment in segments}
     losers: set[UUID] = set()
     winner_of: dict[UUID, BucketSegment] = {}
     problems: list[RebuildProblem] = []
     for output in reversed([each for each in segments if each.replaces and each.may_replace]):
         where = str(output.metadata.segment)
+        if not output.is_authentic and not proven.isdisjoint(output.replaces):
+            what = "nothing proves that a tierd with the key ring wrote it, and it replaces segments that are proven"
+            problems.append(RebuildProblem(RebuildSeverity.CONFLICT, "replaces authenticated", where, what))
+            losers.add(output.metadata.segment.id)
+            continue
         inputs = {id_ for id_ in output.replaces if orders.get(id_, output.order) < output.order or id_ not in orders}
         if inputs != output.replaces:
             what = "it says that it replaces itself or a later segment; that is not believed"
@@ -199,40 +247,19 @@ def _replacements(segments: Sequence[BucketSegment]) -> tuple[set[UUID], set[UUI
     return losers, winner_of.keys() & orders.keys(), problems
 
 
-@dataclass(slots=True)
-class _Furthest:
-    """The segment that reaches furthest, of those that one leader copied in one epoch."""
-
-    span: EpochRange
-    metadata: RemoteLogSegmentMetadata
-
-
-def _overlaps(finished: Iterable[RemoteLogSegmentMetadata]) -> list[RebuildProblem]:
-    """Two segments of one leader never hold the same offsets, unless a copy was done twice."""
-    spans = [(span, each) for each in finished for span in epoch_state.ranges_of(each) if span.first <= span.last]
-    spans.sort(key=lambda pair: (pair[0].epoch, pair[1].leader_epoch, pair[0].first, pair[0].last))
-    problems: list[RebuildProblem] = []
-    reached: dict[tuple[int, int], _Furthest] = {}
-    for span, metadata in spans:
-        group = (span.epoch, metadata.leader_epoch)
-        last = reached.get(group)
-        if last is not None and span.first <= last.span.last:
-            problems.append(_overlap(span, metadata, last))
-        if last is None or span.last > last.span.last:
-            reached[group] = _Furthest(span, metadata)
-    return problems
-
-
-def _overlap(span: EpochRange, metadata: RemoteLogSegmentMetadata, other: _Furthest) -> RebuildProblem:
-    where, name = str(metadata.segment), uuid_to_text(other.metadata.segment.id)
-    if (span.first, span.last) == (other.span.first, other.span.last):
-        what = f"offsets {span.first}-{span.last} of epoch {span.epoch} were copied twice, as {name} too; both are kept"
-        return RebuildProblem(RebuildSeverity.NOTE, "copied twice", where, what)
-    what = (
-        f"offsets {span.first}-{span.last} of epoch {span.epoch} overlap {other.span.first}-{other.span.last} of "
-        f"{name}, which the same leader copied; both are kept"
-    )
-    return RebuildProblem(RebuildSeverity.CONFLICT, "overlap", where, what)
+def _overlaps(view: PartitionView) -> list[RebuildProblem]:
+    """Report what ``tierd verify`` reports of the same rows on a host without a replica."""
+    branch = OwnBranch(view, effective_lineage(view, Lineage()))
+    return [
+        RebuildProblem(
+            RebuildSeverity.CONFLICT,
+            "overlap",
+            str(each.later.segment),
+            f"offsets {each.offsets.start} to {each.offsets.end} are also in {uuid_to_text(each.earlier.segment.id)}, "
+            "which the same leader copied; both are kept",
+        )
+        for each in overlaps(branch)
+    ]
 
 
 class _Replay:

@@ -10,6 +10,7 @@ Whatever speaks against it is said before anything changes, and leaves everythin
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 from tierd.errors import (
@@ -19,8 +20,8 @@ from tierd.errors import (
     RemoteResourceNotFoundError,
 )
 from tierd.metadata import epoch_state
-from tierd.metadata.lookups import PartitionLookups
-from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete
+from tierd.metadata.lookups import NO_STATE, PartitionLookups
+from tierd.model import OffsetRange, RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete, uuid_to_text
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
@@ -65,6 +66,44 @@ def require_replaceable(
         _require_unchanged(view, each)
     _require_covered(output, inputs)
     _require_later(present, inputs)
+
+
+def require_lookups_kept(
+    view: PartitionLookups,
+    output: RemoteLogSegmentMetadata,
+    inputs: Sequence[RemoteLogSegmentMetadata],
+    changes: Sequence[epoch_state.EpochChange],
+) -> None:
+    """Raise unless each lookup afterwards finds what it found before, or ``output``.
+
+    Kafka's algorithm (``strict_kafka_compat``) leaves holes where another copy overlaps: a segment that finishes takes
+    the place of a longer one with the same start, and a shorter one that begins inside it hides its end.
+
+    Raises:
+        InputsChangedError: no lookup would find some of the offsets any more.
+    """
+    gone = {each.segment.id for each in inputs}
+    for change in changes:
+        state, range_of = view.epochs.get(change.epoch, NO_STATE), partial(view.range_in, change.epoch)
+        before = state.answers(output.start_offset, output.end_offset, range_of=range_of)
+        for offsets, found in before:
+            after = change.state.answers(offsets.start, offsets.end, range_of=range_of)
+            allowed = {output.segment.id} if found in gone else {found, output.segment.id}
+            kept = [present for present, now in after if now in allowed]
+            if not _are_covered(offsets, kept):
+                raise InputsChangedError(
+                    f"{output.segment}: no lookup would find some of the offsets {offsets.start}-{offsets.end} of "
+                    f"epoch {change.epoch}, which {uuid_to_text(found)} answers for",
+                    remedy=_START_AGAIN,
+                )
+
+
+def _are_covered(offsets: OffsetRange, ascending: Sequence[OffsetRange]) -> bool:
+    first = offsets.start
+    for each in ascending:
+        if each.start <= first <= each.end:
+            first = each.end + 1
+    return first > offsets.end
 
 
 def rows_after(

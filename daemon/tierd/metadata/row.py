@@ -1,13 +1,15 @@
 """The partition row: who may write a partition's metadata, and how often it was written (remote-tiering 7.6)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Self
 from uuid import UUID
 
 from tierd.errors import FencedError
+from tierd.metadata.newest_epochs import NewestEpochs
 from tierd.model import RemotePartitionDeleteState, TopicIdPartition
 
+RECORD_IN_DOUBT: Final = -1
 _FINISHED: Final = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 
 
@@ -43,6 +45,13 @@ class PartitionRow:
             is all that the store keeps of the partition.
         compacted_to: up to where compaction has cleaned the partition, exclusive; it only grows. None while it never
             has: everything is dirty.
+        recorded_log_start: log start that the bucket's record of the partition has; ``RECORD_IN_DOUBT`` while the
+            record is written or where nobody knows how that ended. None while the bucket has no record, which stands
+            for a log start of 0.
+        only_broker_id: broker that every claim since the first came from. None where several brokers have claimed the
+            partition, or where the row tells nothing of earlier claims: after a rebuild, or from an earlier tierd.
+        newest_epochs: how far the newest leader epochs are in the tier; they count only at their own revision. None in
+            a row that a rebuild or an earlier tierd wrote.
         unknown: fields of a later tierd, kept when the row is rewritten.
     """
 
@@ -52,7 +61,15 @@ class PartitionRow:
     log_start_offset: int | None = None
     deletion: PartitionDelete | None = None
     compacted_to: int | None = None
+    recorded_log_start: int | None = None
+    only_broker_id: int | None = None
+    newest_epochs: NewestEpochs | None = None
     unknown: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def is_log_start_recorded(self) -> bool:
+        """Return whether the bucket has the log start as it is, or none has been set."""
+        return self.log_start_offset is None or self.log_start_offset == (self.recorded_log_start or 0)
 
     @property
     def is_tombstone(self) -> bool:
@@ -65,9 +82,16 @@ class PartitionRow:
             return self
         return replace(self, compacted_to=to)
 
-    def bumped(self) -> Self:
-        """The same row after one more batch."""
-        return replace(self, revision=self.revision + 1)
+    @property
+    def known_epochs(self) -> NewestEpochs | None:
+        """Return the newest epochs where they are those of this revision, None elsewhere."""
+        newest = self.newest_epochs
+        return newest if newest is not None and newest.revision == self.revision else None
+
+    def bumped(self, newest_of: Callable[[int], NewestEpochs]) -> Self:
+        """Return the same row after one more batch; ``newest_of`` gives the newest epochs then, at the new revision."""
+        revision = self.revision + 1
+        return replace(self, revision=revision, newest_epochs=newest_of(revision))
 
 
 def claimed_row(
@@ -90,11 +114,18 @@ def claimed_row(
         FencedError: a newer leader epoch, another broker in the same epoch, or a newer session of ours owns the row.
     """
     if stored is None:
-        return PartitionRow(topic=partition.topic, revision=above + 1, claim=claim)
+        return PartitionRow(
+            topic=partition.topic, revision=above + 1, claim=claim, only_broker_id=None if above else claim.broker_id
+        )
     owner = stored.claim
     same_broker = owner.leader_epoch == claim.leader_epoch and owner.broker_id == claim.broker_id
     if owner.leader_epoch < claim.leader_epoch or (same_broker and (owner == claim or not held)):
-        return replace(stored, revision=max(stored.revision, above) + 1, claim=claim)
+        # The last claim is compared too: an earlier tierd keeps the field as it finds it.
+        is_same = stored.only_broker_id == owner.broker_id == claim.broker_id
+        only_broker_id = claim.broker_id if is_same else None
+        revision = max(stored.revision, above) + 1
+        newest = stored.newest_epochs and stored.newest_epochs.carried(stored=stored.revision, revision=revision)
+        return replace(stored, revision=revision, claim=claim, only_broker_id=only_broker_id, newest_epochs=newest)
     raise fenced(partition, claim, owner)
 
 

@@ -7,8 +7,10 @@ r"""Metadata values to versioned bytes and back: one format byte, then one compa
 
 ``custom`` and ``txn_empty`` may be absent (none; false: unknown or present), so may ``soft_delete`` (``[reason, wall
 clock after which the objects go]`` of a segment that is being deleted and was readable), and so may a partition row's
-``log_start_offset`` (never set), ``deletion`` (not being deleted) and ``compacted_to`` (never compacted). Fields of a
-later tierd are kept when a value is rewritten. A value that cannot be decoded names its key and is never skipped.
+``log_start_offset`` (never set), ``deletion`` (not being deleted), ``compacted_to`` (never compacted),
+``recorded_log_start`` (the bucket has no record of the log start; -1: unknown) and ``only_broker`` (several brokers
+have claimed the partition, or nothing tells). Fields of a later tierd are kept when a value is rewritten. A value that
+cannot be decoded names its key and is never skipped.
 """
 
 import base64
@@ -17,6 +19,7 @@ from functools import lru_cache
 from typing import Final, cast
 from uuid import UUID
 
+from tierd.metadata.newest_epochs import CopiedEpoch, NewestEpochs
 from tierd.metadata.row import Claim, PartitionDelete, PartitionRow
 from tierd.metadata.value_fields import (
     INT64_MAX,
@@ -49,7 +52,7 @@ _SEGMENT_FIELDS: Final = frozenset(
 _ROW_FIELDS: Final = frozenset(
     {
         *("topic", "revision", "leader_epoch", "broker", "session", "log_start", "log_start_offset", "deletion"),
-        "compacted_to",
+        *("compacted_to", "recorded_log_start", "only_broker", "newest_epochs"),
     }
 )
 _session_from_text: Final = lru_cache(maxsize=1024)(uuid_from_text)  # few sessions, many segments: one object each
@@ -111,6 +114,12 @@ def encode_row(row: PartitionRow) -> bytes:
         body["deletion"] = _deletion_body(row.deletion)
     if row.compacted_to is not None:
         body["compacted_to"] = row.compacted_to
+    if row.recorded_log_start is not None:
+        body["recorded_log_start"] = row.recorded_log_start
+    if row.only_broker_id is not None:
+        body["only_broker"] = row.only_broker_id
+    if row.newest_epochs is not None:
+        body["newest_epochs"] = _epochs_body(row.newest_epochs)
     return encode_value(body)
 
 
@@ -270,8 +279,33 @@ def _row_of(body: dict[str, object]) -> PartitionRow:
         log_start_offset=log_start,
         deletion=_deletion_of(body["deletion"]) if "deletion" in body else None,
         compacted_to=int_field(body, "compacted_to") if "compacted_to" in body else None,
+        recorded_log_start=int_field(body, "recorded_log_start") if "recorded_log_start" in body else None,
+        only_broker_id=int_field(body, "only_broker") if "only_broker" in body else None,
+        newest_epochs=_newest_epochs_of(body["newest_epochs"]) if "newest_epochs" in body else None,
         unknown=unknown_fields(body, _ROW_FIELDS),
     )
+
+
+def _epochs_body(newest: NewestEpochs) -> dict[str, object]:
+    return {"revision": newest.revision, "complete": newest.is_complete, "epochs": newest.epochs}
+
+
+def _newest_epochs_of(fields: object) -> NewestEpochs:
+    if not isinstance(fields, dict):
+        return refuse("newest_epochs is no object")
+    rows, is_complete = fields["epochs"], fields["complete"]
+    if not isinstance(rows, list) or not isinstance(is_complete, bool):
+        return refuse("newest_epochs is no list of epochs, and whether there are others")
+    return NewestEpochs(int_field(fields, "revision"), tuple(map(_copied_epoch_of, rows)), is_complete)
+
+
+def _copied_epoch_of(numbers: object) -> CopiedEpoch:
+    if not isinstance(numbers, list) or len(numbers) != len(CopiedEpoch._fields):
+        return refuse(f"newest_epochs: {numbers!r} is no epoch")
+    epoch, *offsets = numbers
+    if type(epoch) is not int or any(type(each) is not int for each in offsets if each is not None):
+        refuse(f"newest_epochs: {numbers!r} is no epoch")
+    return CopiedEpoch(epoch, *offsets)
 
 
 def _deletion_body(deletion: PartitionDelete) -> dict[str, object]:

@@ -21,8 +21,8 @@ class MetadataStatistics:
         claims: partition rows taken, reloads included.
         loads: partitions read from the store.
         reloads: of those, after an unknown outcome or an unexpected revision.
-        follower_reads: views of followed partitions that were asked for.
-        follower_loads: of those, partitions that had to be read, because their row had changed.
+        follower_reads: looks at followed partitions.
+        follower_loads: of those, partitions of which all rows had to be read.
         repairs: stored epoch states that did not fit the stored segments.
         fenced_writes: refused by the store, because another leader or session owns the partition.
         unknown_outcomes: batches that may or may not have been written.

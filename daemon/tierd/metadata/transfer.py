@@ -1,11 +1,12 @@
 """Moving metadata from one store to another, of whatever kind, through a file: ``export_format`` says what is in it."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from tierd.errors import MetadataExportError, MetadataFillingRefusedError
+from tierd.errors import MetadataExportError, MetadataFillingRefusedError, PreconditionFailedError
 from tierd.metadata import serde
 from tierd.metadata.cache import PartitionView
 from tierd.metadata.export_format import (
@@ -18,7 +19,7 @@ from tierd.metadata.export_format import (
 )
 from tierd.metadata.filling import FillingSource, StoreFilling, require_empty
 from tierd.metadata.keys import MetadataKeyFactory
-from tierd.metadata.kv.base import KeyValueStore
+from tierd.metadata.kv.base import Batch, Expect, KeyValueStore, Put
 from tierd.metadata.partition_deletes import deleted_partitions
 from tierd.metadata.reader import list_partitions
 from tierd.metadata.rows import load_partition
@@ -51,7 +52,9 @@ async def export_lines(
     identity = await store.get(keys.store_key)
     store_id = None if identity is None else serde.decode_identity(keys.store_key, identity)
     tiers = tuple(value.decode() for _, value in await store.scan(keys.tier_prefix))
-    yield header_line(ExportHeader(keys.cluster_id, store_id, exported_ms, tiers))
+    requests = await store.scan(keys.erasure_prefix)
+    erasures = {key[len(keys.erasure_prefix) :]: serde.decode_body(key, value) for key, value in requests}
+    yield header_line(ExportHeader(keys.cluster_id, store_id, exported_ms, tiers, erasures))
     partitions = rows = 0
     for each in [*await list_partitions(store, keys), *await deleted_partitions(store, keys)]:
         pairs = await store.scan(keys.partition_prefix(each))
@@ -106,6 +109,7 @@ async def import_lines(
         tell(f"{done} of {expected.partitions} partitions")
     await _require_all(store, keys, done)
     if not is_complete:
+        await _file_again(store, keys, header)
         await filling.complete(store_id=header.store_id, tiers=header.tiers)
     return TransferCounts(expected.partitions, expected.rows, present)
 
@@ -166,6 +170,14 @@ async def _imported(
             remedy="stop every tierd that uses this metadata store; then begin with an empty store",
         )
     return stored is None
+
+
+async def _file_again(store: KeyValueStore, keys: MetadataKeyFactory, header: ExportHeader) -> None:
+    """Store the requests to erase keys; one that is there already, from an import that was interrupted, stays."""
+    for name, fields in header.erasures.items():
+        key = keys.erasure_prefix + name
+        with contextlib.suppress(PreconditionFailedError):
+            await store.apply(Batch([Put(key, serde.encode_body(fields))], [Expect(key, None)]))
 
 
 async def _require_all(store: KeyValueStore, keys: MetadataKeyFactory, expected: int) -> None:

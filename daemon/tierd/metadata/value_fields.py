@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Final, NoReturn, TypeVar, cast
+from typing import Final, NoReturn, TypeVar
 
 from tierd.errors import MetadataDecodeError
+from tierd.json_parsing import parse_json_object
 
 FORMAT: Final = 1
 INT64_MAX: Final = 2**63 - 1
 _FORMAT_BYTE: Final = bytes([FORMAT])
 _encode_json: Final = json.JSONEncoder(separators=(",", ":")).encode
-_decode_json: Final = json.JSONDecoder().raw_decode  # json.loads looks for white space, twice per row
 _T = TypeVar("_T")
 
 
@@ -70,15 +70,9 @@ def decoded_value(key: str, value: bytes, convert: Callable[[dict[str, object]],
             remedy="upgrade tierd if a later one wrote this store, otherwise restore the store from a backup",
         )
     try:
-        text = value[1:].decode()
-        if not text.startswith("{"):
-            refuse("not a JSON object")
-        body, end = _decode_json(text)
-        if end != len(text):
-            refuse("something follows the JSON object")
-        return convert(cast("dict[str, object]", body))
+        return convert(parse_json_object(value[1:].decode()))
     except KeyError as error:
         problem = f"the field {error} is missing"
-    except (ValueError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError) as error:
         problem = str(error) or type(error).__name__
     raise MetadataDecodeError(f"{key}: {problem}", remedy="restore the metadata store from a backup")

@@ -8,7 +8,7 @@ from tierd.model.identity import (
     uuid_from_text,
     uuid_to_text,
 )
-from tierd.model.lineage import UNDEFINED_END, EpochEndOffset, EpochEntry, Lineage
+from tierd.model.lineage import UNDEFINED_END, EpochEndOffset, EpochEntry, Lineage, segment_epochs_problem
 from tierd.model.partition_delete import RemotePartitionDeleteMetadata, RemotePartitionDeleteState
 from tierd.model.ranges import ByteRange, OffsetRange
 from tierd.model.segment import (
@@ -43,6 +43,7 @@ __all__ = [
     "TimestampRange",
     "TopicIdPartition",
     "TopicPartition",
+    "segment_epochs_problem",
     "uuid_from_text",
     "uuid_to_text",
 ]

@@ -4,10 +4,10 @@ Immutable: every operation returns another lineage, so that a plan can be made f
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 
 class EpochEntry(NamedTuple):
@@ -25,6 +25,8 @@ class EpochEndOffset(NamedTuple):
 
 
 UNDEFINED_END = EpochEndOffset(-1, -1)
+
+_EPOCHS_END: Final = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,29 @@ class Lineage:
         pairs = zip_longest(self.entries, self.entries[1:])
         kept = (e for e, successor in pairs if not (successor and successor.start_offset == e.start_offset))
         return type(self)(tuple(kept))
+
+
+def segment_epochs_problem(entries: Sequence[tuple[int, int]], *, start_offset: int, end_offset: int) -> str | None:
+    """Return why ``entries`` cannot be the leader epochs of a segment; None when they can.
+
+    The one judgement for everything that writes, reads or audits segments. Epochs and their first offsets ascend, and
+    every epoch begins inside the segment. The first one may begin above the segment's first offset: the log start lay
+    inside the segment when it was copied (DeleteRecords), and a broker forgets the epochs below its log start.
+
+    Args:
+        entries: epoch and its first offset in the segment, in order.
+        start_offset: of the segment.
+        end_offset: of the segment, inclusive.
+    """
+    if not entries:
+        return "a segment covers at least one leader epoch"
+    last_epoch, last_start = -1, start_offset
+    for epoch, start in entries:
+        if not last_epoch < epoch < _EPOCHS_END or not last_start <= start <= end_offset:
+            listed = ", ".join(f"{each} from {first}" for each, first in entries)
+            return f"leader epochs {listed} are not those of a segment with offsets {start_offset}-{end_offset}"
+        last_epoch, last_start = epoch, start
+    return None
 
 
 def _assign(entries: list[EpochEntry], epoch: int, start_offset: int) -> bool:

@@ -9,7 +9,7 @@ from uuid import UUID
 from tierd.errors import InvalidMetadataError, InvalidSegmentTransitionError
 from tierd.model.checksums import BlockChecksums
 from tierd.model.identity import RemoteLogSegmentId
-from tierd.model.lineage import EpochEntry
+from tierd.model.lineage import EpochEntry, segment_epochs_problem
 from tierd.model.timestamps import TimestampRange
 
 
@@ -94,7 +94,8 @@ class RemoteLogSegmentMetadata:
         event_timestamp_ms: wall clock of this event.
         size_bytes: the log file only, before any transformation by the store.
         custom_metadata: opaque; the remote storage gave it and gets it back with every fetch and delete.
-        segment_leader_epochs: the slice of lineage that the segment covers, never empty.
+        segment_leader_epochs: the slice of lineage that the segment covers, never empty. The first epoch begins at
+            ``start_offset``, or above it where the log start lay inside the segment at the copy.
         leader_epoch: leader epoch under which the copy was begun (tierd, for fencing and the sweep).
         session_id: process that began the copy (the same).
         txn_index_empty: True only when the transaction index was known to be empty at the copy.
@@ -102,7 +103,7 @@ class RemoteLogSegmentMetadata:
             back, such as a copy that was never finished.
 
     Raises:
-        InvalidMetadataError: a negative start, an end before it, or no epochs.
+        InvalidMetadataError: a negative start, an end before it, or epochs that are not those of such a segment.
     """
 
     segment: RemoteLogSegmentId
@@ -125,8 +126,16 @@ class RemoteLogSegmentMetadata:
             raise InvalidMetadataError(
                 f"segment {self.segment}: offsets {self.start_offset}-{self.end_offset} are no range"
             )
-        if not self.segment_leader_epochs:
-            raise InvalidMetadataError(f"segment {self.segment}: a segment covers at least one leader epoch")
+        problem = segment_epochs_problem(
+            self.segment_leader_epochs, start_offset=self.start_offset, end_offset=self.end_offset
+        )
+        if problem is not None:
+            raise InvalidMetadataError(f"segment {self.segment}: {problem}")
+
+    @property
+    def first_readable_offset(self) -> int:
+        """First offset that a lookup finds in the segment: where its first epoch begins."""
+        return self.segment_leader_epochs[0].start_offset
 
     def updated(self, update: RemoteLogSegmentMetadataUpdate) -> Self:
         """Return this metadata after ``update``, whatever the states; ``require_step`` judges those.

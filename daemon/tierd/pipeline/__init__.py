@@ -3,6 +3,7 @@
 Nothing is imported of pyspark before it is needed: the daemon plans, commits and schedules without it.
 """
 
+from tierd.pipeline.cleaning import own_log_rewriting
 from tierd.pipeline.committing import (
     CompactionLeader,
     LeaderSettings,
@@ -16,10 +17,12 @@ from tierd.pipeline.erasing import (
     EraseRequest,
     EraseRequests,
     ErasureKeeper,
+    ErasureReports,
     KeeperParts,
     LeftSegment,
     OldVersions,
     new_request,
+    restore_requests,
     search_work,
 )
 from tierd.pipeline.planning import Candidate, CleaningPolicy, Skipped
@@ -47,6 +50,7 @@ __all__ = [
     "EraseRequest",
     "EraseRequests",
     "ErasureKeeper",
+    "ErasureReports",
     "KeeperParts",
     "LeaderSettings",
     "LeftSegment",
@@ -67,8 +71,10 @@ __all__ = [
     "SparkRun",
     "find_spark",
     "new_request",
+    "own_log_rewriting",
     "register",
     "report_json",
+    "restore_requests",
     "search_work",
     "sweep_runs",
 ]

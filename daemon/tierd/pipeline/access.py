@@ -5,12 +5,12 @@ import concurrent.futures
 import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from tierd.config import MetadataSettings, RemoteSettings, TierdConfig
+from tierd.config import OBJECT_STORE, MetadataSettings, RemoteSettings, TierdConfig
 from tierd.errors import RemoteIndexAbsentError, RemoteIntegrityError
 from tierd.log import broker_identity, read_identities
 from tierd.metadata import (
@@ -18,6 +18,7 @@ from tierd.metadata import (
     MetadataKeyFactory,
     PartitionView,
     list_partitions,
+    metadata_keys,
     open_metadata,
     read_partition,
 )
@@ -37,6 +38,8 @@ T = TypeVar("T")
 PIECE_BYTES: Final = 4 << 20
 AHEAD: Final = 2  # pieces under way besides the one in use: more gained nothing with 4 requests at a time
 _AT_ONCE: Final = 16  # small objects asked for together
+_PLUGIN: Final = "plugin"
+_SECTIONS: Final = (*OBJECT_STORE.built_in, _PLUGIN)
 _CALL_TIMEOUT_S: Final = 900.0  # the store has deadlines and repetitions of its own; this one ends what they miss
 
 
@@ -45,13 +48,14 @@ class TierAccess:
     """What it takes to open one cluster's tier. Picklable; the settings carry secrets, their ``repr`` does not.
 
     Attributes:
+        metadata: None for a task, which reads and stages segments and asks no metadata.
         sqlite_path: of the sqlite metadata backend; only a host that has the file sees what is in it.
         log_dirs: of the host that the settings are for.
         broker_id: recorded in what is staged.
     """
 
     remote: RemoteSettings
-    metadata: MetadataSettings
+    metadata: MetadataSettings | None
     sqlite_path: Path
     log_dirs: tuple[Path, ...]
     cluster_id: str
@@ -83,6 +87,15 @@ class TierAccess:
             broker_id=identity.node_id,
         )
 
+    def for_tasks(self) -> Self:
+        """Return what tasks need of this: the object store in use and its key ring.
+
+        The password of the metadata store, and the sections of stores that are not in use, stay where they are.
+        """
+        used = self.remote.backend if self.remote.backend in OBJECT_STORE.built_in else _PLUGIN
+        unused: dict[str, None] = {name: None for name in _SECTIONS if name != used}
+        return replace(self, metadata=None, remote=self.remote.model_copy(update=unused))
+
     @contextlib.contextmanager
     def open(self) -> "Iterator[OpenTier]":
         """Open the tier; nothing is connected before the first call. Closed, nothing of it is left running."""
@@ -108,8 +121,7 @@ class OpenTier:
             cluster_id=access.cluster_id,
             broker_id=access.broker_id,
         )()
-        self._rows: KeyValueStore | None = None
-        self._keys = MetadataKeyFactory(access.cluster_id)
+        self._rows: tuple[KeyValueStore, MetadataKeyFactory] | None = None
         self._fetched_bytes = 0
 
     @property
@@ -123,7 +135,7 @@ class OpenTier:
         Raises:
             MetadataError: the metadata store is damaged, or does not answer.
         """
-        return self._call(list_partitions(self._metadata(), self._keys))
+        return self._call(list_partitions(*self._metadata()))
 
     def view(self, partition: TopicIdPartition) -> PartitionView:
         """The partition's remote segments as they are stored now.
@@ -131,7 +143,7 @@ class OpenTier:
         Raises:
             MetadataError: as ``partitions``.
         """
-        return self._call(read_partition(self._metadata(), self._keys, partition))
+        return self._call(read_partition(*self._metadata(), partition))
 
     def read(self, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
         """Return the log's bytes in ``byte_range``, clipped at its end.
@@ -217,14 +229,14 @@ class OpenTier:
             for fetch_under_way in begun:
                 fetch_under_way.cancel()
 
-    def stage(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> SegmentManifest:
+    def stage(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData, *, key_seed: bytes) -> SegmentManifest:
         """Store log and indexes of an output; its manifest is the leader's to write.
 
         Raises:
             RemoteConflictError: an object is there already, with other bytes.
             RemoteStorageError: the store failed.
         """
-        return self._call(self._storage.stage_log_segment_data(metadata, data))
+        return self._call(self._storage.stage_log_segment_data(metadata, data, key_seed=key_seed))
 
     def close(self) -> None:
         """Close both stores."""
@@ -232,16 +244,18 @@ class OpenTier:
             stack.callback(self._transform.close)
             stack.callback(partial(self._close_store))
             if self._rows is not None:
-                self._call(self._rows.close())
+                self._call(self._rows[0].close())
 
     def _close_store(self) -> None:
         self._call(self._store.close())
 
-    def _metadata(self) -> KeyValueStore:
+    def _metadata(self) -> tuple[KeyValueStore, MetadataKeyFactory]:
         if self._rows is None:
             access = self._access
+            assert access.metadata is not None, "a task asks no metadata"
+            keys = metadata_keys(access.metadata, access.cluster_id)
             opening = open_metadata(access.metadata, sqlite_path=access.sqlite_path, read_only=True)
-            self._rows = self._call(opening)
+            self._rows = self._call(opening), keys
         return self._rows
 
     async def _index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:

@@ -15,11 +15,23 @@ from tierd.remote.cache.checked_file import (
 from tierd.remote.cache.chunk_cache import CacheStatistics, ChunkCache
 from tierd.remote.cache.chunk_files import purge_chunks
 from tierd.remote.cache.sized_lru import SizedLru
+from tierd.remote.connector import ObjectStoreConnector
 from tierd.remote.deadlines import Deadlines
 from tierd.remote.factory import open_object_store, segment_storages
 from tierd.remote.keys import ObjectKeyFactory, SegmentKey, must_be_encrypted
 from tierd.remote.limited import ByteRate, LimitedObjectStore
+from tierd.remote.log_start import LogStartRecord, LogStartStorage, StoredLogStart
 from tierd.remote.manager import RemoteStorageManager
+from tierd.remote.object_limits import (
+    ERASURE_REPORT,
+    LOG_START,
+    MANIFEST,
+    MAX_REPORT_VALUES,
+    TOMBSTONE,
+    ObjectKind,
+    read_whole,
+    too_large,
+)
 from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, ObjectStore, UnfinishedUpload
 from tierd.remote.object_versions import ObjectVersion, VersionedObjects, versions_of
 from tierd.remote.observed import ObjectStoreCall, ObservedObjectStore
@@ -30,14 +42,24 @@ from tierd.remote.segments.segment_storage import SegmentStorage
 from tierd.remote.segments.tombstone import Tombstone
 from tierd.remote.segments.unfinished_upload import UnfinishedSegmentUpload
 from tierd.remote.tier_identity import claim_tier, read_tier_identity
+from tierd.remote.transform.binding import erasure_report_binding
 from tierd.remote.transform.compression import compress
+from tierd.remote.transform.content_key import KEY_SEED_BYTES
 from tierd.remote.transform.factory import open_key_ring, open_transform
-from tierd.remote.transform.key_ring import KeyRing
+from tierd.remote.transform.key_ring import EMPTY_RING, KeyRing
+from tierd.remote.transform.object_tag import require_tag, with_tag
 from tierd.remote.transform.transform import PLAIN, Transform
 
 __all__ = [
+    "EMPTY_RING",
+    "ERASURE_REPORT",
+    "KEY_SEED_BYTES",
+    "LOG_START",
+    "MANIFEST",
+    "MAX_REPORT_VALUES",
     "PLAIN",
     "TEMPORARY_SUFFIX",
+    "TOMBSTONE",
     "Body",
     "ByteRate",
     "CacheStatistics",
@@ -49,10 +71,14 @@ __all__ = [
     "KeyRewrapping",
     "KeyRing",
     "LimitedObjectStore",
+    "LogStartRecord",
+    "LogStartStorage",
     "ObjectInfo",
     "ObjectKeyFactory",
+    "ObjectKind",
     "ObjectStore",
     "ObjectStoreCall",
+    "ObjectStoreConnector",
     "ObjectVersion",
     "ObservedObjectStore",
     "RemoteStorageManager",
@@ -64,6 +90,7 @@ __all__ = [
     "SegmentManifest",
     "SegmentStorage",
     "SizedLru",
+    "StoredLogStart",
     "Tombstone",
     "Transform",
     "UnfinishedSegmentUpload",
@@ -71,6 +98,7 @@ __all__ = [
     "VersionedObjects",
     "claim_tier",
     "compress",
+    "erasure_report_binding",
     "file_size_of",
     "is_complete",
     "must_be_encrypted",
@@ -80,7 +108,11 @@ __all__ = [
     "purge_chunks",
     "read_checked",
     "read_tier_identity",
+    "read_whole",
+    "require_tag",
     "segment_storages",
+    "too_large",
     "versions_of",
+    "with_tag",
     "write_checked",
 ]

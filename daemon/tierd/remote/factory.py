@@ -8,8 +8,9 @@ from pydantic import SecretStr
 
 from tierd.backoff import Backoff
 from tierd.clock import Clock, SystemClock
-from tierd.config import AzureSettings, GcsSettings, RemoteSettings, S3Settings
-from tierd.errors import RemoteStorageError, TierError
+from tierd.config import OBJECT_STORE, AzureSettings, GcsSettings, RemoteSettings, S3Settings
+from tierd.errors import RemoteStorageError, TierError, install_extra
+from tierd.remote.connector import open_plugged
 from tierd.remote.deadlines import Deadlines
 from tierd.remote.limited import ByteRate, LimitedObjectStore
 from tierd.remote.object_store import ObjectStore
@@ -37,7 +38,8 @@ def open_object_store(
         clock: for waits and durations; the system's by default.
         max_bytes_per_second: of all uploads together; None is unlimited.
         on_call: told of every call when it has ended, repetitions included in it.
-        on_attempt: told of every attempt at a call, each repetition by itself.
+        on_attempt: told of every attempt at a call, each repetition by itself, and of every attempt at a request that
+            a call repeats by itself: a part, the completion and the abort of an upload.
         on_retry: told of every failure that is about to be repeated: the operation, and why.
 
     Raises:
@@ -45,7 +47,9 @@ def open_object_store(
     """
     clock = clock or SystemClock()
     backoff = Backoff(base_s=settings.retry.backoff_s, cap_s=settings.retry.max_backoff_s)
-    retry = Retry(clock=clock, backoff=backoff, attempts=settings.retry.attempts, on_retry=on_retry)
+    retry = Retry(
+        clock=clock, backoff=backoff, attempts=settings.retry.attempts, on_retry=on_retry, on_request=on_attempt
+    )
     rate = ByteRate(max_bytes_per_second, clock=clock) if max_bytes_per_second else None
     backend = _open_backend(settings, retry)
     store: ObjectStore = LimitedObjectStore(backend, deadlines=Deadlines(), max_calls=_MAX_CALLS, upload_rate=rate)
@@ -79,6 +83,8 @@ def _open_backend(settings: RemoteSettings, retry: Retry) -> ObjectStore:
     if settings.backend == "s3":
         assert settings.s3 is not None, "the schema asks for the section of the backend"
         return _open_s3(settings.s3, retry, key_prefix=settings.key_prefix)
+    if settings.backend not in OBJECT_STORE.built_in:
+        return open_plugged(settings)
     with _extra_installed(settings.backend):
         if settings.backend == "gcs":
             assert settings.gcs is not None, "the schema asks for the section of the backend"
@@ -157,7 +163,7 @@ def _extra_installed(extra: str) -> Iterator[None]:
             raise
         raise RemoteStorageError(
             f"remote.backend {extra} needs the Python package {error.name}, which is not installed",
-            remedy=f"pip install 'tierd[{extra}]'",
+            remedy=install_extra(extra),
         ) from error
 
 

@@ -4,14 +4,23 @@
 
     <prefix>/<cluster id>/<topic>-<topic id>/<partition>/<20-digit start offset>-<segment id>
         .{log,indexes,manifest,tombstone}
+    <prefix>/<cluster id>/<topic>-<topic id>/<partition>/log-start.json
     <prefix>/<cluster id>/tierd.json
+    <prefix>/<cluster id>/erasures/<request id>.json
 
 Ids are in Kafka's 22-character form. Both a topic name and an id may contain dashes, so names are cut by length.
+
+A file system takes 255 bytes for one part of a path, and a topic name of more than 232 characters is longer than that
+with its id. Such a name is cut in two parts (decision 29)::
+
+    <prefix>/<cluster id>/<first 200 characters>/<the others>-<topic id>/<partition>/...
+
+Before, tierd wrote the name in one part: such keys stay readable (``is_spelled_out``).
 """
 
 import re
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 from uuid import UUID
 
 from tierd.errors import RemoteFormatError
@@ -21,28 +30,46 @@ LOG_SUFFIX = ".log"
 INDEXES_SUFFIX = ".indexes"
 MANIFEST_SUFFIX = ".manifest"
 TOMBSTONE_SUFFIX = ".tombstone"
+LOG_START_NAME = "log-start.json"
 
 _PLAIN = b"\x01"
 _ENCRYPTED = b"\x02"
+_PLAIN_CUT = b"\x03"
+_ENCRYPTED_CUT = b"\x04"
+_SPELLED_OUT = frozenset({_PLAIN, _ENCRYPTED})
+_CUT = frozenset({_PLAIN_CUT, _ENCRYPTED_CUT})
+_MAX_FOLDER_BYTES = 255  # of a part of a path; topic names are ASCII
+_ID_LENGTH = 22
+_HEAD_LENGTH = 200
 _MAX_PREFIX_BYTES = 127  # Kafka's default limit for custom metadata is 128 bytes
 _SEGMENT_NAME = re.compile(r"(?P<start>\d{20})-(?P<id>[A-Za-z0-9_-]{22})\.(?:log|indexes|manifest|tombstone)")
-_TOPIC_FOLDER = re.compile(r"(?P<topic>.+)-(?P<id>[A-Za-z0-9_-]{22})")
+_TOPIC_FOLDER = re.compile(r"(?P<topic>[^/]+)-(?P<id>[A-Za-z0-9_-]{22})")
+_CUT_TOPIC_FOLDER = re.compile(rf"(?P<head>[^/]{{{_HEAD_LENGTH}}})/(?P<tail>[^/]+)-(?P<id>[A-Za-z0-9_-]{{22}})")
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentKey:
-    """What a segment's object key tells. ``topic_id`` is in Kafka's 22-character form."""
+    """What a segment's object key tells.
+
+    Attributes:
+        topic_id: in Kafka's 22-character form.
+        is_spelled_out: the key has the name of a long topic in one part, as tierd wrote it before.
+    """
 
     topic: str
     topic_id: str
     partition: int
     start_offset: int
     segment_id: UUID
+    is_spelled_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectKeyFactory:
     """Keys below one prefix of one cluster. An empty ``prefix`` puts the cluster id first.
+
+    Attributes:
+        spells_out: write the names of long topics in one part, as tierd did before; other keys are the same.
 
     Raises:
         ValueError: the prefix is longer than custom metadata may carry, or begins or ends with a slash.
@@ -50,6 +77,7 @@ class ObjectKeyFactory:
 
     prefix: str
     cluster_id: str
+    spells_out: bool = False
 
     def __post_init__(self) -> None:
         if len(self.prefix.encode()) > _MAX_PREFIX_BYTES:
@@ -67,9 +95,54 @@ class ObjectKeyFactory:
         """Key of the object that says which metadata store owns the prefix."""
         return f"{self.root}tierd.json"
 
+    @property
+    def erasure_reports(self) -> str:
+        """What the key of every report of an erasure begins with, a slash at the end included."""
+        return f"{self.root}erasures/"
+
+    def erasure_report(self, request_id: UUID) -> str:
+        """Key of the object that tells what was done for a request to erase keys."""
+        return f"{self.erasure_reports}{uuid_to_text(request_id)}.json"
+
+    def parse_erasure_report(self, key: str) -> UUID | None:
+        """Return the request whose report ``key`` holds, below this factory's root; otherwise None."""
+        name = key.removeprefix(self.erasure_reports)
+        try:
+            request_id = uuid_from_text(name.removesuffix(".json"))
+        except ValueError:
+            return None
+        return request_id if self.erasure_report(request_id) == key else None
+
+    def belongs_to_tier(self, key: str) -> bool:
+        """Return whether ``key`` is one of the tier's own objects, which are of no segment."""
+        return key == self.tier_identity or key.startswith(self.erasure_reports)
+
     def partition_prefix(self, partition: TopicIdPartition) -> str:
         """What every key of the partition begins with, a slash at the end included."""
-        return f"{self.root}{partition.topic}-{uuid_to_text(partition.topic_id)}/{partition.partition}/"
+        return f"{self.topic_prefix(partition.topic)}{uuid_to_text(partition.topic_id)}/{partition.partition}/"
+
+    def topic_prefixes(self, topic: str) -> tuple[str, ...]:
+        """Return what the keys of a topic begin with, up to its id, in every form that there is of them."""
+        return tuple(form.topic_prefix(topic) for form in self.forms(topic))
+
+    def forms(self, topic: str) -> "tuple[ObjectKeyFactory, ...]":
+        """Return the factories of every form that keys of a topic may have below this prefix."""
+        cut = replace(self, spells_out=False)
+        return (cut, replace(self, spells_out=True)) if _is_long(topic) else (cut,)
+
+    def form_of(self, key: SegmentKey) -> "ObjectKeyFactory":
+        """Return the factory that writes keys in the form of ``key``, which was parsed."""
+        return replace(self, spells_out=key.is_spelled_out)
+
+    def topic_prefix(self, topic: str) -> str:
+        """What every key of a topic begins with, up to its id."""
+        if self.spells_out or not _is_long(topic):
+            return f"{self.root}{topic}-"
+        return f"{self.root}{topic[:_HEAD_LENGTH]}/{topic[_HEAD_LENGTH:]}-"
+
+    def log_start(self, partition: TopicIdPartition) -> str:
+        """Key of the object that says where the partition's log begins."""
+        return f"{self.partition_prefix(partition)}{LOG_START_NAME}"
 
     def segment(self, metadata: RemoteLogSegmentMetadata, suffix: str) -> str:
         """Key of one of a segment's objects."""
@@ -80,46 +153,85 @@ class ObjectKeyFactory:
         partition = self.partition_prefix(segment.topic_id_partition)
         return f"{partition}{start_offset:020d}-{uuid_to_text(segment.id)}{suffix}"
 
-    def custom_metadata(self, *, is_encrypted: bool = False) -> bytes:
-        """The prefix in the form that is recorded with every segment, and whether the segment must be encrypted.
+    def custom_metadata(self, topic: str, *, is_encrypted: bool = False) -> bytes:
+        """The prefix and the form of keys as they are recorded with every segment, and whether it must be encrypted.
 
         The metadata store is trusted more than the bucket: who can write to the bucket alone cannot put a plain segment
         in the place of an encrypted one.
         """
+        if _is_long(topic) and not self.spells_out:
+            return (_ENCRYPTED_CUT if is_encrypted else _PLAIN_CUT) + self.prefix.encode()
         return (_ENCRYPTED if is_encrypted else _PLAIN) + self.prefix.encode()
 
-    def for_custom_metadata(self, custom_metadata: bytes | None) -> Self:
-        """The factory under which a segment was stored; this one when nothing was recorded.
+    def for_custom_metadata(self, custom_metadata: bytes | None, topic: str) -> "ObjectKeyFactory":
+        """The factory under which a segment of ``topic`` was stored; this one when nothing was recorded.
 
         Raises:
             RemoteFormatError: the bytes are of a later version, or not ours.
         """
         if custom_metadata is None:
             return self
-        if custom_metadata[:1] not in {_PLAIN, _ENCRYPTED}:
+        version = custom_metadata[:1]
+        is_long = _is_long(topic)
+        if version not in (_SPELLED_OUT | _CUT if is_long else _SPELLED_OUT):
             raise RemoteFormatError(
                 f"custom metadata {custom_metadata[:16]!r} is not of a version that this tierd knows",
                 remedy="use the tierd version that copied the segment, or a newer one",
             )
-        return type(self)(custom_metadata[1:].decode(), self.cluster_id)
+        spells_out = is_long and version in _SPELLED_OUT
+        return ObjectKeyFactory(custom_metadata[1:].decode(), self.cluster_id, spells_out)
 
     def parse(self, key: str) -> SegmentKey | None:
-        """What ``key`` tells when it is a segment's object below this factory's root; otherwise None."""
+        """What ``key`` tells when it is a segment's object below this factory's root, in any form; otherwise None."""
         if not key.startswith(self.root):
             return None
-        parts = key.removeprefix(self.root).split("/")
+        parts = key.removeprefix(self.root).rsplit("/", 2)
         if len(parts) != 3:
             return None
-        topic, segment = _TOPIC_FOLDER.fullmatch(parts[0]), _SEGMENT_NAME.fullmatch(parts[2])
+        topic, segment = _topic_of(parts[0]), _SEGMENT_NAME.fullmatch(parts[2])
         if not (topic and segment and parts[1].isascii() and parts[1].isdigit()):
             return None
         try:
             segment_id = uuid_from_text(segment["id"])
         except ValueError:
             return None
-        return SegmentKey(topic["topic"], topic["id"], int(parts[1]), int(segment["start"]), segment_id)
+        is_spelled_out = _is_long(topic.name) and "/" not in parts[0]
+        return SegmentKey(topic.name, topic.id, int(parts[1]), int(segment["start"]), segment_id, is_spelled_out)
+
+    def parse_log_start(self, key: str) -> TopicIdPartition | None:
+        """Return the partition whose log start ``key`` holds, below this factory's root; otherwise None."""
+        parts = key.removeprefix(self.root).rsplit("/", 2) if key.startswith(self.root) else []
+        if len(parts) != 3 or parts[2] != LOG_START_NAME or not (parts[1].isascii() and parts[1].isdigit()):
+            return None
+        topic = _topic_of(parts[0])
+        if topic is None or int(parts[1]) >= 2**31:
+            return None
+        try:
+            partition = TopicIdPartition(uuid_from_text(topic.id), topic.name, int(parts[1]))
+        except ValueError:
+            return None
+        return partition if self.log_start(partition) == key else None
+
+
+class _Topic(NamedTuple):
+    name: str
+    id: str
+
+
+def _topic_of(folder: str) -> _Topic | None:
+    if whole := _TOPIC_FOLDER.fullmatch(folder):
+        return _Topic(whole["topic"], whole["id"])
+    if cut := _CUT_TOPIC_FOLDER.fullmatch(folder):
+        name = cut["head"] + cut["tail"]
+        return _Topic(name, cut["id"]) if _is_long(name) else None
+    return None
+
+
+def _is_long(topic: str) -> bool:
+    """Whether a topic's name and id are longer than a part of a path may be."""
+    return len(topic) + 1 + _ID_LENGTH > _MAX_FOLDER_BYTES
 
 
 def must_be_encrypted(custom_metadata: bytes | None) -> bool:
     """Whether a segment was recorded as encrypted."""
-    return custom_metadata is not None and custom_metadata.startswith(_ENCRYPTED)
+    return custom_metadata is not None and custom_metadata.startswith((_ENCRYPTED, _ENCRYPTED_CUT))

@@ -49,6 +49,11 @@ class ChunkedBody:
 Body: TypeAlias = bytes | FileBody | ChunkedBody
 
 
+def range_beyond(*contents: bytes) -> ByteRange:
+    """Return the bytes of an object that tell whether it is one of ``contents``: one more than the longest has."""
+    return ByteRange.of_size(0, max(map(len, contents)) + 1)
+
+
 def max_size_of(body: Body) -> int:
     """How many bytes ``body`` has, at most."""
     if isinstance(body, bytes):
@@ -91,7 +96,9 @@ class ObjectStore(Protocol):
         """Create the object unless the key exists (``If-None-Match: *``).
 
         An object that exists with the same size and CRC-32C is success. Large bodies go up in parts where the store
-        has them, of which only a few are in memory at a time; failed or cancelled, the upload is aborted.
+        has them, of which only a few are in memory at a time. Failed or cancelled, the upload is aborted before the
+        call ends. Parts that the store has whole are waited for, within a deadline: they would bring the upload back.
+        Where the deadline passes, or a second cancellation comes, the unfinished upload may be listed for a while.
 
         Raises:
             RemoteConflictError: the key exists with other content.
@@ -111,6 +118,9 @@ class ObjectStore(Protocol):
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes, or those of ``byte_range`` clipped at its end; empty when past it.
+
+        Without a range the size of the object is the size of the answer, so that only the writer of the object asks
+        so. Whatever another process may have put is read by ``object_limits.read_whole``, or in ranges.
 
         Raises:
             RemoteResourceNotFoundError: no such object.

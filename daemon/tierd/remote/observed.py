@@ -28,9 +28,11 @@ class ObjectStoreCall:
     """One call that ended.
 
     Attributes:
-        operation: put, replace, get, head, delete, list, list_uploads, abort, list_versions, delete_version or check.
+        operation: put, replace, get, head, delete, list, list_uploads, abort, list_versions, delete_version or check;
+            of a request inside a call upload_part, complete_upload or abort_upload.
         outcome: ok, not_found, conflict, damaged, refused, retained, retriable, failed or cancelled.
         size_bytes: sent or received; 0 unless it succeeded.
+        failure: what it raised; None when it succeeded, was cancelled or met a bug.
     """
 
     operation: str
@@ -38,6 +40,7 @@ class ObjectStoreCall:
     outcome: str
     duration_s: float
     size_bytes: int
+    failure: TierError | None = None
 
 
 class ObservedObjectStore:
@@ -107,20 +110,36 @@ class ObservedObjectStore:
     async def _observe(
         self, operation: str, key: str, call: Awaitable[T], size_of: Callable[[T], int] = lambda _: 0
     ) -> T:
-        began_s, outcome, size = self._clock.monotonic_s(), "failed", 0
-        try:
-            answer = await call
-            outcome, size = "ok", size_of(answer)
-        except TierError as error:
-            outcome = _outcome(error)
-            raise
-        except asyncio.CancelledError:
-            outcome = "cancelled"
-            raise
-        finally:
-            duration_s = self._clock.monotonic_s() - began_s
-            self._on_call(ObjectStoreCall(operation, key, outcome, duration_s, size))
-        return answer
+        return await observed(operation, key, call, on_call=self._on_call, clock=self._clock, size_of=size_of)
+
+
+async def observed(
+    operation: str,
+    key: str,
+    call: Awaitable[T],
+    *,
+    on_call: Callable[[ObjectStoreCall], None],
+    clock: Clock,
+    size_of: Callable[[T], int] = lambda _: 0,
+) -> T:
+    """Await ``call`` and hand an ``ObjectStoreCall`` to ``on_call`` when it has ended, however it ended.
+
+    ``size_of`` gives the bytes that were sent or received, from the answer.
+    """
+    began_s, outcome, size = clock.monotonic_s(), "failed", 0
+    failure: TierError | None = None
+    try:
+        answer = await call
+        outcome, size = "ok", size_of(answer)
+    except TierError as error:
+        outcome, failure = _outcome_of(error), error
+        raise
+    except asyncio.CancelledError:
+        outcome = "cancelled"
+        raise
+    finally:
+        on_call(ObjectStoreCall(operation, key, outcome, clock.monotonic_s() - began_s, size, failure))
+    return answer
 
 
 class _Counted:
@@ -138,7 +157,8 @@ class _Counted:
                 yield chunk
 
 
-def _outcome(error: TierError) -> str:
+def _outcome_of(error: TierError) -> str:
+    """Return the word for a call that failed, as ``ObjectStoreCall`` has it."""
     match error:
         case RemoteResourceNotFoundError():
             return "not_found"

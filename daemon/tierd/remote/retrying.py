@@ -1,22 +1,72 @@
-"""RetryingObjectStore: repeats what failed retriably. The only retry loop around the object store."""
+"""RetryingObjectStore: repeats what failed retriably. The only retry loop around the object store.
+
+A call has one budget: each of its requests is sent at most ``attempts`` times, also when a whole upload begins anew. A
+backend that repeats a single request inside a call (``Retry.request``) takes from the budget of that call. Only what
+takes back the beginnings of a call that failed (``Retry.taking_back``) has a budget of its own::
+
+    put             attempt 1 ── upload_part 7: 1, 2, 3 ✗ ── complete ✗       (the upload is gone)
+                    attempt 2 ── upload_part 7: 4, 5 ✗                        all 5 are used: the call has failed
+"""
 
 import random as _random
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import structlog
 
 from tierd.backoff import Backoff
 from tierd.clock import Clock
-from tierd.errors import TierError
+from tierd.errors import RetriableRemoteStorageError, TierError
 from tierd.model import ByteRange
 from tierd.remote.object_store import Body, ObjectInfo, ObjectStore, UnfinishedUpload
 from tierd.remote.object_versions import ObjectVersion, versions_of
+from tierd.remote.observed import ObjectStoreCall, observed
 
 log = structlog.get_logger()
 
 T = TypeVar("T")
+
+
+class _Request(NamedTuple):
+    """What is sent again when it fails: a call, or a single request inside one."""
+
+    operation: str
+    key: str
+    part: int
+
+
+class _Budget:
+    """Attempts of one call and of the requests inside it. Tasks that the call starts share it."""
+
+    def __init__(self, attempts: int) -> None:
+        self.is_spent = False  # invariant: once True, the call is not begun again
+        self._attempts = attempts
+        self._made: Counter[_Request] = Counter()
+
+    def take(self, request: _Request) -> None:
+        """Count one more attempt.
+
+        Raises:
+            RetriableRemoteStorageError: the request has had all of its attempts, in earlier rounds of the call.
+        """
+        if self._made[request] >= self._attempts:
+            self.is_spent = True
+            raise RetriableRemoteStorageError(
+                f"{request.operation} {request.key}: sent {self._attempts} times in one call, which still failed",
+                remedy="it is tried again later; look at the store, or raise remote.retry.attempts",
+            )
+        self._made[request] += 1
+
+    def failed(self, request: _Request) -> None:
+        """Note that an attempt failed; the last one of any request ends the whole call."""
+        self.is_spent = self.is_spent or self._made[request] >= self._attempts
+
+
+_BUDGET: ContextVar[_Budget | None] = ContextVar("tierd_attempts_of_the_call", default=None)
 
 
 class Retry:
@@ -30,31 +80,106 @@ class Retry:
         attempts: int = 6,
         random: Callable[[], float] = _random.random,
         on_retry: Callable[[str, TierError], None] | None = None,
+        on_request: Callable[[ObjectStoreCall], None] | None = None,
     ) -> None:
-        """``attempts``: in all, the first one included; at least 1."""
+        """Set the rules.
+
+        Args:
+            clock: for the waits.
+            backoff: how long they are.
+            attempts: at each request, the first one included; at least 1.
+            random: for the jitter.
+            on_retry: told of every failure that is about to be repeated: the operation, and why.
+            on_request: told of every attempt at a request inside a call that is repeated as a whole; of no bytes.
+        """
         self._clock = clock
         self._backoff = backoff
         self._attempts = attempts
         self._random = random
         self._on_retry = on_retry
+        self._on_request = on_request
 
-    async def __call__(self, operation: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Return what ``call`` returns; the last attempt reports its own failure."""
-        for failures in range(1, self._attempts):
+    async def __call__(self, operation: str, call: Callable[[], Awaitable[T]], *, key: str = "") -> T:
+        """Return what ``call`` returns; the last attempt reports its own failure.
+
+        ``operation`` is for reports; with ``key``, an object's or a prefix, it names what is repeated.
+        """
+        with _opened(_Budget(self._attempts)) as budget:
+            return await self._repeated(budget, _Request(operation, key, 0), call)
+
+    async def request(self, operation: str, call: Callable[[], Awaitable[T]], *, key: str, part: int = 0) -> T:
+        """Repeat one request inside a call that is repeated as a whole; the attempts are those of that call.
+
+        Args:
+            operation: as ``ObjectStoreCall`` has it.
+            call: makes one attempt.
+            key: of the object.
+            part: number or position of a part, in an upload; with ``operation`` and ``key`` it names the request.
+        """
+        request = _Request(operation, key, part)
+        observed = partial(self._observed, request, call)
+        budget = _BUDGET.get()
+        if budget is not None:
+            return await self._repeated(budget, request, observed)
+        with _opened(_Budget(self._attempts)) as budget:
+            return await self._repeated(budget, request, observed)
+
+    async def taking_back(self, operation: str, call: Callable[[], Awaitable[T]], *, key: str) -> T:
+        """Repeat one request that takes back what a call has begun, with attempts of its own.
+
+        The call may have no attempt left, which is why it is taken back. What is spent here does not keep the call from
+        beginning anew.
+        """
+        request = _Request(operation, key, 0)
+        with _opened(_Budget(self._attempts)) as budget:
+            return await self._repeated(budget, request, partial(self._observed, request, call))
+
+    def paused_by(self, backoff: Backoff, clock: Clock) -> "Retry":
+        """Return the same rules with other pauses."""
+        return Retry(
+            clock=clock,
+            backoff=backoff,
+            attempts=self._attempts,
+            random=self._random,
+            on_retry=self._on_retry,
+            on_request=self._on_request,
+        )
+
+    async def _repeated(self, budget: _Budget, request: _Request, call: Callable[[], Awaitable[T]]) -> T:
+        failures = 0
+        while True:
+            budget.take(request)
             try:
                 return await call()
             except TierError as error:
                 if not error.retriable:
                     raise
+                budget.failed(request)
+                if budget.is_spent:
+                    raise
+                failures += 1
                 delay_s = self._backoff.delay_s(failures, random=self._random)
-                self._report(operation, error, delay_s)
+                self._report(request.operation, error, delay_s)
             await self._clock.sleep(delay_s)
-        return await call()
+
+    async def _observed(self, request: _Request, call: Callable[[], Awaitable[T]]) -> T:
+        if self._on_request is None:
+            return await call()
+        return await observed(request.operation, request.key, call(), on_call=self._on_request, clock=self._clock)
 
     def _report(self, operation: str, error: TierError, delay_s: float) -> None:
         log.warning("object_store_retry", operation=operation, delay_s=round(delay_s, 3), error=str(error))
         if self._on_retry is not None:
             self._on_retry(operation, error)
+
+
+@contextmanager
+def _opened(budget: _Budget) -> Iterator[_Budget]:
+    token = _BUDGET.set(budget)
+    try:
+        yield budget
+    finally:
+        _BUDGET.reset(token)
 
 
 class RetryingObjectStore:
@@ -66,44 +191,46 @@ class RetryingObjectStore:
 
     async def put(self, key: str, body: Body) -> None:
         """Create the object. A lost reply is no harm: the next attempt finds the same content there."""
-        await self._retry("put", partial(self._inner.put, key, body))
+        await self._retry("put", partial(self._inner.put, key, body), key=key)
 
     async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
         """Give a small object other content. A lost reply is no harm: the next attempt finds that content there."""
-        await self._retry("replace", partial(self._inner.replace, key, content, previous=previous))
+        await self._retry("replace", partial(self._inner.replace, key, content, previous=previous), key=key)
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes."""
-        return await self._retry("get", partial(self._inner.get, key, byte_range))
+        return await self._retry("get", partial(self._inner.get, key, byte_range), key=key)
 
     async def head(self, key: str) -> ObjectInfo:
         """Describe the object."""
-        return await self._retry("head", partial(self._inner.head, key))
+        return await self._retry("head", partial(self._inner.head, key), key=key)
 
     async def delete(self, key: str) -> None:
         """Remove the object."""
-        await self._retry("delete", partial(self._inner.delete, key))
+        await self._retry("delete", partial(self._inner.delete, key), key=key)
 
     async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
         """Return the objects below ``prefix``."""
         call = partial(self._inner.list_objects, prefix, start_after=start_after, limit=limit)
-        return await self._retry("list", call)
+        return await self._retry("list", call, key=prefix)
 
     async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
         """Return unfinished uploads below ``prefix``."""
-        return await self._retry("list_uploads", partial(self._inner.list_unfinished_uploads, prefix))
+        return await self._retry("list_uploads", partial(self._inner.list_unfinished_uploads, prefix), key=prefix)
 
     async def abort_upload(self, upload: UnfinishedUpload) -> None:
         """Discard an unfinished upload."""
-        await self._retry("abort", partial(self._inner.abort_upload, upload))
+        await self._retry("abort", partial(self._inner.abort_upload, upload), key=upload.key)
 
     async def list_versions(self, prefix: str) -> list[ObjectVersion]:
         """Return every version of the objects below ``prefix``."""
-        return await self._retry("list versions", partial(versions_of(self._inner).list_versions, prefix))
+        call = partial(versions_of(self._inner).list_versions, prefix)
+        return await self._retry("list_versions", call, key=prefix)
 
     async def delete_version(self, version: ObjectVersion) -> None:
         """Remove one version."""
-        await self._retry("delete version", partial(versions_of(self._inner).delete_version, version))
+        call = partial(versions_of(self._inner).delete_version, version)
+        await self._retry("delete_version", call, key=version.key)
 
     async def check(self) -> None:
         """Raise unless the store may be used. Not repeated: who asks wants to know how it is now."""

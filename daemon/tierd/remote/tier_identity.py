@@ -10,7 +10,9 @@ from tierd.errors import (
     RemoteResourceNotFoundError,
     RetriableRemoteStorageError,
 )
+from tierd.json_parsing import parse_json
 from tierd.remote.keys import ObjectKeyFactory
+from tierd.remote.object_limits import TIER_IDENTITY, read_whole
 from tierd.remote.object_store import ObjectStore
 
 FORMAT_VERSION = 1
@@ -38,7 +40,7 @@ async def claim_tier(
     """
     key = ObjectKeyFactory(key_prefix, cluster_id).tier_identity
     try:
-        owner = _decode(await store.get(key), key)
+        owner = _decode(await read_whole(store, key, TIER_IDENTITY), key)
     except RemoteResourceNotFoundError as error:
         if known:
             raise RetriableRemoteStorageError(
@@ -48,7 +50,7 @@ async def claim_tier(
         try:
             await store.put(key, _encode(cluster_id, store_id))
         except RemoteConflictError:
-            owner = _decode(await store.get(key), key)
+            owner = _decode(await read_whole(store, key, TIER_IDENTITY), key)
         else:
             return
     if owner != store_id:
@@ -67,7 +69,7 @@ async def read_tier_identity(store: ObjectStore, *, key_prefix: str, cluster_id:
     """
     key = ObjectKeyFactory(key_prefix, cluster_id).tier_identity
     try:
-        return _decode(await store.get(key), key)
+        return _decode(await read_whole(store, key, TIER_IDENTITY), key)
     except RemoteResourceNotFoundError:
         return None
 
@@ -79,7 +81,10 @@ def _encode(cluster_id: str, store_id: UUID) -> bytes:
 
 def _decode(content: bytes, key: str) -> UUID:
     try:
-        return UUID(json.loads(content)["store_id"])
+        fields = parse_json(content)
+        if not isinstance(fields, dict):
+            raise TypeError("no JSON object")  # noqa: TRY301
+        return UUID(fields["store_id"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RemoteIntegrityError(
             f"{key} cannot be understood: {content[:80]!r}",

@@ -17,6 +17,7 @@ from pathlib import Path
 import structlog
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
+from tierd.clock import Clock
 from tierd.errors import (
     ControlError,
     DaemonUnreachableError,
@@ -25,11 +26,14 @@ from tierd.errors import (
     RefusedError,
     TierError,
 )
+from tierd.masking import Masking
+from tierd.peers import is_own_peer
+from tierd.serve.accepting import BACKLOG, accept_connections
+from tierd.serve.connection_gate import Connection, ConnectionGate
 
 SOCKET_NAME = "control.sock"
 MAX_REQUEST_BYTES = 1 << 20
 MAX_ANSWER_BYTES = 64 << 20  # status of many thousands of partitions
-MAX_CLIENTS = 32
 
 log = structlog.get_logger()
 
@@ -71,10 +75,15 @@ class ControlServer:
         handlers: Mapping[str, ControlHandler],
         *,
         with_options: Mapping[str, OptionsHandler] | None = None,
+        gate: ConnectionGate,
+        clock: Clock,
         idle_timeout_s: float = 30.0,
         answer_timeout_s: float = 30.0,
     ) -> None:
-        """``handlers`` maps a command's name to what carries it out, ``with_options`` those that take options."""
+        """``handlers`` maps a command's name to what carries it out, ``with_options`` those that take options.
+
+        The deadlines are those given here; ``gate`` grants the places.
+        """
         self._state_dir = state_dir
         self._handlers: Mapping[str, OptionsHandler] = {
             **{name: _without_options(handler) for name, handler in handlers.items()},
@@ -82,7 +91,8 @@ class ControlServer:
         }
         self._idle_timeout_s = idle_timeout_s
         self._answer_timeout_s = answer_timeout_s
-        self._clients = 0
+        self._gate = gate
+        self._clock = clock
 
     @contextlib.asynccontextmanager
     async def listening(self, group: asyncio.TaskGroup) -> AsyncIterator[None]:
@@ -91,34 +101,45 @@ class ControlServer:
         Raises:
             ListenError: the socket cannot be made.
         """
-        clients: set[asyncio.Task[None]] = set()
+        clients: dict[asyncio.Task[None], Connection] = {}
 
-        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = group.create_task(self._serve_client(reader, writer), name="control client")
-            clients.add(task)
-            task.add_done_callback(clients.discard)
+        async def serve(channel: socket.socket, place: Connection) -> None:
+            reader, writer = await asyncio.open_unix_connection(sock=channel, limit=MAX_REQUEST_BYTES)
+            place.attach(writer.transport)
+            task = group.create_task(self._serve_client(reader, writer, place), name="control client")
+            clients[task] = place
+            task.add_done_callback(end)
+
+        def end(task: asyncio.Task[None]) -> None:
+            place = clients.pop(task)
+            self._gate.leave(place)
+            place.cut()  # an answer that is not taken would keep a closing connection for ever
 
         with _bound(self._state_dir) as channel:
-            server = await asyncio.start_unix_server(accept, sock=channel, limit=MAX_REQUEST_BYTES)
+            accepting = group.create_task(
+                accept_connections(channel, self._gate, serve, clock=self._clock, peer=_peer, refusal=_TOO_MANY),
+                name="control accept",
+            )
             try:
                 yield
             finally:
-                server.close()
+                accepting.cancel()
+                await asyncio.wait({accepting})  # before the socket is closed
                 for task in clients:
                     task.cancel()
 
-    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._clients += 1
+    async def _serve_client(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Connection
+    ) -> None:
+        writer.transport.set_write_buffer_limits(high=0)  # what was sent is out of our hands once it is drained
         try:
-            if self._clients > MAX_CLIENTS:
-                await self._send(writer, ControlAnswer(ok=False, error="too many control clients", remedy="try again"))
-                return
             while line := await self._read_line(reader, writer):
+                self._gate.begin_answer(place)
                 await self._send(writer, await self._answer(line))
+                self._gate.begin_request(place)
         except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
             pass  # a client that went away or fell asleep is its own business
         finally:
-            self._clients -= 1
             writer.close()
 
     async def _read_line(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
@@ -148,12 +169,23 @@ class ControlServer:
             return ControlAnswer(ok=False, error=f"{request.command} took above {self._answer_timeout_s:g} s")
         except Exception as error:
             log.exception("control_command_failed", command=request.command)
-            return ControlAnswer(ok=False, error=f"internal error: {error!r}", remedy="see the daemon's log")
+            problem = f"internal error: {Masking().error(error).named}"
+            return ControlAnswer(ok=False, error=problem, remedy="see the daemon's log")
 
     async def _send(self, writer: asyncio.StreamWriter, answer: ControlAnswer) -> None:
         writer.write(answer.model_dump_json().encode() + b"\n")
         async with asyncio.timeout(self._idle_timeout_s):
             await writer.drain()
+
+
+_TOO_MANY = (
+    ControlAnswer(ok=False, error="too many control clients", remedy="try again").model_dump_json().encode() + b"\n"
+)
+
+
+def _peer(channel: socket.socket) -> str | None:
+    """Name one peer for all: whoever may connect is one user. The mode of the socket says the same."""
+    return "own user" if is_own_peer(channel) else None
 
 
 def _without_options(handler: ControlHandler) -> OptionsHandler:
@@ -248,6 +280,7 @@ def _bound(state_dir: Path) -> Iterator[socket.socket]:
                 channel.bind(address)
         finally:
             os.umask(previous)
+        channel.listen(BACKLOG)
         channel.setblocking(False)
     except OSError as error:
         channel.close()

@@ -3,20 +3,35 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import cast
 
-import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
+from tierd.clock import Clock
+from tierd.control_characters import visible
 from tierd.errors import ListenError
+from tierd.serve.accepting import accept_connections, listening_sockets
+from tierd.serve.connection_gate import Connection, ConnectionGate, peer_of
 from tierd.serve.page import render_page
 from tierd.serve.status import StatusSnapshot
 
-log = structlog.get_logger()
+_MAX_HEADERS = 64
+_STOP_TIMEOUT_S = 1.0
+_KEEPALIVE_TIMEOUT_S = 60.0  # above every deadline of the gate, which is what counts
+_MAX_LARGE_ANSWERS = 8  # at a time: a status of many thousands of partitions has several MiB
+_SMALL_ANSWERS = frozenset({"/livez", "/readyz"})
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class HttpServer:
-    """Answers from snapshots; every function it is given returns at once."""
+    """Answers from snapshots; every function it is given returns at once, and ``status`` within seconds.
+
+    Requests are GET without a body. Which connections it has is up to its ``ConnectionGate``.
+    """
 
     def __init__(
         self,
@@ -26,7 +41,9 @@ class HttpServer:
         metrics: Callable[[], tuple[bytes, str]],
         stalled: Callable[[], str | None],
         not_ready: Callable[[], Sequence[str]],
-        status: Callable[[], StatusSnapshot],
+        status: Callable[[], Awaitable[StatusSnapshot]],
+        gate: ConnectionGate,
+        clock: Clock,
     ) -> None:
         """``metrics`` gives body and content type; ``stalled`` names what hangs; ``not_ready`` lists the causes."""
         self._host = host
@@ -35,15 +52,18 @@ class HttpServer:
         self._stalled = stalled
         self._not_ready = not_ready
         self._status = status
+        self._gate = gate
+        self._clock = clock
+        self._large_answers = 0
 
     @contextlib.asynccontextmanager
-    async def listening(self) -> AsyncIterator[str]:
+    async def listening(self, group: asyncio.TaskGroup) -> AsyncIterator[str]:
         """Serve while the context lasts; gives the address as a URL, with the port that was really bound.
 
         Raises:
             ListenError: the address cannot be bound.
         """
-        application = web.Application()
+        application = web.Application(middlewares=[self._answer])
         application.add_routes(
             [
                 web.get("/", self._page),
@@ -53,30 +73,75 @@ class HttpServer:
                 web.get("/status", self._get_status),
             ]
         )
-        runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        runner = web.AppRunner(application, handle_signals=False, shutdown_timeout=_STOP_TIMEOUT_S)
         await runner.setup()
-        try:
-            await self._bind(runner)
-            yield f"http://{self._shown_host()}:{runner.addresses[0][1]}"
-        finally:
-            # A stop is no reason to keep a slow scraper's connection: one second, then it is cut.
-            await asyncio.shield(runner.cleanup())
+        tasks: list[asyncio.Task[None]] = []
+        with contextlib.ExitStack() as opened:
+            try:
+                sockets = [opened.enter_context(each) for each in await self._bind()]
+                tasks = [group.create_task(self._accept(each, runner), name="http accept") for each in sockets]
+                tasks.append(group.create_task(self._gate.watch(), name="http deadlines"))
+                yield f"http://{self._shown_host()}:{sockets[0].getsockname()[1]}"
+            finally:
+                for task in tasks:
+                    task.cancel()
+                # A stop is no reason to keep a slow scraper's connection: one second, then it is cut.
+                await asyncio.shield(_stop(tasks, runner))
 
-    async def _bind(self, runner: web.AppRunner) -> None:
+    async def _bind(self) -> list[socket.socket]:
         try:
-            await web.TCPSite(runner, self._host, self._port).start()
+            return await listening_sockets(self._host, self._port)
         except OSError as error:
-            problem = os.strerror(error.errno) if error.errno else str(error)
+            problem = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             raise ListenError(
                 f"http.listen {self._shown_host()}:{self._port} cannot be bound: {problem}",
                 remedy="choose another address in http.listen, or end what listens there",
             ) from error
 
+    async def _accept(self, listening: socket.socket, runner: web.AppRunner) -> None:
+        assert runner.server is not None, "the runner is set up"
+        server = runner.server
+
+        async def serve(channel: socket.socket, connection: Connection) -> None:
+            protocol = _Protocol(server, self._gate, connection)
+            try:
+                await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, channel)
+            except OSError:  # it went away meanwhile
+                self._gate.leave(connection)
+
+        await accept_connections(listening, self._gate, serve, clock=self._clock, peer=_peer)
+
+    @web.middleware
+    async def _answer(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Answer one request, and return when its peer has taken the answer."""
+        protocol = request.protocol
+        assert isinstance(protocol, _Protocol)
+        self._gate.begin_answer(protocol.connection)
+        is_large = request.path not in _SMALL_ANSWERS
+        self._large_answers += is_large
+        try:
+            answer = await self._answer_to(request, handler)
+            await answer.prepare(request)
+            await answer.write_eof()
+        finally:
+            self._large_answers -= is_large
+            self._gate.begin_request(protocol.connection)
+        return answer
+
+    async def _answer_to(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        if request.body_exists:
+            refused = web.Response(status=413, text="a request has no body here\n")
+            refused.force_close()
+            return refused
+        if self._large_answers > _MAX_LARGE_ANSWERS:
+            return web.Response(status=503, text="too many answers at a time\n", headers={"Retry-After": "1"})
+        return await handler(request)
+
     def _shown_host(self) -> str:
         return f"[{self._host}]" if ":" in self._host else self._host
 
     async def _page(self, _request: web.Request) -> web.Response:
-        return web.Response(text=render_page(self._status()), content_type="text/html")
+        return web.Response(text=render_page(await self._status()), content_type="text/html")
 
     async def _get_metrics(self, _request: web.Request) -> web.Response:
         body, content_type = self._metrics()
@@ -90,10 +155,54 @@ class HttpServer:
         return _verdict(self._not_ready())
 
     async def _get_status(self, _request: web.Request) -> web.Response:
-        return web.json_response(self._status().to_json())
+        return web.json_response((await self._status()).to_json())
 
 
 def _verdict(causes: Sequence[str]) -> web.Response:
     if causes:
-        return web.Response(status=503, text="\n".join(causes) + "\n")
+        return web.Response(status=503, text="\n".join(map(visible, causes)) + "\n")
     return web.Response(text="ok\n")
+
+
+class _Protocol(web.RequestHandler):
+    """HTTP on one connection, which gives its place back when it ends."""
+
+    __slots__ = ("_gate", "connection")
+
+    def __init__(self, server: web.Server, gate: ConnectionGate, connection: Connection) -> None:
+        super().__init__(
+            server,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type] # None is allowed, as aiohttp's runners pass it
+            keepalive_timeout=_KEEPALIVE_TIMEOUT_S,
+            lingering_time=0,
+            max_headers=_MAX_HEADERS,
+        )
+        self._gate = gate
+        self.connection = connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.connection.attach(cast("asyncio.Transport", transport))
+
+    def log_exception(self, *args: object, **details: object) -> None:
+        """Log a failure of ours, and not what a peer sent: a flood of malformed requests would fill the log."""
+        if not isinstance(details.get("exc_info"), HttpProcessingError):
+            super().log_exception(*args, **details)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._gate.leave(self.connection)
+        super().connection_lost(exc)
+
+
+def _peer(channel: socket.socket) -> str | None:
+    try:
+        return peer_of(channel.getpeername()[0])
+    except OSError:  # it went away already
+        return None
+
+
+async def _stop(tasks: Sequence[asyncio.Task[None]], runner: web.AppRunner) -> None:
+    if tasks:
+        await asyncio.wait(tasks)  # before their sockets are closed
+    await runner.cleanup()

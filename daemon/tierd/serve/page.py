@@ -1,43 +1,66 @@
 """The page for people: one table, no script, nothing from elsewhere; it asks for itself again every few seconds."""
 
-from html import escape
+from collections.abc import Sequence
+from html import escape as escape_html
 
+from tierd.control_characters import visible
 from tierd.serve.status import StatusSnapshot, lag_seconds
-from tierd.tiering import PartitionStatus
+from tierd.serve.urgency import by_urgency
+from tierd.tiering import LogDirState, PartitionStatus
 
 REFRESH_S = 5
 _MAX_ROWS = 1000  # what needs a person comes first; the rest is in /status
+_MAX_UNCLEANABLE = 20
 
 _STYLE = (
     "body{font:14px system-ui,sans-serif;margin:2rem;color:#222}table{border-collapse:collapse;margin-top:1rem}"
     "th,td{padding:.25rem .75rem;text-align:left;border-bottom:1px solid #ddd}td.n{text-align:right}"
-    "tr.quarantined td{background:#fdd}tr.waiting td,tr.paused td,tr.loading td{background:#ffd}"
+    "tr.quarantined td,ul.uncleanable,p.trouble{background:#fdd}"
+    "tr.waiting td,tr.paused td,tr.loading td{background:#ffd}"
 )
 _COLUMNS = ("Partition", "State", "Epoch", "In the tier up to", "High watermark", "Segments", "Bytes", "Seconds", "Why")
-_URGENCY = ("quarantined", "waiting", "paused", "loading", "copying")
 
 
 def render_page(snapshot: StatusSnapshot) -> str:
     """Return the whole page."""
-    ordered = sorted(snapshot.partitions, key=_urgency)
+    ordered = by_urgency(snapshot.partitions, state_of=lambda partition: partition.state)
     rows = "".join(_row(partition, snapshot.now_ms) for partition in ordered[:_MAX_ROWS])
     left_out = len(ordered) - _MAX_ROWS
     more = f"<p>{left_out} more partitions in <a href=/status>/status</a></p>" if left_out > 0 else ""
     head = "".join(f"<th>{column}" for column in _COLUMNS)
-    readiness = "ready" if not snapshot.not_ready else "not ready: " + "; ".join(snapshot.not_ready)
+    readiness = snapshot.readiness()
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv=refresh content={REFRESH_S}>"
         f"<title>tierd</title><style>{_STYLE}</style>"
-        f"<h1>tierd</h1><p>{escape(readiness)}. {escape(snapshot.summary())}.</p>"
+        f"<h1>tierd</h1><p class={'ready' if snapshot.is_ready else 'trouble'}>{escape(readiness)}. "
+        f"{escape(snapshot.summary())}.</p>"
         f"<p>cluster {escape(snapshot.cluster_id)}, node {snapshot.node_id}, version {escape(snapshot.version)}. "
         "<a href=/status>status</a> <a href=/metrics>metrics</a> <a href=/readyz>readiness</a></p>"
+        f"{_offline(snapshot.log_dirs)}{_problem(snapshot.descriptors_problem())}{_uncleanable(snapshot.uncleanable())}"
         f"<table><thead><tr>{head}</thead><tbody>{rows}</tbody></table>{more}</html>"
     )
 
 
-def _urgency(partition: PartitionStatus) -> tuple[int, str, int]:
-    rank = _URGENCY.index(partition.state) if partition.state in _URGENCY else len(_URGENCY)
-    return rank, partition.partition.topic, partition.partition.partition
+def _offline(log_dirs: Sequence[LogDirState]) -> str:
+    return "".join(
+        f"<p class=trouble>log dir {escape(str(each.path))} is offline: {escape(each.problem)}"
+        for each in log_dirs
+        if each.problem
+    )
+
+
+def _problem(text: str) -> str:
+    return f"<p class=trouble>{escape(text)}</p>" if text else ""
+
+
+def _uncleanable(logs: Sequence[tuple[str, str]]) -> str:
+    if not logs:
+        return ""
+    items = "".join(f"<li>{escape(log)}: {escape(why)}" for log, why in logs[:_MAX_UNCLEANABLE])
+    more = f"<li>{len(logs) - _MAX_UNCLEANABLE} more" if len(logs) > _MAX_UNCLEANABLE else ""
+    return (
+        f"<p>Logs that are not cleaned until they are repaired (tierd inspect):<ul class=uncleanable>{items}{more}</ul>"
+    )
 
 
 def _row(partition: PartitionStatus, now_ms: int) -> str:
@@ -55,6 +78,11 @@ def _row(partition: PartitionStatus, now_ms: int) -> str:
         + "".join(f"<td class=n>{number}" for number in numbers)
         + f"<td>{escape(why)}"
     )
+
+
+def escape(text: str) -> str:
+    """Return a text as HTML: no markup of its own, and control characters as their escapes."""
+    return escape_html(visible(text))
 
 
 def _number(value: int | None) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
+from tierd.serve.outage import Outage
 from tierd.tiering import LogDirState, PartitionStatus
 
 Facts = Mapping[str, JsonValue]
@@ -16,8 +17,10 @@ class StatusSnapshot:
     """The daemon at one moment.
 
     Attributes:
-        not_ready: why ``/readyz`` says no; empty when ready.
-        hold, metadata, leadership, pipeline: statistics of those rooms, as they name them.
+        not_ready: why ``/readyz`` says no, outages included; empty when ready.
+        outages: services that the daemon depends on and that do not answer.
+        hold, metadata, leadership, pipeline, own_logs: statistics of those rooms, as they name them.
+        descriptors: what the process has open, of how many; ``near_limit`` calls for a person.
     """
 
     version: str
@@ -33,6 +36,18 @@ class StatusSnapshot:
     metadata: Facts
     leadership: Facts = field(default_factory=dict)
     pipeline: Facts = field(default_factory=dict)
+    own_logs: Facts = field(default_factory=dict)
+    descriptors: Facts = field(default_factory=dict)
+    outages: tuple[Outage, ...] = ()
+
+    @property
+    def is_ready(self) -> bool:
+        """Return True when ``/readyz`` says yes."""
+        return not self.not_ready
+
+    def readiness(self) -> str:
+        """Return one line that says if the daemon is ready, and why not."""
+        return "ready" if self.is_ready else "not ready: " + "; ".join(self.not_ready)
 
     def states(self) -> Counter[str]:
         """How many partitions are in each state."""
@@ -46,8 +61,23 @@ class StatusSnapshot:
             "seconds": max((lag_seconds(p, self.now_ms) for p in self.partitions), default=0.0),
         }
 
+    def uncleanable(self) -> list[tuple[str, str]]:
+        """Return the own logs that the cleaner leaves alone until a person has repaired them, and why."""
+        found = self.own_logs.get("uncleanable")
+        return [(log, str(why)) for log, why in found.items()] if isinstance(found, dict) else []
+
+    def descriptors_problem(self) -> str:
+        """Return what to say of open descriptors near their limit; empty when there are enough."""
+        if not self.descriptors.get("near_limit"):
+            return ""
+        return f"{self.descriptors['open']} of {self.descriptors['limit']} descriptors are open: raise LimitNOFILE"
+
+    def status_line(self) -> str:
+        """Return the line for ``systemctl status``: what keeps the daemon from its work, and the partitions."""
+        return self.summary() if self.is_ready else f"{self.readiness()}; {self.summary()}"
+
     def summary(self) -> str:
-        """One line for ``systemctl status`` and the head of a page."""
+        """Return one line about the partitions."""
         counts = ", ".join(f"{count} {state}" for state, count in sorted(self.states().items()))
         lag = sum(p.lag.segments for p in self.partitions)
         return f"{len(self.partitions)} partitions ({counts or 'none'}), {lag} segments to copy"
@@ -61,8 +91,9 @@ class StatusSnapshot:
             "node_id": self.node_id,
             "started_ms": self.started_ms,
             "now_ms": self.now_ms,
-            "ready": not self.not_ready,
+            "ready": self.is_ready,
             "not_ready": list(self.not_ready),
+            "outages": [outage.to_json() for outage in self.outages],
             "states": dict(self.states()),
             "worst_lag": self.worst_lag(),
             "log_dirs": [
@@ -73,6 +104,8 @@ class StatusSnapshot:
             "metadata": dict(self.metadata),
             "leadership": dict(self.leadership),
             "pipeline": dict(self.pipeline),
+            "own_logs": dict(self.own_logs),
+            "descriptors": dict(self.descriptors),
             "partitions": [_partition_json(partition, self.now_ms) for partition in self.partitions],
         }
 

@@ -1,8 +1,10 @@
 """What the daemon says about itself: every metric declared once, and the log with its secrets masked."""
 
 from tierd.telemetry.declaration import Declaration
+from tierd.telemetry.log_cleaner import LogCleanerUse
 from tierd.telemetry.logs import configure_logging
 from tierd.telemetry.metrics import Metrics
+from tierd.telemetry.own_logs import OwnLogUse
 from tierd.telemetry.pipeline import PipelineUse
 from tierd.telemetry.reading import CacheUse, ReadingUse
 from tierd.telemetry.scraped import EngineUse, HoldUsage, Latency, LeadershipUse, MetadataCounts, PartitionLag
@@ -14,8 +16,10 @@ __all__ = [
     "HoldUsage",
     "Latency",
     "LeadershipUse",
+    "LogCleanerUse",
     "MetadataCounts",
     "Metrics",
+    "OwnLogUse",
     "PartitionLag",
     "PipelineUse",
     "ReadingUse",

@@ -9,14 +9,12 @@ from typing import TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-MASK = "********"
+from tierd.control_characters import visible
+from tierd.masking import MASK, masked
+
+_TRACEBACKS = frozenset({"exception", "stack"})
 _SECRET_KEY = re.compile(
     r"secret|password|passwd|token|credential|authorization|access_key|private_key|data_key", re.IGNORECASE
-)
-_SECRET_TEXT = re.compile(
-    r"(?P<keep>(?:secret|password|token|access[-_ ]?key(?:[-_ ]?id)?|signature)[\"']?\s*[=:]\s*[\"']?|://[^\s/@:]*:(?=[^\s/@]*@))"
-    r"[^\s\"'&@,;]+",
-    re.IGNORECASE,
 )
 
 
@@ -58,6 +56,7 @@ def configure_logging(*, format: str, level: str, stream: TextIO) -> None:  # no
 def mask_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Replace values under secret-sounding keys, and secrets inside texts, at any depth.
 
+    Errors of tierd are safe before they come here (``tierd.masking``); this catches what a library logs by itself.
     Time, level and event come first, as they are read first.
     """
     ordered = {key: event[key] for key in ("timestamp", "level", "event") if key in event} | dict(event)
@@ -69,13 +68,27 @@ def _masked(key: str, value: object) -> object:
         return MASK
     match value:
         case str():
-            return _SECRET_TEXT.sub(rf"\g<keep>{MASK}", value)
+            return masked(value)
+        case BaseException():
+            return masked(str(value))
         case Mapping():
             return {name: _masked(str(name), item) for name, item in value.items()}
         case list() | tuple():
             return [_masked("", item) for item in value]
         case _:
             return value
+
+
+def _visible(event: EventDict) -> EventDict:
+    """Show control characters of every text as their escapes; a traceback keeps its lines."""
+    shown: EventDict = {}
+    for key, value in event.items():
+        if key in _TRACEBACKS:
+            shown[key] = "\n".join(map(visible, str(value).split("\n")))
+        else:
+            is_plain = not isinstance(value, str) and repr(value).isprintable()
+            shown[visible(key)] = value if is_plain else visible(value if isinstance(value, str) else repr(value))
+    return shown
 
 
 def _timestamp(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -85,5 +98,6 @@ def _timestamp(_logger: WrappedLogger, _method: str, event: EventDict) -> EventD
 
 def _renderer(format: str, *, colors: bool) -> Processor:  # noqa: A002 - the key in the file
     if format == "console":
-        return structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
+        renderer = structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
+        return lambda logger, method, event: renderer(logger, method, _visible(event))
     return structlog.processors.JSONRenderer(sort_keys=False, default=str)

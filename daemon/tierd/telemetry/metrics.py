@@ -5,7 +5,7 @@ what describes a state (lag, age, holds) is asked for at each scrape, so that it
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -13,6 +13,8 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 
 from tierd.clock import Clock
 from tierd.telemetry.declaration import Declaration, Kind
+from tierd.telemetry.log_cleaner import LogCleanerUse
+from tierd.telemetry.own_logs import OwnLogUse
 from tierd.telemetry.pipeline import PipelineUse
 from tierd.telemetry.reading import ReadingUse
 from tierd.telemetry.scraped import SCRAPED, EngineUse, HoldUsage, LeadershipUse, MetadataCounts, PartitionLag, scrape
@@ -73,6 +75,12 @@ STORE_REQUESTS = Declaration(
     "Calls to the object store, by outcome.",
     ("operation", "outcome"),
 )
+STORE_ATTEMPTS = Declaration(
+    "tierd_object_store_attempts_total",
+    Kind.COUNTER,
+    "Attempts at calls to the object store and at the parts of uploads, repetitions included, by outcome.",
+    ("operation", "outcome"),
+)
 STORE_BYTES = Declaration(
     "tierd_object_store_bytes_total", Kind.COUNTER, "Bytes sent to or received from the object store.", ("operation",)
 )
@@ -121,6 +129,7 @@ RECORDED = (
     SIZE_COMPUTATION_SECONDS,
     STORE_SECONDS,
     STORE_REQUESTS,
+    STORE_ATTEMPTS,
     STORE_BYTES,
     BILLED_REQUESTS,
     BILLED_BYTES,
@@ -151,6 +160,9 @@ class Metrics:
         self._leadership: Callable[[], LeadershipUse | None] = lambda: None
         self._reading: Callable[[], ReadingUse] = ReadingUse
         self._pipeline: Callable[[], PipelineUse | None] = lambda: None
+        self._log_cleaner: Callable[[], LogCleanerUse | None] = lambda: None
+        self._own_logs: Callable[[], Iterable[OwnLogUse]] = tuple
+        self._unreachable_s: Callable[[], Mapping[str, float]] = dict
         self._longest_throttles_ms: dict[str, int] = {}
         self._gauges[BUILD_INFO].labels(version, platform.python_version()).set(1)
         self._gauges[RELOAD_SUCCESS].set(1)
@@ -221,6 +233,10 @@ class Metrics:
         if size_bytes:
             self._counters[STORE_BYTES].labels(operation).inc(size_bytes)
 
+    def object_store_attempted(self, operation: str, *, outcome: str) -> None:
+        """Count one attempt at a call or at a part of an upload; ``operation`` and ``outcome`` as of a call."""
+        self._counters[STORE_ATTEMPTS].labels(operation, outcome).inc()
+
     def requests_billed(self, topic: str, request_class: str, requests: int, size_bytes: int) -> None:
         """Count what one attempt at a call is billed as; an empty topic is none."""
         self._counters[BILLED_REQUESTS].labels(topic, request_class).inc(requests)
@@ -264,9 +280,21 @@ class Metrics:
         """Ask ``source`` at every scrape what the Spark job does; None where it is not enabled."""
         self._pipeline = source
 
+    def watch_log_cleaner(self, source: Callable[[], LogCleanerUse | None]) -> None:
+        """Ask ``source`` at every scrape what the cleaner of own logs did; None where every log dir is a broker's."""
+        self._log_cleaner = source
+
+    def watch_own_logs(self, source: Callable[[], Iterable[OwnLogUse]]) -> None:
+        """Ask ``source`` at every scrape for each of tierd's own logs; it must not block."""
+        self._own_logs = source
+
     def watch_leadership(self, source: Callable[[], LeadershipUse | None]) -> None:
         """Ask ``source`` at every scrape how well the cluster is heard; None where nobody is asked."""
         self._leadership = source
+
+    def watch_services(self, source: Callable[[], Mapping[str, float]]) -> None:
+        """Ask ``source`` at every scrape for how many seconds each service has been unreachable; 0 while it answers."""
+        self._unreachable_s = source
 
     def render(self) -> tuple[bytes, str]:
         """Return the body of ``/metrics`` and its content type."""
@@ -285,6 +313,9 @@ class Metrics:
             leadership=self._leadership(),
             reading=self._reading(),
             pipeline=self._pipeline(),
+            log_cleaner=self._log_cleaner(),
+            own_logs=self._own_logs(),
+            unreachable_s=self._unreachable_s(),
         )
         for name, labels, value in samples:
             simple[name].add_metric(labels, value)

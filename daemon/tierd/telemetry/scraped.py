@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tierd.telemetry.declaration import Declaration, Kind
+from tierd.telemetry.log_cleaner import LOG_CLEANER, LogCleanerUse, log_cleaner_samples
+from tierd.telemetry.own_logs import OWN_LOGS, OwnLogUse, own_log_samples
 from tierd.telemetry.pipeline import PIPELINE, PipelineUse, pipeline_samples
 from tierd.telemetry.reading import READING, ReadingUse, Sample, reading_samples
 
@@ -173,7 +175,7 @@ SCRAPED = (
         "tierd_metadata_dirty_partitions", Kind.GAUGE, "Partitions that must be loaded again before their next use."
     ),
     Declaration(
-        "tierd_metadata_follower_reads_total", Kind.COUNTER, "Views of followed partitions that were asked for."
+        "tierd_metadata_follower_reads_total", Kind.COUNTER, "Looks at followed partitions in the metadata store."
     ),
     Declaration(
         "tierd_metadata_follower_loads_total",
@@ -186,6 +188,14 @@ SCRAPED = (
     ),
     *READING,
     *PIPELINE,
+    *LOG_CLEANER,
+    *OWN_LOGS,
+    Declaration(
+        "tierd_service_unreachable_seconds",
+        Kind.GAUGE,
+        "Seconds since the service (object_store, metadata_store, kafka) does not answer; 0 while it does.",
+        ("service",),
+    ),
 )
 
 
@@ -199,6 +209,9 @@ def scrape(
     leadership: LeadershipUse | None,
     reading: ReadingUse,
     pipeline: PipelineUse | None,
+    log_cleaner: LogCleanerUse | None,
+    own_logs: Iterable[OwnLogUse],
+    unreachable_s: Mapping[str, float],
 ) -> Iterator[Sample]:
     """Turn the present state into samples of ``SCRAPED``, the summary of backend calls apart."""
     yield from _partition_samples(now_ms, tuple(partitions))
@@ -225,6 +238,11 @@ def scrape(
     yield from reading_samples(reading)
     if pipeline is not None:
         yield from pipeline_samples(pipeline)
+    if log_cleaner is not None:
+        yield from log_cleaner_samples(log_cleaner)
+    yield from own_log_samples(own_logs)
+    for service, seconds in sorted(unreachable_s.items()):
+        yield "tierd_service_unreachable_seconds", (service,), seconds
 
 
 def _leadership_samples(leadership: LeadershipUse) -> Iterator[Sample]:

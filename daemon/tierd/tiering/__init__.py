@@ -33,13 +33,14 @@ from tierd.tiering.reading.index_cache import RemoteIndexCache
 from tierd.tiering.reading.index_files import INDEX_CACHE_DIRECTORY
 from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
 from tierd.tiering.reading.timestamps import ListedOffset, OffsetSpec
-from tierd.tiering.rebuilding.bucket import BucketReader
+from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED, BucketReader
 from tierd.tiering.rebuilding.rebuild import MetadataRebuild, RebuildReport
 from tierd.tiering.recorder import SilentRecorder, TieringRecorder
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiration_plan import ExpirationPlan, PlannedDeletion
 from tierd.tiering.removing.expiration_task import ExpirationState, ExpirationTask
 from tierd.tiering.removing.ledger import DeletionLedger, LedgerEntry, LedgerStep, read_ledger
+from tierd.tiering.removing.left_deletions import partitions_left
 from tierd.tiering.removing.local_view import facts_of
 from tierd.tiering.removing.partition_plan import LocalFacts, partition_plan
 from tierd.tiering.removing.partition_removal import PartitionRemover
@@ -53,6 +54,7 @@ from tierd.tiering.supervision import PartitionTask, PassiveSupervisor, Supervis
 __all__ = [
     "INDEX_CACHE_DIRECTORY",
     "LEAST_AGE_S",
+    "UNAUTHENTICATED",
     "AuditLimits",
     "AuditReport",
     "BatchGroup",
@@ -134,5 +136,6 @@ __all__ = [
     "highest_copied",
     "open_fetch_service",
     "partition_plan",
+    "partitions_left",
     "read_ledger",
 ]

@@ -137,6 +137,7 @@ class RemoteLogManager:
         )
         self.remover = self._factory.partition_remover(store) if store is not None else None
         self._abandoned = self._factory.abandoned_copies(store) if store is not None else None
+        self._left = self._factory.left_deletions(store, self.is_here) if store is not None else None
         self._roles = RoleKeeper(
             self._factory,
             supervisor=supervisor,
@@ -144,6 +145,7 @@ class RemoteLogManager:
             policies=policies,
             is_current=lambda replica: self._replicas.get(replica.local.partition) is replica,
             remover=self.remover,
+            on_vanished=self._left.wake.set if self._left is not None else lambda: None,
         )
         self._replicas = Replicas(
             log_dirs, hold=hold, leadership=leadership, listener=self._roles, wants=wants, now_ns=now_ns
@@ -155,7 +157,7 @@ class RemoteLogManager:
                 metadata.keys,
                 leadership=leadership,
                 policies=policies,
-                is_here=lambda partition: self._replicas.get(partition) is not None,
+                is_here=self.is_here,
             )
         self.removals = Removals(
             lambda: [replica.tasks.expire for replica in self._replicas.all() if replica.tasks.expire is not None],
@@ -178,7 +180,7 @@ class RemoteLogManager:
             is_settled=self.first_reconcile_done.is_set,
         )
         self._follower = LeadershipFollower(leadership, replicas=self._replicas, roles=self._roles)
-        self._board = StatusBoard(self._replicas, metadata=metadata, intake=self._intake)
+        self._board = StatusBoard(self._replicas, metadata=metadata, intake=self._intake, log_offsets=offsets)
 
     async def run(self) -> None:
         """Follow the log dirs until cancelled. Tasks belong to the supervisor and are not ended here."""
@@ -295,6 +297,10 @@ class RemoteLogManager:
         """Every partition at this moment, by name."""
         return self._board.all(self._roles.supervisor.statistics())
 
+    async def current_status(self) -> tuple[PartitionStatus, ...]:
+        """Return the status of every partition, by name, with the high watermarks as the log dirs have them now."""
+        return await self._board.current(self._roles.supervisor.statistics())
+
     def statistics(self) -> ManagerStatistics:
         """How busy the tasks are at this moment."""
         return self._capacity.statistics()
@@ -303,9 +309,15 @@ class RemoteLogManager:
         """Every log dir: whether it can be read, and what in it is no partition."""
         return self._replicas.log_dirs()
 
+    def is_here(self, partition: TopicIdPartition) -> bool:
+        """Whether a log dir of this host holds the partition, as last listed."""
+        return self._replicas.get(partition) is not None
+
     def _reconciled(self) -> None:
         if self._absent is not None and not self.first_reconcile_done.is_set():
             self._roles.supervisor.start(self._absent)
+        if self._left is not None and not self.first_reconcile_done.is_set():
+            self._roles.supervisor.start(self._left)
         self.first_reconcile_done.set()
         if self.remover is not None:
             self.remover.wake.set()  # another broker may have left a deletion half done

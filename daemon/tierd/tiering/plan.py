@@ -42,17 +42,17 @@ class CopyCandidate(Generic[Span]):
 
 
 def highest_copied(
-    lineage: Lineage, highest_offset_for_epoch: Callable[[int], int | None], *, log_end_offset: int
+    lineage: Lineage, copied_offset_for_epoch: Callable[[int], int | None], *, log_end_offset: int
 ) -> CopiedThrough:
     """Find the frontier along our own lineage (remote-tiering 10.3).
 
     Args:
         lineage: which epoch wrote which offsets, as this log has it.
-        highest_offset_for_epoch: last offset ever finished per epoch, deleted segments included.
+        copied_offset_for_epoch: last offset that counts as copied per epoch, what has expired included.
         log_end_offset: exclusive; any offset that the log surely reaches will do, a lower one copies more again.
     """
     for entry in reversed(lineage.entries):
-        highest = highest_offset_for_epoch(entry.epoch)
+        highest = copied_offset_for_epoch(entry.epoch)
         if highest is None:
             continue
         end = lineage.end_offset_for(entry.epoch, log_end_offset=log_end_offset)
@@ -70,14 +70,42 @@ def first_offset_due(*, copied_through: int, log_start_offset: int) -> int:
     return max(copied_through + 1, log_start_offset)
 
 
-def rolled_after(segments: Iterable[Span], *, copied_through: int, log_start_offset: int) -> list[Span]:
-    """The rolled segments that hold an offset due for copy, stable or not; ``segments`` ascending."""
+def rolled_after(
+    segments: Iterable[Span], *, copied_through: int, log_start_offset: int, holes: Sequence[OffsetRange] = ()
+) -> list[Span]:
+    """Return the rolled segments that hold an offset due for copy, stable or not; ``segments`` ascending.
+
+    Args:
+        segments: what is left of the log.
+        copied_through: highest offset already remote, inclusive; -1 when there is none.
+        log_start_offset: nothing below it is wanted.
+        holes: offsets up to ``copied_through`` that the tier lacks.
+    """
     due_from = first_offset_due(copied_through=copied_through, log_start_offset=log_start_offset)
-    return [s for s in segments if s.next_base_offset is not None and due_from < s.next_base_offset]
+    wanted = [hole for hole in holes if hole.end >= log_start_offset]
+    return [
+        s
+        for s in segments
+        if s.next_base_offset is not None
+        and (
+            due_from < s.next_base_offset
+            or (s.next_base_offset > log_start_offset and overlaps(wanted, s.base_offset, s.next_base_offset - 1))
+        )
+    ]
+
+
+def overlaps(ranges: Iterable[OffsetRange], first: int, last: int) -> bool:
+    """Return whether any of ``ranges`` has an offset from ``first`` to ``last``, both inclusive."""
+    return any(each.start <= last and first <= each.end for each in ranges)
 
 
 def copy_candidates(
-    segments: Sequence[Span], *, copied_through: int, log_start_offset: int, last_stable_offset: int
+    segments: Sequence[Span],
+    *,
+    copied_through: int,
+    log_start_offset: int,
+    last_stable_offset: int,
+    holes: Sequence[OffsetRange] = (),
 ) -> list[CopyCandidate[Span]]:
     """Choose the rolled segments due for copy, oldest first (remote-tiering 10.4).
 
@@ -86,9 +114,12 @@ def copy_candidates(
         copied_through: highest offset already remote, inclusive; -1 when there is none.
         log_start_offset: nothing below it is wanted; inside a segment, that segment is copied whole.
         last_stable_offset: exclusive; from here on a transaction may still abort.
+        holes: offsets up to ``copied_through`` that the tier lacks.
     """
     candidates = []
-    for segment in rolled_after(segments, copied_through=copied_through, log_start_offset=log_start_offset):
+    for segment in rolled_after(
+        segments, copied_through=copied_through, log_start_offset=log_start_offset, holes=holes
+    ):
         assert segment.next_base_offset is not None, "only rolled segments are chosen"
         if segment.next_base_offset > last_stable_offset:
             break
@@ -170,6 +201,20 @@ def gaps(segments: Iterable[OffsetSpan], *, due_from: int) -> list[OffsetRange]:
     return found
 
 
+def without_range(ranges: Iterable[OffsetRange], taken: OffsetRange) -> tuple[OffsetRange, ...]:
+    """Return what is left of ``ranges`` without the offsets of ``taken``, in the same order."""
+    left = []
+    for each in ranges:
+        if taken.end < each.start or each.end < taken.start:
+            left.append(each)
+            continue
+        if each.start < taken.start:
+            left.append(OffsetRange(each.start, taken.start - 1))
+        if taken.end < each.end:
+            left.append(OffsetRange(taken.end + 1, each.end))
+    return tuple(left)
+
+
 def local_log_start(segments: Sequence[OffsetSpan], *, checkpointed: int | None) -> int:
     """Where the broker's own log begins; 0 without segments and entry."""
     return max(segments[0].base_offset if segments else 0, checkpointed or 0)
@@ -179,17 +224,25 @@ def initial_log_start_offset(
     lineage: Lineage,
     list_epoch: Callable[[int], Sequence[RemoteLogSegmentMetadata]],
     *,
-    local_log_start_offset: int,
+    local_log_start_offset: int | None,
 ) -> int:
     """Where the log begins over both tiers, for a partition whose start was never stored (remote-tiering 10.2).
 
     Only finished segments count: a start taken from an attempt that failed would skip what lies before it for good.
+    Of the two tiers the lower start counts: the first segments of the tier may be lost, and the local log have them.
+
+    Args:
+        lineage: of both tiers.
+        list_epoch: the rows of an epoch.
+        local_log_start_offset: of the broker's own log, None where it has no segment.
     """
+    starts = [] if local_log_start_offset is None else [local_log_start_offset]
     for entry in lineage.entries:
         finished = [m for m in list_epoch(entry.epoch) if m.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
         if finished:
-            return min(m.start_offset for m in finished)
-    return local_log_start_offset
+            starts += [m.first_readable_offset for m in finished]
+            break
+    return min(starts, default=0)
 
 
 def deleted_records_before(

@@ -36,6 +36,7 @@ class RoleKeeper:
         policies: TopicPolicies,
         is_current: Callable[[Replica], bool],
         remover: PartitionRemover | None,
+        on_vanished: Callable[[], None],
     ) -> None:
         """Nothing runs yet.
 
@@ -46,6 +47,7 @@ class RoleKeeper:
             policies: whether a topic is copied, and what becomes of the tier of a deleted one.
             is_current: whether a replica is still there, and still this one.
             remover: takes over the tier of a deleted partition; None where nobody does.
+            on_vanished: called when a replica has left this host, and its tasks have ended.
         """
         self.supervisor = supervisor
         self._factory = factory
@@ -53,6 +55,7 @@ class RoleKeeper:
         self._policies = policies
         self._is_current = is_current
         self._remover = remover
+        self._on_vanished = on_vanished
         self._changing = asyncio.Lock()
 
     async def appeared(self, replica: Replica) -> None:
@@ -74,6 +77,7 @@ class RoleKeeper:
             await self._stop_all(replica)
             self._factory.deletion.forget(replica.local.partition)
             self._metadata.stop(replica.local.partition)
+        self._on_vanished()
 
     async def assign(self, replica: Replica, event: Leadership) -> None:
         """Give the replica the role; one that it has already changes nothing.
@@ -139,7 +143,7 @@ class RoleKeeper:
         if wanted and tasks.copy is None:
             assert tasks.expire is not None, "made with the role"
             wake_expiration = tasks.expire.wake.set  # what is new in the tier may be what expires next
-            tasks.copy = self._factory.copy_task(replica.local, event.leader_epoch, tasks.sweep, wake_expiration)
+            tasks.copy = self._factory.copy_task(replica.local, event, tasks.sweep, wake_expiration)
             self.supervisor.start(tasks.copy)
         elif not wanted:
             await self._stop_copying(replica)

@@ -8,8 +8,9 @@ from uuid import UUID
 
 from tierd.clock import Clock
 from tierd.config import CopySettings, ExpireSettings
+from tierd.control import Leadership
 from tierd.metadata import KeyValueStore, RemoteLogMetadataManager, read_partition
-from tierd.model import RemoteLogSegmentMetadata
+from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.remote import SegmentStorage
 from tierd.tiering.copying.copy_task import CopyTask
 from tierd.tiering.copying.copy_tools import CopyTools
@@ -17,6 +18,7 @@ from tierd.tiering.copying.follower_task import FollowerTask
 from tierd.tiering.copying.intake import Intake, PartitionGate
 from tierd.tiering.copying.quota_gate import QuotaGate
 from tierd.tiering.copying.segment_copy import SegmentCopy, Writer
+from tierd.tiering.copying.stale_segments import StaleSegmentTools
 from tierd.tiering.local.log_offsets import LogOffsets
 from tierd.tiering.local.partition_log import PartitionLog
 from tierd.tiering.plan import CopyDelay
@@ -27,7 +29,9 @@ from tierd.tiering.removing.believed_clock import BelievedClock
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiration_task import ExpirationTask, ExpirationTools
 from tierd.tiering.removing.ledger import Ledger
+from tierd.tiering.removing.left_deletions import LeftDeletions
 from tierd.tiering.removing.local_view import ReplicaLogView
+from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 from tierd.tiering.removing.partition_removal import PartitionRemover
 from tierd.tiering.removing.sweep import DanglingSweep, UploadSweep
 from tierd.tiering.removing.undelete import Undeletion
@@ -81,11 +85,18 @@ class TaskFactory:
             broker_id=parts.writer.broker_id,
             ledger=parts.ledger,
         )
+        self._log_starts = LogStartKeeper(
+            metadata=parts.metadata,
+            storage=parts.remote.log_starts,
+            clock=parts.clock,
+            broker_id=parts.writer.broker_id,
+        )
         self._expiration_tools = ExpirationTools(
             metadata=parts.metadata,
             deletion=self.deletion,
             policies=parts.policies,
             being_copied=parts.being_copied,
+            log_starts=self._log_starts,
             slots=parts.delete_slots,
             recorder=parts.recorder,
             clock=self.removal_clock,
@@ -109,12 +120,21 @@ class TaskFactory:
                 being_copied=parts.being_copied,
                 abandon=self.abandon,
             ),
+            log_starts=self._log_starts,
             log_offsets=parts.log_offsets,
             slots=parts.slots,
             quota=parts.quota,
             recorder=parts.recorder,
             clock=parts.clock,
+            broker_id=parts.writer.broker_id,
             interval_s=parts.settings.interval_s,
+            stale=StaleSegmentTools(
+                remote=parts.remote,
+                deletion=self.deletion,
+                clock=self.removal_clock,
+                grace_s=parts.expire.grace_s,
+                broker_id=parts.writer.broker_id,
+            ),
         )
 
     def sweep(self, local: PartitionLog) -> DanglingSweep:
@@ -132,18 +152,20 @@ class TaskFactory:
         )
 
     def copy_task(
-        self, local: PartitionLog, leader_epoch: int, sweep: DanglingSweep, on_tiered: Callable[[], None]
+        self, local: PartitionLog, leadership: Leadership, sweep: DanglingSweep, on_tiered: Callable[[], None]
     ) -> CopyTask:
         """What copies for a leader; ``on_tiered`` is called when the tier has grown."""
         partition = local.partition
         return CopyTask(
             local,
-            leader_epoch=leader_epoch,
+            leader_epoch=leadership.leader_epoch,
             tools=self._tools,
             sweep=sweep,
             gate=PartitionGate(self._parts.intake, partition.topic_partition),
             delay=lambda: self._delay(partition.topic),
+            is_compacted=lambda: self._is_compacted(partition.topic),
             on_tiered=on_tiered,
+            is_sole_replica=leadership.is_sole_replica,
         )
 
     def expiration_task(self, local: PartitionLog, leader_epoch: int, sweep: DanglingSweep) -> ExpirationTask:
@@ -165,6 +187,7 @@ class TaskFactory:
             interval_s=self._parts.settings.interval_s,
             idle_interval_s=self._parts.settings.reconcile_interval_s,
             is_copied=lambda: self._parts.policies(local.partition.topic).copy_enabled,
+            is_compacted=lambda: self._is_compacted(local.partition.topic),
         )
 
     def partition_remover(self, store: KeyValueStore) -> PartitionRemover:
@@ -181,7 +204,21 @@ class TaskFactory:
             grace_s=self._parts.expire.grace_s,
             interval_s=self._parts.expire.interval_s,
             width=self._parts.expire.concurrency,
+            log_starts=self._log_starts,
             uploads=self.upload_sweep(),
+        )
+
+    def left_deletions(self, store: KeyValueStore, is_here: Callable[[TopicIdPartition], bool]) -> LeftDeletions:
+        """What ends deletions of partitions that have left this host; ``store`` is the one below the metadata."""
+        return LeftDeletions(
+            store=store,
+            metadata=self._parts.metadata,
+            deletion=self.deletion,
+            being_copied=self._parts.being_copied,
+            is_here=is_here,
+            clock=self.removal_clock,
+            broker_id=self._parts.writer.broker_id,
+            copy_grace_s=self._parts.settings.dangling_grace_s,
         )
 
     def abandoned_copies(self, store: KeyValueStore) -> AbandonedCopies:
@@ -200,6 +237,7 @@ class TaskFactory:
             metadata=self._parts.metadata,
             remote=self._parts.remote,
             deletion=self.deletion,
+            log_starts=self._log_starts,
             policies=self._parts.policies,
             clock=self.removal_clock,
             broker_id=self._parts.writer.broker_id,
@@ -225,6 +263,9 @@ class TaskFactory:
         """Have the objects of a segment that was begun and given up looked for after a while."""
         if self._abandoned is not None:
             self._abandoned.add(started)
+
+    def _is_compacted(self, topic: str) -> bool:
+        return "compact" in self._parts.policies(topic).cleanup_policy
 
     def _delay(self, topic: str) -> CopyDelay:
         policy = self._parts.policies(topic)

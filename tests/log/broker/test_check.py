@@ -207,7 +207,9 @@ def test_a_segment_that_grows_while_it_is_read_has_changed(tmp_path: Path, monke
 
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.log")
-    for path in (tmp_path / "pipe.log", tmp_path):
+    (tmp_path / "link.log").symlink_to(tmp_path / "elsewhere.log")
+    (tmp_path / "elsewhere.log").write_bytes(plain(0))
+    for path in (tmp_path / "pipe.log", tmp_path / "link.log", tmp_path):
         with pytest.raises(LogDirOfflineError):
             check_segment(path, base_offset=0, next_base_offset=None)
 

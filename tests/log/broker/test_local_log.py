@@ -159,7 +159,7 @@ def test_a_file_that_vanished_has_changed(tmp_path: Path) -> None:
 
 
 def test_a_damaged_header_on_the_way_is_named(tmp_path: Path) -> None:
-    log = log_of(tmp_path, {0: plain(0) + bytes(100)}, 5)
+    log = log_of(tmp_path, {0: plain(0) + bytes(100) + plain(1)}, 5)
     with pytest.raises(CorruptRecordError, match=f"position {len(plain(0))}"):
         log.read(1, max_bytes=1)
 

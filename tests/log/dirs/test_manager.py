@@ -1,6 +1,7 @@
 import errno
 import multiprocessing
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -32,10 +33,11 @@ from tierd.log.files.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     read_topic_id,
+    write_offset_checkpoint,
 )
 from tierd.log.files.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from tierd.log.files.directory import DirectoryKind, directory_name
-from tierd.log.files.disk import Disk
+from tierd.log.files.disk import Disk, OsDisk
 from tierd.log.files.log_dir_lock import LOCK_FILE, LogDirLock, require_unlocked
 from tierd.log.files.offline import StorageFailure
 from tierd.log.loading.load_progress import Remaining
@@ -88,8 +90,8 @@ def filled(log_dir: Path, *partitions: TopicPartition, count: int = 12) -> None:
             fill(manager.get_or_create(partition, topic_id=TOPIC_ID), count)
 
 
-def get(manager: LogManager, partition: TopicPartition = ORDERS, *, is_future: bool = False) -> UnifiedLog:
-    log = manager.get(partition, is_future=is_future)
+def get(manager: LogManager, partition: TopicPartition = ORDERS) -> UnifiedLog:
+    log = manager.get(partition)
     assert log is not None
     return log
 
@@ -346,11 +348,54 @@ def test_two_directories_for_one_replica_end_the_start(tmp_path: Path) -> None:
     assert str(tmp_path / "b" / "orders-0") in str(caught.value)
 
 
-def test_two_future_directories_in_one_log_dir_end_the_start(tmp_path: Path) -> None:
-    for number in (1, 2):
-        (tmp_path / directory_name(ORDERS, DirectoryKind.FUTURE, directory_id=f"{number:032x}")).mkdir()
-    with pytest.raises(DuplicateLogError):
-        managed(tmp_path).start()
+def future_directory(log_dir: Path, number: int = 1) -> Path:
+    """A directory of a replica that a broker was moving to ``log_dir``, with records."""
+    filled(log_dir / "elsewhere")
+    directory = log_dir / directory_name(ORDERS, DirectoryKind.FUTURE, directory_id=f"{number:032x}")
+    (log_dir / "elsewhere" / "orders-0").rename(directory)
+    shutil.rmtree(log_dir / "elsewhere")
+    return directory
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_future_directories_stay_as_they_are_and_are_noted(tmp_path: Path) -> None:
+    directories = [future_directory(tmp_path, number) for number in (1, 2)]
+    before = [content(directory) for directory in directories]
+    for config in (LogConfig(), LogConfig(retention_ms=0, cleanup_policy=frozenset({"compact", "delete"}))):
+        with capture_logs() as lines, managed(tmp_path, config=config) as manager:
+            assert manager.logs() == ()
+            manager.clean_up()
+            manager.housekeep()
+        noted = [line["directory"] for line in lines if line["event"] == "future_log_left_alone"]
+        assert sorted(noted) == [str(directory) for directory in directories]
+        assert [content(directory) for directory in directories] == before
+
+
+def test_checkpoints_keep_what_they_say_of_a_future_directory(tmp_path: Path) -> None:
+    future_directory(tmp_path)
+    for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
+        write_offset_checkpoint(OsDisk(), tmp_path / name, {ORDERS: 2})
+    other = TopicPartition("other", 0)
+    with managed(tmp_path) as manager:
+        fill(manager.get_or_create(other), 3)
+        get(manager, other).flush()
+        manager.checkpoint_recovery_points()
+        assert read_offset_checkpoint(tmp_path / RECOVERY_POINT_CHECKPOINT) == {ORDERS: 2, other: 3}
+    assert read_offset_checkpoint(tmp_path / LOG_START_OFFSET_CHECKPOINT) == {ORDERS: 2}
+
+
+def test_unclean_log_dir_with_a_future_directory_gets_no_clean_marker(tmp_path: Path) -> None:
+    future_directory(tmp_path)
+    with managed(tmp_path):
+        pass
+    assert not (tmp_path / CLEAN_SHUTDOWN_FILE).exists()  # the broker that goes on with the move recovers its log
+    (tmp_path / CLEAN_SHUTDOWN_FILE).write_text('{"version":0,"brokerEpoch":1}')
+    with managed(tmp_path):
+        pass
+    assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
 
 
 # Finding and creating
@@ -496,38 +541,6 @@ def test_a_shutdown_may_finish_what_waits(tmp_path: Path) -> None:
     manager.shutdown(finish_deletions=True)
     assert [path.name for path in tmp_path.glob("orders-*")] == ["orders-0"]
     assert not [*log.directory.glob("*.deleted")]
-
-
-def test_a_future_log_takes_the_place_of_the_current_one(tmp_path: Path) -> None:
-    with managed(tmp_path / "a", tmp_path / "b") as manager:
-        old = manager.get_or_create(ORDERS, topic_id=TOPIC_ID, preferred_dir=tmp_path / "a")
-        fill(old, 12)
-        old.update_high_watermark(9)
-        new = manager.get_or_create(ORDERS, topic_id=TOPIC_ID, is_future=True, preferred_dir=tmp_path / "b")
-        assert re.fullmatch(r"orders-0\.[0-9a-f]{32}-future", new.directory.name)
-        fill(new, 12)
-        assert manager.replace_current_with_future(ORDERS) is new
-        assert get(manager) is new
-        assert manager.get(ORDERS, is_future=True) is None
-        assert new.directory == tmp_path / "b" / "orders-0"
-        assert new.high_watermark == 9
-        assert old.directory.name.endswith("-delete")
-        assert read_offset_checkpoint(tmp_path / "a" / RECOVERY_POINT_CHECKPOINT) == {}
-        fill(new, 1)
-    with managed(tmp_path / "a", tmp_path / "b") as manager:
-        assert get(manager).log_end_offset == 13
-        assert get(manager).topic_id == TOPIC_ID
-        with pytest.raises(UnknownPartitionError):
-            manager.replace_current_with_future(ORDERS)
-
-
-def test_a_future_log_is_loaded_beside_the_current_one(tmp_path: Path) -> None:
-    with managed(tmp_path / "a", tmp_path / "b") as manager:
-        fill(manager.get_or_create(ORDERS, preferred_dir=tmp_path / "a"), 2)
-        fill(manager.get_or_create(ORDERS, is_future=True, preferred_dir=tmp_path / "b"), 1)
-    with managed(tmp_path / "a", tmp_path / "b") as manager:
-        assert get(manager).log_end_offset == 2
-        assert get(manager, is_future=True).log_end_offset == 1
 
 
 # Truncation, checkpoints, duties

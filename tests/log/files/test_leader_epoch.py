@@ -190,24 +190,10 @@ def test_a_new_epoch_that_cannot_be_written_is_not_known(tmp_path: Path) -> None
 
 
 @pytest.mark.spec("log-format TRN-10")
-def test_a_moved_cache_writes_into_the_new_directory_only(tmp_path: Path) -> None:
-    (tmp_path / "old").mkdir()
-    cache = cache_of(tmp_path / "old", (0, 0), (1, 5))
-    cache.truncate_from_end(5)
-    (tmp_path / "old").rename(tmp_path / "new")
-    cache.moved(tmp_path / "new")
-    cache.write_pending()
-    cache.assign(epoch=3, start_offset=7)
-    assert written(tmp_path / "new") == [(0, 0), (3, 7)]
-    assert not (tmp_path / "old").exists()
-
-
-@pytest.mark.spec("log-format TRN-10")
 def test_a_detached_cache_writes_nothing(tmp_path: Path) -> None:
     cache = cache_of(tmp_path, (0, 0), (1, 5))
     cache.truncate_from_end(5)
     cache.detach()
-    cache.moved(tmp_path)
     cache.write_pending()
     cache.assign(epoch=3, start_offset=7)
     cache.truncate_from_end(7)

@@ -41,25 +41,11 @@ def test_without_an_id_no_file_is_made(file: PartitionMetadataFile) -> None:
 
 
 @pytest.mark.spec("log-format DIR-29")
-def test_the_file_goes_with_its_directory(tmp_path: Path) -> None:
-    (tmp_path / "old").mkdir()
-    file = PartitionMetadataFile(OsDisk(), tmp_path / "old")
-    file.record(TOPIC_ID)
-    file.maybe_flush()
-    (tmp_path / "old").rename(tmp_path / "new")
-    file.moved(tmp_path / "new")
-    file.maybe_flush()
-    assert file.read() == TOPIC_ID
-    assert [path.name for path in tmp_path.iterdir()] == ["new"]
-
-
-@pytest.mark.spec("log-format DIR-29")
-@pytest.mark.parametrize("reinitialise", [True, False])
-def test_a_renamed_log_takes_its_id_along(tmp_path: Path, reinitialise: bool) -> None:
+def test_a_renamed_log_takes_its_id_along(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.assign_topic_id(TOPIC_ID)
     old = log.directory
-    log.rename_directory("orders-0.1234567890abcdef1234567890abcdef-delete", reinitialise=reinitialise)
+    log.rename_directory("orders-0.1234567890abcdef1234567890abcdef-delete")
     assert not old.exists()
     assert PartitionMetadataFile(OsDisk(), log.directory).read() == TOPIC_ID
     assert log.topic_id == TOPIC_ID

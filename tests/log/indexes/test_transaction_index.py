@@ -45,6 +45,13 @@ def test_a_read_collects_the_transactions_it_has_to_know(
     assert is_complete is complete
 
 
+def test_markers_of_another_branch_decide_nothing() -> None:
+    index = TransactionIndex.from_bytes(encode(*FOUR), 0, "file")
+    marker = FOUR[1][2]
+    assert index.collect(0, 35, end_offset=marker) == ((AbortedTransaction(*FOUR[0]),), False)
+    assert index.collect(0, 35, end_offset=marker + 1) == (tuple(AbortedTransaction(*e) for e in FOUR[:2]), False)
+
+
 def test_an_entry_that_is_being_written_is_left_out() -> None:
     assert len(TransactionIndex.from_bytes(encode(*FOUR)[:-1], 0, "file")) == 3
 

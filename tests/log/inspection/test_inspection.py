@@ -116,7 +116,19 @@ DAMAGED_FILES = {
     "leftover-swap": ".log.swap",
     "txnindex-missing": ".txnindex",
     "txnindex-garbage": ".txnindex",
+    "zero-tail": None,  # a note, as for a preallocated segment: nothing tells the two apart
+    "zero-last-batch": None,
 }
+
+
+@pytest.mark.parametrize("name", ["zero-tail", "zero-last-batch"])
+def test_zeros_behind_the_data_of_an_active_segment_are_a_note(golden: Path, name: str) -> None:
+    (case,) = (case for case in golden_cases("crash") if case.partition == f"crash-{name}-0")
+    findings = inspect_path(golden / case.logdirs[0] / case.partition)
+    notes = [each for each in findings if isinstance(each, Note) and each.path.suffix == ".log"]
+    assert [note.text.partition(" ")[2] for note in notes] == [
+        "bytes of unused room behind the data (preallocate=true)"
+    ]
 
 
 @pytest.mark.parametrize("case", golden_cases("crash"), ids=lambda case: case.partition)

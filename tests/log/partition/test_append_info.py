@@ -14,10 +14,13 @@ from tierd.log.partition.append_info import (
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.compression import Compression
 from tierd.log.records.log_config import MAX_INT
+from tierd.log.records.record_rules import ValidationCounters
 
 
 def look_at(data: bytes, origin: AppendOrigin = AppendOrigin.REPLICATION, *, limit: int = 1 << 20) -> Analysis:
-    return analyze(AppendRequest(data, origin, 0), max_message_bytes=limit, name="orders-0")
+    return analyze(
+        AppendRequest(data, origin, 0), max_message_bytes=limit, name="orders-0", counters=ValidationCounters()
+    )
 
 
 def test_the_set_is_summed_up() -> None:

@@ -35,6 +35,7 @@ from tierd.log.records.batch_builder import encode_batch
 from tierd.log.records.compression import Compression
 from tierd.log.records.log_config import MAX_LONG, LogConfig, TimestampType
 from tierd.log.records.new_record import NewRecord, Producer
+from tierd.log.records.record_rules import ValidationCounters
 from tierd.log.segments.offset_lookup import LATEST
 
 
@@ -479,3 +480,19 @@ def test_a_timestamp_leads_to_the_first_record_that_the_requester_may_read(tmp_p
     assert log.offset_for_timestamp(NOW_MS + 7, isolation=Isolation.HIGH_WATERMARK) is None
     latest = [log.offset_for_timestamp(LATEST, isolation=isolation) for isolation in Isolation]
     assert [found.offset for found in latest if found] == [10, 5, 5]
+
+
+def test_refusals_are_counted_by_reason(tmp_path: Path) -> None:
+    log = open_log(tmp_path, config=LogConfig(cleanup_policy=frozenset({"compact"})))
+    assert log.refused == ValidationCounters()
+    sound = records()
+    damaged = sound[:-1] + bytes([sound[-1] ^ 1])
+
+    with pytest.raises(CorruptRecordError):
+        lead(log, damaged)
+    with pytest.raises(CorruptRecordError):
+        follow(log, damaged)
+    with pytest.raises(RecordValidationError):
+        lead(log, encode_batch([NewRecord(None, b"value", NOW_MS)], base_offset=0))
+
+    assert log.refused == ValidationCounters(invalid_checksum=2, no_key=1)

@@ -2,6 +2,7 @@ import os
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.log.logs import NOW_MS, follow, lead, open_log, read_all, records
 from tierd.errors import OffsetOutOfRangeError, PolicyViolationError
@@ -210,9 +211,8 @@ def test_the_log_start_cannot_be_put_above_the_high_watermark(tmp_path: Path) ->
 
 @pytest.mark.spec("log-format RET-22")
 def test_a_producer_that_is_silent_is_forgotten(tmp_path: Path) -> None:
-    log = open_log(tmp_path, config=LogConfig(producer_id_expiration_ms=200))
-    log._state.producer_expiry_interval_ms = 100
-    log._state.producer_expiry_due_ms = NOW_MS + 100
+    config = LogConfig(producer_id_expiration_ms=200, producer_id_expiration_check_interval_ms=100)
+    log = open_log(tmp_path, config=config)
     lead(log, records(producer=Producer(1, 0, 0)))
     for now_ms, is_known in ((NOW_MS + 99, True), (NOW_MS + 100, True), (NOW_MS + 199, True), (NOW_MS + 200, False)):
         log.housekeep(now_ms)
@@ -355,3 +355,99 @@ class TestDeleteRecords:
         for name, config in (("__consumer_offsets-0", LogConfig()), ("a-0", LogConfig(cleanup_policy=COMPACT))):
             with pytest.raises(PolicyViolationError):
                 filled(tmp_path, 5, config, name=name).delete_records(1)
+
+
+def deletions(log: UnifiedLog) -> list[dict[str, object]]:
+    with capture_logs() as events:
+        log.delete_old_segments(NOW_MS)
+    told = [dict(event) for event in events if event["event"] == "deleting_segments"]
+    where = {"partition": "a-0", "log_dir": str(log.directory.parent), "event": "deleting_segments"}
+    for event in told:
+        assert where.items() <= event.items()
+    keys = {*where, "log_level"}
+    return [{key: value for key, value in event.items() if key not in keys} for event in told]
+
+
+def test_deletion_by_size_names_the_setting_the_limit_and_the_size_that_is_left(tmp_path: Path) -> None:
+    log = filled(tmp_path, 15, LogConfig(segment_bytes=FIVE, retention_bytes=10 * SIZE))
+
+    assert deletions(log) == [
+        {
+            "breach": "retention size",
+            "setting": "retention.bytes",
+            "limit_bytes": 10 * SIZE,
+            "segments": [0],
+            "size_bytes": FIVE,
+            "log_size_after_bytes": 2 * FIVE,
+            "largest_timestamp_ms": NOW_MS,
+        }
+    ]
+
+
+def test_deletion_by_time_names_the_setting_the_limit_and_the_newest_timestamp_that_goes(tmp_path: Path) -> None:
+    log = filled(tmp_path, 12, LogConfig(segment_bytes=FIVE, retention_ms=10_000), timestamp_ms=NOW_MS - 20_000)
+    lead(log, records(timestamp_ms=NOW_MS))
+
+    assert deletions(log) == [
+        {
+            "breach": "retention time",
+            "setting": "retention.ms",
+            "limit_ms": 10_000,
+            "segments": [0, 5],
+            "size_bytes": 2 * FIVE,
+            "log_size_after_bytes": 3 * SIZE,
+            "largest_timestamp_ms": NOW_MS - 20_000,
+        }
+    ]
+
+
+def test_deletion_by_log_start_names_the_offset(tmp_path: Path) -> None:
+    log = filled(tmp_path, 12, LogConfig(segment_bytes=FIVE, retention_ms=-1))
+    log.delete_records(7)
+
+    assert [(event["breach"], event["log_start_offset"], event["segments"]) for event in deletions(log)] == [
+        ("log start offset", 7, [0])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "breach", "setting"),
+    [
+        ({"local_retention_bytes": FIVE, "retention_bytes": 10 * FIVE}, "retention size", "local.retention.bytes"),
+        ({"retention_bytes": FIVE}, "retention size", "retention.bytes"),
+        ({"local_retention_ms": 1, "retention_ms": 10**15}, "retention time", "local.retention.ms"),
+        ({"retention_ms": 1}, "retention time", "retention.ms"),
+    ],
+)
+def test_deletion_from_a_tiered_log_names_the_setting_that_was_in_force(
+    tmp_path: Path, config: dict[str, int], breach: str, setting: str
+) -> None:
+    settings = {"retention_ms": -1, **config}
+    log = filled(
+        tmp_path,
+        12,
+        LogConfig(segment_bytes=FIVE, remote_storage_enable=True, **settings),  # type: ignore[arg-type] # integers all
+        timestamp_ms=NOW_MS - 20_000,
+    )
+    log.update_highest_remote_offset(9)
+
+    (event,) = deletions(log)
+
+    assert (event["breach"], event["setting"]) == (breach, setting)
+
+
+def test_flush_tells_its_offset_the_last_flush_and_how_much_was_not_flushed(tmp_path: Path) -> None:
+    log = filled(tmp_path, 3, LogConfig())
+    with capture_logs() as events:
+        log.flush(now_ms=NOW_MS)
+        log.flush(now_ms=NOW_MS + 1)
+        lead(log, records())
+        log.flush(now_ms=NOW_MS + 2)
+
+    told = [event for event in events if event["event"] == "flushing_log"]
+    assert {event["log_level"] for event in told} == {"debug"}
+    assert {(event["partition"], event["log_dir"]) for event in told} == {("a-0", str(tmp_path))}
+    assert [(e["offset"], e["recovery_point"], e["last_flushed_ms"], e["unflushed"]) for e in told] == [
+        (3, 0, None, 3),
+        (4, 3, NOW_MS, 1),
+    ], "a flush without anything to flush is no event"

@@ -193,28 +193,23 @@ def test_with_a_tier_a_full_truncation_keeps_the_log_start(tmp_path: Path) -> No
 
 @pytest.mark.spec("log-format TRN-10")
 @pytest.mark.spec("log-format TRN-11")
-@pytest.mark.parametrize("reinitialise", [True, False])
-def test_a_renamed_log_goes_on_or_is_set_aside(tmp_path: Path, reinitialise: bool) -> None:
+def test_renamed_log_takes_records_and_writes_no_epochs_any_more(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.assign_topic_id(TOPIC_ID)
     lead(log, records())
     old = log.directory
-    assert not log.rename_directory(old.name, reinitialise=reinitialise)
-    assert log.rename_directory("orders-0.1234567890abcdef1234567890abcdef-delete", reinitialise=reinitialise)
+    assert not log.rename_directory(old.name)
+    assert log.rename_directory("orders-0.1234567890abcdef1234567890abcdef-delete")
     assert not old.exists()
     checkpoint = log.directory / "leader-epoch-checkpoint"
     before = checkpoint.read_text()
     lead(log, records(), epoch=20)
     assert (log.log_end_offset, len(read_all(log))) == (2, 2)
     assert not old.exists()
-    if reinitialise:
-        assert "20 1" in checkpoint.read_text()
-        assert log.leader_epochs.latest == (20, 1)
-    else:
-        assert checkpoint.read_text() == before
-        assert not log.leader_epochs
-        log.assign_leader_epoch(21, 2)
-        assert not log.leader_epochs
+    assert checkpoint.read_text() == before
+    assert not log.leader_epochs
+    log.assign_leader_epoch(21, 2)
+    assert not log.leader_epochs
     log.roll(now_ms=NOW_MS)
     log.housekeep(NOW_MS)
     log.delete()
@@ -277,7 +272,7 @@ def test_a_clean_stop_leaves_a_snapshot_trimmed_indexes_and_everything_durable(t
 def test_a_log_that_was_deleted_and_made_again_shows_its_own_figures(tmp_path: Path) -> None:
     old = open_log(tmp_path)
     lead(old, records(5))
-    old.rename_directory("orders-0.1234567890abcdef1234567890abcdef-delete", reinitialise=False)
+    old.rename_directory("orders-0.1234567890abcdef1234567890abcdef-delete")
     new = open_log(tmp_path)
     assert (new.statistics().segment_count, new.statistics().log_end_offset, new.statistics().size_bytes) == (1, 0, 0)
     assert old.statistics().log_end_offset == 5

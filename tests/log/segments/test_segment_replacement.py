@@ -225,6 +225,24 @@ def test_a_replacement_that_loses_power_at_any_step_leaves_either_set_whole() ->
     assert seen == {len(ORIGINAL), len(COMPACTED)}
 
 
+def test_output_of_an_abandoned_replacement_undoes_no_later_one() -> None:
+    """As when a round of the cleaner ends between its two steps, and the next one makes other groups."""
+
+    def with_leftover(disk: Disk, folder: Path = Path("/")) -> SegmentedLog:
+        log = compactable(disk, folder)
+        cleaned(log, 5, plain(5)).close_handles()
+        disk.sync_directory(log.directory)
+        return log
+
+    def replace_second(log: SegmentedLog) -> None:
+        log.replace_segments([cleaned(log, 10, plain(19, 1))], log.segments.values[1:2], now_ms=NOW_MS)
+
+    def check(log: SegmentedLog) -> None:
+        assert all_offsets(log) in (ORIGINAL, [*range(10), 19, *range(20, 31)])
+
+    crash_everywhere(with_leftover, replace_second, check)
+
+
 def test_replaced_segments_go_later_and_those_removed_meanwhile_are_passed_over(tmp_path: Path) -> None:
     log = compactable(OsDisk(), tmp_path)
     first, second, third, _ = log.segments.values

@@ -4,7 +4,7 @@ import pytest
 
 from tests.fakes.clock import FakeClock
 from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
-from tierd.errors import BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError
+from tierd.errors import BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError, TierError
 from tierd.metadata import Batch, CallLatency, Expect, MemoryKeyValueStore, Put
 from tierd.metadata.kv import DeadlineKeyValueStore
 
@@ -72,3 +72,27 @@ async def test_a_failed_precondition_is_an_answer_and_no_failure(inner: FaultyKe
     with pytest.raises(PreconditionFailedError):
         await store.apply(Batch([], [Expect("a", b"1")]))
     assert store.latencies()["apply"].errors == 0
+
+
+async def test_each_call_is_told_with_the_failure_only_where_the_store_did_not_answer(
+    inner: FaultyKeyValueStore, clock: FakeClock
+) -> None:
+    told = list[TierError | None]()
+    store = DeadlineKeyValueStore(inner, timeout_s=0.01, clock=clock, on_outcome=told.append)
+    await store.get("a")
+    with pytest.raises(PreconditionFailedError):
+        await store.apply(Batch([], [Expect("a", b"1")]))
+    assert told == [None, None]
+    told.clear()
+    inner.read_faults.extend([Fault.FAIL, Fault.HANG])
+    inner.apply_faults.append(Fault.HANG)
+
+    for call in (store.get("a"), store.scan(""), store.apply(Batch([]))):
+        with pytest.raises((BackendUnavailableError, OutcomeUnknownError)):
+            await call
+
+    assert [type(failure) for failure in told] == [
+        BackendUnavailableError,
+        BackendUnavailableError,
+        OutcomeUnknownError,
+    ]

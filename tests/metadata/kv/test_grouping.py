@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fakes.cancellation import cancel_at
 from tierd.errors import BackendUnavailableError, TierError
-from tierd.metadata import Batch, Put
+from tierd.metadata import Batch, Delete, DeletePrefix, Put
 from tierd.metadata.kv.grouping import BatchGroups, WaitingBatch, next_group
+from tierd.testing import cancel_at
 
 
 class Backend:
@@ -19,11 +19,15 @@ class Backend:
         self.let_go: asyncio.Queue[TierError | Exception | None] = asyncio.Queue()
 
     async def write(self, batches: Sequence[Batch]) -> list[TierError | None]:
-        self.groups.append([" ".join(write.key for write in batch.writes) for batch in batches])
+        self.groups.append([" ".join(map(_name, batch.writes)) for batch in batches])
         outcome = await self.let_go.get()
         if outcome is not None and not isinstance(outcome, TierError):
             raise outcome
         return [outcome] * len(batches)
+
+
+def _name(write: Put | Delete | DeletePrefix) -> str:
+    return f"-{write.prefix}" if isinstance(write, DeletePrefix) else write.key
 
 
 def put(*keys: str) -> Batch:
@@ -159,3 +163,22 @@ def test_a_group_is_bounded_and_a_large_batch_goes_alone() -> None:
     small = entry("a")
     assert next_group([small, large, entry("b")], set()) == [small]
     loop.close()
+
+
+async def test_batch_that_removes_a_prefix_goes_alone_between_those_before_and_behind_it() -> None:
+    backend = Backend()
+    groups = BatchGroups(backend.write, lanes=2, name="test")
+    calls = asked(groups, put("a"), put("b"), Batch([DeletePrefix("t/")]), put("c"), Batch([DeletePrefix("u/")]))
+    await settled()
+    assert backend.groups == [["a"], ["b"]]
+    for expected in (["-t/"], ["c"], ["-u/"]):
+        backend.let_go.put_nowait(None)
+        await settled()
+        if expected == ["-t/"]:
+            assert len(backend.groups) == 2
+            backend.let_go.put_nowait(None)
+            await settled()
+        assert backend.groups[-1] == expected
+    backend.let_go.put_nowait(None)
+    await asyncio.gather(*calls)
+    assert backend.groups == [["a"], ["b"], ["-t/"], ["c"], ["-u/"]]

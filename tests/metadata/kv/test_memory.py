@@ -1,7 +1,7 @@
 import pytest
 
-from tests.contracts.key_value_store import KeyValueStoreContract
 from tierd.metadata import KeyValueStore, MemoryKeyValueStore
+from tierd.testing import KeyValueStoreContract
 
 
 class TestMemoryKeyValueStore(KeyValueStoreContract):

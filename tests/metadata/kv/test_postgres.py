@@ -9,7 +9,6 @@ import asyncpg
 import pytest
 import structlog
 
-from tests.contracts.key_value_store import KeyValueStoreContract
 from tests.contracts.missing_package import missing_package_is_named
 from tests.contracts.networked_key_value_store import NetworkedKeyValueStoreContract, recovered
 from tests.fakes.eventually import eventually
@@ -18,6 +17,7 @@ from tests.services.postgres import PostgresService, psql, through
 from tierd.errors import BackendUnavailableError, MetadataError, OutcomeUnknownError, PreconditionFailedError
 from tierd.metadata import Batch, Delete, Expect, KeyValueStore, PostgresKeyValueStore, Put
 from tierd.metadata.kv import postgres_batches, postgres_connections
+from tierd.testing import KeyValueStoreContract
 
 
 @contextlib.asynccontextmanager

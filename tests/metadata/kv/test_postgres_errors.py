@@ -1,6 +1,7 @@
 import asyncpg
 import pytest
 
+from tierd.masking import Masking
 from tierd.metadata.kv import postgres_errors
 
 
@@ -21,7 +22,7 @@ def test_a_statement_that_the_server_refused_wrote_nothing(state: str) -> None:
     assert postgres_errors.is_answer(told(state))
     assert not postgres_errors.is_unknown(told(state))
     assert postgres_errors.is_retried(told(state)) == state.startswith("40")
-    assert postgres_errors.refused("postgres host", told(state)).remedy
+    assert postgres_errors.refused("postgres host", Masking(), told(state)).remedy
 
 
 def test_an_answer_that_never_came_leaves_the_outcome_open() -> None:

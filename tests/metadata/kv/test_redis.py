@@ -10,7 +10,6 @@ import pytest
 import redis
 import structlog
 
-from tests.contracts.key_value_store import KeyValueStoreContract
 from tests.contracts.missing_package import missing_package_is_named
 from tests.contracts.networked_key_value_store import NetworkedKeyValueStoreContract, recovered
 from tests.services.faulty_path import FaultyPath
@@ -19,6 +18,7 @@ from tierd.errors import BackendUnavailableError, MetadataError, OutcomeUnknownE
 from tierd.metadata import Batch, Delete, Expect, KeyValueStore, Put, RedisKeyValueStore
 from tierd.metadata.kv import redis as redis_store
 from tierd.metadata.kv import redis_scripts as scripts
+from tierd.testing import KeyValueStoreContract
 
 
 @contextlib.asynccontextmanager

@@ -2,7 +2,9 @@ import pytest
 from redis import exceptions
 
 from tierd.errors import BackendUnavailableError, MetadataError
+from tierd.masking import Masking
 from tierd.metadata.kv import redis_errors
+from tierd.metadata.kv.needs_person import at_opening
 
 
 @pytest.mark.parametrize(
@@ -19,7 +21,7 @@ from tierd.metadata.kv import redis_errors
 )
 def test_what_the_server_refused_was_not_written_and_has_its_remedy(error: Exception, remedy: str) -> None:
     assert redis_errors.is_refusal(error)
-    refused = redis_errors.refused("redis host", error)
+    refused = redis_errors.refused("redis host", Masking(), error)
     assert remedy in refused.remedy
     assert refused.retriable
 
@@ -31,9 +33,7 @@ def test_an_answer_that_never_came_is_no_refusal() -> None:
 
 def test_only_what_a_person_must_mend_ends_the_attempts_to_open() -> None:
     def opened(cause: Exception) -> MetadataError:
-        error = redis_errors.refused("redis host", cause)
-        error.__cause__ = cause
-        return redis_errors.at_opening(error)
+        return at_opening(redis_errors.refused("redis host", Masking(), cause))
 
     assert not opened(exceptions.AuthenticationError("invalid username-password pair")).retriable
     assert not opened(exceptions.ResponseError("WRONGTYPE Operation against a key")).retriable

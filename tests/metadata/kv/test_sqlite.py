@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.key_value_store import KeyValueStoreContract
-from tests.fakes.cancellation import cancel_at
 from tierd.errors import BackendUnavailableError, MetadataError, OutcomeUnknownError
 from tierd.metadata import Batch, Expect, KeyValueStore, Put, SqliteKeyValueStore
+from tierd.testing import KeyValueStoreContract, cancel_at
 
 
 @contextlib.asynccontextmanager
@@ -261,7 +260,7 @@ async def test_a_bug_in_the_worker_reaches_whoever_waits(path: Path) -> None:
 
     async with opened(path) as store:
         with pytest.raises(ZeroDivisionError):
-            await asyncio.wait_for(store._read(broken), timeout=5)
+            await asyncio.wait_for(store._read(broken), timeout=60)
         assert await store.get("a") is None
 
 

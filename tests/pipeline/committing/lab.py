@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from tests.contracts.bodies import checksums_of, content_of
 from tests.fakes.clock import FakeClock
 from tests.fakes.remote_segments import FINISHED, PARTITION, segment
+from tests.fakes.transforms import KEY_SEED
 from tierd.log import AbortedTransaction, ProducerStateEntry, TransactionIndex, encode_producer_snapshot
 from tierd.metadata import KeyValueStore, MemoryKeyValueStore, RemoteLogMetadataManager
 from tierd.model import Lineage, LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
@@ -15,6 +15,7 @@ from tierd.pipeline.committing import CompactionLeader, LeaderSettings, OutputSt
 from tierd.pipeline.planning import Candidate, CleaningPolicy, Output, WorkOrder
 from tierd.remote import SegmentManifest, SegmentStorage
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.testing import checksums_of, content_of
 
 COMPACTED = CleaningPolicy(compacts=True, segment_bytes=250)
 NOTHING_HIDDEN = {"records_tombstone": 0, "records_expired": 0, "records_superseded": 3}
@@ -141,7 +142,7 @@ class LeaderLab:
         metadata = replace(
             output.metadata, size_bytes=size, max_timestamp_ms=newest_ms, txn_index_empty=txn_index_empty
         )
-        return await self.storage.stage_log_segment_data(metadata, self.data(metadata, size))
+        return await self.storage.stage_log_segment_data(metadata, self.data(metadata, size), key_seed=KEY_SEED)
 
     def states(self, partition: TopicIdPartition = PARTITION) -> dict[tuple[int, int], list[str]]:
         """The states of all rows, by their offsets."""

@@ -78,8 +78,9 @@ class PlainJob:
                 max_timestamp_ms=segment.max_timestamp_ms,
                 txn_index_empty=segment.txn_index_empty,
             )
-            manifest = self._wait(self._storage.stage_log_segment_data(row, segment.data))
-            verdict = leader.written(output, manifest, asdict(segment.statistics))
+            manifest = self._wait(self._storage.stage_log_segment_data(row, segment.data, key_seed=output.key_seed))
+            erased = work.erased_places(segment.erased)
+            verdict = leader.written(output, manifest, asdict(segment.statistics), erased=erased)
             if not verdict.committed:
                 refused.append(verdict.reason)
         return refused

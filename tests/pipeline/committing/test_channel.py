@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import socket
 import stat
 import threading
@@ -69,7 +70,7 @@ async def refused(server: LeaderServer, job: Callable[[], T]) -> T:
 def raw(path: Path) -> Iterator[socket.socket]:
     """A client that says what it likes."""
     with socket.socket(socket.AF_UNIX) as channel:
-        channel.settimeout(10)
+        channel.settimeout(60)
         channel.connect(str(path))
         yield channel
 
@@ -201,6 +202,26 @@ class TestSocket:
                 leader.done({})
 
         assert (await conversation(LeaderServer(lab.leader, path), job))[0]
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+    async def test_client_of_another_user_is_sent_away_and_the_job_is_served(
+        self, lab: LeaderLab, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        server = LeaderServer(lab.leader, path)
+        async with server.listening(), asyncio.timeout(20):
+            path.parent.chmod(0o755)
+            path.chmod(0o666)
+            monkeypatch.chdir(path.parent)  # whose parents are closed to others
+            with socket.socket(socket.AF_UNIX) as stranger:
+                os.seteuid(65534)
+                try:
+                    stranger.connect(path.name)
+                finally:
+                    os.seteuid(0)
+                serving = asyncio.create_task(server.serve())
+                assert await asyncio.to_thread(_ended, stranger)
+            await asyncio.to_thread(lambda: LeaderClient.connect(path).done({}))
+            assert await serving
 
     async def test_a_client_that_came_second_is_sent_away(self, lab: LeaderLab, path: Path) -> None:
         """It was in the queue already when the first was taken."""

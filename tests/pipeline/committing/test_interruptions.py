@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.cancellation import cancel_at
 from tests.fakes.remote_segments import DELETE_STARTED, FINISHED, PARTITION, STARTED
 from tests.pipeline.committing.lab import NOTHING_HIDDEN, LeaderLab
 from tests.tiering.setups import Recorded
+from tierd.testing import cancel_at
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.sweep import DanglingSweep
 

@@ -86,7 +86,9 @@ class TestRoundTrip:
         assert decode_answer(encode_answer(1, header)).body == header
 
     def test_outputs_come_back_as_they_were(self) -> None:
-        output = Output(index=1, group=2, metadata=replace(remote(0, 9), custom_metadata=b"\x01\xff"))
+        output = Output(
+            index=1, group=2, metadata=replace(remote(0, 9), custom_metadata=b"\x01\xff"), key_seed=bytes(range(32))
+        )
         begun = Begun(outputs=(output,), refused=(RefusedGroup(group=3, reason="no"),))
         assert decode_answer(encode_answer(1, begun)).body == begun
 
@@ -98,6 +100,7 @@ class TestRoundTrip:
             AskWork(index=3),
             Begin(index=1, groups=(0, 2)),
             Written(output=UUID(int=5), manifest="{}", counts={"records_read": 9}),
+            Written(output=UUID(int=5), manifest="{}", erased=((0, 3), (7, 1))),
             Unchanged(index=1, group=2),
             Failed(index=1, group=2, problem="why"),
             Progress(stage="s", done=1, total=2),

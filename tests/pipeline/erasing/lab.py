@@ -20,6 +20,7 @@ from tierd.pipeline import (
     EraseRequest,
     EraseRequests,
     ErasureKeeper,
+    ErasureReports,
     KeeperParts,
     OldVersions,
     new_request,
@@ -92,6 +93,7 @@ class ErasureLab:
                 remove=self.session.manager.remove_at_once,
                 versions=OldVersions(self.tier.store, keys),
                 caches=HostCaches(self.cache_dir, keys, None),
+                reports=ErasureReports(self.tier.store, keys, self.requests),
                 clock=self.tier.clock,
             )
         )
@@ -136,10 +138,15 @@ class ErasureLab:
         view, policy = self.session.metadata.view(partition), self.policies[str(partition.topic_partition)]
         candidate = Candidate(view=view, lineage=Lineage(()), policy=policy)
         work = search_work(await self.requests.list(partition, only_open=True), candidate)
-        return replace(candidate, erased_keys=work.keys, searched=work.searched)
+        return replace(candidate, erased_keys=work.keys, searched=work.searched, removes_unread=work.removes_unread)
 
     async def file(
-        self, name: str, *keys: bytes, at_once: bool = False, log_end_offset: int | None = None
+        self,
+        name: str,
+        *keys: bytes,
+        at_once: bool = False,
+        log_end_offset: int | None = None,
+        removes_unread: bool = False,
     ) -> EraseRequest:
         """A request, filed now."""
         candidate = await self.find(self.partition(name))
@@ -154,6 +161,7 @@ class ErasureLab:
             tier_end_offset=candidate.chain().end_offset,
             log_end_offset=log_end_offset,
             at_once=at_once,
+            removes_unread=removes_unread,
         )
         await self.requests.file(request)
         return request

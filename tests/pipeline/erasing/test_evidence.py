@@ -50,3 +50,24 @@ def test_a_request_that_was_filed_during_the_run_learns_nothing_from_it() -> Non
         round_.move(group, GroupState.DONE)
     asked = request(KEY, log_end_offset=GROUPS * 10)
     assert with_evidence(asked, round_, run_id="run", now_ms=1, problems=()) == asked
+
+
+def test_request_counts_only_records_of_its_own_keys() -> None:
+    round_ = PartitionRound(work_of(GROUPS, WorkKind.ERASE, erased_keys=frozenset([KEY, b"other"])))
+    for group in range(GROUPS):
+        output = RemoteLogSegmentId(PARTITION, UUID(int=group + 1))
+        round_.commit(group, output, {"records_erased": 5}, erased={KEY: 2, b"other": 3})
+    for key, records in ((KEY, 2), (b"other", 3)):
+        asked = request(key, log_end_offset=GROUPS * 10)
+        (note,) = with_evidence(asked, round_, run_id="run", now_ms=1, problems=()).runs
+        assert note.records_erased == GROUPS * records
+
+
+def test_records_of_unopened_batches_count_for_the_requests_that_wanted_them_to_go() -> None:
+    round_ = PartitionRound(work_of(1, WorkKind.ERASE, erased_keys=frozenset([KEY])))
+    output = RemoteLogSegmentId(PARTITION, UUID(int=1))
+    round_.commit(0, output, {"records_erased": 9}, erased={KEY: 2})
+    for removes_unread, records in ((False, 2), (True, 9)):
+        asked = replace(request(KEY, log_end_offset=10), removes_unread=removes_unread)
+        (note,) = with_evidence(asked, round_, run_id="run", now_ms=1, problems=()).runs
+        assert note.records_erased == records

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.cancellation import cancel_at
 from tests.pipeline.erasing.lab import COMPACTED, KEPT, SECRET, ErasureLab
 from tierd.errors import RefusedError
 from tierd.model import RemoteLogSegmentState
 from tierd.pipeline import ErasePhase, EraseRequest
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.testing import cancel_at
 
 NAMES = ("orders-0", "users-0")
 POLICIES = {"orders-0": KEPT, "users-0": COMPACTED}
@@ -183,6 +183,26 @@ async def test_two_requests_of_one_partition_share_a_run(lab: ErasureLab) -> Non
         assert stepped.phase is ErasePhase.DONE, stepped.problem
     assert len(requests) == 2
     assert await keys_read(lab, "orders-0") == [b"key 0", b"bob", b"key", b"key 1", b"key", b"bob", b"key"]
+
+
+async def test_each_of_two_requests_that_share_a_run_counts_its_own_records(lab: ErasureLab) -> None:
+    requests = [
+        await lab.file("orders-0", SECRET),
+        await lab.file("orders-0", b"key"),
+        await lab.file("orders-0", b"no such key"),
+    ]
+    before = await keys_read(lab, "orders-0")
+    (round_,) = await lab.run()
+    runs = [(await lab.requests.get(request.id)).runs for request in requests]
+    assert [note.records_erased for (note,) in runs] == [before.count(SECRET), before.count(b"key"), 0]
+    assert round_.counts["records_erased"] == before.count(SECRET) + before.count(b"key")
+
+
+async def test_record_of_a_key_that_two_requests_name_counts_in_both(lab: ErasureLab) -> None:
+    requests = [await lab.file("orders-0", SECRET) for _ in range(2)]
+    await lab.run()
+    for request in requests:
+        assert [note.records_erased for note in (await lab.requests.get(request.id)).runs] == [1]
 
 
 async def test_a_cancelled_request_ends_and_what_was_erased_stays_so(lab: ErasureLab) -> None:

@@ -14,7 +14,9 @@ SEGMENTS = tier(100, 100, 100)  # ten offsets each
 IDS = [metadata.segment.id for metadata in SEGMENTS]
 
 
-def request(number: int, *, searched: frozenset[UUID] = frozenset(), end_offset: int = 30) -> EraseRequest:
+def request(
+    number: int, *, searched: frozenset[UUID] = frozenset(), end_offset: int = 30, removes_unread: bool = False
+) -> EraseRequest:
     filed = new_request(
         UUID(int=number),
         PARTITION,
@@ -25,8 +27,15 @@ def request(number: int, *, searched: frozenset[UUID] = frozenset(), end_offset:
         tier_end_offset=end_offset,
         log_end_offset=None,
         at_once=False,
+        removes_unread=removes_unread,
     )
     return replace(filed, searched=searched)
+
+
+def test_batches_that_cannot_be_opened_are_to_go_once_one_request_says_so() -> None:
+    waiting = [request(1), request(2)]
+    assert not search_work(waiting, candidate(SEGMENTS)).removes_unread
+    assert search_work([*waiting, request(3, removes_unread=True)], candidate(SEGMENTS)).removes_unread
 
 
 def test_a_run_looks_for_the_keys_of_all_requests_in_whatever_one_of_them_needs() -> None:

@@ -9,7 +9,7 @@ from tierd.pipeline.committing import LeaderClient
 from tierd.pipeline.jobs.leader_watch import LeaderWatch
 from tierd.pipeline.jobs.progress import RunProgress, Stage
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 @pytest.fixture

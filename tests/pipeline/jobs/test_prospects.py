@@ -59,6 +59,13 @@ def test_nothing_behind_an_input_of_no_group_that_cannot_be_read_is_rewritten() 
     assert found == [Rewrite(), Failed("torn")]
 
 
+def test_every_group_learns_where_the_first_batch_begins_that_cannot_be_opened_whichever_input_has_it() -> None:
+    work = work_of(0, [1, 1, 1, 1], groups=[(0, 0), (2, 2), (3, 3)])
+    notes = [note(0), replace(note(1), unread_from=15), replace(note(2), unread_from=21), note(3)]
+    found = judged(work, notes, [5, 5, 5])
+    assert found == [Rewrite(unread_from=15)] * 3
+
+
 def test_an_erasure_touches_only_groups_with_such_keys() -> None:
     work = work_of(0, [1, 1, 1])
     notes = [ErasureNote(InputPlace(0, at), at) for at in (0, 1)] + [ErasureNote(InputPlace(0, 2), 0, "torn")]

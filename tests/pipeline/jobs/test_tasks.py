@@ -1,16 +1,16 @@
 import contextlib
 import errno
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 from uuid import UUID
 
 import pytest
 
-from tests.contracts.bodies import checksums_of
 from tests.pipeline.jobs.test_layout import work_of
 from tests.pipeline.planning.tiers import remote
-from tierd.errors import CorruptRecordError
+from tierd.errors import BatchTooLargeError, CorruptRecordError
 from tierd.model import LogSegmentData
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.jobs import tasks
@@ -20,6 +20,7 @@ from tierd.pipeline.jobs.run_context import RunContext
 from tierd.pipeline.jobs.tasks import GroupTask
 from tierd.pipeline.planning import WorkOrder
 from tierd.pipeline.rewriting import RewriteStatistics, RewrittenSegment
+from tierd.testing import checksums_of
 
 TASK = GroupTask(GroupPlace(0, 0), frozenset(), None)
 
@@ -61,6 +62,19 @@ def test_damage_fails_the_group_with_segment_and_position(
     found = tasks.rewrite(context, TASK, [])
     assert found == Failed("orders-0:abc: wrong checksum of the batch at position 4711")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("erases", [False, True])
+def test_batch_that_cannot_be_opened_fails_the_group_and_says_what_an_erasure_may_do(
+    context: RunContext, monkeypatch: pytest.MonkeyPatch, *, erases: bool
+) -> None:
+    failing(monkeypatch, BatchTooLargeError("orders-0:abc", 0, "the batch of offsets 3 to 3 has more than 9 bytes"))
+    keys = frozenset({b"alice"} if erases else ())
+    work = replace(context.order.partitions[0], erased_keys=keys)
+    found = tasks.rewrite(replace(context, order=replace(context.order, partitions=(work,))), TASK, [])
+    assert isinstance(found, Failed)
+    assert found.problem.startswith("orders-0:abc: the batch of offsets 3 to 3 has more than 9 bytes at position 0")
+    assert ("tierd erase --remove-unread" in found.problem) == erases
 
 
 @pytest.mark.parametrize(("newest_ms", "expected_ms"), [(-1, 700), (0, 0), (650, 650)])

@@ -21,6 +21,11 @@ class TestChain:
         chain = candidate([remote(0, 9), remote(15, 19), remote(20, 29)]).chain()
         assert chain.breaks == {1}
 
+    def test_breaks_before_a_segment_whose_log_start_lay_inside_it(self) -> None:
+        chain = candidate([remote(0, 9), remote(10, 19, epochs={0: 15}), remote(20, 29)]).chain()
+        assert [m.start_offset for m in chain.segments] == [0, 10, 20]
+        assert chain.breaks == {1}
+
     def test_breaks_where_two_segments_overlap(self) -> None:
         chain = candidate([remote(0, 9), remote(8, 19)]).chain()
         assert [m.start_offset for m in chain.segments] == [0, 8]

@@ -23,6 +23,7 @@ from tierd.pipeline.rewriting import (
     RewriteRules,
     RewrittenSegment,
     TransactionTrace,
+    UnreadBatches,
     rewrite_group,
     scan_keys,
 )
@@ -74,12 +75,14 @@ class Round:
     producers: Mapping[int, ProducerStateEntry] | None = None
     expire_before_ms: int | None = None
     erased_keys: frozenset[bytes] = frozenset()
+    removes_unread: bool = False
 
     def run(self, directory: Path, scratch: Path) -> list[RewrittenSegment]:
         """Rewrite the rolled segments of ``directory``, and put the outputs in their place."""
         rolled = rolled_segments(directory)
-        rules = self.rules(directory, round_end_offset=rolled[-1].end_offset + 1)
-        latest, traces = scan(rolled, rules)
+        rules, unread = self.rules(directory, round_end_offset=rolled[-1].end_offset + 1), UnreadBatches()
+        latest, traces = scan(rolled, rules, unread)
+        rules = changed(rules, unread_from=unread.first_offset)
         outputs: list[RewrittenSegment] = []
         scratch.mkdir(exist_ok=True)
         for group in grouped(rolled, self.group_bases or (rolled[0].base_offset,)):
@@ -103,6 +106,7 @@ class Round:
             round_end_offset=round_end_offset,
             expire_before_ms=self.expire_before_ms,
             erased_keys=self.erased_keys,
+            removes_unread=self.removes_unread,
         )
 
 
@@ -121,12 +125,14 @@ def newest_producers(directory: Path) -> dict[int, ProducerStateEntry]:
     return {entry.producer_id: entry for entry in read_producer_snapshot(snapshots[-1])} if snapshots else {}
 
 
-def scan(segments: Iterable[RolledSegment], rules: RewriteRules) -> tuple[np.ndarray, list[TransactionTrace]]:
+def scan(
+    segments: Iterable[RolledSegment], rules: RewriteRules, unread: UnreadBatches | None = None
+) -> tuple[np.ndarray, list[TransactionTrace]]:
     """The map stage and the shuffle: the latest offset of every key, and each segment's transactions."""
     columns, traces = [], []
     for segment in segments:
-        one_by_one, _ = _scanned(segment, rules, SMALL)
-        together, trace = _scanned(segment, rules, LARGE)
+        one_by_one, _ = _scanned(segment, rules, SMALL, None if unread is None else UnreadBatches())
+        together, trace = _scanned(segment, rules, LARGE, unread)
         assert np.array_equal(np.hstack(one_by_one or [_NOTHING]), np.hstack(together or [_NOTHING]))
         columns += together
         traces.append(trace)
@@ -136,11 +142,11 @@ def scan(segments: Iterable[RolledSegment], rules: RewriteRules) -> tuple[np.nda
 
 
 def _scanned(
-    segment: RolledSegment, rules: RewriteRules, piece_bytes: int
+    segment: RolledSegment, rules: RewriteRules, piece_bytes: int, unread: UnreadBatches | None
 ) -> tuple[list[np.ndarray], TransactionTrace]:
     trace = TransactionTrace()
     name = segment.path("log").name
-    found = scan_keys(segment.pieces(piece_bytes), rules, name=name, secret=SECRET, trace=trace)
+    found = scan_keys(segment.pieces(piece_bytes), rules, name=name, secret=SECRET, trace=trace, unread=unread)
     return [np.stack((one.hash_hi, one.hash_lo, one.offset)) for one in found], trace
 
 

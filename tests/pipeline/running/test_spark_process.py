@@ -5,14 +5,16 @@ import gc
 import os
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from tests.fakes.eventually import eventually
 from tests.services.waiting import wait_until
 from tierd.config import PipelineSettings
-from tierd.errors import PipelineError, SparkMissingError
+from tierd.errors import PipelineError, SparkMissingError, install_extra
 from tierd.pipeline.running.requirements import SparkInstallation, find_spark, java_version
 from tierd.pipeline.running.spark_process import SparkProcess, last_lines, submit_command
 
@@ -80,7 +82,7 @@ def test_a_job_is_killed_even_where_nobody_has_the_time_to_wait_for_its_end(tmp_
     asyncio.run(hurry())
     gc.collect()  # the warning is this test's, and nobody else's
     pid = int((tmp_path / "pid").read_text())
-    wait_until(lambda: not is_alive(pid), what="the job's end", deadline_s=10)
+    wait_until(lambda: not is_alive(pid), what="the job's end", deadline_s=60)
 
 
 def test_of_a_java_exception_the_message_is_told_and_not_the_frames(tmp_path: Path) -> None:
@@ -105,6 +107,31 @@ async def test_settings_are_in_a_file_that_only_we_can_read_and_not_in_the_argum
     assert "secret" not in arguments
     assert "spark.hadoop.secret=a\\ b\\=c\\\\d\\u00fc" in properties
     assert stat.S_IMODE((tmp_path / "scratch" / "spark.properties").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_job_and_its_log_are_for_the_owner_alone_whatever_the_umask(
+    tmp_path: Path, loop_factory: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """The daemon runs on uvloop."""
+    job = process(tmp_path, 'umask; echo "workers $TIERD_WORKER_UMASK"; echo "address $SPARK_LOCAL_IP"')
+    before = os.umask(0o022)
+    try:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            assert runner.run(job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=1)) == 0
+    finally:
+        os.umask(before)
+    assert (tmp_path / "log").read_text().splitlines() == ["0077", "workers 22", "address 127.0.0.1"]
+    assert stat.S_IMODE((tmp_path / "log").stat().st_mode) == 0o600
+
+
+async def test_secret_of_cluster_is_in_neither_arguments_nor_environment(tmp_path: Path) -> None:
+    job = process(
+        tmp_path, 'echo "$@"; env; cat "$2"', master="spark://h:1", authenticate_secret="hush", nice=0, io_class="none"
+    )
+    await job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=1)
+    said = [line for line in (tmp_path / "log").read_text().splitlines() if "hush" in line]
+    assert said == ["spark.authenticate.secret=hush"], "the file that we alone can read has it"
 
 
 async def test_a_cancelled_job_is_asked_to_stop_and_what_it_started_is_gone(tmp_path: Path) -> None:
@@ -193,7 +220,7 @@ async def test_without_pyspark_the_remedy_is_the_extra(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(SparkMissingError, match="pyspark is not installed") as caught:
         await find_spark(None)
-    assert "tierd[spark]" in caught.value.remedy
+    assert caught.value.remedy == install_extra("spark")
 
 
 async def test_without_any_java_the_remedy_is_to_install_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import stat
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -209,6 +210,30 @@ async def test_a_directory_in_which_nothing_can_be_written_fails_the_run_and_not
     assert lab.leader.readable() == [(0, 9), (10, 19), (20, 29)]
     (lab.folder / "pipeline").unlink()
     await lab.assert_over()
+
+
+@pytest.mark.parametrize("were_open", [False, True])
+async def test_directories_of_runs_are_for_the_owner_alone_even_where_they_were_open(
+    lab: Lab, *, were_open: bool
+) -> None:
+    pipeline = lab.folder / "pipeline"
+    modes: dict[str, int] = {}
+
+    class Looking(Job):
+        async def run(self, socket: Path, log_file: Path, *, stop_timeout_s: float) -> int:
+            found = (socket.parent, socket, socket.parents[1], log_file.parent)
+            modes.update({path.name: stat.S_IMODE(path.stat().st_mode) for path in found})
+            return await super().run(socket, log_file, stop_timeout_s=stop_timeout_s)
+
+    before = os.umask(0o022)
+    try:
+        for name in ("runs", "logs") if were_open else ():
+            (pipeline / name).mkdir(parents=True)
+        await lab.do(Looking(lab.commits(0)))
+    finally:
+        os.umask(before)
+    assert modes == {RUN_ID: 0o700, "leader": 0o600, "runs": 0o700, "logs": 0o700}
+    assert were_open or stat.S_IMODE(pipeline.stat().st_mode) == 0o700
 
 
 async def test_a_job_that_is_done_and_never_ends_is_ended_and_the_run_is_over(lab: Lab) -> None:

@@ -14,7 +14,7 @@ from tierd.config import load_config
 from tierd.metadata import OwnBranch
 from tierd.model import Lineage
 from tierd.pipeline.access import TierAccess
-from tierd.pipeline.source import TieredLogDataSource
+from tierd.pipeline.source import FilteringTieredLogDataSource, TieredLogDataSource
 from tierd.pipeline.source.arrow_rows import TIMESTAMP_TYPES
 from tierd.pipeline.source.batch_reader import TierBatchReader
 from tierd.pipeline.source.stream_reader import TierStreamReader
@@ -32,7 +32,8 @@ class Queries:
         self.options = {"config": str(config_file), **options}
 
     def source(self, **options: str) -> TieredLogDataSource:
-        return TieredLogDataSource(CaseInsensitiveDict({**self.options, **options}))
+        """The source as a Spark has it that makes a reader for each scan."""
+        return FilteringTieredLogDataSource(CaseInsensitiveDict({**self.options, **options}))
 
     def access(self) -> TierAccess:
         config_file = Path(self.options["config"])

@@ -1,3 +1,4 @@
+import os
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -183,7 +184,29 @@ def test_a_segment_that_is_gone_fails_the_task_and_says_to_run_again(tmp_path: P
     tier.installation.store_dir.mkdir()
     with pytest.raises(DataLossError, match="is gone, which was there when the query was planned") as gone:
         list(read_all(reader, planned))
-    assert any("run the query again" in note for note in gone.value.__notes__)
+    assert any("load the data frame again" in note for note in gone.value.__notes__)
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "content", "problem"),
+    [(600 << 20, b"", "no manifest has more than"), (None, b'{"a":' * 3_000, "nested too deeply")],
+    ids=["huge", "deep"],
+)
+def test_manifest_of_an_attacker_fails_the_task_of_its_segment_alone(
+    tmp_path: Path, size_bytes: int | None, content: bytes, problem: str
+) -> None:
+    tier = SmallTier(tmp_path)
+    tier.add_segment()
+    tier.add_segment(topic="other")
+    manifest = next(path for path in tier.installation.store_dir.rglob("*.manifest") if "orders" in str(path))
+    manifest.chmod(0o600)
+    manifest.write_bytes(content)
+    if size_bytes is not None:
+        os.truncate(manifest, size_bytes)
+    with pytest.raises(RemoteIntegrityError, match=problem) as caught:
+        tier.queries(subscribePattern="orders").rows()
+    assert manifest.name in str(caught.value)
+    assert len(tier.queries(subscribePattern="other").rows()) == 20
 
 
 def test_damage_in_the_store_fails_the_task(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.services.brief_java import OPTIONS
+from tierd.config import PROTECTION
 
 # What pyspark and py4j leave to the garbage collector, and what pyspark says of pandas and Arrow versions.
 _THEIR_WARNINGS = (
@@ -31,6 +32,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.filterwarnings(line))
 
 
+def _protected() -> SparkSession.Builder:
+    """Return a builder with the settings of runs, which docs/spark.md wants of other sessions too."""
+    builder: SparkSession.Builder = SparkSession.Builder()
+    for name, value in PROTECTION.items():
+        builder = builder.config(name, value)
+    return builder
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session of two threads, without a user interface, whose workers run this very Python."""
@@ -41,9 +50,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         session = (
-            SparkSession.builder.master("local[2]")
+            _protected()
+            .master("local[2]")
             .appName("tierd tests")
-            .config("spark.ui.enabled", "false")
             .config("spark.driver.memory", "1g")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")

@@ -40,6 +40,7 @@ class JobLab:
         self.log_dir = log_dir
         self.scratch = root
         self.settings = remote
+        self._more_remote = "{}"
         self.metadata = MetadataSettings(backend="sqlite")
         self.sqlite_path = root / "metadata.db"
         self._transform = open_transform(remote)
@@ -55,7 +56,9 @@ class JobLab:
         settings = MetadataSettings(backend="sqlite")
         rows = await open_metadata(settings, sqlite_path=root / "metadata.db", read_only=False)
         try:
-            yield cls(root, log_dir, rows, remote_settings(root, **remote))
+            lab = cls(root, log_dir, rows, remote_settings(root, **remote))
+            lab._more_remote = json.dumps(remote)
+            yield lab
         finally:
             await rows.close()
 
@@ -176,7 +179,8 @@ class JobLab:
             "state_dir": str(self.scratch / "state"),
             "log_dirs": [{"path": str(self.log_dir)}],
             "metadata": {"sqlite": {"path": str(self.sqlite_path)}},
-            "remote": {"backend": "filesystem", "filesystem": {"path": str(self.scratch / "bucket")}},
+            "remote": json.loads(self._more_remote)
+            | {"backend": "filesystem", "filesystem": {"path": str(self.scratch / "bucket")}},
             "pipeline": pipeline,
         }
         file = self.scratch / "tierd.yaml"

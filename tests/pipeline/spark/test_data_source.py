@@ -1,5 +1,6 @@
-"""What only a session can show: registration, filters that Spark pushes, and checkpoints."""
+"""What only a session can show: registration, filters that a sound Spark may push, and checkpoints."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.pipeline.source.queries import as_oracle
 from tests.pipeline.source.small_tier import SmallTier
-from tierd.pipeline import register
+from tierd.pipeline import register, source
+from tierd.pipeline.source import FILTER_PUSHDOWN, makes_a_reader_for_each_scan, reader_probe
+from tierd.pipeline.source.reader_probe import FilteredNumbers, Numbers, answers_right
 
 
 @pytest.fixture
@@ -33,13 +36,63 @@ def test_spark_reads_what_cat_shows(spark: SparkSession, tier: SmallTier) -> Non
     assert [as_oracle(row) for row in named] == [{key: record[key] for key in wanted} for record in shown]
 
 
+@pytest.fixture
+def pushes_filters(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The session of a Spark that makes a reader for each scan, as far as registration can tell."""
+    monkeypatch.setattr(source, "makes_a_reader_for_each_scan", lambda _: True)
+    register(spark)
+    yield
+    spark.conf.unset(FILTER_PUSHDOWN)
+
+
+@pytest.mark.usefixtures("pushes_filters")
 def test_spark_hands_filters_to_the_source_and_evaluates_the_others(spark: SparkSession, tier: SmallTier) -> None:
+    register(spark)
     rows = load(spark, tier).where(
         "topic = 'orders' and partition in (0, 1) and offset > 9 and timestamp < timestamp_seconds(60) and key = 'k1'"
     )
     plan = rows._jdf.queryExecution().executedPlan().toString()
     assert [row.offset for row in rows.collect()] == [offset for offset in range(10, 60) if offset % 3 == 1]
     assert "offset" not in plan.split("Filter", 1)[1].split("BatchScan", 1)[0]
+
+
+def test_registration_leaves_the_setting_alone_where_spark_keeps_readers(spark: SparkSession) -> None:
+    assert not makes_a_reader_for_each_scan(spark), "this Spark is sound: the pages may promise that filters are pushed"
+    before = spark.conf.get(FILTER_PUSHDOWN, None)
+    register(spark)
+    assert spark.conf.get(FILTER_PUSHDOWN, None) == before != "true"
+
+
+def test_probe_finds_that_one_query_narrows_another_and_puts_the_setting_back(spark: SparkSession) -> None:
+    assert answers_right(spark, FilteredNumbers) == makes_a_reader_for_each_scan(spark)
+    assert answers_right(spark, Numbers), "a source that takes no filters is never wrong"
+    assert spark.conf.get(FILTER_PUSHDOWN, None) is None
+
+
+def test_newer_version_is_asked_and_an_older_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str]()
+
+    class Session:
+        def __init__(self, version: str) -> None:
+            self.version = version
+
+    def answers(spark: Session, _: object) -> bool:
+        asked.append(spark.version)
+        return True
+
+    monkeypatch.setattr(reader_probe, "answers_right", answers)
+    versions = ["4.0.1", "4.2.0.dev5", "4.3.0", "4.3.1", "4.10.0-SNAPSHOT", "5.0.0-preview1", "unknown"]
+    found = [makes_a_reader_for_each_scan(Session(version)) for version in versions]  # type: ignore[arg-type]
+    assert found == [False, False, False, True, True, True, False]
+    assert asked == versions[3:6]
+
+
+def test_data_frame_goes_on_with_the_segments_of_its_first_query(spark: SparkSession, tier: SmallTier) -> None:
+    rows = load(spark, tier)
+    assert rows.count() == 80
+    tier.add_segment(5)
+    assert rows.count() == rows.where("offset >= 0").count() == 80
+    assert load(spark, tier).count() == 85
 
 
 def test_an_error_says_what_to_do(spark: SparkSession, tier: SmallTier) -> None:

@@ -14,6 +14,7 @@ from tests.pipeline.spark.job_lab import carry_out, remote_settings
 from tests.services.s3 import S3Admin, S3Service
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID
 from tierd.config import MetadataSettings, RemoteSettings
+from tierd.log import Compression, NewRecord, encode_batch
 from tierd.metadata import KeyValueStore, open_metadata
 from tierd.pipeline import ErasePhase
 from tierd.pipeline.access import TierAccess
@@ -98,6 +99,38 @@ async def test_keys_leave_both_kinds_of_topics_the_bucket_and_the_caches(tmp_pat
         untouched = {key: content for key, content in stored.items() if "/00000000000000000000-" in key}
         assert len(untouched) == 6
         assert untouched.items() <= (await lab.stored()).items(), "byte for byte what it was"
+
+
+async def test_erasure_waits_for_a_batch_that_cannot_be_opened_until_a_request_says_that_it_goes(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    (tmp_path / "bucket").mkdir()
+    async with opened(tmp_path, spark, remote_settings(tmp_path)) as lab:
+        batch = encode_batch([NewRecord(SECRET, bytes(257 << 20), 5)], compression=Compression.ZSTD)
+        lab.partitions["orders-0"].append_batch(batch, 1)
+        lab.roll("orders-0")
+        await lab.copy()
+        before = [record.offset for record in await lab.read("users-0")]
+
+        waiting = await lab.file("orders-0")
+        (round_,) = await lab.run("orders-0")
+        assert (len(round_.outputs), round_.counts["records_erased"]) == (2, 2), "the other groups go on"
+        (stepped,) = await lab.keeper.step_all()
+        assert stepped.phase is ErasePhase.SEARCHING
+        assert "1 batches unpack to more than tierd opens, the first at offset 12" in stepped.problem
+        assert "tierd erase --remove-unread" in stepped.problem
+        (round_,) = await lab.run("orders-0")
+        assert not round_.outputs, "nothing is lost that nobody gave up"
+
+        await lab.file("orders-0", removes_unread=True)
+        (round_,) = await lab.run("orders-0")
+        assert (len(round_.outputs), round_.counts["batches_unread"], round_.counts["records_erased"]) == (1, 1, 1)
+        await lab.keeper.step_all()
+        await lab.end_of_grace()
+        assert [done.phase for done in await lab.keeper.step_all()] == [ErasePhase.DONE] * 2
+        assert waiting.id in {done.id for done in await lab.requests.list(only_open=False)}
+        assert SECRET not in {record.key for record in await lab.read("orders-0")}
+        assert [record.offset for record in await lab.read("users-0")] == before
 
 
 @pytest.mark.service("s3")

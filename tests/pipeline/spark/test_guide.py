@@ -21,10 +21,12 @@ def test_the_blocks_of_the_guide_run_one_after_another(spark: SparkSession, tmp_
     cells: dict[str, object] = {"spark": spark, "config": str(tier.installation.config_file), "folder": str(tmp_path)}
     for block in blocks:
         exec(compile(block, str(GUIDE), "exec"), cells)
-    minute, counted = cells["minute"], cells["counted"]
+    minute, counted, tens = cells["minute"], cells["counted"], cells["tens"]
     assert isinstance(minute, DataFrame)
     assert isinstance(counted, DataFrame)
+    assert isinstance(tens, DataFrame)
     assert minute.count() == 60
+    assert sorted(row.offset for row in tens.collect()) == list(range(10, 20))
     assert [row["count"] for row in counted.collect()] == [100]
     assert spark.read.parquet(str(tmp_path / "orders")).count() == 100
     assert len(blocks) >= 5

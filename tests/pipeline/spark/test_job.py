@@ -4,7 +4,7 @@ import asyncio
 import base64
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.fakes.transforms import RING_KEYS
 from tests.pipeline.spark.job_lab import JobLab
 from tests.tiering.setups import CLUSTER_ID
 from tierd.errors import RetriableRemoteStorageError
-from tierd.log import NewRecord, encode_batch
+from tierd.log import Compression, NewRecord, encode_batch
 from tierd.model import LogSegmentData, RemoteLogSegmentMetadata, uuid_to_text
 from tierd.pipeline.access import OpenTier, TierAccess
 from tierd.pipeline.committing import Begun, LeaderClient
@@ -26,11 +26,17 @@ from tierd.pipeline.jobs.progress import RunProgress
 from tierd.pipeline.jobs.run import Run
 from tierd.pipeline.planning import CleaningPolicy, Group, PartitionWork, WorkKind, WorkOrder
 from tierd.remote import ObjectKeyFactory, SegmentManifest
+from tierd.tiering import Isolation
 
 COMPACT = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=0.0, segment_bytes=600)
 MERGE = CleaningPolicy(merge_below_bytes=1 << 20)
 KEPT = CleaningPolicy()
 SEGMENT_RECORDS = 10
+OLD_KEY = {"id": "old", "key": base64.b64encode(RING_KEYS["old"]).decode()}
+ENCRYPTED = {
+    "compression": {"type": "zstd"},
+    "encryption": {"enabled": True, "active_key": "old", "keys": [OLD_KEY]},
+}
 
 
 def fill(writer: PartitionWriter, *, segments: int, keys: int, first: int = 0) -> None:
@@ -106,13 +112,45 @@ async def test_segments_are_compressed_and_encrypted_on_the_way_through_a_run(
 ) -> None:
     log = Log(tmp_path, ("orders",))
     fill(log.partitions["orders-0"], segments=4, keys=7)
-    key = {"id": "old", "key": base64.b64encode(RING_KEYS["old"]).decode()}
-    encryption = {"enabled": True, "active_key": "old", "keys": [key]}
-    async with log.copied(compression={"type": "zstd"}, encryption=encryption) as lab:
+    async with log.copied(**ENCRYPTED) as lab:
         found = await lab.compact(spark.sparkContext, {"orders-0": COMPACT})
         assert (found.committed, found.failed, found.refused) == (found.groups, 0, 0)
         assert dict(await contents(lab, "orders-0")) == latest(range(40), 7)
         assert not any(b"value" in path.read_bytes() for path in (tmp_path / "bucket").rglob("*.log"))
+
+
+def large(key: bytes) -> bytes:
+    """A batch of some kilobytes that unpacks to more than tierd opens: one record with the key, one of 257 MiB."""
+    records = [NewRecord(key, b"in the large batch", 1_700_000_000_000), NewRecord(b"large", bytes(257 << 20), 0)]
+    return bytes(encode_batch(records, compression=Compression.ZSTD))
+
+
+async def test_compaction_goes_on_around_a_batch_that_unpacks_to_257_mib_and_counts_it(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    log = Log(tmp_path, ("orders",))
+    writer = log.partitions["orders-0"]
+    fill(writer, segments=2, keys=7)
+    batch = large(b"1")
+    writer.append_batch(batch, 2)  # 20 and 21, a segment of its own
+    writer.roll()
+    writer.append_batch(encode_batch([NewRecord(b"1", None, 1_700_000_000_000)]), 1)  # 22
+    writer.roll()
+    fill(writer, segments=1, keys=1, first=30)
+    async with log.copied() as lab:
+        for day in range(3):  # the first sets the tombstone's delete horizon
+            lab.at(lab.tier.clock.now_ms() + day * 3 * 86_400_000)
+            found = await lab.compact(spark.sparkContext, {"orders-0": COMPACT})
+            assert (found.failed, found.refused) == (0, 0), found.problems
+            if found.groups:
+                assert found.counts["batches_unread"] == 1
+        reader = lab.session.reader(lab.log_dir / "orders-0")
+        behind = [(r.offset, r.key, r.value) async for r in reader.records(22, None, Isolation.READ_UNCOMMITTED)]
+        assert behind[0] == (22, b"1", None), "what it hides may be in the batch"
+        before = {r.key: r.value async for r in reader.records(None, 20, Isolation.READ_UNCOMMITTED)}
+        assert before == {key: value for key, value in latest(range(20), 7).items() if key not in {b"0", b"1"}}
+        logs = [path.read_bytes() for path in (tmp_path / "bucket").rglob("*.log")]
+        assert any(batch[61:] in data for data in logs), "byte for byte"
 
 
 async def test_small_segments_become_one_and_nothing_is_lost(tmp_path: Path, spark: SparkSession) -> None:
@@ -198,8 +236,8 @@ class RecordingLeader:
         self.unchanged_groups: list[int] = []
         self.problems: dict[int, str] = {}
 
-    def unchanged(self, index: int, group: int) -> None:
-        assert index == 0
+    def unchanged(self, index: int, group: int, counts: Mapping[str, int]) -> None:
+        assert (index, counts) == (0, {})
         self.unchanged_groups.append(group)
 
     def failed(self, index: int, group: int, problem: str) -> None:
@@ -268,6 +306,22 @@ async def test_a_worker_that_is_killed_costs_at_most_the_group_that_kills_it(
         assert dict(await contents(lab, "orders-0")) == latest(range(60), 7)
 
 
+async def test_task_that_dies_after_it_stored_its_output_runs_again_under_encryption_and_is_committed(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    log = Log(tmp_path, ("orders",))
+    fill(log.partitions["orders-0"], segments=6, keys=7)
+    async with log.copied(**ENCRYPTED) as lab:
+        (tmp_path / "deaths").mkdir()
+        access = OnceDeadlyAccess.of(lab.access, from_offset=20, deaths=tmp_path / "deaths")
+        found = await lab.compact(spark.sparkContext, {"orders-0": COMPACT}, access=access)
+        assert list(access.deaths.iterdir()), "a task died"
+        assert (found.committed, found.failed, found.refused) == (found.groups, 0, 0)
+        assert dict(await contents(lab, "orders-0")) == latest(range(60), 7)
+        assert len(await contents(lab, "orders-0")) == 7
+        assert await lab.session.findings(lab.log_dir / "orders-0") == []
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailingAccess(TierAccess):
     """A tier that stores no output that begins at ``from_offset`` or behind it."""
@@ -284,10 +338,10 @@ class FailingAccess(TierAccess):
         with TierAccess.open(self) as tier:
             stage = tier.stage
 
-            def staged(metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> SegmentManifest:
+            def staged(metadata: RemoteLogSegmentMetadata, data: LogSegmentData, *, key_seed: bytes) -> SegmentManifest:
                 if metadata.start_offset >= self.from_offset:
                     self.fail()
-                return stage(metadata, data)
+                return stage(metadata, data, key_seed=key_seed)
 
             tier.stage = staged  # type: ignore[method-assign]
             yield tier
@@ -302,3 +356,40 @@ class DeadlyAccess(FailingAccess):
 
     def fail(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnceDeadlyAccess(TierAccess):
+    """A tier that kills one worker, once it has stored an output that begins at ``from_offset`` or behind it.
+
+    Only one: Spark gives a wave of groups up at the first death, and each of them one try more by itself.
+    """
+
+    from_offset: int
+    deaths: Path
+
+    @classmethod
+    def of(cls, access: TierAccess, *, from_offset: int, deaths: Path) -> Self:
+        known = {field.name: getattr(access, field.name) for field in fields(access)}
+        return cls(**known, from_offset=from_offset, deaths=deaths)
+
+    @contextmanager
+    def open(self) -> Iterator[OpenTier]:
+        with TierAccess.open(self) as tier:
+            stage = tier.stage
+
+            def staged(metadata: RemoteLogSegmentMetadata, data: LogSegmentData, *, key_seed: bytes) -> SegmentManifest:
+                manifest = stage(metadata, data, key_seed=key_seed)
+                if metadata.start_offset >= self.from_offset and self._is_first():
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return manifest
+
+            tier.stage = staged  # type: ignore[method-assign]
+            yield tier
+
+    def _is_first(self) -> bool:
+        try:
+            (self.deaths / "died").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True

@@ -209,7 +209,7 @@ async def test_after_the_grace_such_a_query_fails_and_says_why_and_never_mixes_o
             DataLossError, match=r"is gone, .* a compaction whose grace \(expire.grace\) is over"
         ) as gone:
             offsets(rows)
-        assert any("run the query again" in note for note in gone.value.__notes__)
+        assert any("load the data frame again" in note for note in gone.value.__notes__)
         assert [row.offset for row in load(spark, lab).collect()] == list(range(9, 60, 10))
 
 

@@ -12,12 +12,16 @@ from aiohttp.abc import AbstractStreamWriter
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer; ``hang_up`` closes the connection instead, after the request was read."""
+    """One answer; ``hang_up`` closes the connection instead, after the request was read.
+
+    ``after`` holds the answer back until it is set, also where the client is gone meanwhile.
+    """
 
     status: int = 200
     body: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     hang_up: bool = False
+    after: asyncio.Event | None = None
 
 
 def refusal(status: int, code: str, more: str = "", **headers: str) -> Answer:
@@ -40,7 +44,12 @@ class ScriptedS3:
         self.requests: list[str] = []
         self.paths: list[str] = []
         self.headers: dict[str, list[Mapping[str, str]]] = defaultdict(list)
+        self.unfinished: set[str] = set()
+        """Uploads as a store on a file system has them: a part that is written makes its upload."""
+        self.noted = asyncio.Event()
+        """Set with every request whose body was read."""
         self._answers: dict[str, list[Answer]] = {}
+        self._late: set[asyncio.Task[None]] = set()
 
     def answer(self, operation: str, *answers: Answer) -> None:
         """Set the answers of an operation, for example ``upload_part`` or ``head``."""
@@ -64,6 +73,11 @@ class ScriptedS3:
         self.headers[operation].append(request.headers)
         answers = self._answers.get(operation) or [refusal(501, "NotScripted")]
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        self.noted.set()
+        writing = asyncio.create_task(self._written(operation, answer))  # goes on when the client has hung up
+        self._late.add(writing)
+        writing.add_done_callback(self._late.discard)
+        await asyncio.shield(writing)
         if answer.hang_up:
             assert request.transport is not None
             request.transport.abort()
@@ -72,6 +86,19 @@ class ScriptedS3:
         if request.method == "HEAD":
             return _Head(answer.status, headers)
         return web.Response(status=answer.status, text=answer.body, headers=headers, content_type="application/xml")
+
+    async def settled(self) -> None:
+        """Wait until everything that was asked for is written."""
+        if self._late:
+            await asyncio.wait(self._late)
+
+    async def _written(self, operation: str, answer: Answer) -> None:
+        if answer.after is not None:
+            await answer.after.wait()
+        if operation == "upload_part":
+            self.unfinished.add("id-1")
+        elif operation in {"abort_upload", "complete_upload"}:
+            self.unfinished.discard("id-1")
 
 
 class _Head(web.Response):

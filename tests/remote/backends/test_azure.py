@@ -4,16 +4,15 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.bodies import content_of, file_body
-from tests.contracts.object_store import LARGE_BYTES, ObjectStoreContract
 from tests.contracts.object_store_faults import SHORT, ObjectStoreFaults
 from tests.contracts.remote_storage import RemoteStorageContract
 from tests.services.azure import AzureService
 from tests.services.faulty_path import FaultyPath
 from tierd.errors import RemoteAccessError, RemoteStorageError, RetriableRemoteStorageError
 from tierd.kernels import crc32c
-from tierd.remote import FileBody, SegmentStorage
+from tierd.remote import FileBody
 from tierd.remote.backends.azure import AzureObjectStore
+from tierd.testing import LARGE_BYTES, ObjectStoreContract, content_of, file_body
 
 pytestmark = pytest.mark.service("azure")
 
@@ -61,8 +60,8 @@ class TestAzureObjectStore(ObjectStoreContract):
 
 class TestSegmentsInAzure(RemoteStorageContract):
     @pytest.fixture
-    def remote(self, open_store: OpenStore) -> SegmentStorage:
-        return SegmentStorage(open_store(), cluster_id="cluster", broker_id=1)
+    def objects(self, open_store: OpenStore) -> AzureObjectStore:
+        return open_store()
 
 
 async def test_a_missing_container_is_named(open_store: OpenStore, large: FileBody) -> None:

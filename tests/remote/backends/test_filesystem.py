@@ -8,17 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.bodies import content_of, file_body
-from tests.contracts.object_store import ObjectStoreContract
-from tests.contracts.object_versions import ObjectVersionsContract
 from tierd.errors import (
     RemoteAccessError,
     RemoteConflictError,
     RemoteStorageError,
+    RemoteStorageFullError,
     RetriableRemoteStorageError,
 )
 from tierd.remote.backends.file_keys import UPLOADS_FOLDER
 from tierd.remote.backends.filesystem import FilesystemObjectStore
+from tierd.testing import ObjectStoreContract, ObjectVersionsContract, content_of, file_body
 
 
 @pytest.fixture
@@ -164,7 +163,7 @@ async def test_a_full_disk_is_told_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("code", "kind", "words"),
     [
-        (errno.EDQUOT, RetriableRemoteStorageError, "full"),
+        (errno.EDQUOT, RemoteStorageFullError, "full"),
         (errno.EROFS, RemoteAccessError, "cannot be used"),
         (errno.EACCES, RemoteAccessError, "cannot be used"),
         (errno.EIO, RetriableRemoteStorageError, "disk fails"),

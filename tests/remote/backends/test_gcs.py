@@ -4,16 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.bodies import content_of, file_body
-from tests.contracts.object_store import LARGE_BYTES, ObjectStoreContract
 from tests.contracts.object_store_faults import SHORT, ObjectStoreFaults
-from tests.contracts.object_versions import ObjectVersionsContract
 from tests.contracts.remote_storage import RemoteStorageContract
 from tests.services.faulty_path import FaultyPath
 from tests.services.gcs import GcsService
 from tierd.errors import RemoteAccessError, RetriableRemoteStorageError
-from tierd.remote import FileBody, SegmentStorage
+from tierd.remote import FileBody
 from tierd.remote.backends.gcs import GcsObjectStore
+from tierd.testing import LARGE_BYTES, ObjectStoreContract, ObjectVersionsContract, content_of, file_body
 
 pytestmark = pytest.mark.service("gcs")
 
@@ -59,8 +57,8 @@ class TestGcsObjectStore(ObjectStoreContract, ObjectVersionsContract):
 
 class TestSegmentsInGcs(RemoteStorageContract):
     @pytest.fixture
-    def remote(self, open_store: OpenStore) -> SegmentStorage:
-        return SegmentStorage(open_store(), cluster_id="cluster", broker_id=1)
+    def objects(self, open_store: OpenStore) -> GcsObjectStore:
+        return open_store()
 
 
 async def test_a_missing_bucket_is_named(open_store: OpenStore, large: FileBody) -> None:

@@ -2,7 +2,9 @@
 
 import asyncio
 import base64
+import gzip
 import json
+import tracemalloc
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -13,7 +15,6 @@ from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.contracts.bodies import chunked_body, chunks_of, content_of, file_body
 from tests.fakes.clock import FakeClock
 from tierd.errors import (
     ObjectVersionsUnknownError,
@@ -21,15 +22,18 @@ from tierd.errors import (
     RemoteConflictError,
     RemoteIntegrityError,
     RemoteObjectRetainedError,
+    RemoteObjectTooLargeError,
     RemoteResourceNotFoundError,
     RemoteStorageError,
     RetriableRemoteStorageError,
 )
 from tierd.kernels import crc32c
-from tierd.remote import ObjectVersion, Retry
+from tierd.model import ByteRange
+from tierd.remote import ObjectKind, ObjectVersion, Retry, read_whole
 from tierd.remote.backends.answers import UploadGoneError
 from tierd.remote.backends.gcs import GcsObjectStore
 from tierd.remote.backends.gcs_errors import GcsRefusal, error_for
+from tierd.testing import chunked_body, chunks_of, content_of, file_body
 
 PART_SIZE = 1 << 20
 CONTENT = content_of(3 * PART_SIZE + 5)
@@ -238,6 +242,23 @@ async def test_an_answer_that_arrives_damaged_is_asked_for_again(store: GcsObjec
     with pytest.raises(RetriableRemoteStorageError, match="do not match"):
         await store.get("key")
     assert await store.get("key") == b"content"
+
+
+async def test_object_that_the_store_unpacks_on_its_way_is_read_up_to_its_limit(
+    store: GcsObjectStore, script: ScriptedGcs
+) -> None:
+    """An object that was stored as gzip is sent whole whatever range was asked for."""
+    bomb = gzip.compress(bytes(64 << 20))
+    script.answers["get"] = [lambda _: web.Response(body=bomb, headers={"Content-Encoding": "gzip"})] * 2
+    assert await store.get("key", ByteRange.of_size(0, 70_000)) == bytes(70_000)
+    kind = ObjectKind("tombstone", 64 << 10)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteObjectTooLargeError, match="key has more than 65536 bytes"):
+            await read_whole(store, "key", kind)
+        assert tracemalloc.get_traced_memory()[1] < 48 << 20
+    finally:
+        tracemalloc.stop()
 
 
 async def test_a_proxys_page_is_no_riddle(store: GcsObjectStore, script: ScriptedGcs) -> None:

@@ -1,8 +1,7 @@
 import pytest
 
-from tests.contracts.object_store import ObjectStoreContract
-from tests.contracts.object_versions import ObjectVersionsContract
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.testing import ObjectStoreContract, ObjectVersionsContract
 
 
 class TestMemoryObjectStore(ObjectStoreContract, ObjectVersionsContract):

@@ -1,16 +1,15 @@
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from tests.contracts.bodies import content_of, file_body
-from tests.contracts.object_store import LARGE_BYTES, ObjectStoreContract
-from tests.contracts.object_versions import KeptVersionsContract, ObjectVersionsContract, versions_left
 from tests.fakes.clock import FakeClock
 from tests.services.faulty_path import FaultyPath
 from tests.services.s3 import S3Admin, S3Service
+from tests.services.sockets import wait_disconnected
 from tierd.errors import (
     ObjectVersionsUnknownError,
     RemoteAccessError,
@@ -21,6 +20,15 @@ from tierd.errors import (
 from tierd.model import ByteRange
 from tierd.remote import Deadlines, FileBody, Retry, RetryingObjectStore
 from tierd.remote.backends.s3 import S3ObjectStore
+from tierd.testing import (
+    LARGE_BYTES,
+    KeptVersionsContract,
+    ObjectStoreContract,
+    ObjectVersionsContract,
+    content_of,
+    file_body,
+    versions_left,
+)
 
 pytestmark = pytest.mark.service("s3")
 
@@ -118,6 +126,12 @@ async def test_unfinished_uploads_are_listed_by_prefix_and_aborted(
         await store.abort_upload(upload)
         await store.abort_upload(upload)
     assert s3_admin.unfinished_uploads(s3_bucket) == ["b/1"]
+
+
+async def test_requests_of_one_client_cost_no_more_the_more_it_has_sent(store: S3ObjectStore) -> None:
+    await store.put("key", b"content")
+    for _ in range(1 + sys.getrecursionlimit()):  # a wrapper that is wrapped anew would call itself as often
+        await store.head("key")
 
 
 async def test_a_missing_bucket_is_named(open_store: OpenStore, large: FileBody) -> None:
@@ -238,6 +252,16 @@ class TestFaultsOnTheWay:
         faulty_s3.add("bandwidth", "upstream", rate=100)
         with pytest.raises(RetriableRemoteStorageError, match="did not finish within"):
             await store.put("too slow", body)
+
+    async def test_put_that_is_given_up_keeps_no_connection(
+        self, store: S3ObjectStore, faulty_s3: FaultyPath, tmp_path: Path
+    ) -> None:
+        await store.check()
+        faulty_s3.add("bandwidth", "upstream", rate=1)
+        with pytest.raises(RetriableRemoteStorageError, match="did not finish within"):
+            await store.put("key", file_body(tmp_path / "segment", content_of(4 << 20)))
+        await store.close()
+        await wait_disconnected(faulty_s3.address)
 
     @pytest.mark.parametrize("size", [1000, LARGE_BYTES])
     async def test_a_lost_reply_is_success_at_the_next_attempt(

@@ -1,12 +1,12 @@
 """What the S3 store makes of answers that a sound server rarely gives."""
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.contracts.bodies import content_of, file_body
 from tests.fakes.clock import FakeClock
 from tests.remote.backends.scripted_s3 import Answer, ScriptedS3, listed_uploads, refusal, scripted_s3
 from tierd.errors import (
@@ -16,9 +16,10 @@ from tierd.errors import (
     RetriableRemoteStorageError,
 )
 from tierd.kernels import crc32c
-from tierd.remote import FileBody, Retry
+from tierd.remote import Deadlines, FileBody, Retry, RetryingObjectStore
 from tierd.remote.backends.s3 import S3ObjectStore
 from tierd.remote.backends.s3_options import ObjectOptions
+from tierd.testing import chunked_body, chunks_of, content_of, file_body
 
 PART_SIZE = 5 << 20
 SIZE = 2 * PART_SIZE + 3
@@ -46,7 +47,13 @@ async def script() -> AsyncIterator[ScriptedS3]:
 
 @pytest.fixture
 async def store(script: ScriptedS3) -> AsyncIterator[S3ObjectStore]:
-    store = S3ObjectStore(
+    store = scripted_store(script)
+    yield store
+    await store.close()
+
+
+def scripted_store(script: ScriptedS3, *, deadlines: Deadlines | None = None) -> S3ObjectStore:
+    return S3ObjectStore(
         bucket="tier",
         endpoint_url=script.endpoint_url,
         region="us-east-1",
@@ -56,9 +63,8 @@ async def store(script: ScriptedS3) -> AsyncIterator[S3ObjectStore]:
         part_size=PART_SIZE,
         options=ObjectOptions(storage_class="STANDARD_IA"),
         retry=Retry(clock=FakeClock(), attempts=3),
+        deadlines=deadlines or Deadlines(),
     )
-    yield store
-    await store.close()
 
 
 @pytest.fixture
@@ -152,6 +158,74 @@ async def test_an_upload_that_a_late_part_brings_back_is_aborted_again(
     assert script.requests.count("abort_upload") == 2
 
 
+async def test_abort_after_a_part_has_had_all_attempts_is_itself_attempted_again(
+    store: S3ObjectStore, script: ScriptedS3, large: FileBody
+) -> None:
+    script.begin_uploads(checksum_type="FULL_OBJECT")
+    script.answer("upload_part", refusal(503, "SlowDown"))
+    script.answer("abort_upload", refusal(503, "SlowDown"), refusal(503, "SlowDown"), Answer(204))
+    with pytest.raises(RetriableRemoteStorageError, match="SlowDown"):
+        await RetryingObjectStore(store, Retry(clock=FakeClock(), attempts=3)).put("key", large)
+    assert script.requests.count("abort_upload") == 3
+    assert script.requests.count("create_upload") == 1
+
+
+async def test_abort_that_always_fails_does_not_keep_the_upload_from_beginning_anew(
+    store: S3ObjectStore, script: ScriptedS3, large: FileBody
+) -> None:
+    script.begin_uploads(checksum_type="FULL_OBJECT")
+    good = Answer(200, "", {"ETag": '"tag"'})
+    script.answer("upload_part", refusal(404, "NoSuchUpload"), good)
+    script.answer("abort_upload", refusal(503, "SlowDown"))
+    script.answer("head", Answer(404))
+    script.answer("complete_upload", Answer(200, OPEN))
+    await RetryingObjectStore(store, Retry(clock=FakeClock(), attempts=3)).put("key", large)
+    assert script.requests.count("create_upload") == 2
+
+
+@pytest.mark.parametrize("cancellations", [1, 3])
+@pytest.mark.parametrize("in_memory", [False, True], ids=["file", "chunks"])
+async def test_cancelled_put_ends_after_the_parts_that_the_store_has_whole(
+    store: S3ObjectStore, script: ScriptedS3, large: FileBody, *, in_memory: bool, cancellations: int
+) -> None:
+    script.begin_uploads(checksum_type="FULL_OBJECT")
+    written = asyncio.Event()
+    script.answer("upload_part", Answer(200, "", {"ETag": '"tag"'}, after=written))
+    body = chunked_body(chunks_of(CONTENT, 1 << 20)) if in_memory else large
+    task = asyncio.create_task(store.put("key", body))
+    while "upload_part" not in script.requests:
+        script.noted.clear()
+        await script.noted.wait()
+    for _ in range(cancellations):
+        task.cancel()
+        await asyncio.sleep(0)
+    if cancellations == 1:
+        assert "abort_upload" not in script.requests
+        assert not task.done(), "the store would write the part after the abort"
+    written.set()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    await store.close()
+    await script.settled()
+    assert script.requests.count("abort_upload") == 1
+    assert script.unfinished == set()
+
+
+async def test_cancelled_put_ends_although_the_store_never_answers_a_part(script: ScriptedS3, large: FileBody) -> None:
+    script.begin_uploads(checksum_type="FULL_OBJECT")
+    script.answer("upload_part", Answer(200, after=(never := asyncio.Event())))
+    store = scripted_store(script, deadlines=Deadlines(base_s=3.0))
+    task = asyncio.create_task(store.put("key", large))
+    while "upload_part" not in script.requests:
+        script.noted.clear()
+        await script.noted.wait()
+    task.cancel()
+    await asyncio.wait({task})
+    await store.close()
+    assert script.requests.count("abort_upload") == 1
+    never.set()
+
+
 async def test_a_refusal_ends_the_upload_at_once(store: S3ObjectStore, script: ScriptedS3, large: FileBody) -> None:
     script.begin_uploads(checksum_type="FULL_OBJECT")
     script.answer("upload_part", refusal(403, "AccessDenied"))
@@ -205,6 +279,22 @@ async def test_an_upload_that_somebody_aborted_begins_anew(
     script.answer("head", Answer(404))
     with pytest.raises(RetriableRemoteStorageError, match="NoSuchUpload"):
         await store.put("key", large)
+
+
+@pytest.mark.parametrize(
+    "answer", [refusal(400, "InvalidPart"), refusal(409, "ConditionalRequestConflict")], ids=["lost-part", "race"]
+)
+async def test_completion_that_no_repetition_can_mend_makes_the_upload_begin_anew(
+    store: S3ObjectStore, script: ScriptedS3, large: FileBody, answer: Answer
+) -> None:
+    script.begin_uploads(checksum_type="FULL_OBJECT")
+    script.answer("complete_upload", answer, answer, answer, Answer(200, OPEN))
+    script.answer("head", Answer(404))
+    retrying = RetryingObjectStore(store, Retry(clock=FakeClock(), attempts=5))
+    await retrying.put("key", large)
+    assert script.requests.count("create_upload") == 4
+    assert script.requests.count("complete_upload") == 4
+    assert script.requests.count("abort_upload") == 3
 
 
 async def test_a_completion_that_fails_after_its_headers_may_be_asked_again(

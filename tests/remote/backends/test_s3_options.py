@@ -13,7 +13,6 @@ from urllib.parse import parse_qs
 import pytest
 from aiohttp import web
 
-from tests.contracts.bodies import chunked_body, chunks_of, content_of, file_body
 from tests.remote.backends.scripted_s3 import Answer, ScriptedS3, scripted_s3
 from tests.services.s3 import S3Admin, S3Service
 from tierd.errors import (
@@ -27,6 +26,7 @@ from tierd.model import ByteRange
 from tierd.remote import Body
 from tierd.remote.backends.s3 import S3ObjectStore
 from tierd.remote.backends.s3_options import ObjectOptions, customer_key_of
+from tierd.testing import chunked_body, chunks_of, content_of, file_body
 
 PART_SIZE = 5 << 20
 KEY = bytes(range(32))

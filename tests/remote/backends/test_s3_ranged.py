@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.bodies import content_of
 from tests.services.faulty_path import FaultyPath
 from tests.services.s3 import S3Admin, S3Service
 from tierd.errors import RemoteAccessError, RemoteResourceNotFoundError, RetriableRemoteStorageError
+from tierd.masking import Masking
 from tierd.model import ByteRange
 from tierd.remote.backends.s3 import S3ObjectStore
 from tierd.remote.backends.s3_ranged import (
@@ -20,6 +20,7 @@ from tierd.remote.backends.s3_ranged import (
     can_read_ranges,
     store_address,
 )
+from tierd.testing import content_of
 
 CONTENT = content_of(300_000)
 MIDDLE = ByteRange(100_000, 199_999)
@@ -104,6 +105,7 @@ class TestAgainstAServer:
                 proxy_url=None,
                 connect_timeout_s=2.0,
                 read_timeout_s=read_timeout_s,
+                masking=Masking(),
             )
 
         return make

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.bodies import content_of
 from tierd.errors import RemoteIntegrityError, RemoteStorageError
 from tierd.model import ByteRange
 from tierd.remote.backends.streamed_file import STEP_BYTES, SourceFile, StreamedBody
 from tierd.remote.deadlines import deadline
+from tierd.testing import content_of
 
 
 @pytest.fixture

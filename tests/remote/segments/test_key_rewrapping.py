@@ -5,7 +5,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.contracts.bodies import content_of
 from tests.contracts.remote_storage import Rolled, rolled
 from tests.fakes.remote_segments import segment
 from tests.fakes.transforms import ring, transform_named
@@ -14,14 +13,20 @@ from tierd.model import ByteRange, TopicIdPartition, TopicPartition
 from tierd.remote import (
     KeyRewrapping,
     KeyRing,
+    LogStartRecord,
     ObjectInfo,
     ObjectKeyFactory,
     RewrapOutcome,
     RewrapResult,
     SegmentStorage,
+    Tombstone,
     Transform,
+    erasure_report_binding,
+    require_tag,
+    with_tag,
 )
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.testing import content_of
 
 KEYS = ObjectKeyFactory("pre", "cluster")
 REWRAPPED, CURRENT, PLAIN_ONE = RewrapResult.REWRAPPED, RewrapResult.CURRENT, RewrapResult.PLAIN
@@ -231,3 +236,53 @@ async def test_a_tier_larger_than_a_page_is_walked_to_its_end(tmp_path: Path) ->
 def test_without_an_active_key_there_is_nothing_to_wrap_with(store: Watched) -> None:
     with pytest.raises(ValueError, match="active"):
         KeyRewrapping(store, ring(None))
+
+
+async def test_what_carries_a_tag_is_given_one_of_the_active_key(store: Watched, tmp_path: Path) -> None:
+    (one, plain) = await copied(store, tmp_path, "aes", "plain")
+    partition = one.metadata.segment.topic_id_partition
+    tombstone = Tombstone("retention-time", 1, 2, 1)
+    old = storage(store, transform_named("aes"))
+    await old.write_tombstone(one.metadata, tombstone)
+    await old.write_tombstone(plain.metadata, tombstone)
+    await old.log_starts.write(
+        partition, LogStartRecord(log_start_offset=5, leader_epoch=0, broker_id=1, written_ms=0), previous=None
+    )
+    request_id = UUID(int=77)
+    binding = erasure_report_binding("cluster", request_id)
+    await store.put(KEYS.erasure_report(request_id), with_tag(b'{"format_version": 1}', ring(), binding))
+
+    before = {info.key: await store.get(info.key) for info in await store.list_objects("")}
+    assert results(await run(store, dry_run=True)).count(RewrapResult.RETAGGED) == 4
+    assert {key: await store.get(key) for key in before} == before
+    assert results(await run(store)).count(RewrapResult.RETAGGED) == 4
+    again = results(await run(store))
+    assert (again.count(RewrapResult.RETAGGED), again.count(RewrapResult.TAG_CURRENT)) == (0, 4)
+
+    only_new = storage(store, Transform(encrypts=True, ring=ring("new", "new")))
+    assert await only_new.read_tombstone(one.metadata) == tombstone
+    assert await only_new.read_tombstone(plain.metadata) == tombstone
+    stored = await only_new.log_starts.read(partition)
+    assert stored is not None
+    assert stored.record is not None
+    require_tag(await store.get(KEYS.erasure_report(request_id)), ring("new", "new"), binding, key="k")
+
+
+async def test_what_nothing_proves_is_named_and_never_given_a_tag(store: Watched, tmp_path: Path) -> None:
+    (one,) = await copied(store, tmp_path, "aes")
+    key = KEYS.segment(one.metadata, ".tombstone")
+    await store.put(key, Tombstone("retention-time", 1, 2, 1).encode())
+    (tombstone,) = [outcome for outcome in await run(store) if outcome.key == key]
+    assert tombstone.result is RewrapResult.UNAUTHENTICATED
+    assert tombstone.result.is_problem
+    assert await store.get(key) == Tombstone("retention-time", 1, 2, 1).encode()
+
+
+async def test_tombstone_without_its_manifest_and_objects_of_other_topics_are_passed_over(
+    store: Watched, tmp_path: Path
+) -> None:
+    (one,) = await copied(store, tmp_path, "aes")
+    await storage(store, transform_named("aes")).write_tombstone(one.metadata, Tombstone("retention-time", 1, 2, 1))
+    await store.delete(KEYS.segment(one.metadata, ".manifest"))
+    assert results(await run(store, names=["orders-0"])) == [RewrapResult.GONE]
+    assert results(await run(store, names=["other-0"])) == []

@@ -5,7 +5,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.contracts.bodies import content_of
 from tests.contracts.remote_storage import rolled
 from tests.fakes.remote_segments import PARTITION
 from tests.fakes.transforms import ring
@@ -18,6 +17,7 @@ from tierd.remote.segments.open_segment import authenticated
 from tierd.remote.transform.binding import SegmentBinding
 from tierd.remote.transform.cipher import SegmentCipher
 from tierd.remote.transform.layout import ChunkLayout, StoredChunk
+from tierd.testing import content_of
 
 
 @pytest.fixture
@@ -178,6 +178,21 @@ def test_numbers_that_do_not_fit_together_are_damage(manifest: SegmentManifest) 
             fields[name] = fields[name] | value if isinstance(value, dict) else value
         with pytest.raises(RemoteIntegrityError, match=problem):
             SegmentManifest.decode(json.dumps(fields).encode(), key="k")
+
+
+def test_manifest_is_judged_by_the_same_rules_when_it_is_written_and_when_it_is_read(manifest: SegmentManifest) -> None:
+    fields = json.loads(manifest.encode())
+    end = fields["end_offset"]
+    for change, problem in (
+        ({"segment_leader_epochs": [[0, end + 1]]}, "leader epochs 0 from"),
+        ({"segment_leader_epochs": []}, "at least one leader epoch"),
+        ({"start_offset": end + 1}, "are no range"),
+        ({"leader_epoch": 2**31}, "leader_epoch"),
+    ):
+        with pytest.raises(RemoteIntegrityError, match=problem):
+            SegmentManifest.decode(json.dumps(fields | change).encode(), key="k")
+    inside = fields | {"segment_leader_epochs": [[0, end]]}
+    assert SegmentManifest.decode(json.dumps(inside).encode(), key="k").segment_leader_epochs == ((0, end),)
 
 
 def test_a_compressed_chunk_in_a_segment_that_is_not_is_damage(manifest: SegmentManifest) -> None:

@@ -21,7 +21,7 @@ from tierd.errors import (
     RetriableRemoteStorageError,
 )
 from tierd.model import ByteRange, IndexType
-from tierd.remote import SegmentStorage, Transform
+from tierd.remote import MANIFEST, SegmentStorage, Transform
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.remote.segments.early_reads import ReadRange
 
@@ -400,6 +400,39 @@ async def test_nothing_is_guessed_behind_a_transformed_segment(one: Rolled) -> N
     await eventually(lambda: len(store.asked) == 1, what="the manifest")
     for _ in range(5):
         await asyncio.sleep(0)
-    assert store.asked == [("manifest", None)]
+    assert store.asked == [("manifest", ByteRange.of_size(0, MANIFEST.max_bytes + 1))]
     store.answer.set()
     assert await read == one.content[:10]
+
+
+@pytest.mark.parametrize("name", TRANSFORM_NAMES)
+async def test_stream_fetches_no_stored_byte_twice_and_holds_one_bounded_piece(name: str, tmp_path: Path) -> None:
+    store = MemoryObjectStore()
+    large = rolled(tmp_path, mixed_content(20 * MIB + 5))
+    await storage_over(store, transform_named(name)).copy_log_segment_data(large.metadata, large.data)
+    fetched: list[int] = []
+    get = store.get
+
+    async def counted(key: str, byte_range: ByteRange | None = None) -> bytes:
+        content = await get(key, byte_range)
+        fetched.append(len(content) if key.endswith(".log") else 0)
+        return content
+
+    store.get = counted  # type: ignore[method-assign] # what leaves the store is counted
+    stream = storage_over(store, transform_named(name)).stream_log_segment(large.metadata, 0)
+    pieces = [piece async for piece in stream]
+    assert b"".join(pieces) == large.content
+    assert max(map(len, pieces)) == 8 * MIB
+    (log,) = [info for info in await store.list_objects("") if info.key.endswith(".log")]
+    assert sum(fetched) == log.size_bytes
+
+
+async def test_stream_that_is_left_early_fetches_nothing_more(tmp_path: Path) -> None:
+    store = MemoryObjectStore()
+    large = rolled(tmp_path, mixed_content(20 * MIB))
+    storage = storage_over(store, transform_named("plain"))
+    await storage.copy_log_segment_data(large.metadata, large.data)
+    stream = storage.stream_log_segment(large.metadata, 0)
+    assert len(await anext(stream)) == 8 * MIB
+    await storage.delete_log_segment_data(large.metadata)
+    await stream.aclose()

@@ -6,17 +6,23 @@ from uuid import UUID
 
 import pytest
 
-from tests.contracts.bodies import content_of
 from tests.contracts.remote_storage import RemoteStorageContract, Rolled, rolled
 from tests.fakes.remote_segments import PARTITION, segment
-from tests.fakes.transforms import transform_named
+from tests.fakes.transforms import KEY_SEED, transform_named
 from tests.services.s3 import S3Service
-from tierd.errors import RemoteConflictError, RemoteIntegrityError, RemoteObjectRetainedError, RemoteStorageError
+from tierd.errors import (
+    RemoteConflictError,
+    RemoteIntegrityError,
+    RemoteObjectRetainedError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+)
 from tierd.model import ByteRange, IndexType
-from tierd.remote import PLAIN, Body, ObjectStore, SegmentStorage, Tombstone, Transform, UnfinishedUpload
+from tierd.remote import PLAIN, Body, ObjectInfo, ObjectStore, SegmentStorage, Tombstone, Transform, UnfinishedUpload
 from tierd.remote.backends.filesystem import FilesystemObjectStore
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.remote.backends.s3 import S3ObjectStore
+from tierd.testing import content_of
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 TOMBSTONE = Tombstone("retention-time", deleted_at_ms=5, delete_after_ms=3_600_005, broker_id=1, detail="too old")
@@ -31,24 +37,22 @@ def storage_over(store: ObjectStore, transform: Transform = PLAIN) -> SegmentSto
 
 class TestSegmentStorageInMemory(RemoteStorageContract):
     @pytest.fixture
-    def remote(self, transform: Transform) -> SegmentStorage:
-        return storage_over(MemoryObjectStore(), transform)
+    def objects(self) -> MemoryObjectStore:
+        return MemoryObjectStore()
 
 
 class TestSegmentStorageOnDisk(RemoteStorageContract):
     @pytest.fixture
-    async def remote(self, tmp_path: Path, transform: Transform) -> AsyncIterator[SegmentStorage]:
+    async def objects(self, tmp_path: Path) -> AsyncIterator[FilesystemObjectStore]:
         store = FilesystemObjectStore(tmp_path / "tier")
-        yield storage_over(store, transform)
+        yield store
         await store.close()
 
 
 @pytest.mark.service("s3")
 class TestSegmentStorageInS3(RemoteStorageContract):
     @pytest.fixture
-    async def remote(
-        self, s3_service: S3Service, s3_bucket: str, transform: Transform
-    ) -> AsyncIterator[SegmentStorage]:
+    async def objects(self, s3_service: S3Service, s3_bucket: str) -> AsyncIterator[S3ObjectStore]:
         store = S3ObjectStore(
             bucket=s3_bucket,
             endpoint_url=s3_service.endpoint_url,
@@ -58,7 +62,7 @@ class TestSegmentStorageInS3(RemoteStorageContract):
             path_style=True,
             part_size=5 << 20,
         )
-        yield storage_over(store, transform)
+        yield store
         await store.close()
 
 
@@ -231,12 +235,33 @@ async def test_a_finished_copy_of_another_process_is_found_to_be_there(
         await second.copy_log_segment_data(one.metadata, other.data)
 
 
-async def test_an_unfinished_copy_of_another_process_is_in_the_way(store: OrderedStore, one: Rolled) -> None:
+async def test_copy_over_leftovers_removes_them_before_it_writes_and_ends_with_the_manifest(
+    store: OrderedStore, one: Rolled
+) -> None:
+    await storage_over(store, transform_named("aes")).stage_log_segment_data(one.metadata, one.data, key_seed=KEY_SEED)
+    store.changes.clear()
     await storage_over(store, transform_named("aes")).copy_log_segment_data(one.metadata, one.data)
-    (manifest,) = [info.key for info in await store.list_objects("") if info.key.endswith(".manifest")]
-    await store.delete(manifest)
-    with pytest.raises(RemoteConflictError):
+    assert store.changes == [
+        "put log",
+        "delete log",
+        "delete indexes",
+        "put log",
+        "put indexes",
+        "put manifest",
+    ]
+
+
+async def test_copy_removes_nothing_while_it_is_not_known_whether_a_manifest_is_there(
+    store: OrderedStore, one: Rolled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unknown(key: str) -> ObjectInfo:
+        raise RetriableRemoteStorageError(f"{key}: no answer")
+
+    await storage_over(store, transform_named("aes")).stage_log_segment_data(one.metadata, one.data, key_seed=KEY_SEED)
+    monkeypatch.setattr(store, "head", unknown)
+    with pytest.raises(RetriableRemoteStorageError):
         await storage_over(store, transform_named("aes")).copy_log_segment_data(one.metadata, one.data)
+    assert not [change for change in store.changes if change.startswith("delete")]
 
 
 async def test_the_metadata_remembers_that_a_segment_must_be_encrypted(store: OrderedStore, one: Rolled) -> None:

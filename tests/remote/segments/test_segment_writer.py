@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.bodies import checksums_of, content_of
 from tests.contracts.remote_storage import Rolled, rolled
 from tests.fakes.remote_segments import segment
 from tests.fakes.transforms import mixed_content, ring, transform_named
@@ -15,6 +14,7 @@ from tierd.errors import RemoteConflictError
 from tierd.model import TimestampRange
 from tierd.remote import Body, ChunkedBody, FileBody, SegmentStorage, Transform
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.testing import checksums_of, content_of
 
 MIB = 1 << 20
 

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.contracts.bodies import content_of
 from tierd.kernels import crc32c
 from tierd.remote.transform.binding import ArtefactKind, SegmentBinding
 from tierd.remote.transform.cipher import SegmentCipher
 from tierd.remote.transform.codec import ChunkCodec, ChunkDamagedError
 from tierd.remote.transform.layout import StoredChunk
+from tierd.testing import content_of
 
 BINDING = SegmentBinding("cluster", UUID(int=7), 3, UUID(int=0xABC), 10, 19)
 

@@ -2,9 +2,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.contracts.bodies import content_of
 from tests.fakes.transforms import mixed_content
 from tierd.remote.transform.compression import compress, decompress, is_worth_compressing
+from tierd.testing import content_of
 
 TEXT = b"a record, and another record\n" * 20_000
 

@@ -8,7 +8,7 @@ from tierd.remote.transform.threads import Threads
 
 async def test_calls_run_in_at_most_so_many_threads() -> None:
     threads, running, most = Threads(2), 0, 0
-    lock, gate = threading.Lock(), threading.Barrier(2, timeout=5)
+    lock, gate = threading.Lock(), threading.Barrier(2, timeout=60)
 
     def call() -> None:
         nonlocal running, most

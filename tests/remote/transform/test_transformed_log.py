@@ -6,8 +6,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.contracts.bodies import checksums_of
-from tests.fakes.cancellation import cancel_at
 from tests.fakes.transforms import mixed_content
 from tierd.errors import RemoteIntegrityError, RemoteStorageError
 from tierd.model import ByteRange
@@ -17,6 +15,7 @@ from tierd.remote.transform.cipher import SegmentCipher
 from tierd.remote.transform.codec import ChunkCodec
 from tierd.remote.transform.threads import Threads
 from tierd.remote.transform.transformed_log import TransformedLog
+from tierd.testing import cancel_at, checksums_of
 
 T = TypeVar("T")
 

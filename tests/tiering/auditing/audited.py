@@ -13,7 +13,16 @@ from tierd.log import (
     read_offset_checkpoint,
     scan_partition,
 )
-from tierd.metadata import Batch, Delete, KeyValueStore, MetadataKeyFactory, RemoteLogMetadataManager, read_partition
+from tierd.metadata import (
+    Batch,
+    Delete,
+    KeyValueStore,
+    MetadataKeyFactory,
+    Put,
+    RemoteLogMetadataManager,
+    read_partition,
+)
+from tierd.metadata.serde import encode_segment
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, uuid_to_text
 from tierd.remote import PLAIN, ObjectInfo, ObjectKeyFactory, ObjectStore, SegmentStorage, Transform
 from tierd.remote.backends.memory import MemoryObjectStore
@@ -45,25 +54,26 @@ MIN_AGE_S = 3600.0
 
 
 class Audited:
-    """One partition ``orders-0`` of rolled segments of 8 records each, not copied yet."""
+    """One partition 0 of ``topic``, of rolled segments of 8 records each, not copied yet."""
 
     def __init__(
         self,
         tmp_path: Path,
         transform: Transform = PLAIN,
         *,
+        topic: str = "orders",
         rolled_segments: int = 2,
         store: type[MemoryObjectStore] = MemoryObjectStore,
     ) -> None:
         log_dir = LogDirWriter(tmp_path / "kafka")
-        writer = log_dir.add_partition("orders")
+        writer = log_dir.add_partition(topic)
         writer.fill(rolled_segments=rolled_segments, shape=SegmentShape())
         log_dir.write_checkpoints()
         self.folder = tmp_path
         self.path = writer.path
         self.tier = Tier(tmp_path, [log_dir.path])
         self.tier.store = store(clock=self.tier.clock)
-        self.transform = transform
+        self.transform = transform if transform.encrypts else Transform(level=transform.level)  # a tier without a ring
         self.session: Session = self.tier.session(storage=self._transforming)
 
     @property
@@ -132,6 +142,11 @@ class Audited:
             for file in self.path.glob(f"{base_offset:020d}.*"):
                 file.unlink()
 
+    async def replace_row(self, row: RemoteLogSegmentMetadata) -> None:
+        """Put a row into the metadata in the place of the one with its id."""
+        key = KEYS.segment(self.partition, row.segment.id)
+        await self.tier.rows.apply(Batch([Put(key, encode_segment(row, None))]))
+
     async def forget_rows(self, *base_offsets: int) -> None:
         """Take the rows of segments out of the metadata, as an old backup of it would: their objects are orphans."""
         prefix = KEYS.partition_prefix(self.partition)
@@ -190,6 +205,7 @@ class Audited:
         store: ObjectStore | None = None,
         rows: KeyValueStore | None = None,
         min_age_s: float = MIN_AGE_S,
+        accepts_unauthenticated: bool = False,
     ) -> TierRepair:
         """A process that repairs."""
         led = {self.partition: 0} if led is None else led
@@ -215,7 +231,7 @@ class Audited:
             check=SegmentCheck(
                 store, storage, cluster_id=CLUSTER_ID, clock=clock, limits=AuditLimits(GRACE_S), retained=noted
             ),
-            bucket=BucketReader(store, storage, OBJECT_KEYS),
+            bucket=BucketReader(store, storage, OBJECT_KEYS, accepts_unauthenticated=accepts_unauthenticated),
             storage=storage,
             rows=self.tier.rows,
             metadata_keys=KEYS,

@@ -1,12 +1,15 @@
 """What an orphan is good for, over plain values."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.fakes.remote_segments import FINISHED, PARTITION, segment, step
+from tierd.log import DirectoryKind, PartitionDirectory, PartitionScan, SegmentFiles
 from tierd.metadata import Claim, PartitionRow, PartitionView
 from tierd.model import Lineage, OffsetRange, RemoteLogSegmentMetadata
 from tierd.tiering import TieredLog
-from tierd.tiering.auditing.orphans import OrphanUse, is_of_lineage, uncovered, use_of
+from tierd.tiering.auditing.orphans import OrphanUse, is_of_lineage, lineage_behind_tier, uncovered, use_of
 
 
 def view_of(*segments: RemoteLogSegmentMetadata, log_start_offset: int | None = 0) -> PartitionView:
@@ -75,3 +78,25 @@ def test_what_is_left_of_gaps() -> None:
         OffsetRange(23, 24),
         OffsetRange(26, 29),
     ]
+
+
+def test_orphan_whose_log_start_lay_inside_it_fills_the_gap_from_there_on() -> None:
+    orphan = segment(10, 19, {0: 15})
+    assert use(orphan, segment(20, 29), log_start_offset=None) is OrphanUse.FILLS_GAP
+    assert use(orphan, segment(15, 29), log_start_offset=None) is OrphanUse.NOTHING
+
+
+def test_orphan_between_the_tier_and_the_epochs_that_the_broker_remembers_is_of_an_epoch_that_nobody_knows() -> None:
+    scan = PartitionScan(
+        PartitionDirectory(Path("orders-0"), PARTITION.topic_partition, PARTITION.topic_id, DirectoryKind.CURRENT, 1),
+        (SegmentFiles(Path("orders-0"), 30, None),),
+        (),
+        Lineage.of([(4, 30)]),
+        0,
+    )
+    log = TieredLog(PARTITION, view_of(segment(0, 9)), scan, 40)
+    orphan = segment(10, 29, {2: 10})
+    assert use_of(orphan, log, log.lineage) is OrphanUse.OTHER_BRANCH
+    assert use_of(orphan, log, lineage_behind_tier(orphan, log)) is OrphanUse.FILLS_GAP
+    later = segment(10, 29, {5: 10})
+    assert use_of(later, log, lineage_behind_tier(later, log)) is OrphanUse.OTHER_BRANCH

@@ -8,14 +8,16 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from tests.fakes.cancellation import cancel_at
+from tests.fakes.log_dirs import make_batch
 from tests.fakes.transforms import TRANSFORM_NAMES, ring, transform_named
-from tests.tiering.auditing.audited import GRACE_S, MIN_AGE_S, OBJECT_KEYS, Audited
+from tests.tiering.auditing.audited import GRACE_S, KEYS, MIN_AGE_S, OBJECT_KEYS, Audited
 from tests.tiering.interruption import CrashError, InterruptedKeyValueStore, InterruptedObjectStore, Interruption
 from tests.tiering.setups import BROKER_ID, Tier
+from tierd.log import iter_batches
 from tierd.model import RemoteLogSegmentState, SoftDelete, uuid_to_text
 from tierd.remote import Tombstone, Transform
-from tierd.tiering import TierRepair
+from tierd.testing import cancel_at
+from tierd.tiering import TierRepair, partitions_left
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
@@ -60,6 +62,21 @@ async def test_a_sound_tier_needs_nothing(tier: Audited) -> None:
 async def test_lost_objects_are_uploaded_again_from_the_local_log(tier: Audited, suffixes: tuple[str, ...]) -> None:
     await tier.lose(*suffixes)
     assert await tier.results() == [("copy-again", "done")]
+    assert await states(tier) == [(0, FINISHED), (0, DELETING), (8, FINISHED), (16, FINISHED)]
+    await assert_whole(tier)
+
+
+async def test_stale_segment_below_a_newer_right_copy_is_copied_again_from_the_local_log(tier: Audited) -> None:
+    """The local log was cut back and has other records at the offsets of the first copied segment."""
+    log = tier.path / f"{0:020d}.log"
+    first = next(iter_batches(log.read_bytes(), name=str(log)))
+    other = make_batch([b"other" * 40] * first.record_count, timestamp_ms=first.max_timestamp_ms)
+    log.write_bytes(other + log.read_bytes()[first.size_bytes :])
+    assert await tier.kinds() == []
+    assert await tier.kinds(deep=True) == ["diverged-log"]
+
+    assert await tier.results(deep=True) == [("copy-again", "done")]
+
     assert await states(tier) == [(0, FINISHED), (0, DELETING), (8, FINISHED), (16, FINISHED)]
     await assert_whole(tier)
 
@@ -394,3 +411,25 @@ async def test_cancelled_at_any_wait_another_run_goes_on(tmp_path: Path) -> None
         cancelled = await cancel_at(number, tier.outcomes)
         await assert_gone_on_with(tier)
     assert number > 10
+
+
+async def test_repair_ends_the_deletion_in_a_topic_that_this_broker_led_last_and_that_is_gone(tmp_path: Path) -> None:
+    tier = Audited(tmp_path)
+    await tier.session.copy_once()
+    (first, _), metadata = await tier.rows(), tier.session.metadata
+    after_ms = tier.tier.clock.now_ms()
+    await metadata.update(
+        first.advance(
+            RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
+            event_timestamp_ms=after_ms,
+            broker_id=first.broker_id,
+            soft_delete=SoftDelete("retention_time", after_ms),
+        )
+    )
+    await tier.storage().write_tombstone(first, Tombstone("retention_time", after_ms, after_ms, BROKER_ID))
+    tier.tier.clock.advance(3600)
+    assert await tier.results(tier.repair(led={})) == [("nothing", "cannot")]
+    left = await partitions_left(tier.tier.rows, KEYS, broker_id=BROKER_ID, is_here=lambda _: False)
+    assert await tier.results(tier.repair(led=left)) == [("end-deletion", "done")]
+    assert [row.start_offset for row in await tier.rows()] == [8]
+    assert await tier.kinds() == []

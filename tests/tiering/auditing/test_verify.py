@@ -14,15 +14,27 @@ from tests.fakes.transforms import TRANSFORM_NAMES, ring, transform_named
 from tests.tiering.auditing.audited import KEYS, OBJECT_KEYS, Audited
 from tests.tiering.interruption import InterruptedObjectStore, Interruption
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID
+from tierd.errors import RemoteStorageError
 from tierd.metadata import remember_tier, store_identity
 from tierd.model import (
+    ByteRange,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     SoftDelete,
     TopicIdPartition,
     uuid_to_text,
 )
-from tierd.remote import ObjectInfo, ObjectStore, SegmentStorage, Tombstone, Transform, UnfinishedUpload, claim_tier
+from tierd.remote import (
+    MANIFEST,
+    TOMBSTONE,
+    ObjectInfo,
+    ObjectStore,
+    SegmentStorage,
+    Tombstone,
+    Transform,
+    UnfinishedUpload,
+    claim_tier,
+)
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.tiering import Severity
 
@@ -83,6 +95,33 @@ async def test_a_manifest_that_is_no_json_is_found(setup: Audited) -> None:
     await setup.tier.store.delete(first.key)
     await setup.tier.store.put(first.key, b"{")
     assert await setup.kinds() == ["damaged-manifest"]
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [(b" " * (MANIFEST.max_bytes + 1), "no manifest has more than"), (b'{"a":' * 3_000, "nested too deeply")],
+)
+async def test_oversized_or_deep_manifest_is_found_and_the_rest_is_looked_at(
+    setup: Audited, content: bytes, what: str
+) -> None:
+    first, second = await setup.objects(".manifest")
+    await setup.tier.store.delete(first.key)
+    await setup.tier.store.put(first.key, content)
+    await setup.tier.store.delete(second.key)
+    found = await setup.findings(deep=True)
+    assert [finding.kind for finding in found] == ["damaged-manifest", "missing-object"]
+    assert what in found[0].what
+    assert first.key in found[0].what
+
+
+async def test_oversized_or_deep_tombstone_and_identity_are_found(setup: Audited) -> None:
+    row = await soft_deleted(setup)
+    for content in (b" " * (TOMBSTONE.max_bytes + 1), b'{"a":' * 3_000):
+        for key in (OBJECT_KEYS.segment(row, ".tombstone"), OBJECT_KEYS.tier_identity):
+            await setup.tier.store.delete(key)
+            await setup.tier.store.put(key, content)
+        kinds = {finding.kind for finding in await setup.findings()}
+        assert kinds == {"damaged-tombstone", "damaged-tier-identity"}
 
 
 async def test_a_manifest_of_another_segment_is_found(setup: Audited) -> None:
@@ -195,6 +234,18 @@ async def test_a_copy_of_a_dead_process_is_found_after_the_grace(setup: Audited)
     assert "COPY_SEGMENT_STARTED for 600 s" in finding.what
 
 
+async def test_copy_with_all_of_its_objects_is_found_although_its_writer_owns_the_partition(setup: Audited) -> None:
+    row = await started(setup)
+    for suffix in (".indexes", ".manifest"):
+        await setup.tier.store.put(OBJECT_KEYS.segment(row, suffix), b"whole")
+    setup.tier.clock.advance(599)
+    assert await setup.findings() == []
+    setup.tier.clock.advance(1)
+    (finding,) = await setup.findings()
+    assert (finding.kind, finding.where) == ("unfinished", str(row.segment))
+    assert "all of its objects are there" in finding.what
+
+
 async def soft_deleted(setup: Audited, *, grace_s: int = 900, with_tombstone: bool = True) -> RemoteLogSegmentMetadata:
     session = setup.tier.session()
     await session.metadata.become_leader(setup.partition, 0)
@@ -296,6 +347,12 @@ async def test_an_object_that_is_no_segments_is_foreign_once_it_is_old(setup: Au
     assert await setup.kinds() == ["foreign-object"]
 
 
+async def test_report_of_an_erasure_is_no_foreign_object(setup: Audited) -> None:
+    await setup.tier.store.put(OBJECT_KEYS.erasure_report(UUID(int=5)), b"{}")
+    setup.tier.clock.advance(600)
+    assert await setup.kinds() == []
+
+
 async def test_one_partition_alone_can_be_looked_at(setup: Audited) -> None:
     await setup.lose(".log")
     other = replace(setup.partition, partition=9)
@@ -314,6 +371,60 @@ async def test_segments_under_an_earlier_prefix_are_looked_at_as_well(tmp_path: 
     orphan = (await setup.objects(".log"))[0].key[:-26] + "A" * 22 + ".log"
     await setup.tier.store.put(orphan, b"left behind")
     assert sorted(await setup.kinds()) == ["missing-object", "orphan"]
+
+
+class RefusingStore(MemoryObjectStore):
+    """Refuses every question about one segment for good, as a file system does with a name that is too long."""
+
+    refused = "no key contains this"
+
+    async def head(self, key: str) -> ObjectInfo:
+        self._refuse(key)
+        return await super().head(key)
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+        self._refuse(key)
+        return await super().get(key, byte_range)
+
+    def _refuse(self, key: str) -> None:
+        if self.refused in key:
+            raise RemoteStorageError(f"{key}: it is too long", remedy="use a shorter key")
+
+
+async def test_segment_that_the_store_refuses_to_show_is_a_finding_and_the_rest_is_looked_at(tmp_path: Path) -> None:
+    setup = Audited(tmp_path, rolled_segments=3, store=RefusingStore)
+    await setup.session.copy_once()
+    first, second, third = await setup.objects(".log")
+    store = setup.tier.store
+    assert isinstance(store, RefusingStore)
+    store.refused = first.key.removesuffix(".log")
+    await store.delete(third.key)
+    findings = await setup.findings()
+    assert [finding.kind for finding in findings] == ["unreadable-segment", "missing-object"]
+    assert findings[0].severity is Severity.ERROR
+    assert second.key not in str(findings)
+
+
+async def test_long_topic_names_in_keys_of_before_and_of_now_are_looked_at_together(tmp_path: Path) -> None:
+    setup = Audited(tmp_path, topic="t" * 249, rolled_segments=3)
+    await setup.session.copy_once()
+    now, before = OBJECT_KEYS.forms("t" * 249)
+    first, *_ = await setup.rows()
+    for suffix in (".log", ".indexes", ".manifest"):
+        content = await setup.tier.store.get(now.segment(first, suffix))
+        await setup.tier.store.delete(now.segment(first, suffix))
+        await setup.tier.store.put(before.segment(first, suffix), content)
+    await setup.replace_row(replace(first, custom_metadata=b"\x01"))
+    assert await setup.findings(deep=True) == []
+    assert await setup.reports(only=[setup.partition]) == []
+
+    orphan = before.segment(first, ".log").replace(uuid_to_text(first.segment.id), "A" * 22)
+    await setup.tier.store.put(orphan, b"left behind")
+    await setup.tier.store.delete(before.segment(first, ".indexes"))
+    await setup.tier.store.delete(now.segment((await setup.rows())[1], ".log"))
+    for reports in (await setup.reports(), await setup.reports(only=[setup.partition])):
+        kinds = [finding.kind for report in reports for finding in report.findings]
+        assert sorted(kinds) == ["missing-object", "missing-object", "orphan"]
 
 
 async def test_the_owner_of_the_tier_is_checked(setup: Audited) -> None:

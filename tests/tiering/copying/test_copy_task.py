@@ -3,15 +3,18 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, SegmentShape
 from tests.golden.unpack import golden_cases
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID, HoldModeName, Session, Tier, delete_segment, partition_of
 from tierd.config import CopySettings
+from tierd.control import Leadership, LeadershipSource, StaticLeadership
 from tierd.errors import (
     BackendUnavailableError,
     CorruptRecordError,
@@ -38,6 +41,15 @@ from tierd.tiering import CopyOutcome
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 SHAPE = SegmentShape()  # 8 records a segment
+SINGLE_RECORDS = SegmentShape(batches=8, records_per_batch=1)
+
+
+class OnlyReplica(StaticLeadership):
+    """Every replica here is led, and the cluster has no other."""
+
+    async def changes(self) -> AsyncIterator[Leadership]:
+        async for event in super().changes():
+            yield replace(event, is_sole_replica=True)
 
 
 class ScriptedStorage(SegmentStorage):
@@ -60,6 +72,9 @@ class ScriptedStorage(SegmentStorage):
         self.on_copy()
         return stored if self.custom is None else self.custom
 
+    async def any_object_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        return self.custom is not None or await super().any_object_present(metadata)
+
     async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
         self.deleted.append(metadata)
         self.on_delete()
@@ -70,11 +85,11 @@ class ScriptedStorage(SegmentStorage):
 class Setup:
     """One partition with some rolled segments, and a session over scripted storage."""
 
-    def __init__(self, tmp_path: Path, *, rolled: int = 2) -> None:
+    def __init__(self, tmp_path: Path, *, rolled: int = 2, shape: SegmentShape = SHAPE) -> None:
         self.tmp_path = tmp_path
         self.log_dir = LogDirWriter(tmp_path / "kafka")
         self.writer: PartitionWriter = self.log_dir.add_partition("orders")
-        self.writer.fill(rolled_segments=rolled, shape=SHAPE)
+        self.writer.fill(rolled_segments=rolled, shape=shape)
         self.log_dir.write_checkpoints()
         self.path = self.writer.path
         self.partition = partition_of(self.path)
@@ -83,8 +98,10 @@ class Setup:
         self.storage = ScriptedStorage(self.tier)
         self.session = self.new_session()
 
-    def new_session(self, settings: CopySettings | None = None) -> Session:
-        return self.tier.session(storage=lambda _: self.storage, settings=settings)
+    def new_session(
+        self, settings: CopySettings | None = None, *, leadership: LeadershipSource | None = None
+    ) -> Session:
+        return self.tier.session(storage=lambda _: self.storage, settings=settings, leadership=leadership)
 
     async def run(self) -> CopyOutcome:
         return (await self.session.copy_once())["orders-0"]
@@ -528,7 +545,7 @@ class TestLogStart:
 
     async def test_a_log_start_that_was_taken_over_from_another_leader_expires_nothing(self, tmp_path: Path) -> None:
         """Its retention put it at a base of its own segments; here it lies inside one (ReplicaFetcherThread)."""
-        setup = Setup(tmp_path, rolled=2)
+        setup = Setup(tmp_path, rolled=2, shape=SINGLE_RECORDS)
         setup.writer.begin_epoch(1)  # of this broker; epoch 0 was another one's
         setup.writer.append([b"mine"] * 4)
         setup.log_dir.write_checkpoints()
@@ -543,6 +560,101 @@ class TestLogStart:
         assert setup.session.metadata.view(setup.partition).log_start_offset == before
         setup.set_log_start(12)  # asked of this leader
         assert (await setup.run()).status.log_start_offset == 12
+
+    @pytest.mark.parametrize(
+        ("shape", "deleted_before"),
+        [
+            pytest.param(SINGLE_RECORDS, 18, id="a-batch-of-this-leadership"),
+            pytest.param(SHAPE, 10, id="within-a-batch-of-an-earlier-leader"),
+        ],
+    )
+    async def test_first_minute_of_a_later_epoch_obeys_request_that_batches_prove(
+        self, tmp_path: Path, shape: SegmentShape, deleted_before: int
+    ) -> None:
+        setup = Setup(tmp_path, rolled=2, shape=shape)
+        setup.writer.begin_epoch(1)
+        setup.writer.append_batch(shape.batch(), shape.records_per_batch, times=8)
+        setup.log_dir.write_checkpoints()
+        assert (await setup.run()).status.log_start_offset == 0
+        setup.set_log_start(deleted_before)
+        assert (await setup.run()).status.log_start_offset == deleted_before
+        assert [record.offset for record in await setup.session.read_all(setup.path)][:1] == [deleted_before]
+
+    async def test_daemon_that_starts_after_the_request_obeys_it(self, tmp_path: Path) -> None:
+        setup = Setup(tmp_path, rolled=2, shape=SINGLE_RECORDS)
+        setup.writer.begin_epoch(1)
+        setup.writer.append_batch(SINGLE_RECORDS.batch(), 1, times=8)
+        setup.log_dir.write_checkpoints()
+        await setup.run()
+        setup.writer.forget_epochs_below(20)  # as a broker does with its lineage
+        setup.set_log_start(20)
+        setup.session = setup.new_session()
+        assert (await setup.run()).status.log_start_offset == 20
+
+    async def test_restarted_broker_that_is_the_only_replica_obeys_request_at_a_batch_of_an_earlier_epoch(
+        self, tmp_path: Path
+    ) -> None:
+        setup = Setup(tmp_path, rolled=2, shape=SINGLE_RECORDS)
+        await setup.run()
+        setup.writer.begin_epoch(2)
+        setup.log_dir.write_checkpoints()
+        setup.set_log_start(10)
+        setup.session = setup.new_session()
+        assert (await setup.run()).status.log_start_offset == 0, "another replica may have led in between"
+        setup.session = setup.new_session(leadership=OnlyReplica())
+        assert (await setup.run()).status.log_start_offset == 10
+
+    async def test_only_replica_that_was_moved_here_takes_over_what_its_predecessor_retained(
+        self, tmp_path: Path
+    ) -> None:
+        setup = Setup(tmp_path, rolled=2, shape=SINGLE_RECORDS)
+        setup.session = setup.tier.session(storage=lambda _: setup.storage, broker_id=BROKER_ID + 1)
+        await setup.run()
+        setup.writer.begin_epoch(2)
+        setup.log_dir.write_checkpoints()
+        setup.set_log_start(10)
+        setup.session = setup.new_session(leadership=OnlyReplica())
+        with capture_logs() as lines:
+            assert (await setup.run()).status.log_start_offset == 0
+            assert (await setup.run()).status.log_start_offset == 0
+        assert [line["log_start_offset"] for line in lines if line["event"] == "log_start_in_doubt"] == [10]
+
+    @pytest.mark.parametrize("leadership", [StaticLeadership, OnlyReplica])
+    async def test_retention_of_the_log_dir_that_a_replica_left_is_no_request(
+        self, tmp_path: Path, leadership: type[StaticLeadership]
+    ) -> None:
+        """A replica that moves between log dirs keeps its leader epoch, rolls anew, and takes its log start along."""
+        setup = Setup(tmp_path, rolled=2, shape=SINGLE_RECORDS)
+        await setup.run()
+        first, second = (setup.path / f"{base:020d}.log" for base in (0, 8))
+        joined = first.read_bytes() + second.read_bytes()
+        for base in (0, 8):
+            delete_segment(setup.path, base)
+        first.write_bytes(joined)
+        for suffix in (".index", ".timeindex"):
+            first.with_suffix(suffix).write_bytes(b"")
+        setup.set_log_start(8)  # a base before the move
+        setup.session = setup.new_session(leadership=leadership())
+        with capture_logs() as lines:
+            assert (await setup.run()).status.log_start_offset == 0
+            assert (await setup.run()).status.log_start_offset == 0
+        assert [line["log_start_offset"] for line in lines if line["event"] == "log_start_in_doubt"] == [8]
+        setup.set_log_start(9)
+        assert (await setup.run()).status.log_start_offset == 9
+
+    async def test_only_replica_takes_over_what_a_leader_retained_that_copied_nothing(self, tmp_path: Path) -> None:
+        setup = Setup(tmp_path, rolled=2, shape=SINGLE_RECORDS)
+        await setup.run()
+        setup.writer.begin_epoch(1)
+        setup.session = setup.tier.session(storage=lambda _: setup.storage, broker_id=BROKER_ID + 1)
+        await setup.run()
+        setup.writer.begin_epoch(2)
+        setup.log_dir.write_checkpoints()
+        setup.set_log_start(10)  # a base of that leader's segments
+        setup.session = setup.new_session(leadership=OnlyReplica())
+        assert (await setup.run()).status.log_start_offset == 0
+        setup.session = setup.new_session(leadership=OnlyReplica())
+        assert (await setup.run()).status.log_start_offset == 0
 
     async def test_a_log_that_ends_below_the_log_start_of_the_tier_is_copied_from_its_own_start(
         self, setup: Setup

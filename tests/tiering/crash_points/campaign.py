@@ -14,6 +14,7 @@ from tests.tiering.crash_points.invariants import (
     check_rebuild_at_death,
     check_tombstones,
     is_at_rest,
+    stored_ids,
 )
 from tests.tiering.crash_points.operations import Operation, Preparation
 from tests.tiering.crash_points.points import Points
@@ -30,12 +31,13 @@ class CrashPointError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The world before an operation: its files, its rows, and the ids of the segments in it."""
+    """The world before an operation: its files, its rows, the ids of the segments in it, and which have an object."""
 
     operation: Operation
     world: World
     rows: dict[str, bytes]
     ids: frozenset[UUID]
+    stored: frozenset[UUID]
 
 
 class Victim(Protocol):
@@ -56,15 +58,17 @@ def template_of(operation: Operation, root: Path) -> Template:
         _prepare(world, preparation)
     world.policy = operation.policy
     ids: set[UUID] = set()
+    stored: set[UUID] = set()
     rows: dict[str, bytes] = {}
 
     async def look() -> None:
         async with world.metadata() as store:
             ids.update(await check_at_death(world, store))
+        stored.update(await stored_ids(world))
         rows.update(await world.rows())
 
     _run(look)
-    return Template(operation, world, rows, frozenset(ids))
+    return Template(operation, world, rows, frozenset(ids), frozenset(stored))
 
 
 def kill_here(world: World, operation: Operation, at: int | None, *, place: str) -> Points:
@@ -148,6 +152,7 @@ async def _go_on(world: World, template: Template, broker_id: int) -> None:
     acts_in_round = operation.taken_over_in_round if broker_id == SUCCESSORS["takeover"] else 0
     async with world.metadata() as store:
         ids = template.ids | await check_at_death(world, store)
+        stored = template.stored | await stored_ids(world)
         if operation.rebuilds:
             await check_rebuild_at_death(world)
         process = Process(world, store, broker_id=broker_id)
@@ -158,7 +163,7 @@ async def _go_on(world: World, template: Template, broker_id: int) -> None:
             if await is_at_rest(process):
                 break
             process.clock.advance(_BETWEEN_ROUNDS_S)
-        await check_at_rest(process, ids, operation.readable)
+        await check_at_rest(process, ids, operation.readable, stored)
         await process.close()
 
 

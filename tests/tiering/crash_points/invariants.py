@@ -22,7 +22,7 @@ from tierd.metadata import (
     read_partition,
 )
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
-from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage
+from tierd.remote import LogStartStorage, ObjectKeyFactory, ObjectStore, SegmentStorage
 from tierd.remote.backends.filesystem import FilesystemObjectStore
 from tierd.tiering import (
     AuditLimits,
@@ -36,6 +36,7 @@ from tierd.tiering import (
 )
 
 KEYS = MetadataKeyFactory(CLUSTER_ID)
+OBJECT_KEYS = ObjectKeyFactory("", CLUSTER_ID)
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 HIGH_WATERMARK = (SEGMENTS + 1) * RECORDS_PER_SEGMENT
@@ -52,6 +53,15 @@ async def objects_of(world: World) -> dict[UUID, set[str]]:
     storage = SegmentStorage(FilesystemObjectStore(world.bucket), cluster_id=CLUSTER_ID, broker_id=0)
     listed = await storage.list_segment_objects(world.partition)
     return {segment: {Path(info.key).suffix for info in found} for segment, found in listed.items()}
+
+
+async def recorded_log_start(world: World) -> int:
+    """The log start that the bucket has, 0 where it has none."""
+    stored = await LogStartStorage(FilesystemObjectStore(world.bucket), OBJECT_KEYS).read(world.partition)
+    if stored is None:
+        return 0
+    assert stored.record is not None, stored.damage
+    return stored.record.log_start_offset
 
 
 async def check_at_death(world: World, store: KeyValueStore) -> frozenset[UUID]:
@@ -71,8 +81,14 @@ async def check_at_death(world: World, store: KeyValueStore) -> frozenset[UUID]:
     assert not orphans, f"objects that nobody knows of: {sorted(map(uuid_to_text, orphans))}"
     assert start in range(0, SEGMENTS * RECORDS_PER_SEGMENT, RECORDS_PER_SEGMENT)
     assert start <= (SEGMENTS - 1) * RECORDS_PER_SEGMENT, "the log start is above everything that may be deleted"
+    assert await recorded_log_start(world) <= start, "a rebuild would hide what is readable"
     await _check_readable(world, view)
     return frozenset(view.segments)
+
+
+async def stored_ids(world: World) -> frozenset[UUID]:
+    """Return the ids of all segments with an object in the bucket."""
+    return frozenset(await objects_of(world))
 
 
 async def check_rebuild_at_death(world: World) -> None:
@@ -96,13 +112,19 @@ async def is_at_rest(process: Process) -> bool:
     """Whether nothing is left to be done, of copies, deletions and uploads."""
     view = await view_of(process.world, process.store)
     is_settled = all(m.state is FINISHED for m in view.list())
+    is_settled = is_settled and view.row is not None and view.row.is_log_start_recorded
     if view.delete_state is not None:
         is_settled = len(await process.store.scan(KEYS.partition_prefix(view.partition))) == 1
     return is_settled and not await process.storage.list_unfinished_uploads()
 
 
-async def check_at_rest(process: Process, ids: frozenset[UUID], readable: Sequence[int]) -> None:
-    """Hold the tier against the source, the bucket against the rows, and the ledger against both."""
+async def check_at_rest(
+    process: Process, ids: frozenset[UUID], readable: Sequence[int], stored: frozenset[UUID]
+) -> None:
+    """Hold the tier against the source, the bucket against the rows, and the ledger against both.
+
+    ``stored``: those of ``ids`` that had an object when they were looked at.
+    """
     world = process.world
     view, objects = await view_of(world, process.store), await objects_of(world)
     rows = sorted(view.list(), key=lambda m: m.start_offset)
@@ -110,14 +132,15 @@ async def check_at_rest(process: Process, ids: frozenset[UUID], readable: Sequen
     assert ids <= view.segments.keys() | view.tombstones.keys() or not readable, "I5: an id that nobody knows of"
     assert objects == dict.fromkeys(view.segments, OBJECTS), "orphans, or objects that are missing"
     assert await process.storage.list_unfinished_uploads() == []
-    _check_ledger(world, ids, rows)
+    _check_ledger(world, ids, rows, stored)
     if not readable:
         assert view.row is not None
         assert view.row.is_tombstone
         assert len(await process.store.scan(KEYS.partition_prefix(world.partition))) == 1
+        assert await process.objects.list_objects(OBJECT_KEYS.partition_prefix(world.partition)) == []
         return
     _check_highest(view)
-    assert view.log_start_offset == readable[0]
+    assert view.log_start_offset == await recorded_log_start(world) == readable[0]
     await _check_readable(world, view)
     await _check_audit(process)
     await _check_rebuild(process, view)
@@ -133,14 +156,21 @@ def _check_highest(view: PartitionView) -> None:
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 
 
-def _check_ledger(world: World, ids: frozenset[UUID], rows: Sequence[RemoteLogSegmentMetadata]) -> None:
-    """The last line of a segment that is gone says so; of one that is there, that it came back, if there is a line."""
+def _check_ledger(
+    world: World, ids: frozenset[UUID], rows: Sequence[RemoteLogSegmentMetadata], stored: frozenset[UUID]
+) -> None:
+    """The last line of a segment that is gone says so; of one that is there, that it came back, if there is a line.
+
+    An attempt that put no object needs no line when it goes.
+    """
     lines = [entry for broker_id in (1, 2) for entry in read_ledger(world.state_dir(broker_id))]
     last = {entry.segment_id: entry.step for entry in sorted(lines, key=lambda entry: entry.time_ms)}
     present = {row.segment.id for row in rows}
     for segment_id in ids:
         step = last.get(uuid_to_text(segment_id))
         wanted = {None, "undeleted"} if segment_id in present else {"deleted"}
+        if segment_id not in stored:
+            wanted |= {None}
         assert step in wanted, f"the ledger says {step} of {uuid_to_text(segment_id)}"
 
 
@@ -177,7 +207,7 @@ async def _check_audit(process: Process) -> None:
     audit = TierAudit(
         store=process.objects,
         storage=process.storage,
-        keys=ObjectKeyFactory("", CLUSTER_ID),
+        keys=OBJECT_KEYS,
         rows=process.store,
         metadata_keys=KEYS,
         tiered_log=tiered_log,
@@ -195,6 +225,7 @@ async def _check_rebuild(process: Process, view: PartitionView) -> None:
     assert report.problems == []
     rebuilt = await view_of(process.world, rebuilt_rows)
     assert differences(view, rebuilt) == []
+    assert (rebuilt.log_start_offset or 0) == view.log_start_offset
     for metadata in rebuilt.list():
         for offset in range(metadata.start_offset, metadata.end_offset + 1):
             assert _found(rebuilt, offset) == _found(view, offset)
@@ -206,9 +237,9 @@ def _rebuild(objects: ObjectStore, rows: KeyValueStore) -> MetadataRebuild:
         storage=SegmentStorage(objects, cluster_id=CLUSTER_ID, broker_id=0),
         metadata=rows,
         keys=KEYS,
-        object_keys=ObjectKeyFactory("", CLUSTER_ID),
+        object_keys=OBJECT_KEYS,
         session_id=UUID(int=1),
-        replaced_delete_after_ms=0,
+        grace_ends_ms=0,
         tell=lambda _: None,
     )
 

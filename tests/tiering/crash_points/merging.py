@@ -3,6 +3,7 @@
 from dataclasses import replace
 from uuid import uuid4
 
+from tests.fakes.transforms import KEY_SEED
 from tests.tiering.compacted import segment_data
 from tests.tiering.crash_points.world import GRACE_S, RECORDS_PER_SEGMENT, Process
 from tierd.log import iter_batches
@@ -43,7 +44,7 @@ async def merge(process: Process) -> None:
     data = await _data(process, inputs)
     biggest_ms = max(each.max_timestamp_ms for each in inputs)
     staged = replace(begun, size_bytes=data.log_checksums.size_bytes, max_timestamp_ms=biggest_ms, txn_index_empty=True)
-    manifest = await process.storage.stage_log_segment_data(staged, data)
+    manifest = await process.storage.stage_log_segment_data(staged, data, key_seed=KEY_SEED)
     done = manifest.completed(begun)
     await process.storage.commit_log_segment(done, manifest, [each.segment for each in inputs])
     await process.metadata.replace_segments(

@@ -2,16 +2,19 @@
 
 import errno
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, SegmentShape
 from tests.tiering.setups import HoldModeName, delete_segment
+from tierd.files import open_to_read
 from tierd.log import PartitionScan, identify_directory, scan_partition
 from tierd.tiering import HoldKind, SegmentHold
 from tierd.tiering.local.held_register import PartitionKey
-from tierd.tiering.local.held_segment import FileState, SegmentFile
+from tierd.tiering.local.held_segment import FileState, HeldSegment, SegmentFile
 
 SHAPE = SegmentShape()  # 8 records a segment
 
@@ -49,6 +52,15 @@ def setup(tmp_path: Path) -> Setup:
 
 def _names(path: Path) -> dict[str, FileState]:
     return {str(file.relative_to(path)): FileState.of(file) for file in sorted(path.rglob("*"))}
+
+
+def _begin_anew(path: Path, *, active: int, content: bytes, at: int) -> None:
+    """Leave a log as a broker does that cuts it off whole (LocalLog.truncateFullyAndStartAt) and starts at ``at``."""
+    for file in path.iterdir():
+        if file.name[:20].isdigit():
+            file.unlink()
+    (path / f"{active:020d}.log.deleted").write_bytes(content)
+    (path / f"{at:020d}.log").touch()
 
 
 @pytest.mark.parametrize("mode", ["link", "descriptor"])
@@ -172,6 +184,49 @@ def test_what_compaction_marked_for_deletion_is_no_history(setup: Setup) -> None
     old.write_bytes(b"replaced")
     held = setup.hold().protect(setup.scan(), copied_through=-1)
     assert [segment.base_offset for segment in held] == [0, 8, 16]
+
+
+def test_log_that_begins_anew_above_a_backlog_does_not_cover_it(setup: Setup) -> None:
+    hold = setup.hold()
+    hold.protect(setup.scan(), copied_through=-1)
+    _begin_anew(setup.path, active=0, content=b"", at=24)
+
+    held = hold.protect(setup.scan(), copied_through=7)
+
+    assert [(each.base_offset, each.next_base_offset) for each in held] == [(8, 16), (16, 24)]
+
+
+def test_active_segment_of_a_log_that_began_anew_ends_where_its_data_end(setup: Setup) -> None:
+    content = setup.log(8).read_bytes()
+    _begin_anew(setup.path, active=8, content=content, at=24)
+
+    held = setup.hold().protect(setup.scan(), copied_through=-1)
+
+    assert [(each.base_offset, each.next_base_offset) for each in held] == [(8, 16)]
+
+
+def test_empty_segment_that_was_held_while_its_log_began_anew_is_let_go(setup: Setup) -> None:
+    _begin_anew(setup.path, active=0, content=b"", at=24)
+    (setup.path / f"{0:020d}.log.deleted").rename(setup.log(0))  # as in the moment before it is renamed
+    hold = setup.hold()
+    assert [(each.base_offset, each.next_base_offset) for each in hold.protect(setup.scan(), copied_through=7)] == [
+        (0, 24)
+    ]
+    setup.log(0).rename(setup.path / f"{0:020d}.log.deleted")
+
+    assert hold.protect(setup.scan(), copied_through=7) == ()
+
+
+def test_deleted_segment_that_the_cleaner_emptied_reaches_the_log_behind_it(setup: Setup) -> None:
+    delete_segment(setup.path, 0)
+    for file in setup.path.glob(f"{8:020d}.*"):
+        if file.suffix != ".snapshot":
+            file.rename(file.with_name(file.name + ".deleted"))
+    (setup.path / f"{8:020d}.log.deleted").write_bytes(b"")
+
+    held = setup.hold().protect(setup.scan(), copied_through=-1)
+
+    assert [(each.base_offset, each.next_base_offset) for each in held] == [(8, 16), (16, 24)]
 
 
 def test_the_oldest_are_kept_when_there_is_no_room(setup: Setup) -> None:
@@ -317,3 +372,34 @@ def test_a_log_that_compaction_made_smaller_takes_the_place_of_the_one_that_was_
     assert held[1].log.stat().st_ino == setup.log(8).stat().st_ino
     assert (hold.statistics().segments, len(list(setup.hold_dir.glob("*/*/*")))) == (3, 3)
     assert hold.statistics().bytes == sum(setup.log(base).stat().st_size for base in (0, 8, 16))
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def link_to_secret(path: Path) -> None:
+    path.symlink_to(path.with_name("secret"))
+
+
+@pytest.mark.parametrize("plant", [pipe, link_to_secret])
+@pytest.mark.parametrize("mode", ["descriptor", "link"])
+def test_pipe_or_link_in_place_of_an_index_neither_stops_a_hold_nor_leads_it_elsewhere(
+    setup: Setup, plant: Callable[[Path], None], mode: HoldModeName
+) -> None:
+    setup.log(0).with_name("secret").write_bytes(b"secret")
+    index = setup.log(0).with_suffix(".index")
+    index.unlink()
+    plant(index)
+    hold = setup.hold(mode=mode)
+    taken: list[HeldSegment] = []
+    thread = threading.Thread(target=lambda: taken.extend(hold.protect(setup.scan(), copied_through=-1)), daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive(), "it waits for a writer"
+    first = min(taken, key=lambda held: held.base_offset)
+    path = first.path(SegmentFile.OFFSET_INDEX)
+    if path is not None:
+        with pytest.raises(OSError, match="not a regular file"):
+            open_to_read(path)
+    hold.close()

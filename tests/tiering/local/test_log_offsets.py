@@ -8,7 +8,9 @@ from uuid import uuid4
 
 import pytest
 
+from tests.fakes.log_dirs import LogDirWriter
 from tests.fakes.manual_clock import ManualClock
+from tests.log.cleaning.cleaners import own_log_rules
 from tests.tiering.setups import Session, Tier
 from tierd.errors import BackendUnavailableError, UnknownPartitionError
 from tierd.log import LogConfig, LogManager, LogService, NewRecord, UnifiedLog, encode_batch
@@ -58,7 +60,7 @@ async def own_log(tmp_path: Path, *, rows: MemoryKeyValueStore | None = None) ->
     log_dir, clock, topic_id = tmp_path / "own", ManualClock(), uuid4()
     log_dir.mkdir()
     manager = LogManager([log_dir], config_for=lambda _: config, clock=clock)
-    async with LogService(manager, clock=clock) as service:
+    async with LogService(manager, clock=clock, rewriting=own_log_rules()) as service:
         await service.get_or_create(NAME, topic_id=topic_id)
         offsets = OwnLogOffsets(service, [log_dir])
         tier = Tier(tmp_path, [log_dir], rows=rows)
@@ -162,3 +164,17 @@ async def test_other_log_dirs_are_a_brokers(tmp_path: Path) -> None:
         theirs = await own.offsets.offsets(tmp_path, own.partition)
         assert theirs == await BrokerLogOffsets().offsets(tmp_path, own.partition)
         assert theirs.high_watermark == 7
+
+
+async def test_high_watermarks_are_those_of_the_asked_log_dir_whoever_owns_it(tmp_path: Path) -> None:
+    theirs = LogDirWriter(tmp_path / "kafka")
+    writer = theirs.add_partition("payments")
+    writer.append([b"x", b"y"])
+    theirs.write_checkpoints()
+    async with own_log(tmp_path) as own:
+        await own.append(3)
+        own.log.update_high_watermark(2)
+
+        assert await own.offsets.high_watermarks(tmp_path / "own") == {NAME: 2}
+        assert await own.offsets.high_watermarks(theirs.path) == {TopicPartition("payments", 0): 2}
+        assert await own.offsets.high_watermarks(tmp_path) == {}

@@ -17,9 +17,9 @@ from tests.tiering.compacted import Compaction
 from tests.tiering.reading.test_fetch_task import CountingStorage
 from tests.tiering.setups import Session, delete_segment, partition_of
 from tests.tiering.setups import Tier as Stores
-from tierd.errors import RemoteResourceNotFoundError
+from tierd.errors import OffsetOutOfRangeError, RemoteResourceNotFoundError
 from tierd.log import LogConfig, opened_partition
-from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
+from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierd.tiering import FetchTask, Isolation, Tier, TieredLog
 from tierd.tiering.reading.kept_readers import KeptReaders
 from tierd.tiering.reading.timestamps import OffsetSpec
@@ -161,6 +161,24 @@ async def test_fetches_one_after_the_other_give_every_batch_once(
         offset = result.next_offset
     await kept.close()
     assert found == expected(layout, local_from=24)
+
+
+async def test_read_that_ends_behind_an_emptied_segment_looks_no_further(tmp_path: Path) -> None:
+    """Behind its end may lie offsets that were lost before they were copied."""
+    setup = await (await Compacted(tmp_path).copied()).replaced((0, 3, ()), (8, 11, ()))
+    hole = next(row for row in setup.session.rows(setup.partition) if row.start_offset == 4)
+    removed = hole.advance(RemoteLogSegmentState.DELETE_SEGMENT_STARTED, event_timestamp_ms=0, broker_id=1)
+    await setup.session.metadata.update(removed)
+    shutil.rmtree(setup.path)
+    log = TieredLog(setup.partition, setup.session.metadata.view(setup.partition), None, None)
+
+    async def look() -> TieredLog:
+        return log
+
+    reader = FetchTask(look, remote=setup.session.storage, recorder=setup.session.recorder, prefetch_bytes=0)
+    assert [record.offset async for record in reader.records(0, 4, UNCOMMITTED)] == []
+    with pytest.raises(OffsetOutOfRangeError, match="offset 4 is in neither tier"):
+        assert [record.offset async for record in reader.records(0, 5, UNCOMMITTED)]
 
 
 async def test_a_gap_at_the_end_of_a_segment_costs_no_request_of_its_own(tmp_path: Path) -> None:

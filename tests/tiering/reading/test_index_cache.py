@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
@@ -67,6 +67,11 @@ class Remote:
         raise NotImplementedError
 
     async def fetch_log_segment(self, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
+        raise NotImplementedError
+
+    def stream_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
         raise NotImplementedError
 
     async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:

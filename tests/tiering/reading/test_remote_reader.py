@@ -1,5 +1,6 @@
 """The batches of a segment, however its bytes are cut into ranges."""
 
+from collections.abc import AsyncGenerator
 from itertools import pairwise
 
 import pytest
@@ -34,6 +35,11 @@ class Ranges:
         raise NotImplementedError
 
     async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        raise NotImplementedError
+
+    def stream_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
         raise NotImplementedError
 
     async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:

@@ -127,7 +127,25 @@ class TestTransactionIndexes:
         view = _view((0, 99, [(0, 0)]), (100, 199, [(1, 100)]), (200, 299, [(2, 200)]), txn_index_of=frozenset({3}))
         found = _log(view, None).next_indexed_segment(10)
         assert found is not None
-        assert found.start_offset == 200
+        assert (found.metadata.start_offset, found.end_offset) == (200, 300)
+
+    def test_segments_that_an_abandoned_branch_wrote_in_our_epoch_are_passed_over(self) -> None:
+        abandoned, ours = (200, 299, [(0, 200)]), (150, 299, [(1, 150)])
+        view = _view((0, 99, [(0, 0)]), (100, 199, [(0, 100)]), abandoned, ours, txn_index_of=frozenset({3, 4}))
+        log = _log(view, _scan(300, lineage=[(0, 0), (1, 150)]))
+        found = log.next_indexed_segment(10)
+        assert found is not None
+        assert found.metadata.segment.id == UUID(int=4)
+
+    def test_index_counts_up_to_where_its_segment_leaves_our_branch(self) -> None:
+        view = _view((0, 199, [(0, 0)]), (150, 299, [(1, 150)]), txn_index_of=frozenset({1, 2}))
+        log = _log(view, _scan(300, lineage=[(0, 0), (1, 150)]))
+        first = log.next_indexed_segment(10)
+        assert first is not None
+        assert (first.metadata.segment.id, first.end_offset) == (UUID(int=1), 150)
+        second = log.next_indexed_segment(first.end_offset)
+        assert second is not None
+        assert second.metadata.segment.id == UUID(int=2)
 
     def test_none_is_none(self) -> None:
         assert _log(_view((0, 99, [(0, 0)])), None).next_indexed_segment(10) is None
@@ -155,6 +173,26 @@ class TestGaps:
         log = _log(_view(*abandoned, (120, 199, [(0, 120), (2, 140)])), None)
         assert list(offset_findings(log)) == []
         assert log.remote_end_offset == 200
+
+    def test_a_log_start_inside_the_first_segment_is_no_hole(self) -> None:
+        log = _log(_view((10, 19, [(0, 15)]), (20, 29, [(0, 20)])), None)
+        assert list(offset_findings(log)) == []
+        assert (log.log_start_offset, log.remote_end_offset) == (15, 30)
+        assert [(s.start_offset, s.end_offset) for s in log.branch.stretches(0, 30)] == [(15, 20), (20, 30)]
+
+    def test_a_log_start_inside_a_later_segment_hides_nothing_of_it(self) -> None:
+        log = _log(_view((0, 9, [(0, 0)]), (10, 19, [(0, 15)])), None)
+        assert [str(gap) for gap in missing_offsets(log)] == ["[10-14]"]
+        assert log.next_available(10) == 15
+        assert [(s.start_offset, s.end_offset) for s in log.branch.stretches(0, 20)] == [(0, 10), (15, 20)]
+        assert log.last_whole_segment is not None
+        assert log.last_whole_segment.start_offset == 10
+
+    def test_overlapping_copies_of_two_leaders_are_no_finding(self) -> None:
+        view = _view((5, 150, [(0, 5)]), (148, 155, [(0, 148)]))
+        later = view.segments[UUID(int=2)]
+        segments = {**view.segments, UUID(int=2): replace(later, leader_epoch=1)}
+        assert list(offset_findings(_log(replace(view, segments=segments), None))) == []
 
     def test_a_shadowed_segment_is_no_finding(self) -> None:
         log = _log(_view((10, 100, [(0, 10)]), (5, 150, [(0, 5)])), None)

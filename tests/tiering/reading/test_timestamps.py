@@ -26,6 +26,7 @@ from tierd.tiering import FetchTask, Isolation, ListedOffset, OffsetSpec, Tiered
 from tierd.tiering.reading.timestamps import place
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiration_task import ExpirationTask, ExpirationTools
+from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 from tierd.tiering.removing.partition_plan import LocalFacts
 
 T = 1_700_000_000_000
@@ -236,6 +237,12 @@ class TestASmallPartition:
             deletion=deletion,
             policies=lambda _: TopicPolicy(),
             being_copied=(),
+            log_starts=LogStartKeeper(
+                metadata=session.metadata,
+                storage=partition.storage.log_starts,
+                clock=clock,
+                broker_id=BROKER_ID,
+            ),
             slots=asyncio.Semaphore(1),
             recorder=session.recorder,
             clock=clock,

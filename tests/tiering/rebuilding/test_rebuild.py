@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fakes.cancellation import cancel_at
 from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tests.tiering.rebuilding.tier import (
     KEYS,
@@ -43,10 +42,10 @@ from tierd.metadata import (
     store_identity,
 )
 from tierd.model import ByteRange, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
-from tierd.remote import ObjectInfo
+from tierd.remote import LOG_START, MANIFEST, TOMBSTONE, LogStartRecord, ObjectInfo
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.testing import cancel_at
 from tierd.tiering import RebuildReport
-from tierd.tiering.rebuilding import bucket as rebuilding
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
@@ -132,6 +131,26 @@ async def test_a_segment_with_a_tombstone_is_being_deleted_and_not_leaked(tier: 
     assert view.epochs == original.epochs
 
 
+async def test_rebuild_keeps_segment_whose_log_start_lies_inside_it(tier: FilledTier) -> None:
+    await tier.copy(10, 19, {0: 15})
+    await tier.copy(20, 29, {0: 20, 2: 25})
+    report, store = await rebuilt(tier.store)
+    original, view = tier.manager.view(PARTITION), await view_in(store)
+    assert report.problems == []
+    assert differences(original, view) == []
+    assert view.epochs == original.epochs
+
+
+async def test_rebuild_of_merged_local_segments_reports_nothing(tier: FilledTier) -> None:
+    """The broker's cleaner merges small segments, so that each later copy covers earlier ones."""
+    for end in range(9, 60, 10):
+        await tier.copy(end - 9, end)
+        await tier.copy(0, end)
+    report, store = await rebuilt(tier.store)
+    assert report.problems == []
+    assert (await view_in(store)).epochs == tier.manager.view(PARTITION).epochs
+
+
 async def test_what_was_deleted_or_never_finished_does_not_come_back(tier: FilledTier) -> None:
     gone = await tier.copy(0, 9)
     await tier.copy(10, 19)
@@ -203,11 +222,11 @@ async def _impossible_leader(tier: FilledTier, metadata: RemoteLogSegmentMetadat
 
 
 async def _endless_manifest(tier: FilledTier, metadata: RemoteLogSegmentMetadata) -> None:
-    await _changed(tier, metadata, padding="x" * rebuilding.MAX_MANIFEST_BYTES)
+    await _changed(tier, metadata, padding="x" * MANIFEST.max_bytes)
 
 
 async def _endless_tombstone(tier: FilledTier, metadata: RemoteLogSegmentMetadata) -> None:
-    await tier.store.put(OBJECT_KEYS.segment(metadata, ".tombstone"), b" " * (rebuilding.MAX_TOMBSTONE_BYTES + 1))
+    await tier.store.put(OBJECT_KEYS.segment(metadata, ".tombstone"), b" " * (TOMBSTONE.max_bytes + 1))
 
 
 @pytest.mark.parametrize(
@@ -318,6 +337,65 @@ async def test_partitions_that_a_daemon_claimed_while_it_found_nothing_are_fille
     assert await store_identity(store, KEYS, new_id=lambda: UUID(int=1)) == STORE_ID
     with pytest.raises(FencedError):
         await daemon.advance_log_start_offset(PARTITION, 11)
+
+
+def record(log_start_offset: int, *, leader_epoch: int = 5) -> LogStartRecord:
+    return LogStartRecord(log_start_offset=log_start_offset, leader_epoch=leader_epoch, broker_id=2, written_ms=0)
+
+
+async def test_log_start_comes_back_and_an_earlier_leader_than_its_writer_is_fenced(tier: FilledTier) -> None:
+    await tier.copy(0, 9)
+    await tier.storage.log_starts.write(PARTITION, record(4, leader_epoch=9), previous=None)
+    report, store = await rebuilt(tier.store)
+    assert report.problems == []
+    view = await view_in(store)
+    assert (view.log_start_offset, view.claim) == (4, (9, 2, NEW_SESSION))
+    assert view.row is not None
+    assert view.row.is_log_start_recorded
+    stale = RemoteLogMetadataManager(store, cluster_id="cluster", broker_id=1, session_id=UUID(int=3), clock=tier.clock)
+    with pytest.raises(FencedError):
+        await stale.become_leader(PARTITION, 8)
+
+
+async def test_log_start_of_a_partition_whose_segments_are_all_gone_comes_back(tier: FilledTier) -> None:
+    await tier.storage.log_starts.write(PARTITION, record(40), previous=None)
+    report, store = await rebuilt(tier.store)
+    assert (report.partitions, report.segments, report.written) == (1, 0, 1)
+    assert (await view_in(store)).log_start_offset == 40
+    assert await list_partitions(store, KEYS) == [PARTITION]
+
+
+async def test_log_start_of_a_partition_that_a_daemon_claimed_is_the_recorded_one(tier: FilledTier) -> None:
+    await tier.copy(0, 9)
+    await tier.storage.log_starts.write(PARTITION, record(4), previous=None)
+    store = FaultyKeyValueStore(MemoryKeyValueStore())
+    daemon = RemoteLogMetadataManager(
+        store, cluster_id="cluster", broker_id=2, session_id=UUID(int=3), clock=tier.clock
+    )
+    await daemon.become_leader(PARTITION, 9)
+    await daemon.advance_log_start_offset(PARTITION, 10)  # where its local log begins
+    await rebuilt(tier.store, store)
+    view = await view_in(store)
+    assert (view.log_start_offset, view.claim) == (4, (9, 2, NEW_SESSION))
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"{}", "damaged"),
+        (b'{"format_version": 2}', "not understood"),
+        (b" " * (LOG_START.max_bytes + 1), "too large"),
+    ],
+)
+async def test_log_start_record_that_cannot_be_read_is_reported_and_the_rest_comes_back(
+    tier: FilledTier, content: bytes, kind: str
+) -> None:
+    await tier.copy(0, 9)
+    await tier.store.put(OBJECT_KEYS.log_start(PARTITION), content)
+    report, store = await rebuilt(tier.store)
+    assert problems(report) == [(RebuildSeverity.DAMAGE, kind)]
+    view = await view_in(store)
+    assert (view.log_start_offset, view.segment_for(0, 5) is not None) == (None, True)
 
 
 @pytest.mark.parametrize("fault", [Fault.FAIL, Fault.LOSE_ANSWER, Fault.DROP_REQUEST])

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
-from tests.contracts.bodies import checksums_of
 from tests.fakes.clock import FakeClock
 from tests.fakes.key_value_store import FaultyKeyValueStore
 from tierd.metadata import (
@@ -28,6 +27,7 @@ from tierd.model import (
 )
 from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage, Tombstone, claim_tier
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.testing import checksums_of
 from tierd.tiering import MetadataRebuild, RebuildReport
 
 CLUSTER_ID, PREFIX = "cluster", "tiers/a"
@@ -151,6 +151,8 @@ def rebuild_of(
     *,
     dry_run: bool = False,
     storage: SegmentStorage | None = None,
+    accepts_unauthenticated: bool = False,
+    grace_ends_ms: int = 5_000,
 ) -> MetadataRebuild:
     return MetadataRebuild(
         store=objects,
@@ -159,8 +161,9 @@ def rebuild_of(
         keys=KEYS,
         object_keys=OBJECT_KEYS,
         session_id=NEW_SESSION,
-        replaced_delete_after_ms=5_000,
+        grace_ends_ms=grace_ends_ms,
         tell=lambda _: None,
+        accepts_unauthenticated=accepts_unauthenticated,
         dry_run=dry_run,
     )
 

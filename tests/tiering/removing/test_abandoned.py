@@ -42,6 +42,9 @@ class Storage:
     async def remove_tombstone(self, metadata: RemoteLogSegmentMetadata) -> None:
         raise NotImplementedError
 
+    async def any_object_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        raise NotImplementedError
+
     async def objects_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
         raise NotImplementedError
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.cancellation import cancel_at
 from tests.tiering.interruption import (
     CrashError,
     InterruptedKeyValueStore,
@@ -18,13 +17,14 @@ from tests.tiering.removing.removals import remover_of, undeletion_of
 from tests.tiering.removing.world import DELETING, FINISHED, STARTED, Process, World
 from tierd.errors import RemoteResourceNotFoundError, TierError
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierd.testing import cancel_at
 from tierd.tiering.policy import TopicPolicy
 
 # More calls than each of the sequences makes, which a test checks: the last ones run uninterrupted.
 EXPIRE = 24
 FINISH = 24
 UNDELETE = 24
-REMOVE = 48
+REMOVE = 50
 GRACE_S = 3600.0
 Act = Callable[[Process], Awaitable[object]]
 

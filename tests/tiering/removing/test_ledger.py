@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import tracemalloc
 from dataclasses import asdict
 from pathlib import Path
 
@@ -63,6 +64,21 @@ async def test_a_torn_line_spoils_no_other(tmp_path: Path) -> None:
         file.write('{"time_ms":1700')
     await DeletionLedger(tmp_path).record(entry(2))
     assert [noted.start_offset for noted in read_ledger(tmp_path)] == [1, 2]
+
+
+async def test_line_of_64_mebibytes_is_passed_over_without_its_memory(tmp_path: Path) -> None:
+    ledger, first, last = DeletionLedger(tmp_path), entry(), entry(100)
+    await ledger.record(first)
+    os.truncate(tmp_path / LEDGER_NAME, 64 << 20)
+    with (tmp_path / LEDGER_NAME).open("ab") as file:
+        file.write(b"\n")
+    await ledger.record(last)
+    tracemalloc.start()
+    try:
+        assert list(read_ledger(tmp_path)) == [first, last]
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
 
 
 async def test_a_full_disk_is_an_error_and_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

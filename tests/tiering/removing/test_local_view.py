@@ -1,10 +1,11 @@
 """What expiration sees of a replica, a broker's or tierd's own, and what it tells the log."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
 from tierd.log import identify_directory, scan_partition
-from tierd.model import TopicIdPartition
+from tierd.model import TopicIdPartition, TopicPartition
 from tierd.tiering.local.broker_state import BrokerOffsets
 from tierd.tiering.local.hold import SegmentHold
 from tierd.tiering.local.partition_log import PartitionLog
@@ -19,6 +20,9 @@ class FakeOffsets:
 
     async def offsets(self, log_dir: Path, partition: TopicIdPartition) -> BrokerOffsets:
         return BrokerOffsets(self.high_watermark, None)
+
+    async def high_watermarks(self, log_dir: Path) -> Mapping[TopicPartition, int]:
+        raise AssertionError("expiration asks for one partition")
 
     async def copied_through(self, log_dir: Path, partition: TopicIdPartition, copied: CopiedThrough) -> None:
         raise AssertionError("expiration copies nothing")

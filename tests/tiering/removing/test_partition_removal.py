@@ -213,6 +213,24 @@ async def test_what_the_store_keeps_keeps_the_partition_being_deleted(world: Wor
     assert await remover.run_once() is None
 
 
+async def test_log_start_record_goes_with_the_partition_once_the_store_lets_it_go(world: World) -> None:
+    process = world.process()
+    await process.lead()
+    await process.fill(2)
+    await process.metadata.advance_log_start_offset(PARTITION, 150)
+    await process.log_starts.keep(PARTITION)
+    (record,) = [info.key for info in await world.objects.list_objects("") if info.key.endswith("log-start.json")]
+    world.objects.retained.add(record)
+    remover = remover_of(process, grace_s=0)
+    await remover.accept(PARTITION)
+    assert await remover.run_once() == pytest.approx(6 * 3600)
+    assert [info.key for info in await world.objects.list_objects("")] == [record]
+    assert await left(process) == [PARTITION]
+    world.objects.retained.clear()
+    assert await remover.run_once() is None
+    assert await world.objects.list_objects("") == []
+
+
 async def test_a_partition_without_a_tier_is_refused(world: World) -> None:
     with pytest.raises(RemoteResourceNotFoundError, match="nothing in the tier"):
         await remover_of(world.process()).accept(replace(PARTITION, topic_id=UUID(int=99)))

@@ -52,6 +52,29 @@ def inputs_of(process: Process) -> list[RemoteLogSegmentMetadata]:
     return sorted((m for m in process.view.list() if m.state is DELETING), key=lambda m: m.start_offset)
 
 
+async def test_segment_that_was_taken_back_and_then_replaced_gets_its_tombstone_from_the_same_task(
+    tmp_path: Path,
+) -> None:
+    """Its first tombstone went when it was taken back; a rebuild needs the second one once the output expires."""
+    world = World(tmp_path)
+    world.grace_s = GRACE_S
+    process = world.process()
+    await process.lead()
+    await process.add(0, 199, age_ms=5000)
+    await process.add(200, 299)
+    task = process.task()
+    world.policy = TopicPolicy(retention_ms=1000)
+    await task.run_once()
+    (first,) = inputs_of(process)
+    world.policy = TopicPolicy()
+    await undeletion_of(process).run(world.partition, await world.log.facts(sizes=False), None)
+    await compacted(process)
+    await task.run_once()
+    tombstone = await process.storage.read_tombstone(first)
+    assert tombstone is not None
+    assert tombstone.reason == "replaced"
+
+
 async def test_they_get_tombstones_stay_for_their_grace_and_go(process: Process) -> None:
     world, inputs = process.world, inputs_of(process)
     assert await process.task().run_once() == pytest.approx(GRACE_S)

@@ -18,11 +18,12 @@ from tierd.model import (
     TopicIdPartition,
     uuid_to_text,
 )
-from tierd.remote import SegmentStorage, UnfinishedSegmentUpload, UnfinishedUpload
+from tierd.remote import ObjectKeyFactory, SegmentStorage, UnfinishedSegmentUpload, UnfinishedUpload
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.sweep import DanglingSweep, UploadSweep, is_abandoned
 
 PARTITION = TopicIdPartition(UUID(int=7), "orders", 0)
+KEYS = ObjectKeyFactory("", CLUSTER_ID)
 GRACE_S = 600.0
 SEGMENT_ID = UUID(int=1)
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -204,6 +205,19 @@ class TestUploads:
         assert await setup.upload_sweep().run_once([PARTITION]) == 0
         assert setup.storage.aborted == ["mine"]
         assert setup.session.recorder.aborted == 1
+
+    async def test_unfinished_upload_of_a_log_start_is_discarded_after_the_grace(self, setup: Setup) -> None:
+        def upload(name: str, partition: TopicIdPartition) -> UnfinishedSegmentUpload:
+            unfinished = UnfinishedUpload(KEYS.log_start(partition), name, setup.tier.clock.now_ms())
+            return UnfinishedSegmentUpload.of(unfinished, KEYS)
+
+        other = replace(PARTITION, partition=1)
+        setup.storage.uploads = [upload("ours", PARTITION), upload("theirs", other)]
+        assert await setup.upload_sweep().run_once([PARTITION]) == 1
+        assert setup.storage.aborted == [], "it may be written at this moment"
+        setup.tier.clock.advance(GRACE_S)
+        assert await setup.upload_sweep().run_once([PARTITION]) == 0
+        assert setup.storage.aborted == ["ours"]
 
     async def test_a_living_brokers_upload_in_another_partition_of_the_topic_is_never_aborted(
         self, setup: Setup

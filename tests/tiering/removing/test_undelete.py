@@ -17,6 +17,7 @@ from tierd.model import (
     SoftDelete,
 )
 from tierd.tiering.policy import TopicPolicy
+from tierd.tiering.removing.log_start_keeper import INTERVAL_S
 from tierd.tiering.removing.undelete_plan import TakenBack
 
 GRACE_S = 3600.0
@@ -66,6 +67,31 @@ async def test_everything_comes_back_newest_first_and_the_log_begins_where_it_be
     assert process.world.steps()[-3:] == [("undeleted", 200), ("undeleted", 100), ("undeleted", 0)]
 
 
+async def test_log_start_in_the_bucket_goes_back_with_what_comes_back(process: Process) -> None:
+    task = process.task()
+    await task.run_once()
+    await take_back(process)
+    process.world.clock.advance(INTERVAL_S)
+    await task.run_once()
+    stored = await process.storage.log_starts.read(PARTITION)
+    assert stored is not None
+    assert stored.record is not None
+    assert stored.record.log_start_offset == 0
+    row = process.view.row
+    assert row is not None
+    assert row.is_log_start_recorded
+
+
+async def test_undelete_is_refused_while_the_log_start_is_written_and_changes_nothing(process: Process) -> None:
+    async with process.log_starts.lowered(PARTITION, 250):
+        with pytest.raises(RefusedError, match="written at this moment"):
+            await take_back(process, 200)
+    assert process.starts(DELETING) == [0, 100, 200]
+    assert ".tombstone" in await process.suffixes(at(process, 200))
+    assert await take_back(process, 200) == [200]
+    assert process.view.log_start_offset == 200
+
+
 async def test_what_came_back_is_not_deleted_when_the_old_grace_is_over(process: Process) -> None:
     task = process.task()
     await task.run_once()
@@ -87,6 +113,25 @@ async def test_a_hole_behind_a_segment_is_refused_unless_insisted_on(process: Pr
     assert process.starts(DELETING) == [0, 100, 200]
     assert await take_back(process, 100, force=True) == [100]
     assert process.view.log_start_offset == 100
+
+
+async def test_log_start_goes_back_to_where_a_segment_begins_to_answer(tmp_path: Path) -> None:
+    """The log start lay inside the segment when it was copied: nobody finds what is below."""
+    world = World(tmp_path)
+    world.grace_s = GRACE_S
+    process = world.process()
+    await process.lead()
+    await process.add(0, 99, age_ms=5000)
+    await process.add(100, 199, {0: 150}, age_ms=5000)
+    await process.add(200, 299)
+    world.policy = TopicPolicy(retention_ms=1000)
+    await process.task().run_once()
+    assert process.starts(DELETING) == [0, 100]
+    world.policy = TopicPolicy()
+    assert await take_back(process, 100) == [100]
+    assert process.view.log_start_offset == 150
+    with pytest.raises(RefusedError, match="offsets 100 to 149 would be missing"):
+        await take_back(process, 0)
 
 
 async def test_what_retention_would_delete_again_is_refused_unless_insisted_on(process: Process) -> None:

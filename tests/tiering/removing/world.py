@@ -31,6 +31,7 @@ from tierd.tiering.removing.branch import LocalSegment
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiration_task import ExpirationTask, ExpirationTools
 from tierd.tiering.removing.ledger import DeletionLedger, Ledger, LedgerEntry, read_ledger
+from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 from tierd.tiering.removing.partition_plan import LocalFacts
 from tierd.tiering.removing.sweep import DanglingSweep
 
@@ -146,6 +147,9 @@ class Process:
             broker_id=broker_id,
             ledger=self.ledger,
         )
+        self.log_starts = LogStartKeeper(
+            metadata=self.metadata, storage=self.storage.log_starts, clock=world.clock, broker_id=broker_id
+        )
 
     @property
     def view(self) -> PartitionView:
@@ -157,6 +161,7 @@ class Process:
             deletion=self.deletion,
             policies=lambda _: self.world.policy,
             being_copied=self.being_copied,
+            log_starts=self.log_starts,
             slots=asyncio.Semaphore(self.width),
             recorder=self.recorder,
             clock=self.clock,

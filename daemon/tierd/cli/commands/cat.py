@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import sys
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -11,6 +10,7 @@ import typer
 from tierd.app import found_offset, run_in_loop, tier_reader
 from tierd.cli.moments import timestamp_ms_of
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
+from tierd.cli.printing import print_bytes
 from tierd.cli.records import as_json_line, as_text_line
 from tierd.cli.session import begin
 from tierd.config import TierdConfig
@@ -97,9 +97,4 @@ async def _write(pending: bytearray) -> None:
     data = bytes(pending)
     pending.clear()
     if data:
-        await asyncio.to_thread(_write_all, data)
-
-
-def _write_all(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+        await asyncio.to_thread(print_bytes, data)

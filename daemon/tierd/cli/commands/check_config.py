@@ -1,6 +1,5 @@
 """``tierd check-config``: every fault of the file at once; and, when asked, of what the file names."""
 
-import json
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -9,16 +8,17 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from tierd.cli.display import answer_console, plain_table
+from tierd.cli.display import plain_table, print_table
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
-from tierd.config import TierdConfig, load_config
+from tierd.cli.printing import print_json, print_line
+from tierd.config import TierdConfig, config_warnings, load_config
 from tierd.errors import ConfigError, ConfigFault, SparkMissingError
 
 
 def check_config(
     online: Annotated[
-        bool, typer.Option("--online", help="Also try what the file names: log dirs, metadata store, object store.")
+        bool, typer.Option("--online", help="Also try what the file names: log dirs, Kafka, metadata and object store.")
     ] = False,
     policy: Annotated[
         bool, typer.Option("--policy", help="Print the least that the object store must allow, and nothing else.")
@@ -29,8 +29,8 @@ def check_config(
     """List every fault of the configuration file, each with line and column; exits with 2 when there is one.
 
     Where the file enables the pipeline, pyspark or Java that is missing or too old is one, too. With --online also log
-    dirs, metadata store and object store are tried, step by step; nothing is left there. Exits with 1 when a step
-    failed, with 3 when something cannot be reached.
+    dirs, Kafka, metadata store and object store are tried, step by step; nothing is left there. Exits with 1 when a
+    step failed, with 3 when something cannot be reached.
 
     Example: tierd check-config --online
     """
@@ -38,7 +38,7 @@ def check_config(
         settings = load_config(config, os.environ)
     except ConfigError as error:
         if as_json:
-            print(json.dumps({"valid": False, "faults": [_fault_json(fault) for fault in error.faults]}))
+            print_json({"valid": False, "faults": [_fault_json(fault) for fault in error.faults]})
         raise
     if policy:
         _print_policy(settings)
@@ -47,9 +47,10 @@ def check_config(
     else:
         _check_spark(settings, config, as_json=as_json)
         if as_json:
-            print(json.dumps({"valid": True, "faults": []}))
+            print_json({"valid": True, "faults": [], "warnings": _warnings_json(settings)})
         else:
-            answer_console().print(f"{config}: valid")
+            print_line(f"{config}: valid")
+            _print_warnings(settings)
 
 
 def _check_spark(settings: TierdConfig, config: Path, *, as_json: bool) -> None:
@@ -63,7 +64,7 @@ def _check_spark(settings: TierdConfig, config: Path, *, as_json: bool) -> None:
     except SparkMissingError as error:
         if as_json:
             fault = ConfigFault(config, 0, 0, f"pipeline.enabled: {error}")
-            print(json.dumps({"valid": False, "faults": [_fault_json(fault)]}))
+            print_json({"valid": False, "faults": [_fault_json(fault)]})
         raise
 
 
@@ -76,13 +77,15 @@ def _check_online(settings: TierdConfig, config: Path, *, as_json: bool) -> None
     outcomes = {step.outcome for step in steps}
     if as_json:
         listed = [asdict(step) for step in steps]
-        print(json.dumps({"valid": True, "faults": [], "ok": outcomes == {"ok"}, "steps": listed}))
+        answer = {"valid": True, "faults": [], "warnings": _warnings_json(settings)}
+        print_json({**answer, "ok": outcomes == {"ok"}, "steps": listed})
     else:
         table = plain_table(("area", "step", "outcome"), (), "what was seen, and what to do next")
         for step in steps:
-            seen = f"{step.detail}\nnext: {step.next_step}" if step.next_step else step.detail
+            seen = (step.detail, f"next: {step.next_step}") if step.next_step else step.detail
             table.add_row(step.area, step.name, step.outcome, seen)
-        answer_console().print(table)
+        print_table(table)
+        _print_warnings(settings)
     if "unreachable" in outcomes:
         raise typer.Exit(ExitCode.UNREACHABLE)
     if "failed" in outcomes:
@@ -94,7 +97,17 @@ def _print_policy(settings: TierdConfig) -> None:
     from tierd.app.access_policy import access_policy  # noqa: PLC0415 - as above
 
     cluster_id = run_in_loop(known_cluster_id(settings))
-    print(json.dumps(access_policy(settings.remote, cluster_id=cluster_id), indent=2))
+    print_json(access_policy(settings.remote, cluster_id=cluster_id), indent=2)
+
+
+def _print_warnings(settings: TierdConfig) -> None:
+    for warning in config_warnings(settings):
+        print_line(f"warning: {warning}")
+        print_line(f"  next: {warning.remedy}")
+
+
+def _warnings_json(settings: TierdConfig) -> list[JsonValue]:
+    return [{"key": each.key, "message": each.problem, "next_step": each.remedy} for each in config_warnings(settings)]
 
 
 def _fault_json(fault: ConfigFault) -> dict[str, JsonValue]:

@@ -1,7 +1,5 @@
 """``tierd compact``: one run of the Spark job, what it would do, and what past runs did."""
 
-import json
-import sys
 from datetime import UTC, datetime
 from typing import Annotated, cast
 
@@ -10,9 +8,11 @@ from pydantic import JsonValue
 
 from tierd.app import compact as run_compaction
 from tierd.app import past_runs, plan_compaction, run_in_loop
-from tierd.cli.display import answer_console, human_size, plain_table
+from tierd.cli.display import human_size, plain_table, print_table
 from tierd.cli.failures import ExitCode
-from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionsArgument
+from tierd.cli.json_lists import print_list
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
+from tierd.cli.printing import print_error, print_json, print_line
 from tierd.cli.progress import progress_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
@@ -29,6 +29,7 @@ def compact(
     history: Annotated[bool, typer.Option("--history", help="List past runs instead, the newest last.")] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
+    as_object: JsonObjectOption = False,
 ) -> None:
     """Compact and merge segments in the tier with Spark; 1 when something could not be done.
 
@@ -38,21 +39,26 @@ def compact(
     Examples: tierd compact --once --dry-run, tierd compact --once orders-0, tierd compact --history
     """
     if once is history or (dry_run and history):
-        print("tierd: compact needs --once, which --dry-run may follow, or --history", file=sys.stderr)
-        print("  next: tierd compact --once --dry-run", file=sys.stderr)
+        print_error("tierd: compact needs --once, which --dry-run may follow, or --history")
+        print_error("  next: tierd compact --once --dry-run")
         raise typer.Exit(ExitCode.USAGE)
     settings = begin(config)
     names = [TopicPartition.parse(name) for name in partitions or []]
     if history:
-        _print_runs(cast("list[Facts]", past_runs(settings)), as_json=as_json)
+        runs = cast("list[Facts]", past_runs(settings))
+        if as_json or as_object:
+            print_list(runs, as_object=as_object)
+        else:
+            _print_runs(runs)
         return
+    as_json = as_json or as_object  # below, the answer is one object
     if dry_run:
         _print_plan(run_in_loop(plan_compaction(settings, config, names)), as_json=as_json)
         return
     with progress_line("compact") as tell:
         report = run_in_loop(run_compaction(settings, config, names, tell=tell))
     if as_json:
-        print(json.dumps(report))
+        print_json(report)
     else:
         _print_report(report)
     if report["outcome"] not in _WENT_WELL:
@@ -61,7 +67,7 @@ def compact(
 
 def _print_plan(plan: Facts, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(plan))
+        print_json(plan)
         return
     planned, skipped = cast("list[Facts]", plan["planned"]), cast("list[Facts]", plan["skipped"])
     table = plain_table(("partition", "what"), ("segments", "groups", "size", "from", "to"), "why not")
@@ -74,32 +80,32 @@ def _print_plan(plan: Facts, *, as_json: bool) -> None:
     for each in skipped:
         table.add_row(str(each["partition"]), "-", "-", "-", "-", "-", "-", str(each["reason"]))
     if planned or skipped:
-        answer_console().print(table)
+        print_table(table)
     audited = [int(str(work["segments"])) for work in planned if work["kind"] == "audit"]
     words = f"; {sum(audited)} segments would be audited, others each time" if audited else ""
-    print(f"{len(planned) - len(audited)} partitions would be worked on, {len(skipped)} not{words}")
+    print_line(f"{len(planned) - len(audited)} partitions would be worked on, {len(skipped)} not{words}")
 
 
 def _print_report(report: Facts) -> None:
     before, after = int(str(report["bytes_before"])), int(str(report["bytes_after"]))
-    print(
+    print_line(
         f"{str(report['outcome']).replace('_', ' ')}: {report['partitions']} partitions, "
         f"{report['groups_replaced']} groups replaced, {report['groups_unchanged']} unchanged, "
         f"{report['groups_failed']} failed; {human_size(before)} became {human_size(after)}"
     )
     if report["audited_segments"]:
         size = human_size(int(str(report["audited_bytes"])))
-        print(f"audited: {report['audited_segments']} segments, {size}; {report['damaged_segments']} damaged")
+        print_line(f"audited: {report['audited_segments']} segments, {size}; {report['damaged_segments']} damaged")
+    unread = cast("Facts", report["counts"]).get("batches_unread", 0)
+    if unread:
+        print_line(f"not opened: {unread} batches that unpack to more than tierd opens; they stay as they are")
     for problem in cast("list[str]", report["problems"]):
-        print(f"tierd: {problem}", file=sys.stderr)
+        print_error(f"tierd: {problem}")
     if report["outcome"] not in _WENT_WELL and report["log_file"]:
-        print(f"  next: see {report['log_file']}", file=sys.stderr)
+        print_error(f"  next: see {report['log_file']}")
 
 
-def _print_runs(runs: list[Facts], *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(runs))
-        return
+def _print_runs(runs: list[Facts]) -> None:
     columns = ("attempt", "seconds", "partitions", "replaced", "failed", "before", "after")
     table = plain_table(("began (UTC)", "run", "trigger", "outcome"), columns, "problems")
     for run in runs:
@@ -112,4 +118,4 @@ def _print_runs(runs: list[Facts], *, as_json: bool) -> None:
             *(human_size(int(str(run[name]))) for name in ("bytes_before", "bytes_after")),
             "; ".join(cast("list[str]", run["problems"])),
         )
-    answer_console().print(table)
+    print_table(table)

@@ -1,45 +1,41 @@
-"""``tierd copy --once``: one pass of the copy tasks."""
+"""``tierd copy``: one pass of the copy tasks."""
 
-import json
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 from pydantic import JsonValue
-from rich.table import Table
-from rich.text import Text
 
 from tierd.app import copy_once, run_in_loop
-from tierd.cli.display import answer_console, plain_table
+from tierd.cli.display import PlainTable, plain_table, print_table
 from tierd.cli.failures import ExitCode, exit_code_of, print_failure
-from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionsArgument
+from tierd.cli.json_lists import print_list
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 from tierd.tiering import CopyOutcome
 
 
 def copy(
-    once: Annotated[bool, typer.Option("--once", help="Required: copy what is due now, then exit.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="What happens in any case; for scripts that say it.")] = False,
     partitions: PartitionsArgument = None,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
+    as_object: JsonObjectOption = False,
 ) -> None:
-    """Copy finished segments to the tier once and exit; 1 when a partition could not be copied.
+    """Copy what is due to the tier, once, and exit; 1 when a partition could not be copied.
 
     Refused while a daemon holds the state directory: tierd sync asks that daemon instead.
 
-    Example: tierd copy --once orders-0 orders-1
+    Example: tierd copy orders-0 orders-1
     """
-    if not once:
-        print("tierd: copy needs --once\n  next: tierd run copies continuously", file=sys.stderr)
-        raise typer.Exit(ExitCode.USAGE)
+    del once  # tierd run copies continuously
     wanted = [TopicPartition.parse(name) for name in partitions or []] or None
     outcomes = run_in_loop(copy_once(begin(config), config, wanted))
-    if as_json:
-        print(json.dumps([_as_json(outcome) for outcome in outcomes]))
+    if as_json or as_object:
+        print_list([_as_json(outcome) for outcome in outcomes], as_object=as_object)
     else:
-        answer_console().print(_table(outcomes))
+        print_table(_table(outcomes))
     failures = [outcome.error for outcome in outcomes if outcome.error is not None]
     for failure in failures:
         print_failure(failure)
@@ -48,13 +44,13 @@ def copy(
         raise typer.Exit(codes.pop() if codes <= {ExitCode.UNREACHABLE, ExitCode.REFUSED} else ExitCode.NO)
 
 
-def _table(outcomes: Sequence[CopyOutcome]) -> Table:
+def _table(outcomes: Sequence[CopyOutcome]) -> PlainTable:
     table = plain_table(("partition",), ("tiered to", "segments left"), "why")
     for outcome in outcomes:
         status = outcome.status
         through = "-" if status.copied_through is None or status.copied_through < 0 else str(status.copied_through)
         why = "failed" if outcome.error else status.reason
-        table.add_row(Text(str(outcome.partition)), through, str(status.lag.segments), Text(why))
+        table.add_row(str(outcome.partition), through, str(status.lag.segments), why)
     return table
 
 

@@ -1,19 +1,17 @@
 """``tierd cost``: what this broker's part of the tier has cost, and will cost."""
 
-import json
 import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import JsonValue
-from rich.table import Table
-from rich.text import Text
 
 from tierd.app import broker_cost
 from tierd.cli.costs import cost_json, cost_parts
-from tierd.cli.display import answer_console, human_size, plain_table
+from tierd.cli.display import PlainTable, human_size, plain_table, print_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
+from tierd.cli.printing import print_json, print_line
 from tierd.cli.session import log_to_stderr
 from tierd.config import load_config
 from tierd.cost import CostReport, RequestClass, TopicCost
@@ -36,20 +34,20 @@ def cost(
     log_to_stderr()
     report = broker_cost(load_config(config, os.environ, secrets=False), days=days, price_file=price_file)
     if as_json:
-        print(json.dumps(_as_json(report)))
+        print_json(_as_json(report))
     elif not report.topics:
-        print("nothing recorded yet: the daemon writes down what it used once an hour")
+        print_line("nothing recorded yet: the daemon writes down what it used once an hour")
     else:
-        answer_console().print(_table(report))
-        print(f"{report.hours} hours looked at; a month is what 730 hours cost at their pace")
+        print_table(_table(report))
+        print_line(f"{report.hours} hours looked at; a month is what 730 hours cost at their pace")
 
 
-def _table(report: CostReport) -> Table:
+def _table(report: CostReport) -> PlainTable:
     numbers = ("stored", "uploaded", "downloaded", "puts", "lists", "gets", "past", "a month")
     table = plain_table(("topic",), numbers, report.currency)
     for topic in report.topics:
         table.add_row(
-            Text(topic.topic or "(none)"),
+            topic.topic or "(none)",
             human_size(topic.stored_bytes),
             human_size(topic.uploaded_bytes),
             human_size(topic.downloaded_bytes),

@@ -1,6 +1,5 @@
 """``tierd delete-partition``: take the whole tier of a partition away."""
 
-import json
 from typing import Annotated, cast
 
 import typer
@@ -9,6 +8,7 @@ from pydantic import JsonValue
 from tierd.app import delete_partition as delete_whole_partition
 from tierd.app import require_confirmed, run_in_loop
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
+from tierd.cli.printing import print_json, print_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition, uuid_from_text
 
@@ -41,8 +41,10 @@ def delete_partition(
     deletion = delete_whole_partition(begin(config), config, name, topic_id=topic_id, at_once=now, force=force)
     answer = run_in_loop(deletion)
     if as_json:
-        print(json.dumps(answer))
+        print_json(answer)
     else:
         found = cast("dict[str, JsonValue]", answer)
         when = "now" if now else "when expire.grace is over"
-        print(f"{found['partition']} (topic id {found['topic_id']}): its objects go {when}; see tierd deletions {name}")
+        print_line(
+            f"{found['partition']} (topic id {found['topic_id']}): its objects go {when}; see tierd deletions {name}"
+        )

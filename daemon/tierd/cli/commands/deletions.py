@@ -1,6 +1,5 @@
 """``tierd deletions``: the ledger of what went from the tier, and why."""
 
-import json
 import time
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -9,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from tierd.cli.display import answer_console, human_size, plain_table
+from tierd.cli.display import human_size, plain_table, print_table
+from tierd.cli.json_lists import printed_lines
 from tierd.cli.moments import timestamp_ms_of
-from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption
 from tierd.cli.session import begin
 from tierd.config import parse_duration_s
 from tierd.model import TopicPartition
@@ -27,6 +27,7 @@ def deletions(
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
+    as_object: JsonObjectOption = False,
 ) -> None:
     """List what this tierd deleted from the tier, why, and what was taken back; oldest first.
 
@@ -37,9 +38,10 @@ def deletions(
     name = TopicPartition.parse(partition) if partition else None
     settings = begin(config, secrets=False)
     entries = read_ledger(settings.state_dir, name, since_ms=_since_ms(since))
-    if as_json:
-        for entry in entries:
-            print(json.dumps(asdict(entry)))
+    if as_json or as_object:
+        with printed_lines(as_object=as_object) as print_item:
+            for entry in entries:
+                print_item(asdict(entry))
     else:
         _print(entries)
 
@@ -68,4 +70,4 @@ def _print(entries: Iterable[LedgerEntry]) -> None:
             entry.detail,
         )
     if table.row_count:
-        answer_console().print(table)
+        print_table(table)

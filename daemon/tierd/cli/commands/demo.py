@@ -10,6 +10,7 @@ from pathlib import Path
 from tierd.cli.commands.run import run_foreground
 from tierd.cli.demo.writer import prepare
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption
+from tierd.cli.printing import print_line
 from tierd.cli.session import log_to_stderr
 from tierd.config import TierdConfig, load_config
 
@@ -25,7 +26,8 @@ def demo(config: ConfigOption = DEFAULT_CONFIG) -> None:
     log_dir = settings.log_dirs[0].path
     log_to_stderr()
     prepare(log_dir, cluster_id=settings.cluster_id, node_id=settings.node_id)
-    print(_introduction(settings, config), flush=True)
+    for line in _introduction(settings, config):
+        print_line(line, flush=True)
     with _writer(log_dir):
         run_foreground(config)
 
@@ -51,15 +53,16 @@ def _writer(log_dir: Path) -> Iterator[None]:
         process.stdout.close()
 
 
-def _introduction(settings: TierdConfig, config: Path) -> str:
+def _introduction(settings: TierdConfig, config: Path) -> list[str]:
     tierd = Path(sys.argv[0])
     with contextlib.suppress(ValueError):
         tierd = tierd.absolute().relative_to(Path.cwd())
     commands = ("status --watch", "segments orders-0", "cat orders-0 --to 9", "explain orders-0 0", "verify --deep")
-    lines = "\n".join(f"  {tierd} {command} --config {config}" for command in commands)
-    return (
-        f"Demo log dir:    {settings.log_dirs[0].path}\n"
-        f"Status endpoint: http://{settings.http.listen}\n"
-        f"In a second terminal, from this directory:\n{lines}\n"
-        "Ctrl-C stops; the next run continues.\n"
-    )
+    return [
+        f"Demo log dir:    {settings.log_dirs[0].path}",
+        f"Status endpoint: http://{settings.http.listen}",
+        "In a second terminal, from this directory:",
+        *(f"  {tierd} {command} --config {config}" for command in commands),
+        "Ctrl-C stops; the next run continues.",
+        "",
+    ]

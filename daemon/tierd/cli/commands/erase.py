@@ -3,9 +3,9 @@
 import base64
 import binascii
 import getpass
-import json
 import socket
-import sys
+from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, cast
 
@@ -22,10 +22,12 @@ from tierd.app import (
     run_in_loop,
     step_erasures,
 )
-from tierd.cli.display import answer_console, plain_table
+from tierd.cli.display import plain_table, print_table
 from tierd.cli.erasures import print_report, utc
 from tierd.cli.failures import ExitCode
-from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
+from tierd.cli.json_lists import print_list
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption
+from tierd.cli.printing import print_error, print_json, print_line
 from tierd.cli.progress import progress_line
 from tierd.cli.session import begin
 from tierd.config import TierdConfig
@@ -52,6 +54,14 @@ def erase(
     now: Annotated[
         bool, typer.Option("--now", help="Begin a run at once, and remove what it replaces without expire.grace.")
     ] = False,
+    remove_unread: Annotated[
+        bool,
+        typer.Option(
+            "--remove-unread",
+            help="Remove whole batches that unpack to more than tierd opens, since the keys may be in them. "
+            "All their records are lost.",
+        ),
+    ] = False,
     listing: Annotated[bool, typer.Option("--list", help="List the requests, of TP or of all.")] = False,
     report: Annotated[
         str | None, typer.Option("--report", metavar="ID", help="Say what was done for a request.")
@@ -64,6 +74,7 @@ def erase(
     step: Annotated[bool, typer.Option("--step", help="Take open requests, of TP or of all, a step further.")] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
+    as_object: JsonObjectOption = False,
 ) -> None:
     """Erase every record that has one of these keys from the tier of a partition, and prove it.
 
@@ -77,12 +88,19 @@ def erase(
     chosen = [bool(keys), listing, report is not None, cancel is not None, attest is not None, step]
     if sum(chosen) != 1:
         raise typer.BadParameter("name keys to erase, or say one of --list, --report, --cancel, --attest and --step")
+    if remove_unread and not keys:
+        raise typer.BadParameter("--remove-unread belongs to a request: name its keys")
     if bool(keys) and partition is None:
         raise typer.BadParameter("name the partition that the keys are to be erased from")
     settings = begin(config)
+    lists = partial(_print_list, as_json=as_json, as_object=as_object)
+    as_json = as_json or as_object  # where the answer is no list it is one object
     name = None if partition is None else TopicPartition.parse(partition)
     if name is not None and keys:
-        _file(settings, config, name, keys, reason=reason, now=now, as_json=as_json)
+        filing = file_erasure(
+            settings, config, name, keys, by=_person(), reason=reason, at_once=now, removes_unread=remove_unread
+        )
+        _file(settings, config, name, filing, now=now, as_json=as_json)
     elif report is not None:
         _answer(run_in_loop(read_erasure(settings, config, report)), as_json=as_json, must_be_done=True)
     elif cancel is not None:
@@ -93,9 +111,9 @@ def erase(
         attested = attest_erasure(settings, config, attest, by=_person(), statement=reason)
         _answer(run_in_loop(attested), as_json=as_json)
     elif step:
-        _print_list(run_in_loop(step_erasures(settings, config, [name] if name else [])), as_json=as_json)
+        lists(run_in_loop(step_erasures(settings, config, [name] if name else [])))
     else:
-        _print_list(run_in_loop(list_erasures(settings, config, name)), as_json=as_json)
+        lists(run_in_loop(list_erasures(settings, config, name)))
 
 
 def _keys(texts: list[str], encoded: list[str], file: Path | None) -> list[bytes]:
@@ -119,13 +137,11 @@ def _file(
     settings: TierdConfig,
     config: Path,
     name: TopicPartition,
-    keys: list[bytes],
+    filing: Coroutine[object, object, Facts],
     *,
-    reason: str,
     now: bool,
     as_json: bool,
 ) -> None:
-    filing = file_erasure(settings, config, name, keys, by=_person(), reason=reason, at_once=now)
     filed = run_in_loop(filing)
     if not now:
         _answer(filed, as_json=as_json)
@@ -134,7 +150,7 @@ def _file(
     try:
         _apply(settings, config, name, request_id)
     except BaseException:
-        print(f"tierd: request {request_id} is filed all the same; the next run applies it", file=sys.stderr)
+        print_error(f"tierd: request {request_id} is filed all the same; the next run applies it")
         raise
     _answer(run_in_loop(read_erasure(settings, config, request_id)), as_json=as_json, must_be_done=True)
 
@@ -155,16 +171,16 @@ def _apply(settings: TierdConfig, config: Path, name: TopicPartition, request_id
 
 def _answer(facts: Facts, *, as_json: bool, must_be_done: bool = False) -> None:
     if as_json:
-        print(json.dumps(facts))
+        print_json(facts)
     else:
         print_report(facts)
     if must_be_done and facts["phase"] != "done":
         raise typer.Exit(ExitCode.NO)
 
 
-def _print_list(found: list[Facts], *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(found))
+def _print_list(found: list[Facts], *, as_json: bool, as_object: bool) -> None:
+    if as_json or as_object:
+        print_list(found, as_object=as_object)
         return
     table = plain_table(("request", "partition", "filed (UTC)", "by", "phase"), ("keys", "erased"), "what it waits for")
     for each in found:
@@ -173,8 +189,8 @@ def _print_list(found: list[Facts], *, as_json: bool) -> None:
         filed = utc(each["requested_at_ms"])
         table.add_row(*texts, filed, str(each["requested_by"]), str(each["phase"]), *numbers, str(each["problem"]))
     if found:
-        answer_console().print(table)
-    print(f"{len(found)} requests, {sum(each['phase'] not in ('done', 'cancelled') for each in found)} open")
+        print_table(table)
+    print_line(f"{len(found)} requests, {sum(each['phase'] not in ('done', 'cancelled') for each in found)} open")
 
 
 def _person() -> str:

@@ -1,6 +1,5 @@
 """``tierd estimate``: what tiering a log dir would cost."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -8,16 +7,15 @@ from typing import Annotated
 
 import typer
 from pydantic import JsonValue
-from rich.table import Table
-from rich.text import Text
 
 from tierd.cli.costs import cost_json, cost_parts
-from tierd.cli.display import answer_console, human_size, plain_table
+from tierd.cli.display import PlainTable, human_size, plain_table, print_table
 from tierd.cli.options import JsonOption
+from tierd.cli.printing import print_json, print_line
 from tierd.cli.progress import progress_line
 from tierd.cli.session import log_to_stderr
-from tierd.config import parse_duration_s
-from tierd.cost import Cost, Plan, PriceList, TopicEstimate, estimate_log_dirs, load_prices
+from tierd.config import format_duration, parse_duration_s
+from tierd.cost import Bound, Cost, Plan, PriceList, TopicEstimate, estimate_log_dirs, load_prices
 
 _DAY_S = 86_400
 _DEFAULT_PART_BYTES = 25 << 20
@@ -44,7 +42,8 @@ def estimate(
 ) -> None:
     """Say what a tier would hold of a log dir's topics, and what a month of it would cost. Reads only.
 
-    Needs no configuration and no store. The pace of a topic is taken from the times of its files.
+    Needs no configuration and no store. The pace of a topic is taken from the times of its files: where it varies, or
+    where they tell of less than a day, the answer is a range.
 
     Example: tierd estimate /var/lib/kafka/data --retention 365d --replication-factor 3 --zstd 3
     """
@@ -59,11 +58,13 @@ def estimate(
     with progress_line("estimating") as tell:
         topics = estimate_log_dirs(log_dirs, prices, plan, tell=tell)
     if as_json:
-        print(json.dumps({"currency": prices.currency, "topics": [_as_json(topic) for topic in topics]}))
+        print_json({"currency": prices.currency, "topics": [_as_json(topic) for topic in topics]})
         return
-    answer_console().print(_table(topics, prices.currency))
+    print_table(_table(topics, prices.currency))
+    if short := [topic for topic in topics if topic.is_base_short]:
+        print_line(_short_base(short))
     if unknown := sum(topic.unknown_partitions for topic in topics):
-        print(f"{unknown} partitions have one segment only: their pace is not known, and not counted")
+        print_line(f"{unknown} partitions have one segment only: their pace is not known, and not counted")
 
 
 def _days(retention: str) -> float | None:
@@ -74,29 +75,61 @@ def _days(retention: str) -> float | None:
     return None if seconds < 0 else seconds / _DAY_S
 
 
-def _table(topics: Sequence[TopicEstimate], currency: str) -> Table:
+def _table(topics: Sequence[TopicEstimate], currency: str) -> PlainTable:
     numbers = ("partitions", "to copy at once", "a day", "stored", "ratio", "a month")
-    table = plain_table(("topic",), numbers, currency)
+    table = plain_table(("topic",), numbers, f"{currency}, at the pace of the files")
     for topic in topics:
         table.add_row(
-            Text(topic.topic),
+            topic.topic,
             str(topic.partitions),
             human_size(round(topic.due_bytes)),
-            human_size(round(topic.bytes_per_day)),
-            human_size(round(topic.stored_bytes)),
-            f"{topic.ratio:.2f}",
-            f"{topic.month.total:.2f}",
+            *_ranges(topic.low, topic.high, f"{topic.ratio:.2f}"),
             cost_parts(topic.month),
         )
-    total = sum((topic.month for topic in topics), Cost())
-    due, day, stored = (
-        human_size(round(sum(getattr(topic, name) for topic in topics)))
-        for name in ("due_bytes", "bytes_per_day", "stored_bytes")
-    )
+    due = human_size(round(sum(topic.due_bytes for topic in topics)))
     count = str(sum(topic.partitions for topic in topics))
-    table.add_row("all", count, due, day, stored, "", f"{total.total:.2f}", cost_parts(total))
+    low, high = _sum([topic.low for topic in topics]), _sum([topic.high for topic in topics])
+    table.add_row(
+        "all", count, due, *_ranges(low, high, ""), cost_parts(sum((topic.month for topic in topics), Cost()))
+    )
     return table
 
 
+def _ranges(low: Bound, high: Bound, ratio: str) -> tuple[str, str, str, str]:
+    """Return the columns a day, stored, ratio, a month."""
+    return (
+        _range(human_size(round(low.bytes_per_day)), human_size(round(high.bytes_per_day))),
+        _range(human_size(round(low.stored_bytes)), human_size(round(high.stored_bytes))),
+        ratio,
+        _range(f"{low.month.total:.2f}", f"{high.month.total:.2f}"),
+    )
+
+
+def _range(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
+
+
+def _sum(bounds: Sequence[Bound]) -> Bound:
+    return Bound(
+        sum(bound.bytes_per_day for bound in bounds),
+        sum(bound.stored_bytes for bound in bounds),
+        sum((bound.month for bound in bounds), Cost()),
+    )
+
+
+def _short_base(topics: Sequence[TopicEstimate]) -> str:
+    shortest = min(topics, key=lambda topic: topic.base_days or 0.0)
+    told = format_duration(max(1, round((shortest.base_days or 0.0) * _DAY_S)))
+    return (
+        f"too short to tell: the files of {len(topics)} topics span less than a day ({shortest.topic}: {told}).\n"
+        "  Lower end: a day brings what is there and nothing more. Upper end: it goes on at that pace.\n"
+        "  next: estimate again when the files span a week; copied or restored files have the times of the copy"
+    )
+
+
 def _as_json(topic: TopicEstimate) -> dict[str, JsonValue]:
-    return asdict(topic) | {"month": cost_json(topic.month)}
+    bounds: dict[str, JsonValue] = {
+        name: asdict(bound) | {"month": cost_json(bound.month)}
+        for name, bound in (("low", topic.low), ("high", topic.high))
+    }
+    return asdict(topic) | bounds | {"month": cost_json(topic.month), "is_base_short": topic.is_base_short}

@@ -1,7 +1,5 @@
-"""``tierd expire --once``: one pass of expiration, or what it would do."""
+"""``tierd expire``: one pass of expiration, or what it would do."""
 
-import json
-import sys
 from typing import Annotated, cast
 
 import typer
@@ -9,41 +7,43 @@ from pydantic import JsonValue
 
 from tierd.app import expire as expire_partitions
 from tierd.app import run_in_loop
-from tierd.cli.display import answer_console, human_size, plain_table
+from tierd.cli.display import human_size, plain_table, print_table
 from tierd.cli.failures import ExitCode
-from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionsArgument
+from tierd.cli.json_lists import print_list
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
+from tierd.cli.printing import print_error, print_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 
 
 def expire(
-    once: Annotated[bool, typer.Option("--once", help="Required: expire what is due now, then exit.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="What happens in any case; for scripts that say it.")] = False,
     partitions: PartitionsArgument = None,
+    *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go, and why.")] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
+    as_object: JsonObjectOption = False,
 ) -> None:
     """Remove from the tier what retention does not keep, and say why; 1 when a partition could not be dealt with.
 
     A running daemon does it; without one this command does. Until expire.grace is over, tierd undelete takes it back.
 
-    Example: tierd expire --once --dry-run orders-0
+    Example: tierd expire --dry-run orders-0
     """
-    if not once:
-        print("tierd: expire needs --once\n  next: tierd run expires continuously", file=sys.stderr)
-        raise typer.Exit(ExitCode.USAGE)
+    del once  # tierd run expires continuously
     names = [TopicPartition.parse(name) for name in partitions or []]
     answer = run_in_loop(expire_partitions(begin(config), config, names, dry_run=dry_run))
     found = cast("list[dict[str, JsonValue]]", answer)
-    if as_json:
-        print(json.dumps(found))
+    if as_json or as_object:
+        print_list(found, as_object=as_object)
     else:
         _print(found, dry_run=dry_run)
     failed = [each for each in found if each["error"]]
     for each in failed:
-        print(f"tierd: {each['partition']}: {each['error']}", file=sys.stderr)
+        print_error(f"tierd: {each['partition']}: {each['error']}")
         if each["remedy"]:
-            print(f"  next: {each['remedy']}", file=sys.stderr)
+            print_error(f"  next: {each['remedy']}")
     if failed:
         raise typer.Exit(ExitCode.NO)
 
@@ -64,5 +64,5 @@ def _print(found: list[dict[str, JsonValue]], *, dry_run: bool) -> None:
                 str(planned["detail"]),
             )
     if count:
-        answer_console().print(table)
-    print(f"{count} segments {'would go' if dry_run else 'go'}, of {len(found)} partitions")
+        print_table(table)
+    print_line(f"{count} segments {'would go' if dry_run else 'go'}, of {len(found)} partitions")

@@ -1,18 +1,16 @@
 """``tierd explain``: where one record is, and why."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import JsonValue
-from rich.text import Text
 
 from tierd.app import explain_offset, run_in_loop, tier_reader
-from tierd.cli.display import answer_console
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
+from tierd.cli.printing import print_json, print_line
 from tierd.cli.session import begin
 from tierd.config import TierdConfig
 from tierd.model import TopicPartition
@@ -36,12 +34,11 @@ def explain(
     found = run_in_loop(_explain(begin(config), config, TopicPartition.parse(partition), offset))
     if as_json:
         facts: dict[str, JsonValue] = asdict(found) | {"place": found.place.value, "attempts": list(found.attempts)}
-        print(json.dumps(facts))
+        print_json(facts)
     else:
-        console = answer_console()
-        console.print(Text(f"{partition} offset {offset}: {found.place.value}: {found.why}"))
+        print_line(f"{partition} offset {offset}: {found.place.value}: {found.why}")
         for label, value in _details(found).items():
-            console.print(Text(f"  {label}: {value}"), soft_wrap=True)
+            print_line(f"  {label}: {value}")
     if found.place in _UNREADABLE:
         raise typer.Exit(ExitCode.NO)
 

@@ -1,11 +1,11 @@
 """``tierd inspect``: files of a log dir decoded and checked."""
 
-import json as json_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tierd.cli.printing import print_error, print_json, print_line
 from tierd.cli.session import log_to_stderr
 from tierd.errors import TierError
 from tierd.log import Damage, Decoded, FileFound, Finding, Note, inspect_path
@@ -39,14 +39,16 @@ def inspect(
             for finding in inspect_path(path, records=records, deep=deep):
                 _count(counts, finding)
                 if not check or isinstance(finding, Damage):
-                    typer.echo(_as_json(finding) if json else _as_text(finding))
+                    _print(finding, as_json=json)
         except TierError as error:
-            typer.echo(f"{error}\n{error.remedy}".strip(), err=True)
+            print_error(str(error))
+            if error.remedy:
+                print_error(error.remedy)
             raise typer.Exit(_REACHED_NOTHING) from error
     if json:
-        typer.echo(json_module.dumps({"type": "summary", **counts}))
+        print_json({"type": "summary", **counts})
     else:
-        typer.echo(f"{counts['files']} files, {counts['batches']} batches, {counts['damage']} damaged places")
+        print_line(f"{counts['files']} files, {counts['batches']} batches, {counts['damage']} damaged places")
     if counts["damage"]:
         raise typer.Exit(1)
 
@@ -63,19 +65,27 @@ def _count(counts: dict[str, int], finding: Finding) -> None:
             pass
 
 
-def _as_text(finding: Finding) -> str:
+def _print(finding: Finding, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_as_json(finding))
+        return
+    for line in _as_text(finding):
+        print_line(line)
+
+
+def _as_text(finding: Finding) -> list[str]:
     match finding:
         case FileFound(path, kind, size_bytes):
-            return f"\n{path}: {kind}" + (f", {size_bytes} bytes" if kind not in ("log dir", "partition") else "")
+            return ["", f"{path}: {kind}" + (f", {size_bytes} bytes" if kind not in ("log dir", "partition") else "")]
         case Decoded(kind, fields):
             indent = "| " if kind == "record" else ""
-            return indent + " ".join(f"{name}: {_plain(value)}" for name, value in fields.items())
+            return [indent + " ".join(f"{name}: {_plain(value)}" for name, value in fields.items())]
         case Damage(path, position, problem, remedy):
             place = "" if str(path) in problem else f"{path}: "
             at = "" if position is None or "position" in problem else f" at position {position}"
-            return f"DAMAGE {place}{problem}{at}" + (f"\n       {remedy}" if remedy else "")
+            return [f"DAMAGE {place}{problem}{at}", *([f"       {remedy}"] if remedy else [])]
         case Note(path, text):
-            return f"NOTE {path}: {text}"
+            return [f"NOTE {path}: {text}"]
 
 
 def _plain(value: object) -> str:
@@ -84,7 +94,7 @@ def _plain(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def _as_json(finding: Finding) -> str:
+def _as_json(finding: Finding) -> dict[str, object]:
     match finding:
         case FileFound(path, kind, size_bytes):
             content: dict[str, object] = {"type": "file", "path": str(path), "kind": kind, "size_bytes": size_bytes}
@@ -100,4 +110,4 @@ def _as_json(finding: Finding) -> str:
             }
         case Note(path, text):
             content = {"type": "note", "path": str(path), "text": text}
-    return json_module.dumps(content, ensure_ascii=False)
+    return content

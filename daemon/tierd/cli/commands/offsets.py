@@ -1,15 +1,15 @@
 """``tierd offsets``: where a partition begins and ends in either tier, and which offset belongs to a time."""
 
-import json
 from typing import Annotated
 
 import typer
 from pydantic import JsonValue
 
 from tierd.app import list_offsets, run_in_loop
-from tierd.cli.display import answer_console, plain_table
+from tierd.cli.display import plain_table, print_table
 from tierd.cli.moments import timestamp_ms_of
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
+from tierd.cli.printing import print_json
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
 from tierd.tiering import ListedOffset
@@ -36,13 +36,13 @@ def offsets(
     settings, name = begin(config), TopicPartition.parse(partition)
     found = run_in_loop(list_offsets(settings, config, name, timestamp_ms=timestamp_ms))
     if as_json:
-        print(json.dumps({which: _as_json(listed) for which, listed in found.items()}))
+        print_json({which: _as_json(listed) for which, listed in found.items()})
         return
     table = plain_table(("offset",), ("value", "epoch"), "time of the record")
     for which, listed in found.items():
         shown = str(listed.timestamp_ms) if listed.timestamp_ms >= 0 else ""
         table.add_row(which, str(listed.offset), str(listed.leader_epoch), shown)
-    answer_console().print(table)
+    print_table(table)
 
 
 def _as_json(listed: ListedOffset) -> dict[str, JsonValue]:

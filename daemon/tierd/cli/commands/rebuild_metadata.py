@@ -1,18 +1,15 @@
 """``tierd rebuild-metadata``: the metadata from the bucket alone."""
 
-import json
-import sys
 from typing import Annotated
 
 import typer
 from pydantic import JsonValue
-from rich.text import Text
 
 from tierd.app import rebuild_metadata as rebuild
 from tierd.app import run_in_loop
-from tierd.cli.display import answer_console
 from tierd.cli.failures import ExitCode
-from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
+from tierd.cli.options import DEFAULT_CONFIG, AcceptUnauthenticatedOption, ConfigOption, JsonOption
+from tierd.cli.printing import print_error, print_json, print_line
 from tierd.cli.progress import progress_line
 from tierd.cli.session import begin
 from tierd.tiering import RebuildReport
@@ -20,6 +17,7 @@ from tierd.tiering import RebuildReport
 
 def rebuild_metadata(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be rebuilt.")] = False,
+    accept_unauthenticated: AcceptUnauthenticatedOption = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
@@ -27,15 +25,22 @@ def rebuild_metadata(
 
     For when the metadata store is lost. Interrupted, the same command goes on. A store that has segments is compared
     with the bucket and not written to: exit code 4 when it differs. Exit code 1 when something in the bucket is damaged
-    or in conflict; everything else is rebuilt nevertheless. No daemon may run meanwhile.
+    or in conflict; everything else is rebuilt nevertheless. No daemon may run meanwhile. Requests to erase keys are
+    filed again from their reports; one that was not done has lost its keys and is named, with exit code 1.
+
+    With a key ring, an object that no tierd with the ring is proven to have written is a conflict and not believed:
+    plain segments of before encryption, and tombstones and log starts of earlier versions, are among them.
 
     Example: tierd rebuild-metadata --dry-run
     """
     settings = begin(config)
     with progress_line("rebuilding") as tell:
-        report = run_in_loop(rebuild(settings, config, dry_run=dry_run, tell=tell))
+        rebuilding = rebuild(
+            settings, config, dry_run=dry_run, accepts_unauthenticated=accept_unauthenticated, tell=tell
+        )
+        report = run_in_loop(rebuilding)
     if as_json:
-        print(json.dumps(_as_json(report, dry_run=dry_run)))
+        print_json(_as_json(report, dry_run=dry_run))
     else:
         _print(report, dry_run=dry_run)
     if report.differing:
@@ -45,19 +50,29 @@ def rebuild_metadata(
 
 
 def _print(report: RebuildReport, *, dry_run: bool) -> None:
-    console = answer_console()
     for problem in report.problems:
         line = f"{problem.severity.value} {problem.kind}: {problem.where}: {problem.what}"
-        console.print(Text(line), soft_wrap=True)
+        print_line(line)
     for difference in report.differing:
-        console.print(Text(f"differs: {difference}"), soft_wrap=True)
+        print_line(f"differs: {difference}")
     done = f"{report.unchanged} are in the metadata store already, {report.written} were written"
     if dry_run:
         done = f"{report.unchanged} are in the metadata store already, nothing was written"
-    print(f"{report.segments} segments of {report.partitions} partitions, {report.deleting} more being deleted; {done}")
+    print_line(
+        f"{report.segments} segments of {report.partitions} partitions, {report.deleting} more being deleted; {done}"
+    )
+    if report.erasures:
+        restored = "would be" if dry_run else "were"
+        print_line(f"{report.erasures} requests to erase keys {restored} filed again from their reports in the bucket")
+    if report.has_unauthenticated:
+        print_error("tierd: some objects are not authenticated; what they say is not in the metadata")
+        print_error(
+            "  next: see which of them tierd wrote, before a daemon starts; then, into an empty metadata store again, "
+            "tierd rebuild-metadata --accept-unauthenticated"
+        )
     if report.differing:
-        print("tierd: the metadata store has segments and differs from the bucket; it was not changed", file=sys.stderr)
-        print("  next: name an empty metadata store, or run tierd verify on this one", file=sys.stderr)
+        print_error("tierd: the metadata store has segments and differs from the bucket; it was not changed")
+        print_error("  next: name an empty metadata store, or run tierd verify on this one")
 
 
 def _as_json(report: RebuildReport, *, dry_run: bool) -> dict[str, JsonValue]:
@@ -70,6 +85,7 @@ def _as_json(report: RebuildReport, *, dry_run: bool) -> dict[str, JsonValue]:
         "written": report.written,
         "unchanged": report.unchanged,
         "differing": list(report.differing),
+        "erasures": report.erasures,
         "problems": [
             {
                 "severity": problem.severity.value,

@@ -1,6 +1,5 @@
 """``tierd repair``: a damaged partition directory mended, and nothing of it thrown away."""
 
-import json as json_module
 from typing import Annotated
 
 import typer
@@ -10,6 +9,7 @@ from tierd.cli.failures import ExitCode
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.mended import as_json, print_mended
 from tierd.cli.options import JsonOption, PartitionDirectory
+from tierd.cli.printing import print_json
 from tierd.cli.progress import progress_line
 from tierd.cli.session import log_to_stderr
 from tierd.clock import SystemClock
@@ -56,7 +56,7 @@ def repair(
         )
     if json:
         answer: dict[str, JsonValue] = {"dry_run": dry_run, **as_json(mended)}
-        print(json_module.dumps(answer))
+        print_json(answer)
     else:
         print_mended(mended, is_plan=dry_run)
     if not mended.is_sound:

@@ -1,20 +1,26 @@
 """``tierd repair-tier``: what ``tierd verify`` found, mended where that can be."""
 
 import contextlib
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import JsonValue
-from rich.text import Text
 
 from tierd.app import RepairRequest, run_in_loop
 from tierd.app import repair_tier as repair
-from tierd.cli.display import answer_console
 from tierd.cli.failures import ExitCode
-from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionsArgument
+from tierd.cli.json_lists import PrintItem, printed_lines
+from tierd.cli.options import (
+    DEFAULT_CONFIG,
+    AcceptUnauthenticatedOption,
+    ConfigOption,
+    JsonObjectOption,
+    JsonOption,
+    PartitionsArgument,
+)
+from tierd.cli.printing import print_line
 from tierd.cli.progress import progress_line
 from tierd.cli.session import begin
 from tierd.config import TierdConfig, parse_duration_s
@@ -32,6 +38,7 @@ def repair_tier(
         bool, typer.Option("--deep", help="Download every segment and check every batch and index first.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Also what takes away something that was readable once.")] = False,
+    accept_unauthenticated: AcceptUnauthenticatedOption = False,
     min_age: Annotated[
         str | None,
         typer.Option(
@@ -42,6 +49,7 @@ def repair_tier(
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
+    as_object: JsonObjectOption = False,
 ) -> None:
     """Mend the tier of the partitions that this broker leads; exits with 1 if something could not be.
 
@@ -58,12 +66,21 @@ def repair_tier(
     wanted = [TopicPartition.parse(name) for name in partitions or []]
     with progress_line("repairing") as tell:
         request = RepairRequest(
-            names=wanted, dry_run=dry_run, deep=deep, is_confirmed=yes, min_age_s=_seconds(min_age), tell=tell
+            names=wanted,
+            dry_run=dry_run,
+            deep=deep,
+            is_confirmed=yes,
+            accepts_unauthenticated=accept_unauthenticated,
+            min_age_s=_seconds(min_age),
+            tell=tell,
         )
-        counts = run_in_loop(_repair(settings, config, request, as_json=as_json))
+        as_json = as_json or as_object
+        show = printed_lines(as_object=as_object) if as_json else contextlib.nullcontext(None)
+        with show as print_item:
+            counts = run_in_loop(_repair(settings, config, request, print_item))
     if not as_json:
         said = ", ".join(f"{counts[result]} {result.value}" for result in RepairResult if counts[result])
-        print(said or "nothing to do")
+        print_line(said or "nothing to do")
     if any(counts[result] for result in RepairResult if result.is_problem):
         raise typer.Exit(ExitCode.NO)
 
@@ -76,28 +93,28 @@ def _seconds(min_age: str | None) -> float | None:
 
 
 async def _repair(
-    config: TierdConfig, config_file: Path, request: RepairRequest, *, as_json: bool
+    config: TierdConfig, config_file: Path, request: RepairRequest, print_item: PrintItem | None
 ) -> Counter[RepairResult]:
     counts: Counter[RepairResult] = Counter()
     async with contextlib.aclosing(repair(config, config_file, request)) as outcomes:
         async for outcome in outcomes:
             counts[outcome.result] += 1
-            if as_json:
-                print(json.dumps(_as_json(outcome)), flush=True)
-            else:
+            if print_item is None:
                 _print(outcome)
+            else:
+                print_item(_as_json(outcome))
     return counts
 
 
 def _print(outcome: RepairOutcome) -> None:
-    console, action = answer_console(), outcome.action
+    action = outcome.action
     kind = "" if action.kind == "nothing" else f" {action.kind.value}"
     danger = " (needs --yes)" if action.is_dangerous and outcome.result is RepairResult.PLANNED else ""
-    console.print(Text(f"{outcome.result.value}{kind}{danger}: {action.where}: {action.why}"), soft_wrap=True)
+    print_line(f"{outcome.result.value}{kind}{danger}: {action.where}: {action.why}")
     if outcome.problem and outcome.problem != action.why:
-        console.print(Text(f"  because: {outcome.problem}"), soft_wrap=True)
+        print_line(f"  because: {outcome.problem}")
     if outcome.remedy:
-        console.print(Text(f"  next: {outcome.remedy}"), soft_wrap=True)
+        print_line(f"  next: {outcome.remedy}")
 
 
 def _as_json(outcome: RepairOutcome) -> dict[str, JsonValue]:

@@ -1,14 +1,25 @@
 """``tierd resume``: live control of the running daemon."""
 
 from tierd.cli.control import tell_daemon
-from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionsArgument
+from tierd.cli.options import (
+    DEFAULT_CONFIG,
+    ConfigOption,
+    JsonObjectOption,
+    JsonOption,
+    PartitionsArgument,
+    SocketOption,
+)
 
 
 def resume(
-    partitions: PartitionsArgument = None, config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False
+    partitions: PartitionsArgument = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    socket: SocketOption = None,
+    as_json: JsonOption = False,
+    as_object: JsonObjectOption = False,
 ) -> None:
     """Copy paused partitions again, all of them when none is named.
 
     Example: tierd resume
     """
-    tell_daemon("resume", partitions or [], config=config, as_json=as_json)
+    tell_daemon("resume", partitions or [], config=config, socket=socket, as_json=as_json, as_object=as_object)

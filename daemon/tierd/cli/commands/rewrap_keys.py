@@ -1,20 +1,18 @@
 """``tierd rewrap-keys``: the data keys of encrypted segments under the active key of the ring."""
 
 import contextlib
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import JsonValue
-from rich.text import Text
 
 from tierd.app import rewrap_keys as rewrap
 from tierd.app import run_in_loop
-from tierd.cli.display import answer_console
 from tierd.cli.failures import ExitCode
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionsArgument
+from tierd.cli.printing import print_json, print_line
 from tierd.cli.progress import progress_line
 from tierd.cli.session import begin
 from tierd.config import TierdConfig
@@ -32,7 +30,8 @@ def rewrap_keys(
 ) -> None:
     """Wrap the data keys of encrypted segments under remote.encryption.active_key; exits with 1 if some could not be.
 
-    Only manifests are rewritten, never data. May run beside the daemon, and again after it was broken off.
+    Tombstones, log starts and reports of erasures that a key of the ring proves are given tags of the active key. Data
+    is never rewritten. May run beside the daemon, and again after it was broken off.
 
     Example: tierd rewrap-keys --dry-run
     """
@@ -47,17 +46,19 @@ async def _rewrap(
 ) -> int:
     counts: Counter[RewrapResult] = Counter()
     problems: list[RewrapOutcome] = []
+    manifests = 0
     with progress_line("rewrapping") as tell:
         async with contextlib.aclosing(rewrap(config, config_file, partitions, dry_run=dry_run)) as outcomes:
             async for outcome in outcomes:
                 counts[outcome.result] += 1
+                manifests += outcome.is_manifest
                 if outcome.result.is_problem and len(problems) < _PROBLEMS_SHOWN:
                     problems.append(outcome)
-                tell(f"{counts.total()} manifests, {counts[RewrapResult.REWRAPPED]} rewrapped")
+                tell(f"{manifests} manifests, {counts[RewrapResult.REWRAPPED]} rewrapped")
     if as_json:
-        print(json.dumps(_as_json(config, counts, problems, dry_run=dry_run)))
+        print_json(_as_json(config, manifests, counts, problems, dry_run=dry_run))
     else:
-        _print(counts, problems, dry_run=dry_run)
+        _print(manifests, counts, problems, dry_run=dry_run)
     return _problem_count(counts)
 
 
@@ -65,26 +66,27 @@ def _problem_count(counts: Counter[RewrapResult]) -> int:
     return sum(count for result, count in counts.items() if result.is_problem)
 
 
-def _print(counts: Counter[RewrapResult], problems: list[RewrapOutcome], *, dry_run: bool) -> None:
-    console = answer_console()
+def _print(manifests: int, counts: Counter[RewrapResult], problems: list[RewrapOutcome], *, dry_run: bool) -> None:
     for outcome in problems:
-        console.print(Text(f"{outcome.result.value}: {outcome.problem}"), soft_wrap=True)
-        console.print(Text(f"  next: {outcome.remedy}"), soft_wrap=True)
+        print_line(f"{outcome.result.value}: {outcome.problem}")
+        print_line(f"  next: {outcome.remedy}")
     done = "would be rewrapped" if dry_run else "rewrapped"
-    print(
-        f"{counts.total()} manifests: {counts[RewrapResult.REWRAPPED]} {done}, "
+    print_line(
+        f"{manifests} manifests: {counts[RewrapResult.REWRAPPED]} {done}, "
         f"{counts[RewrapResult.CURRENT]} under the active key already, {counts[RewrapResult.PLAIN]} not encrypted, "
         f"{_problem_count(counts)} with problems"
     )
+    if counts[RewrapResult.RETAGGED]:
+        print_line(f"{counts[RewrapResult.RETAGGED]} tombstones, log starts and reports of erasures with tags as well")
 
 
 def _as_json(
-    config: TierdConfig, counts: Counter[RewrapResult], problems: list[RewrapOutcome], *, dry_run: bool
+    config: TierdConfig, manifests: int, counts: Counter[RewrapResult], problems: list[RewrapOutcome], *, dry_run: bool
 ) -> dict[str, JsonValue]:
     return {
         "active_key": config.remote.encryption.active_key,
         "dry_run": dry_run,
-        "manifests": counts.total(),
+        "manifests": manifests,
         **{result.value: counts[result] for result in RewrapResult},
         "problems": [
             {"key": each.key, "result": each.result.value, "problem": each.problem, "remedy": each.remedy}

@@ -1,18 +1,19 @@
 """``tierd segments``: the remote segments of a partition."""
 
 import contextlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import JsonValue
-from rich.table import Table
 
 from tierd.app import follow_segments, run_in_loop, tier_reader
-from tierd.cli.display import answer_console, human_size, plain_table
-from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
+from tierd.cli.display import PlainTable, human_size, plain_table, print_table
+from tierd.cli.json_lists import print_list
+from tierd.cli.moments import utc_text
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionArgument
+from tierd.cli.printing import print_json, print_line
 from tierd.cli.session import begin
 from tierd.config import TierdConfig
 from tierd.metadata import SegmentChange
@@ -28,6 +29,7 @@ def segments(
     ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
+    as_object: JsonObjectOption = False,
 ) -> None:
     """List the remote segments of a partition with state, offsets, size and leader epochs, by start offset.
 
@@ -39,15 +41,17 @@ def segments(
 
         tierd segments orders-0 --follow
     """
+    if follow and as_object:
+        raise typer.BadParameter("--follow has no end, and one object would have none: use --json")
     if follow:
         with contextlib.suppress(KeyboardInterrupt):  # how it is meant to end
             run_in_loop(_follow(begin(config), config, TopicPartition.parse(partition), as_json=as_json))
         return
     found = run_in_loop(_read(begin(config), config, TopicPartition.parse(partition)))
-    if as_json:
-        print(json.dumps([_as_json(metadata) for metadata in found]))
+    if as_json or as_object:
+        print_list([_as_json(metadata) for metadata in found], as_object=as_object)
     else:
-        answer_console().print(_table(found))
+        print_table(_table(found))
 
 
 async def _read(config: TierdConfig, config_file: Path, name: TopicPartition) -> list[RemoteLogSegmentMetadata]:
@@ -63,7 +67,14 @@ async def _follow(config: TierdConfig, config_file: Path, name: TopicPartition, 
     feed = follow_segments(config, config_file, located.partition, interval_s=FOLLOW_INTERVAL_S)
     async with contextlib.aclosing(feed) as changes:
         async for change in changes:
-            print(json.dumps(_change_as_json(change)) if as_json else _change_line(change), flush=True)
+            _print_change(change, as_json=as_json)
+
+
+def _print_change(change: SegmentChange, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_change_as_json(change), flush=True)
+    else:
+        print_line(_change_line(change), flush=True)
 
 
 def _change_as_json(change: SegmentChange) -> dict[str, JsonValue]:
@@ -103,19 +114,27 @@ def _as_json(metadata: RemoteLogSegmentMetadata) -> dict[str, JsonValue]:
     }
 
 
+def _state(metadata: RemoteLogSegmentMetadata) -> str:
+    """Return the state, and of a segment that goes why, and until when tierd undelete can take it back."""
+    soft = metadata.soft_delete
+    if soft is None:
+        return metadata.state.name
+    return f"{metadata.state.name} ({soft.reason}, kept until {utc_text(soft.delete_after_ms)})"
+
+
 def _soft_delete_as_json(metadata: RemoteLogSegmentMetadata) -> JsonValue:
     """Why it goes, ``replaced`` where a compacted segment took its place, and until when its objects stay."""
     soft = metadata.soft_delete
     return None if soft is None else {"reason": soft.reason, "delete_after_ms": soft.delete_after_ms}
 
 
-def _table(found: Sequence[RemoteLogSegmentMetadata]) -> Table:
+def _table(found: Sequence[RemoteLogSegmentMetadata]) -> PlainTable:
     table = plain_table(("segment", "state"), ("start", "end", "size"), "epochs")
     for metadata in found:
         epochs = ", ".join(f"{entry.epoch} from {entry.start_offset}" for entry in metadata.segment_leader_epochs)
         table.add_row(
             uuid_to_text(metadata.segment.id),
-            f"{metadata.state.name} ({metadata.soft_delete.reason})" if metadata.soft_delete else metadata.state.name,
+            _state(metadata),
             str(metadata.start_offset),
             str(metadata.end_offset),
             human_size(metadata.size_bytes),

@@ -1,14 +1,25 @@
 """``tierd sync``: live control of the running daemon."""
 
 from tierd.cli.control import tell_daemon
-from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionsArgument
+from tierd.cli.options import (
+    DEFAULT_CONFIG,
+    ConfigOption,
+    JsonObjectOption,
+    JsonOption,
+    PartitionsArgument,
+    SocketOption,
+)
 
 
 def sync(
-    partitions: PartitionsArgument = None, config: ConfigOption = DEFAULT_CONFIG, as_json: JsonOption = False
+    partitions: PartitionsArgument = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    socket: SocketOption = None,
+    as_json: JsonOption = False,
+    as_object: JsonObjectOption = False,
 ) -> None:
     """Look at partitions now instead of at the next event; quarantined ones are tried again at once.
 
     Example: tierd sync orders-0
     """
-    tell_daemon("sync", partitions or [], config=config, as_json=as_json)
+    tell_daemon("sync", partitions or [], config=config, socket=socket, as_json=as_json, as_object=as_object)

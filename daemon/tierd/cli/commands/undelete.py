@@ -1,6 +1,5 @@
 """``tierd undelete``: take segments back while they are in their grace."""
 
-import json
 from typing import Annotated, cast
 
 import typer
@@ -8,8 +7,9 @@ from pydantic import JsonValue
 
 from tierd.app import run_in_loop
 from tierd.app import undelete as undelete_segments
-from tierd.cli.display import answer_console, human_size, plain_table
+from tierd.cli.display import human_size, plain_table, print_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
+from tierd.cli.printing import print_json, print_line
 from tierd.cli.session import begin
 from tierd.errors import RefusedError
 from tierd.model import TopicPartition, uuid_from_text
@@ -48,7 +48,7 @@ def undelete(
     answer = run_in_loop(undelete_segments(begin(config), config, name, segments or [], force=force, dry_run=dry_run))
     found = cast("list[dict[str, JsonValue]]", cast("dict[str, JsonValue]", answer)["segments"])
     if as_json:
-        print(json.dumps(answer))
+        print_json(answer)
     else:
         _print(found, dry_run=dry_run)
     problem = next((str(each["problem"]) for each in found if each["problem"]), "")
@@ -68,7 +68,7 @@ def _print(found: list[dict[str, JsonValue]], *, dry_run: bool) -> None:
             str(each["problem"]),
         )
     if found:
-        answer_console().print(table)
+        print_table(table)
     starts = [int(str(each["log_start_offset"])) for each in found if each["log_start_offset"] is not None]
     begins = f", the log begins at {min(starts)}" if starts else ""
-    print(f"{len(found)} segments {'would be' if dry_run else 'are'} back{begins}")
+    print_line(f"{len(found)} segments {'would be' if dry_run else 'are'} back{begins}")

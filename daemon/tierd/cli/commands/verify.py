@@ -1,89 +1,77 @@
 """``tierd verify``: the tier against its metadata."""
 
 import contextlib
-import json
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.text import Text
 
 from tierd.app import run_in_loop, tier_reader
-from tierd.cli.display import answer_console
 from tierd.cli.failures import ExitCode
-from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption
+from tierd.cli.json_lists import printed_lines
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
+from tierd.cli.printing import print_line
+from tierd.cli.progress import step_line
 from tierd.cli.session import begin
 from tierd.config import TierdConfig
 from tierd.model import TopicPartition
 from tierd.tiering import Finding
 
 Tell = Callable[[str], None]
+Shown = Callable[[AsyncIterator[Finding]], Awaitable[int]]
+"""Prints findings as they come and returns how many there were."""
 
 
 def verify(
-    partition: Annotated[
-        str | None, typer.Argument(metavar="TP", help="A partition, topic-partition; none means all.")
-    ] = None,
+    partitions: PartitionsArgument = None,
     deep: Annotated[
         bool, typer.Option("--deep", help="Download every segment and check every batch and index.")
     ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
+    as_object: JsonObjectOption = False,
 ) -> None:
     """Check the tier against its metadata: gaps, overlaps, orphans, sizes, checksums; exits with 1 on findings.
 
     Reads only, and may run beside the daemon.
 
-    Example: tierd verify --deep orders-0
+    Example: tierd verify --deep orders-0 orders-1
     """
     settings = begin(config)
-    name = None if partition is None else TopicPartition.parse(partition)
-    findings = run_in_loop(_verify(settings, config, name, deep=deep, as_json=as_json))
-    if findings:
+    names = [TopicPartition.parse(name) for name in partitions or []]
+    shown = partial(_print_json, as_object=as_object) if as_json or as_object else _print
+    if run_in_loop(_verify(settings, config, names, deep=deep, shown=shown)):
         raise typer.Exit(ExitCode.NO)
 
 
 async def _verify(
-    config: TierdConfig, config_file: Path, name: TopicPartition | None, *, deep: bool, as_json: bool
+    config: TierdConfig, config_file: Path, names: Sequence[TopicPartition], *, deep: bool, shown: Shown
 ) -> int:
-    count = 0
-    with _progress() as tell:
+    with step_line("verifying") as tell:
         async with (
             tier_reader(config, config_file) as reader,
-            contextlib.aclosing(reader.verify(name, deep=deep, tell=tell)) as findings,
+            contextlib.aclosing(reader.verify(names, deep=deep, tell=tell)) as findings,
         ):
-            count = await _print(findings, as_json=as_json)
-    if not as_json:
-        print(f"{count} findings" if count else "nothing wrong")
-    return count
+            return await shown(findings)
 
 
-async def _print(findings: AsyncIterator[Finding], *, as_json: bool) -> int:
-    console = answer_console()
+async def _print(findings: AsyncIterator[Finding]) -> int:
     count = 0
     async for finding in findings:
         count += 1
-        if as_json:
-            print(json.dumps(asdict(finding) | {"severity": finding.severity.value}))
-        else:
-            head = f"{finding.severity.value} {finding.kind}: {finding.where}: {finding.what}"
-            console.print(Text(head), soft_wrap=True)
-            console.print(Text(f"  next: {finding.remedy}"), soft_wrap=True)
+        print_line(f"{finding.severity.value} {finding.kind}: {finding.where}: {finding.what}")
+        print_line(f"  next: {finding.remedy}")
+    print_line(f"{count} findings" if count else "nothing wrong")
     return count
 
 
-@contextlib.contextmanager
-def _progress() -> Iterator[Tell]:
-    """Say on standard error which partition is looked at: a moving line on a terminal, plain lines elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda text: print(text, file=sys.stderr)
-        return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("verifying")
-        yield lambda text: progress.update(task, description=text)
+async def _print_json(findings: AsyncIterator[Finding], *, as_object: bool) -> int:
+    count = 0
+    with printed_lines(as_object=as_object) as print_item:
+        async for finding in findings:
+            count += 1
+            print_item(asdict(finding) | {"severity": finding.severity.value})
+    return count

@@ -13,6 +13,7 @@ from random import Random
 from uuid import UUID, uuid4
 
 from tierd.cli.demo.partition import DemoPartition
+from tierd.cli.printing import print_error, print_line
 from tierd.cli.session import log_to_stderr
 from tierd.clock import SystemClock
 from tierd.errors import AlreadyRunningError, LogDirLockedError, TierError
@@ -173,7 +174,7 @@ def keep_writing(log_dir: Path) -> None:
     """Append until standard input ends, which it does when the process at its other end is gone, however it went."""
     with opened(log_dir) as writer:
         writer.recover(SystemClock().now_ms())
-        print("writing", flush=True)
+        print_line("writing", flush=True)
         while not select.select([sys.stdin], [], [], TICK_S)[0]:
             writer.tick(SystemClock().now_ms())
             writer.checkpoint()
@@ -186,7 +187,7 @@ def main() -> None:
     try:
         keep_writing(Path(sys.argv[1]))
     except (OSError, TierError) as error:
-        print(f"the demo writer stopped: {error}", file=sys.stderr)
+        print_error(f"the demo writer stopped: {error}")
         os._exit(1)
 
 

@@ -3,10 +3,11 @@
 from dataclasses import dataclass, replace
 
 from tierd.errors import CorruptRecordError, OffsetOutOfRangeError, SegmentChangedError
+from tierd.log.broker.live_segment import readable_bytes
 from tierd.log.files.partition_scan import PartitionScan, SegmentFiles
 from tierd.log.files.source import Source, open_source
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
-from tierd.log.records.batch_header import BatchHeader, iter_headers, parse_header
+from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, iter_headers, parse_header
 from tierd.log.segments.segment_ranges import floor_index
 from tierd.log.segments.segment_reader import collect_aborted, find_batch, indexed_position, read_aborted
 
@@ -99,19 +100,21 @@ class LocalLog:
         with open_source(segment.log) as source:
             mark = self._bookmark
             is_next = mark is not None and (mark.inode, mark.next_offset) == (source.inode, offset)
+            end = readable_bytes(source, segment)
             header = find_batch(
                 open_source,
                 source,
                 segment,
                 offset,
-                end=source.size_bytes,
+                end=end,
                 known_position=mark.position if mark and is_next else None,
                 # A rolled segment ends with a whole batch: to pass over what follows damage would hide it.
                 may_be_torn=segment.next_base_offset is None,
             )
             if header is None or header.last_offset >= self.high_watermark:
                 return b""
-            return self._whole_batches(source, header, source.read(header.position, max(max_bytes, header.size_bytes)))
+            size = min(max(max_bytes, header.size_bytes), end - header.position)
+            return self._whole_batches(source, header, source.read(header.position, size))
 
     def _whole_batches(self, source: Source, first: BatchHeader, data: bytes) -> bytes:
         """Cut ``data``, which begins with the batch ``first``, behind its last batch that may be read."""
@@ -154,6 +157,27 @@ def find_log_end_offset(scan: PartitionScan) -> int:
     return find_segment_end_offset(scan.segments[-1]) if scan.segments else 0
 
 
+def read_batch_header(segment: SegmentFiles, offset: int) -> tuple[int, int, bytes]:
+    """Return inode, position and header of the last batch of a segment that begins at or before ``offset``. Blocking.
+
+    The position is -1 and the header empty where the segment has no such batch.
+
+    Raises:
+        CorruptRecordError: a header on the way is damaged.
+        SegmentChangedError: a file vanished.
+        LogDirOfflineError: a file cannot be read.
+    """
+    with open_source(segment.log) as source:
+        end = readable_bytes(source, segment)
+        position = indexed_position(open_source, source, segment, offset)
+        found = -1
+        for header in iter_headers(source, position=position, end=end):
+            if header.base_offset > offset:
+                break
+            found = header.position
+        return source.inode, found, source.read(found, OVERHEAD_BYTES) if found >= 0 else b""
+
+
 def find_segment_end_offset(segment: SegmentFiles) -> int:
     """The offset behind the last batch of a segment, whatever names say of its end; its base if it has none. Blocking.
 
@@ -167,6 +191,6 @@ def find_segment_end_offset(segment: SegmentFiles) -> int:
         position = 0
         if segment.next_base_offset is not None:
             position = indexed_position(open_source, source, segment, segment.end_offset)
-        for header in iter_headers(source, position=position):
+        for header in iter_headers(source, position=position, end=readable_bytes(source, segment)):
             end = header.last_offset + 1
     return end

@@ -3,6 +3,8 @@
 import structlog
 
 from tierd.errors import CorruptIndexError, MissingArtefactError
+from tierd.log.broker.live_segment import readable_bytes
+from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.partition_scan import PartitionScan, SegmentFiles, file_name
 from tierd.log.files.source import open_source
 from tierd.log.producers.producer_state import read_producer_snapshot
@@ -59,14 +61,17 @@ def _newest_state(scan: PartitionScan, high_watermark: int) -> tuple[OpenTransac
         try:
             return OpenTransactions.from_snapshot(read_producer_snapshot(path)), offset
         except (MissingArtefactError, CorruptIndexError) as error:
-            log.warning("producer_snapshot_unreadable", file=str(path), problem=str(error))
+            log.warning(
+                "producer_snapshot_unreadable", **partition_fields(path.parent), file=str(path), problem=str(error)
+            )
     return OpenTransactions(), log_start
 
 
 def _apply(state: OpenTransactions, segment: SegmentFiles, from_offset: int, high_watermark: int) -> None:
     with open_source(segment.log) as source:
         # A rolled segment ends with a whole batch: to stop at damage would miss the transactions behind it.
-        for header in iter_headers(source, may_be_torn=segment.next_base_offset is None):
+        is_active = segment.next_base_offset is None
+        for header in iter_headers(source, end=readable_bytes(source, segment), may_be_torn=is_active):
             if header.last_offset >= high_watermark:
                 return
             if header.last_offset >= from_offset and header.is_transactional:

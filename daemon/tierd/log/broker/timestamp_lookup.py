@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tierd.errors import SegmentChangedError
+from tierd.log.broker.live_segment import readable_bytes
 from tierd.log.files.partition_scan import PartitionScan, SegmentFiles
 from tierd.log.files.source import open_source
 from tierd.log.indexes.index_lookup import lookup_timestamp
@@ -66,7 +67,7 @@ def _first_in(segment: SegmentFiles, timestamp_ms: int, *, start: int, end: int)
     with open_source(segment.log) as source:
         known = start if hint is None else max(hint.offset, start)
         position = indexed_position(open_source, source, segment, known)
-        for header in iter_headers(source, position=position):
+        for header in iter_headers(source, position=position, end=readable_bytes(source, segment)):
             if header.base_offset >= end:
                 break
             if header.max_timestamp_ms < timestamp_ms or header.last_offset < start:
@@ -84,7 +85,8 @@ def _largest_in(segment: SegmentFiles, end: int) -> int:
         if entry is not None:
             return entry.timestamp_ms
     with open_source(segment.log) as source:
-        return max((h.max_timestamp_ms for h in _headers_below(iter_headers(source), end)), default=-1)
+        headers = iter_headers(source, end=readable_bytes(source, segment))
+        return max((h.max_timestamp_ms for h in _headers_below(headers, end)), default=-1)
 
 
 def _headers_below(headers: Iterator[BatchHeader], end: int) -> Iterator[BatchHeader]:

@@ -3,15 +3,17 @@
 ``recovery-point-offset-checkpoint``   first offset that is not known to be flushed, every log
 ``log-start-offset-checkpoint``        log start, only where the first segment does not say it
 ``replication-offset-checkpoint``      high watermark
+``cleaner-offset-checkpoint``          below it a compacted log was cleaned
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import structlog
 
 from tierd.errors import CheckpointError
 from tierd.log.files.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -28,9 +30,11 @@ log = structlog.get_logger()
 class DirCheckpoints:
     """The checkpoints of one log dir. One writer at a time."""
 
-    def __init__(self, disk: Disk, log_dir: Path) -> None:
+    def __init__(self, disk: Disk, log_dir: Path, *, untouched: Collection[TopicPartition] = ()) -> None:
+        """Take ``log_dir`` into use; what the files say of ``untouched`` partitions stays."""
         self._disk = disk
         self._log_dir = log_dir
+        self._untouched = untouched
 
     def recovery_points(self) -> dict[TopicPartition, int]:
         """Read them; empty, with a warning, when they cannot be read: then everything is recovered."""
@@ -48,6 +52,18 @@ class DirCheckpoints:
             OSError: they cannot be read.
         """
         return self._read(REPLICATION_OFFSET_CHECKPOINT)
+
+    def cleaner_offsets(self) -> dict[TopicPartition, int]:
+        """Read them; empty, with a warning, when they cannot be read: then every compacted log is cleaned anew."""
+        return self._read_or_reset(CLEANER_OFFSET_CHECKPOINT)
+
+    def write_cleaner_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace the file by ``offsets``.
+
+        Raises:
+            OSError: the disk is full or failing; the old file is still there.
+        """
+        self._write(CLEANER_OFFSET_CHECKPOINT, offsets)
 
     def write_recovery_points(self, logs: Iterable[UnifiedLog]) -> None:
         """Replace the file by the recovery points of ``logs``.
@@ -75,7 +91,9 @@ class DirCheckpoints:
         self._write(REPLICATION_OFFSET_CHECKPOINT, {each.topic_partition: each.high_watermark for each in logs})
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        write_offset_checkpoint(self._disk, self._log_dir / name, offsets)
+        known = self._read_or_reset(name) if self._untouched else {}
+        kept = {partition: offset for partition, offset in known.items() if partition in self._untouched}
+        write_offset_checkpoint(self._disk, self._log_dir / name, {**kept, **offsets})
 
     def _read_or_reset(self, name: str) -> dict[TopicPartition, int]:
         try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 import structlog
@@ -20,8 +21,19 @@ class BrokerIdentity:
     node_id: int
 
 
+class LogDirAbsence(Enum):
+    """Why a log dir says nothing of itself."""
+
+    NO_DIRECTORY = "does not exist"
+    NO_META_PROPERTIES = "has no meta.properties"
+
+
+FoundIdentity = MetaProperties | LogDirAbsence
+"""What a log dir says of itself."""
+
+
 def broker_identity(
-    config_file: Path, *, cluster_id: str | None, node_id: int | None, found: Mapping[Path, MetaProperties | None]
+    config_file: Path, *, cluster_id: str | None, node_id: int | None, found: Mapping[Path, FoundIdentity]
 ) -> BrokerIdentity:
     """Return the identity; what is configured must not contradict the log dirs, and they not one another.
 
@@ -29,31 +41,40 @@ def broker_identity(
         config_file: named by the faults.
         cluster_id: as configured, None to take it from the log dirs.
         node_id: the same.
-        found: the ``meta.properties`` of every log dir, None where there is none.
+        found: what each log dir says.
 
     Raises:
-        ConfigError: nobody says, or two say different things.
+        ConfigError: the identity is said nowhere, or in two places differently. A log dir that does not exist is named
+            in place of what it would have said.
     """
-    faults: list[str] = []
-    cluster = _agreed("cluster_id", cluster_id, found, lambda properties: properties.cluster_id, faults)
-    node = _agreed("node_id", node_id, found, lambda properties: properties.node_id, faults)
-    if cluster is None or node is None or faults:
+    said = {
+        "cluster_id": _said(cluster_id, found, lambda properties: properties.cluster_id),
+        "node_id": _said(node_id, found, lambda properties: properties.node_id),
+    }
+    faults = [fault for key, places in said.items() for fault in _contradictions(key, places)]
+    if unsaid := [key for key, places in said.items() if not places]:
+        # What is not there would have said it: one cause, not one for each key.
+        faults += _missing_log_dirs(found) or [
+            f"{key} is not set, and no log dir has a meta.properties that says it: set {key}" for key in unsaid
+        ]
+    if faults:
         raise ConfigError([ConfigFault(config_file, 0, 0, fault) for fault in faults])
+    cluster, node = (next(iter(places.values())) for places in said.values())
     return BrokerIdentity(str(cluster), int(node))
 
 
-def read_identities(log_dirs: Iterable[Path]) -> dict[Path, MetaProperties | None]:
+def read_identities(log_dirs: Iterable[Path]) -> dict[Path, FoundIdentity]:
     """Read the ``meta.properties`` of every log dir; one that is offline says nothing while another one does. Blocking.
 
     Raises:
         CheckpointError: one cannot be understood.
         LogDirOfflineError: none can be read.
     """
-    found: dict[Path, MetaProperties | None] = {}
+    found: dict[Path, FoundIdentity] = {}
     offline: list[LogDirOfflineError] = []
     for log_dir in log_dirs:
         try:
-            found[log_dir] = read_meta_properties(log_dir)
+            found[log_dir] = read_meta_properties(log_dir) or _absence(log_dir)
         except LogDirOfflineError as error:
             offline.append(error)
             log.warning("log_dir_offline", log_dir=str(log_dir), problem=str(error), remedy=error.remedy)
@@ -62,23 +83,31 @@ def read_identities(log_dirs: Iterable[Path]) -> dict[Path, MetaProperties | Non
     return found
 
 
-def _agreed(
-    key: str,
+def _absence(log_dir: Path) -> LogDirAbsence:
+    return LogDirAbsence.NO_META_PROPERTIES if log_dir.is_dir() else LogDirAbsence.NO_DIRECTORY
+
+
+def _missing_log_dirs(found: Mapping[Path, FoundIdentity]) -> list[str]:
+    return [
+        f"log_dirs: {log_dir} {absence.value}: correct the path, or mount its disk"
+        for log_dir, absence in found.items()
+        if absence is LogDirAbsence.NO_DIRECTORY
+    ]
+
+
+def _said(
     configured: str | int | None,
-    found: Mapping[Path, MetaProperties | None],
+    found: Mapping[Path, FoundIdentity],
     value_of: Callable[[MetaProperties], str | int | None],
-    faults: list[str],
-) -> str | int | None:
-    said = {log_dir: value_of(properties) for log_dir, properties in found.items() if properties is not None}
-    said = {log_dir: value for log_dir, value in said.items() if value is not None}
-    if configured is not None:
-        said[Path("this file")] = configured
-    values = set(said.values())
-    if not values:
-        faults.append(f"{key} is not set, and no log dir has a meta.properties that says it: set {key}")
-        return None
-    if len(values) > 1:
-        each = ", ".join(f"{value} in {place}" for place, value in said.items())
-        faults.append(f"{key} is ambiguous: {each}; list log dirs of one broker only")
-        return None
-    return values.pop()
+) -> dict[Path, str | int]:
+    """Return each place that says the value, with what it says."""
+    values = {log_dir: value_of(each) for log_dir, each in found.items() if isinstance(each, MetaProperties)}
+    said = {log_dir: value for log_dir, value in values.items() if value is not None}
+    return said if configured is None else said | {Path("this file"): configured}
+
+
+def _contradictions(key: str, said: Mapping[Path, str | int]) -> list[str]:
+    if len(set(said.values())) < 2:
+        return []
+    each = ", ".join(f"{value} in {place}" for place, value in said.items())
+    return [f"{key} is ambiguous: {each}; list log dirs of one broker only"]

@@ -12,6 +12,7 @@ from tierd.errors import LogDirOfflineError, LogError
 from tierd.log.dirs.dir_checkpoints import DirCheckpoints
 from tierd.log.files.clean_shutdown import write_clean_shutdown
 from tierd.log.files.disk import Disk
+from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.offline import OfflineFlag
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.model import TopicPartition
@@ -34,9 +35,11 @@ class LogDir:
         had_clean_marker: whether the last stop was clean; the marker itself is gone since the start.
         is_loaded: whether every log of it finished loading.
         current: by partition; at most one of them in all log dirs of a manager.
-        future: the targets of moves between log dirs.
+        untouched: partitions of ``-future`` directories, which only a broker that moves a replica makes, and ends. They
+            stay as they are, and so does what the checkpoints say of them.
         stray: set aside, opened and kept; nothing else is done to them.
         deleting: (when it is due, log), in ``-delete`` directories.
+        cleaner_offsets: what ``cleaner-offset-checkpoint`` says; ``set_cleaner_offset`` changes it.
     """
 
     path: Path
@@ -46,9 +49,10 @@ class LogDir:
     had_clean_marker: bool = False
     is_loaded: bool = False
     current: dict[TopicPartition, UnifiedLog] = field(default_factory=dict)
-    future: dict[TopicPartition, UnifiedLog] = field(default_factory=dict)
+    untouched: set[TopicPartition] = field(default_factory=set)
     stray: list[UnifiedLog] = field(default_factory=list)
     deleting: list[tuple[int, UnifiedLog]] = field(default_factory=list)
+    cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def is_online(self) -> bool:
@@ -58,37 +62,41 @@ class LogDir:
     @property
     def checkpoints(self) -> DirCheckpoints:
         """Its checkpoints."""
-        return DirCheckpoints(self.disk, self.path)
+        return DirCheckpoints(self.disk, self.path, untouched=self.untouched)
 
     @property
     def logs(self) -> tuple[UnifiedLog, ...]:
-        """The current and the future logs."""
-        return (*self.current.values(), *self.future.values())
-
-    def of_kind(self, *, is_future: bool) -> dict[TopicPartition, UnifiedLog]:
-        """The current logs, or the future ones."""
-        return self.future if is_future else self.current
+        """The current logs."""
+        return tuple(self.current.values())
 
     def checkpoint(self, write: Callable[[DirCheckpoints, Iterable[UnifiedLog]], None]) -> bool:
-        """Write one of the checkpoints; return whether that was done. A failure takes this log dir offline, no other.
-
-        A partition that is current and future in the same log dir counts with its current log.
-        """
+        """Write one of the checkpoints; return whether that was done. A failure takes this log dir offline alone."""
         if not self.is_online:
             return False
         try:
             with self.offline.storage():
-                write(self.checkpoints, (*self.future.values(), *self.current.values()))
+                write(self.checkpoints, self.logs)
         except LogDirOfflineError as error:
             log.warning("checkpoint_failed", log_dir=str(self.path), error=str(error))
             return False
         return True
 
+    def set_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
+        """Remember, durably, up to where a log was cleaned; None forgets it. Others that are gone are forgotten, too.
+
+        A failure takes this log dir offline.
+        """
+        wanted = {**self.cleaner_offsets, partition: offset}
+        kept = {of: at for of, at in wanted.items() if at is not None and of in self.current}
+        if kept != self.cleaner_offsets:
+            self.checkpoint(lambda checkpoints, _: checkpoints.write_cleaner_offsets(kept))
+            self.cleaner_offsets = kept
+
     def close(self, *, threads: int, broker_epoch: int) -> None:
         """Flush and close every log, write the checkpoints and then the clean marker; give the lock back.
 
-        The marker is left out when a log could not be closed, or when not every log was loaded and the last stop had
-        not been clean either: the next start recovers.
+        The marker is left out when a log could not be closed, or when the last stop had not been clean either and a log
+        was not loaded: the next start recovers.
         """
         try:
             if self.is_online and self._close_logs(threads) and self._write_checkpoints():
@@ -102,7 +110,7 @@ class LogDir:
             try:
                 each.close_handles()
             except (LogError, OSError) as error:
-                log.warning("log_not_closed", log_dir=str(self.path), error=str(error))
+                log.warning("log_not_closed", **partition_fields(each.directory), error=str(error))
         if self.lock is not None:
             self.lock.release()
             self.lock = None
@@ -115,7 +123,7 @@ class LogDir:
         try:
             each.close()
         except (LogError, OSError) as error:
-            log.warning("log_not_closed", partition=str(each.topic_partition), error=str(error))
+            log.warning("log_not_closed", **partition_fields(each.directory), error=str(error))
             return False
         return True
 
@@ -127,7 +135,7 @@ class LogDir:
         )
 
     def _write_marker(self, broker_epoch: int) -> None:
-        if not (self.had_clean_marker or self.is_loaded):
+        if not self.had_clean_marker and (self.untouched or not self.is_loaded):
             log.warning("clean_marker_left_out", log_dir=str(self.path), reason="not every log was loaded")
             return
         try:

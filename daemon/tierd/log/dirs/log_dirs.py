@@ -8,6 +8,7 @@ import structlog
 
 from tierd.errors import DuplicateLogError, LogDirOfflineError, LogError, UnknownPartitionError
 from tierd.log.dirs.log_dir import LogDir
+from tierd.log.files.event_fields import partition_fields
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.model import TopicPartition
 
@@ -33,7 +34,7 @@ class LogDirs:
 
     @property
     def logs(self) -> tuple[UnifiedLog, ...]:
-        """The current and the future logs of those in use."""
+        """The logs of those in use."""
         return tuple(each for log_dir in self.live for each in log_dir.logs)
 
     def check(self) -> None:
@@ -43,32 +44,31 @@ class LogDirs:
             DuplicateLogError: two log dirs have the same replica.
             LogDirOfflineError: none can be used.
         """
-        for is_future in (False, True):
-            seen: dict[TopicPartition, UnifiedLog] = {}
-            for log_dir in self._all:
-                for partition, each in log_dir.of_kind(is_future=is_future).items():
-                    other = seen.setdefault(partition, each)
-                    if other is not each:
-                        raise duplicate(each, other)
+        seen: dict[TopicPartition, UnifiedLog] = {}
+        for log_dir in self._all:
+            for partition, each in log_dir.current.items():
+                other = seen.setdefault(partition, each)
+                if other is not each:
+                    raise duplicate(each, other)
         if not self.live:
             raise LogDirOfflineError("no log dir can be used", remedy="check the disks, then start again")
 
-    def find(self, partition: TopicPartition, *, is_future: bool) -> UnifiedLog | None:
-        """The log of a partition, even one whose log dir went offline; None when there is none."""
-        kinds = (log_dir.of_kind(is_future=is_future) for log_dir in self._all)
-        return next((kind[partition] for kind in kinds if partition in kind), None)
+    def find(self, partition: TopicPartition) -> tuple[LogDir, UnifiedLog] | None:
+        """The log of a partition, and where it is, even in a log dir that went offline; None when there is none."""
+        found = ((log_dir, log_dir.current.get(partition)) for log_dir in self._all)
+        return next(((log_dir, each) for log_dir, each in found if each is not None), None)
 
-    def take_out(self, partition: TopicPartition, *, is_future: bool) -> tuple[LogDir, UnifiedLog]:
+    def take_out(self, partition: TopicPartition) -> tuple[LogDir, UnifiedLog]:
         """Forget a log; return it and where it is.
 
         Raises:
             UnknownPartitionError: there is no such log.
         """
         for log_dir in self._all:
-            removed = log_dir.of_kind(is_future=is_future).pop(partition, None)
+            removed = log_dir.current.pop(partition, None)
             if removed is not None:
                 return log_dir, removed
-        raise UnknownPartitionError(f"{partition}: no {'future ' if is_future else ''}log of it is here")
+        raise UnknownPartitionError(f"{partition}: no log of it is here")
 
     def candidates(self, preferred_dir: Path | None) -> list[LogDir]:
         """Where a new log may go: to the preferred log dir alone, or to any, the one with the fewest logs first."""
@@ -89,7 +89,7 @@ def remove_directories(log_dir: LogDir, *, due_ms: int | None) -> int:
     for each in due:
         with one_log_alone(each):
             each.delete()
-            log.info("log_deleted", partition=str(each.topic_partition), directory=str(each.directory))
+            log.info("log_deleted", **partition_fields(each.directory), directory=str(each.directory))
     return len(due)
 
 
@@ -99,7 +99,7 @@ def one_log_alone(each: UnifiedLog) -> Iterator[None]:
     try:
         yield
     except LogError as error:
-        log.warning("log_duty_failed", partition=str(each.topic_partition), error=str(error))
+        log.warning("log_duty_failed", **partition_fields(each.directory), error=str(error))
 
 
 def duplicate(one: UnifiedLog, other: UnifiedLog) -> DuplicateLogError:

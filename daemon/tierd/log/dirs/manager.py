@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 import structlog
 
 from tierd.clock import Clock, SystemClock
-from tierd.errors import LogClosedError, LogDirOfflineError, UnknownPartitionError
+from tierd.errors import LogClosedError, LogDirOfflineError
 from tierd.log.dirs.dir_checkpoints import DirCheckpoints
 from tierd.log.dirs.log_dir import DirLock, LogDir, make_directories
 from tierd.log.dirs.log_dirs import LogDirs, one_log_alone, remove_directories
@@ -28,6 +28,7 @@ from tierd.log.dirs.manager_start import DirStart
 from tierd.log.files.clean_shutdown import NO_BROKER_EPOCH
 from tierd.log.files.directory import DirectoryKind, directory_name
 from tierd.log.files.disk import Disk, OsDisk
+from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.log_dir_lock import LogDirLock
 from tierd.log.files.offline import OfflineFlag, StorageFailure
 from tierd.log.loading.load_progress import LoadProgress, Remaining
@@ -179,7 +180,7 @@ class LogManager:
     # Logs
 
     def logs(self) -> tuple[UnifiedLog, ...]:
-        """The current and the future logs of the live log dirs."""
+        """The logs of the live log dirs."""
         with self._lock:
             return self._dirs.logs
 
@@ -188,17 +189,17 @@ class LogManager:
         with self._lock:
             return tuple(each for log_dir in self._dirs for each in log_dir.stray)
 
-    def get(self, partition: TopicPartition, *, is_future: bool = False) -> UnifiedLog | None:
+    def get(self, partition: TopicPartition) -> UnifiedLog | None:
         """The log of a partition, even one whose log dir went offline; None when there is none."""
         with self._lock:
-            return self._dirs.find(partition, is_future=is_future)
+            found = self._dirs.find(partition)
+            return None if found is None else found[1]
 
     def get_or_create(
         self,
         partition: TopicPartition,
         *,
         topic_id: UUID | None = None,
-        is_future: bool = False,
         is_new: bool = True,
         preferred_dir: Path | None = None,
     ) -> UnifiedLog:
@@ -207,7 +208,6 @@ class LogManager:
         Args:
             partition: whose.
             topic_id: which incarnation; remembered if the log knows none.
-            is_future: the target of a move between log dirs.
             is_new: the partition was never here; otherwise its log may be in a log dir that is offline.
             preferred_dir: one of the log dirs.
 
@@ -217,14 +217,14 @@ class LogManager:
             LogClosedError: the manager was shut down.
         """
         with self._lock:
-            found = self.get(partition, is_future=is_future)
+            found = self.get(partition)
             if found is None:
-                found = self._create(partition, is_future=is_future, is_new=is_new, preferred_dir=preferred_dir)
+                found = self._create(partition, is_new=is_new, preferred_dir=preferred_dir)
             if topic_id is not None:
                 found.assign_topic_id(topic_id)
             return found
 
-    def delete(self, partition: TopicPartition, *, is_future: bool = False) -> UnifiedLog:
+    def delete(self, partition: TopicPartition) -> UnifiedLog:
         """Rename a log's directory to its ``-delete`` form; it is removed when its time has come.
 
         The log takes no more appends through this manager; its writer is to be stopped before.
@@ -234,36 +234,17 @@ class LogManager:
             LogDirOfflineError: its log dir is offline; the log is forgotten all the same.
         """
         with self._lock:
-            log_dir, removed = self._dirs.take_out(partition, is_future=is_future)
+            log_dir, removed = self._dirs.take_out(partition)
             self._rename_to_delete(log_dir, removed)
+            log_dir.set_cleaner_offset(partition, None)
             return removed
-
-    def replace_current_with_future(self, partition: TopicPartition) -> UnifiedLog:
-        """End a move between log dirs: the future log becomes the current one, the current one is deleted.
-
-        Raises:
-            UnknownPartitionError: one of the two is missing.
-            LogDirOfflineError: a log dir failed. With only the old one failing, the new log is current already.
-        """
-        with self._lock:
-            if self.get(partition) is None or self.get(partition, is_future=True) is None:
-                raise UnknownPartitionError(f"{partition}: no log, or none that could take its place")
-            new_dir, new = self._dirs.take_out(partition, is_future=True)
-            try:
-                new.rename_directory(directory_name(partition, DirectoryKind.CURRENT), reinitialise=True)
-            except LogDirOfflineError:
-                new_dir.future[partition] = new
-                raise
-            old_dir, old = self._dirs.take_out(partition, is_future=False)
-            new.update_high_watermark(old.high_watermark)
-            new_dir.current[partition] = new
-            self._rename_to_delete(old_dir, old)
-            return new
 
     # Truncation and checkpoints
 
-    def truncate_to(self, offsets: Mapping[TopicPartition, int], *, is_future: bool = False) -> None:
+    def truncate_to(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Cut logs; then, durably, their recovery points. The caller is their only writer meanwhile.
+
+        What the cleaner remembers is lowered first: new records over offsets that were cleaned are dirty.
 
         Raises:
             LogDirOfflineError: a log dir failed.
@@ -271,7 +252,8 @@ class LogManager:
         cut = []
         try:
             for partition, offset in offsets.items():
-                found = self.get(partition, is_future=is_future)
+                self._lower_cleaner_offset(partition, offset)
+                found = self.get(partition)
                 if found is not None and found.truncate_to(offset, now_ms=self._clock.now_ms()):
                     cut.append(found)
         finally:  # those that were cut before one failed
@@ -282,7 +264,6 @@ class LogManager:
         partition: TopicPartition,
         offset: int,
         *,
-        is_future: bool = False,
         log_start_offset: int | None = None,
     ) -> None:
         """Drop every record of a log and begin again at ``offset``; then, durably, its recovery point.
@@ -290,7 +271,8 @@ class LogManager:
         Raises:
             LogDirOfflineError: its log dir failed.
         """
-        found = self.get(partition, is_future=is_future)
+        self._lower_cleaner_offset(partition, offset)
+        found = self.get(partition)
         if found is not None:
             found.truncate_fully_and_start_at(offset, now_ms=self._clock.now_ms(), log_start_offset=log_start_offset)
             self._checkpoint(DirCheckpoints.write_recovery_points, self._dirs.of_logs([found]))
@@ -307,18 +289,30 @@ class LogManager:
         """Write every live log dir's; one that fails goes offline."""
         self._checkpoint(DirCheckpoints.write_high_watermarks, self._dirs)
 
+    def cleaner_offset(self, partition: TopicPartition) -> int | None:
+        """Up to where a log was cleaned, exclusive; None when nothing is remembered."""
+        with self._lock:
+            found = self._dirs.find(partition)
+            return None if found is None else found[0].cleaner_offsets.get(partition)
+
+    def set_cleaner_offset(self, partition: TopicPartition, offset: int) -> None:
+        """Remember, durably, up to where a log was cleaned; a log dir that fails goes offline."""
+        with self._lock:
+            found = self._dirs.find(partition)
+            if found is not None:
+                found[0].set_cleaner_offset(partition, offset)
+
     # Duties
 
     def clean_up(self) -> int:
-        """Apply retention to every log that is not compacted; return how many segments that concerned.
+        """Apply retention to every log; return how many segments that concerned.
 
         For a manager whose logs have no other writer, as ``housekeep``.
         """
         now_ms, concerned = self._clock.now_ms(), 0
         for each in self.logs():
-            if not each.config.is_compacted:
-                with one_log_alone(each):
-                    concerned += each.delete_old_segments(now_ms)
+            with one_log_alone(each):
+                concerned += each.delete_old_segments(now_ms)
         return concerned
 
     def housekeep(self) -> None:
@@ -334,6 +328,11 @@ class LogManager:
             return sum(remove_directories(log_dir, due_ms=self._clock.now_ms()) for log_dir in self._dirs)
 
     # Internal
+
+    def _lower_cleaner_offset(self, partition: TopicPartition, offset: int) -> None:
+        known = self.cleaner_offset(partition)
+        if known is not None and known > offset:
+            self.set_cleaner_offset(partition, offset)
 
     def _finish_deletions(self) -> None:
         for log_dir in self._dirs:
@@ -354,26 +353,24 @@ class LogManager:
             with ThreadPoolExecutor(len(starts), thread_name_prefix="log-dir-start") as pool:
                 list(pool.map(DirStart.run, starts))
 
-    def _create(
-        self, partition: TopicPartition, *, is_future: bool, is_new: bool, preferred_dir: Path | None
-    ) -> UnifiedLog:
+    def _create(self, partition: TopicPartition, *, is_new: bool, preferred_dir: Path | None) -> UnifiedLog:
         if self._is_shut_down:
             raise LogClosedError(f"{partition}: the log manager was shut down")
         if not is_new and self.offline_dirs:
             raise LogDirOfflineError(
                 f"{partition}: its log may be in a log dir that is offline", remedy="repair the disk, then start again"
             )
-        return create_log(self._dirs, self._settings, partition, is_future=is_future, preferred_dir=preferred_dir)
+        return create_log(self._dirs, self._settings, partition, preferred_dir=preferred_dir)
 
     def _rename_to_delete(self, log_dir: LogDir, removed: UnifiedLog) -> None:
         name = directory_name(removed.topic_partition, DirectoryKind.DELETE, directory_id=self._settings.new_id())
         try:
-            removed.rename_directory(name, reinitialise=False)
+            removed.rename_directory(name)
         except LogDirOfflineError:
             removed.close_handles()
             raise
         log_dir.deleting.append((self._clock.now_ms() + self._settings.file_delete_delay_ms, removed))
-        log.info("log_to_be_deleted", partition=str(removed.topic_partition), directory=str(removed.directory))
+        log.info("log_to_be_deleted", **partition_fields(removed.directory), directory=str(removed.directory))
         self._checkpoint(DirCheckpoints.write_recovery_points, [log_dir])
         self._checkpoint(DirCheckpoints.write_log_start_offsets, [log_dir])
 

@@ -10,6 +10,7 @@ from tierd.log.dirs.log_dir import LogDir, make_directories
 from tierd.log.dirs.log_dirs import LogDirs
 from tierd.log.dirs.manager_settings import ManagerSettings
 from tierd.log.files.directory import DirectoryKind, directory_name
+from tierd.log.files.event_fields import partition_fields
 from tierd.log.loading.log_loader import load_log
 from tierd.log.loading.log_recovery import LoadRequest
 from tierd.log.partition.unified_log import UnifiedLog
@@ -24,7 +25,6 @@ def create_log(
     settings: ManagerSettings,
     partition: TopicPartition,
     *,
-    is_future: bool,
     preferred_dir: Path | None,
 ) -> UnifiedLog:
     """Make a log in the first log dir that can take it; those that cannot go offline.
@@ -32,13 +32,12 @@ def create_log(
     Raises:
         LogDirOfflineError: none can.
     """
-    kind = DirectoryKind.FUTURE if is_future else DirectoryKind.CURRENT
-    name = directory_name(partition, kind, directory_id=settings.new_id())
+    name = directory_name(partition, DirectoryKind.CURRENT)
     for log_dir in log_dirs.candidates(preferred_dir):
         with suppress(LogDirOfflineError):
             created = _create_in(log_dir, log_dir.path / name, settings.config_for(partition.topic), settings)
-            log_dir.of_kind(is_future=is_future)[partition] = created
-            log.info("log_created", partition=str(partition), directory=str(created.directory))
+            log_dir.current[partition] = created
+            log.info("log_created", **partition_fields(created.directory))
             return created
     raise LogDirOfflineError(f"{partition}: no log dir can take a log", remedy="check the disks, then start again")
 

@@ -13,6 +13,7 @@ from tierd.log.dirs.log_dirs import duplicate
 from tierd.log.dirs.manager_settings import ManagerSettings
 from tierd.log.files.clean_shutdown import delete_clean_shutdown
 from tierd.log.files.directory import CLUSTER_METADATA, INDEX_CACHE, DirectoryKind, directory_name, parse_directory_name
+from tierd.log.files.event_fields import partition_fields
 from tierd.log.loading.load_progress import LoadProgress
 from tierd.log.loading.log_loader import load_log
 from tierd.log.loading.log_recovery import LoadRequest
@@ -59,6 +60,7 @@ class DirStart:
                 raise
         self._dir.is_loaded = True
         self._lower_recovery_points()
+        self._lower_cleaner_offsets()
 
     def _lower_recovery_points(self) -> None:
         """Where a log ends below its checkpointed recovery point, what comes next is not flushed: write that down."""
@@ -66,6 +68,12 @@ class DirStart:
             if each.recovery_point < self._recovery_points.get(each.topic_partition, 0):
                 self._dir.checkpoint(DirCheckpoints.write_recovery_points)
                 return
+
+    def _lower_cleaner_offsets(self) -> None:
+        """Where a log ends below what was cleaned, what comes next was not: the log is dirty from its start."""
+        for each in self._dir.logs:
+            if self._dir.cleaner_offsets.get(each.topic_partition, 0) > each.log_end_offset:
+                self._dir.set_cleaner_offset(each.topic_partition, None)
 
     def _prepare(self) -> list[Path]:
         """Take note of the clean marker and remove it, read the checkpoints, find the logs."""
@@ -75,13 +83,25 @@ class DirStart:
         self._recovery_points = checkpoints.recovery_points()
         self._log_starts = checkpoints.log_start_offsets()
         self._high_watermarks = checkpoints.high_watermarks()
+        log_dir.cleaner_offsets = checkpoints.cleaner_offsets()
         return [path for name in log_dir.disk.list_names(log_dir.path) if self._is_log(path := log_dir.path / name)]
 
     def _is_log(self, path: Path) -> bool:
         status = self._dir.disk.status(path)
         if status is None or not status.is_directory or path.name == INDEX_CACHE:
             return False
-        return parse_directory_name(path.name)[0].topic != CLUSTER_METADATA
+        partition, kind = parse_directory_name(path.name)
+        if kind is DirectoryKind.FUTURE:
+            self._dir.untouched.add(partition)
+            log.warning(
+                "future_log_left_alone",
+                **partition_fields(path),
+                directory=str(path),
+                reason="a broker was moving the replica between log dirs; nothing in tierd ends such a move",
+                remedy="start the broker to end the move, or remove the directory if the replica is whole elsewhere",
+            )
+            return False
+        return partition.topic != CLUSTER_METADATA
 
     def _say_what_is_done(self, count: int) -> None:
         if not count:
@@ -98,12 +118,13 @@ class DirStart:
             loaded = self._load_one(path)
         except LogDirOfflineError as error:
             _reraise_unless_io(error)
-            log.exception("log_not_loaded", directory=str(path))
+            log.exception("log_not_loaded", **partition_fields(path), directory=str(path))
         finally:
             left = self._progress.log_done(self._dir.path)
             if loaded is not None:
                 log.info(
                     "log_loaded",
+                    **partition_fields(loaded.directory),
                     directory=str(loaded.directory),
                     segments=loaded.segment_count,
                     log_start_offset=loaded.log_start_offset,
@@ -137,8 +158,8 @@ class DirStart:
         if kind is DirectoryKind.CURRENT and settings.is_stray(loaded):
             kind = DirectoryKind.STRAY
             name = directory_name(partition, kind, directory_id=settings.new_id())
-            loaded.rename_directory(name, reinitialise=False)
-            log.warning("log_set_aside", partition=str(partition), directory=str(loaded.directory))
+            loaded.rename_directory(name)
+            log.warning("log_set_aside", **partition_fields(loaded.directory), directory=str(loaded.directory))
         match kind:
             case DirectoryKind.DELETE:
                 due_ms = settings.clock.now_ms() + settings.file_delete_delay_ms
@@ -149,11 +170,11 @@ class DirStart:
                     log_dir.stray.append(loaded)
             case _:
                 loaded.update_high_watermark(self._high_watermarks.get(partition, 0))
-                self._add(loaded, partition, is_future=kind is DirectoryKind.FUTURE)
+                self._add(loaded, partition)
 
-    def _add(self, loaded: UnifiedLog, partition: TopicPartition, *, is_future: bool) -> None:
+    def _add(self, loaded: UnifiedLog, partition: TopicPartition) -> None:
         with self._lock:
-            previous = self._dir.of_kind(is_future=is_future).setdefault(partition, loaded)
+            previous = self._dir.current.setdefault(partition, loaded)
         if previous is not loaded:
             loaded.close_handles()
             raise duplicate(loaded, previous)

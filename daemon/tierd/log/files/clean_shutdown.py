@@ -1,10 +1,10 @@
 """The clean-stop marker of a log dir, ``.kafka_cleanshutdown`` (log-format 1.6; Kafka: CleanShutdownFileHandler)."""
 
-import json
 from pathlib import Path
 
 import structlog
 
+from tierd.json_parsing import parse_json
 from tierd.log.files.disk import Disk, read_file, unlink_if_there
 
 log = structlog.get_logger()
@@ -39,8 +39,8 @@ def read_broker_epoch(disk: Disk, log_dir: Path) -> int | None:
 def parse_broker_epoch(data: bytes) -> int | None:
     """The ``brokerEpoch`` of the marker's JSON, whatever else is in it; None for anything that has none."""
     try:
-        content = json.loads(data)
-    except (ValueError, RecursionError):
+        content = parse_json(data)
+    except ValueError:
         return None
     epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
     is_long = isinstance(epoch, int) and not isinstance(epoch, bool) and -_MAX_LONG - 1 <= epoch <= _MAX_LONG

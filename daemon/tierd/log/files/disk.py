@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Protocol
 
 from tierd.errors import CorruptIndexError, SegmentChangedError
+from tierd.files import open_regular
 
 Piece = bytes | bytearray | memoryview
 
 _PIECES_AT_ONCE = 512  # below IOV_MAX everywhere
+_FILE_MODE = 0o640  # of own logs: others than the group have no business with the records
+_DIRECTORY_MODE = 0o750
 _LIMIT_BYTES = 256 << 20  # of an artefact; a broker's default for an index is 10 MiB
 
 
@@ -213,12 +216,8 @@ class OsDisk:
     def open(self, path: Path, *, create: bool = False, write: bool = True) -> OsFile:
         """Open a regular file."""
         flags = (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
-        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            os.close(fd)
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        return OsFile(path, fd, status.st_size)
+        fd = open_regular(path, flags, _FILE_MODE)
+        return OsFile(path, fd, os.fstat(fd).st_size)
 
     def list_names(self, path: Path) -> list[str]:
         """The names in a directory, sorted."""
@@ -242,7 +241,7 @@ class OsDisk:
 
     def make_directory(self, path: Path) -> None:
         """Make one directory."""
-        path.mkdir()
+        path.mkdir(mode=_DIRECTORY_MODE)
 
     def remove_directory(self, path: Path) -> None:
         """Remove an empty directory."""

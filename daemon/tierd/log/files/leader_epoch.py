@@ -6,6 +6,7 @@ import structlog
 
 from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT, ensure_checkpoint, load_lineage, write_lineage
 from tierd.log.files.disk import Disk
+from tierd.log.files.event_fields import partition_fields
 from tierd.model import EpochEndOffset, EpochEntry, Lineage
 
 log = structlog.get_logger()
@@ -99,12 +100,8 @@ class LeaderEpochFileCache:
         except FileNotFoundError:
             if self._path is not None and self._disk.status(self._path.parent) is not None:
                 raise
-            log.debug("leader_epochs_not_written", file=str(self._path), problem="its directory is gone")
-
-    def moved(self, directory: Path) -> None:
-        """Take note that the partition directory has another name."""
-        if self._path is not None:
-            self._path = directory / LEADER_EPOCH_CHECKPOINT
+            where = {} if self._path is None else partition_fields(self._path.parent)
+            log.debug("leader_epochs_not_written", **where, file=str(self._path), problem="its directory is gone")
 
     def detach(self) -> None:
         """Write no more: the directory was renamed to be deleted or set aside."""

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Self
 
 from tierd.errors import LogDirLockedError
+from tierd.files import open_regular
 
 LOCK_FILE = ".lock"
 
@@ -65,7 +66,7 @@ def require_unlocked(log_dir: Path) -> None:
     with _held_guard:
         _require_not_ours(path, log_dir)
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = open_regular(path)
         except FileNotFoundError:
             return
         try:
@@ -89,7 +90,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 def _open_locked(path: Path, log_dir: Path) -> int:
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = open_regular(path, os.O_RDWR | os.O_CREAT, 0o640)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_still(path, fd):

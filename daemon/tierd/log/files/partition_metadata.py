@@ -70,7 +70,3 @@ class PartitionMetadataFile:
         if status is not None and status.size_bytes > _LIMIT_BYTES:
             raise CheckpointError(f"{self._path}: {status.size_bytes} bytes are too many", remedy="restore the file")
         return parse_topic_id(read_file(self._disk, self._path), name=str(self._path))
-
-    def moved(self, directory: Path) -> None:
-        """Take note that the partition directory has another name."""
-        self._path = directory / PARTITION_METADATA

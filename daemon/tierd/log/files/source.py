@@ -2,13 +2,13 @@
 
 import errno
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tierd.errors import LogDirOfflineError, LogError, SegmentChangedError
+from tierd.files import open_regular
 from tierd.log.files.disk import fill, read_up_to
 
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
@@ -85,12 +85,9 @@ def open_source(path: Path) -> Iterator[Source]:
         LogDirOfflineError: it cannot be read, or is a device, a pipe or a directory.
     """
     with broker_file(path):
-        # O_NONBLOCK: a named pipe must not make us wait for a writer
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = open_regular(path)
         try:
             status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
-                raise LogDirOfflineError(f"{path}: not a regular file", remedy="remove it from the log dir")
             yield Source(path, fd, status.st_size, status.st_mtime_ns, status.st_ino)
         finally:
             os.close(fd)

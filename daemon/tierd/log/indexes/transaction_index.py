@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from tierd.errors import CorruptIndexError, SegmentChangedError
+from tierd.log.files.partition_scan import MAX_OFFSET
 from tierd.log.files.source import read_whole
 
 ENTRY = struct.Struct(">hqqqq")
@@ -71,14 +72,21 @@ class TransactionIndex:
         """The whole file."""
         return b"".join(map(encode_entry, self.entries))
 
-    def collect(self, from_offset: int, upper_offset: int) -> tuple[tuple[AbortedTransaction, ...], bool]:
+    def collect(
+        self, from_offset: int, upper_offset: int, *, end_offset: int = MAX_OFFSET
+    ) -> tuple[tuple[AbortedTransaction, ...], bool]:
         """The transactions that a read of ``[from_offset, upper_offset)`` has to know.
+
+        ``end_offset``: exclusive end of what the segment has of the reader's branch of the log. A marker at or behind
+        it belongs to another branch and decides nothing of this one.
 
         Returns:
             Them, and whether that is all: otherwise the next segment's index may hold more.
         """
         found: list[AbortedTransaction] = []
         for entry in self.entries:
+            if entry.last_offset >= end_offset:
+                break
             if entry.last_offset >= from_offset and entry.first_offset < upper_offset:
                 found.append(entry)
             if entry.last_stable_offset >= upper_offset:

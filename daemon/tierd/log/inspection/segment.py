@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tierd.errors import CorruptIndexError, CorruptRecordError, InvalidRecordError
+from tierd.log.broker.live_segment import data_end, used_bytes
 from tierd.log.files.source import Source, open_source
 from tierd.log.indexes.offset_index import OffsetIndex
 from tierd.log.indexes.time_index import TimeIndex
 from tierd.log.indexes.transaction_index import TransactionIndex
-from tierd.log.inspection.findings import Damage, Decoded, Finding, JsonValue
+from tierd.log.inspection.findings import Damage, Decoded, Finding, JsonValue, Note
 from tierd.log.loading.artefact_checks import EpochCheck, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
 from tierd.log.producers.transactions import OpenTransactions
 from tierd.log.records.batch_header import BatchHeader, crc_matches, iter_headers
@@ -64,9 +65,11 @@ def inspect_segment(
     """
     with open_source(path) as source:
         walk = _Walk(path, expected)
-        end = 0
+        is_rolled = expected.next_base_offset is not None
+        used = source.size_bytes if is_rolled else used_bytes(source)
+        end, limit = 0, data_end(source, used)
         try:
-            for header in iter_headers(source, may_be_torn=False):
+            for header in iter_headers(source, end=limit, may_be_torn=False):
                 end = header.end_position
                 is_valid = crc_matches(source, header)
                 yield Decoded("batch", _batch_fields(header, is_valid=is_valid))
@@ -76,7 +79,18 @@ def inspect_segment(
                     yield from findings if records else (each for each in findings if isinstance(each, Damage))
         except CorruptRecordError as error:
             yield Damage(path, error.position, str(error), error.remedy)
-        yield from walk.finish(end, source.size_bytes)
+        yield from walk.finish(end, limit)
+        if limit < source.size_bytes:
+            yield from _room(source, limit, used)
+
+
+def _room(source: Source, end: int, used: int) -> Iterator[Finding]:
+    """Describe what follows the data of a file that ends with zeros."""
+    if end < used:
+        problem = f"an incomplete batch, {used - end} bytes, and then only zeros"
+        yield Damage(source.path, end, problem, "a broker that is writing completes it, one that starts cuts it off")
+    room = source.size_bytes - max(end, used)
+    yield Note(source.path, f"{room} bytes of unused room behind the data (preallocate=true)")
 
 
 class _Walk:

@@ -16,6 +16,7 @@ from tierd.errors import (
 )
 from tierd.log.files.directory import DirectoryKind, parse_directory_name
 from tierd.log.files.disk import Disk, unlink_if_there
+from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
 from tierd.log.files.partition_scan import MAX_OFFSET, file_name, parse_file_name
 from tierd.log.partition.producer_rebuild import rebuild_producer_state
@@ -88,6 +89,7 @@ class LogRecovery:
         self._is_deleting = kind is DirectoryKind.DELETE
         self._disk = disk
         self._directory = directory
+        self._where = partition_fields(directory)
         self._request = request
         self._config = request.config
         self._epochs = epochs
@@ -121,20 +123,20 @@ class LogRecovery:
         for name in names:
             offset, suffix = parse_file_name(name) or (-1, "")
             if suffix in INDEX_SUFFIXES and file_name(offset, ".log") not in present:
-                log.warning("orphaned_index_found", file=str(self._directory / name))
+                log.warning("orphaned_index_found", **self._where, file=str(self._directory / name))
                 unlink_if_there(self._disk, self._directory / name)
             elif suffix == ".log":
                 try:
                     self._open_segment(offset, present)
                 except IsADirectoryError:  # nor does a broker mind
-                    log.warning("directory_passed_over", directory=str(self._directory / name))
+                    log.warning("directory_passed_over", **self._where, directory=str(self._directory / name))
 
     def _open_segment(self, base_offset: int, present: frozenset[str]) -> None:
         self._at = segment = self._new_segment(base_offset)
         has_time_index = file_name(base_offset, ".timeindex") in present
         if file_name(base_offset, ".index") not in present:
             if self._is_flushed(segment):
-                log.error("offset_index_missing", file=str(segment.path))
+                log.error("offset_index_missing", **self._where, file=str(segment.path))
                 self._recover_segment(segment)
             # Otherwise ``recover`` will: before that, segments below it may be torn, and cannot be scanned.
         else:
@@ -151,7 +153,7 @@ class LogRecovery:
         try:
             segment.transaction_index.sanity_check()
         except CorruptIndexError as error:
-            log.warning("corrupted_index_found", file=str(segment.path), error=str(error))
+            log.warning("corrupted_index_found", **self._where, file=str(segment.path), error=str(error))
             if self._is_flushed(segment):
                 self._recover_segment(segment)
 
@@ -187,7 +189,9 @@ class LogRecovery:
             raise CorruptRecordError(last.path, 0, f"a segment that ends at offset {next_offset}, below its name")
         claimed = max(last.offset_index.last_offset, last.time_index.last_entry.offset)
         if position < last.size_bytes or claimed > max(next_offset - 1, last.base_offset):
-            log.warning("damage_after_clean_stop", file=str(last.path), position=position, index_ends_at=claimed)
+            log.warning(
+                "damage_after_clean_stop", **self._where, file=str(last.path), position=position, index_ends_at=claimed
+            )
             self._recover_segment(last)
             next_offset, position = last.read_end()
         return next_offset
@@ -196,12 +200,13 @@ class LogRecovery:
         unflushed = self.segments.range(min(self._request.recovery_point, MAX_OFFSET), MAX_OFFSET)
         for at, segment in enumerate(unflushed):
             self._on_segments_left(len(unflushed) - at)
-            log.info("recovering_segment", file=str(segment.path), done=at, total=len(unflushed))
+            log.info("recovering_segment", **self._where, file=str(segment.path), done=at, total=len(unflushed))
             self._at = segment
             if cut := self._recover_or_empty(segment):
                 following = unflushed[at + 1 :]
                 log.warning(
                     "corruption_found",
+                    **self._where,
                     file=str(segment.path),
                     bytes_cut=cut,
                     next_offset=segment.read_next_offset(),
@@ -218,7 +223,7 @@ class LogRecovery:
             if self._is_flushed(segment):
                 raise
             # The marker was in a segment before that lost its end just behind a batch: what follows a gap cannot stay.
-            log.warning("gap_found", file=str(segment.path), error=str(error))
+            log.warning("gap_found", **self._where, file=str(segment.path), error=str(error))
         cut = segment.log.truncate(0)
         self._recover_segment(segment)
         segment.flush()
@@ -235,7 +240,7 @@ class LogRecovery:
         cut = recover_segment(segment, producers=producers, epochs=self._epochs)
         self.segments_recovered += 1
         producers.take_snapshot(sync=True)
-        log.info("segment_recovered", file=str(segment.path), bytes_cut=cut)
+        log.info("segment_recovered", **self._where, file=str(segment.path), bytes_cut=cut)
         if cut or self._is_flushed(segment):  # nobody may look at it again, and what was cut must not come back
             segment.flush()
         return cut
@@ -245,6 +250,7 @@ class LogRecovery:
         log_start_offset = self._request.log_start_offset
         log.warning(
             "log_ends_below_its_start",
+            **self._where,
             directory=str(self._directory),
             log_end_offset=log_end_offset,
             log_start_offset=log_start_offset,
@@ -279,7 +285,7 @@ class LogRecovery:
             except OffsetOverflowError as error:
                 segment = self._at
                 assert segment is not None
-                log.info("segment_overflowed", file=str(segment.path), error=str(error))
+                log.info("segment_overflowed", **self._where, file=str(segment.path), error=str(error))
                 self._split(segment)
 
     def _split(self, segment: LogSegment) -> None:

@@ -20,6 +20,7 @@ from tierd.log.records.batch_header import CRC_START_V2, BatchHeader, parse_head
 from tierd.log.records.compression import Compression
 from tierd.log.records.log_config import MAX_INT, MAX_LONG
 from tierd.log.records.record_batch import with_data
+from tierd.log.records.record_rules import ValidationCounters
 
 UNKNOWN_OFFSET = -1
 NO_TIMESTAMP = -1
@@ -96,13 +97,14 @@ class Analysis:
         return self.batches[0].last_offset if self.first_offset == UNKNOWN_OFFSET else self.first_offset
 
 
-def analyze(request: AppendRequest, *, max_message_bytes: int, name: str) -> Analysis:
+def analyze(request: AppendRequest, *, max_message_bytes: int, name: str, counters: ValidationCounters) -> Analysis:
     """Look at every batch of a set and check what can be checked without the log (log-format 4.2, step 2).
 
     Args:
         request: the set.
         max_message_bytes: of a batch, its header included; does not bind followers.
         name: of the log, for errors.
+        counters: a batch with a wrong checksum is counted here.
 
     Raises:
         CorruptRecordError: an impossible header, or a wrong checksum.
@@ -125,6 +127,7 @@ def analyze(request: AppendRequest, *, max_message_bytes: int, name: str) -> Ana
         if not is_replica:
             _check_batch(batch, request, max_message_bytes)
         if not _is_valid(batch, view, at, end):
+            counters.invalid_checksum += 1
             raise CorruptRecordError(name, at, "wrong checksum of the batch", remedy="send the records again")
         ascends = ascends and batch.base_offset > last_offset
         last_offset = batch.last_offset

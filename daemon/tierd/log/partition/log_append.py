@@ -53,7 +53,7 @@ def append_all(state: LogState, requests: Sequence[AppendRequest], *, now_ms: in
         for request in requests:
             outcomes.append(_outcome(state, request, now_ms))  # noqa: PERF401 - those before a failure are kept
         _write(state)
-        _flush_if_due(state)
+        _flush_if_due(state, now_ms)
     except OSError as error:
         offline = state.offline.mark(error)
         written = [outcome if isinstance(outcome, LogError) else offline for outcome in outcomes]
@@ -70,7 +70,7 @@ def _outcome(state: LogState, request: AppendRequest, now_ms: int) -> Outcome:
 
 def _append(state: LogState, request: AppendRequest, now_ms: int) -> AppendInfo:
     """Kafka: UnifiedLog.append."""
-    seen = analyze(request, max_message_bytes=state.config.max_message_bytes, name=state.name)
+    seen = analyze(request, max_message_bytes=state.config.max_message_bytes, name=state.name, counters=state.counters)
     if not seen.batches:
         return _info(state, seen, NO_TIMESTAMP)
     log_append_time_ms = NO_TIMESTAMP
@@ -149,7 +149,7 @@ def _assign_epochs(state: LogState, batches: Sequence[BatchHeader]) -> None:
         epoch = batch.partition_leader_epoch
         if batch.magic < 2:
             if not epochs.is_empty:
-                _LOG.warning("leader_epochs_cleared_by_legacy_batch", partition=state.name, offset=batch.base_offset)
+                _LOG.warning("leader_epochs_cleared_by_legacy_batch", **state.where, offset=batch.base_offset)
                 epochs.clear()
             latest_epoch = None
         elif epoch < 0:
@@ -244,10 +244,10 @@ def _write(state: LogState) -> None:
     state.offsets.refresh_first_unstable()
 
 
-def _flush_if_due(state: LogState) -> None:
+def _flush_if_due(state: LogState, now_ms: int) -> None:
     end = state.segments.log_end.offset
     if end - state.segments.recovery_point >= state.config.flush_messages:
-        state.flush(end)
+        state.flush(end, now_ms=now_ms)
 
 
 def _duplicate(state: LogState, batch: AppendedBatch) -> AppendInfo:

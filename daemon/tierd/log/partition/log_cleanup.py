@@ -11,14 +11,15 @@ from tierd.errors import LogError, OffsetOutOfRangeError, PolicyViolationError
 from tierd.log.partition.log_state import LogState
 from tierd.log.partition.producer_rebuild import rebuild_producer_state
 from tierd.log.partition.retention import (
+    Breach,
     DeletionPlan,
     LogFacts,
     Predicate,
     SegmentFacts,
+    breaches,
     is_internal_topic,
     log_start_breached,
     plan_deletion,
-    retention_limits,
     size_breached,
     time_breached,
 )
@@ -48,9 +49,9 @@ def truncate_to(state: LogState, offset: int, *, now_ms: int) -> bool:
         if state.leader_epochs is not None:  # a leader that appended nothing has left its epoch at the end
             state.leader_epochs.truncate_from_end(end)
             state.leader_epochs.write_pending()
-        _LOG.info("truncation_without_effect", partition=state.name, offset=offset, log_end_offset=end)
+        _LOG.info("truncation_without_effect", **state.where, offset=offset, log_end_offset=end)
         return False
-    _LOG.info("truncating", partition=state.name, offset=offset, log_end_offset=end)
+    _LOG.info("truncating", **state.where, offset=offset, log_end_offset=end)
     first = state.segments.segments.first
     if first is not None and first.base_offset > offset:
         truncate_fully(state, offset, log_start_offset=offset, now_ms=now_ms)
@@ -79,7 +80,7 @@ def truncate_fully(state: LogState, offset: int, *, log_start_offset: int, now_m
     Raises:
         OSError: the disk failed.
     """
-    _LOG.info("truncating_fully", partition=state.name, offset=offset, log_start_offset=log_start_offset)
+    _LOG.info("truncating_fully", **state.where, offset=offset, log_start_offset=log_start_offset)
     state.offsets.cut_highest_remote(offset)
     state.segments.truncate_fully_and_start_at(offset, now_ms=now_ms)
     if state.leader_epochs is not None:
@@ -128,7 +129,7 @@ def raise_log_start(state: LogState, offset: int, *, reason: str) -> bool:
         state.flush(offset)
     if not state.offsets.raise_log_start(offset):
         return False
-    _LOG.info("log_start_incremented", partition=state.name, offset=offset, reason=reason)
+    _LOG.info("log_start_incremented", **state.where, offset=offset, reason=reason)
     if state.leader_epochs is not None:
         state.leader_epochs.truncate_from_start(offset)
     return True
@@ -140,12 +141,13 @@ def delete_old_segments(state: LogState, *, now_ms: int) -> int:
     Raises:
         OSError: the disk failed.
     """
-    limit_ms, limit_bytes = retention_limits(state.config, waits_for_copy=state.waits_for_copy)
-    rules: list[tuple[str, Callable[[LogFacts], Predicate]]] = [("log start offset", log_start_breached)]
+    start = state.offsets.local_log_start_offset if state.is_tiered else state.offsets.log_start_offset
+    by_start, by_size, by_time = breaches(state.config, waits_for_copy=state.waits_for_copy, log_start_offset=start)
+    rules: list[tuple[Breach, Callable[[LogFacts], Predicate]]] = [(by_start, log_start_breached)]
     if "delete" in state.config.cleanup_policy:
-        rules.append(("retention size", lambda log: size_breached(log, limit_bytes)))
-        rules.append(("retention time", lambda _: time_breached(limit_ms, now_ms=now_ms)))
-    return sum(_delete_breached(state, reason, rule, now_ms) for reason, rule in rules)
+        rules.append((by_size, lambda log: size_breached(log, by_size.limit)))
+        rules.append((by_time, lambda _: time_breached(by_time.limit, now_ms=now_ms)))
+    return sum(_delete_breached(state, breach, rule, now_ms) for breach, rule in rules)
 
 
 def facts_of(state: LogState) -> LogFacts:
@@ -163,17 +165,17 @@ def facts_of(state: LogState) -> LogFacts:
     )
 
 
-def _delete_breached(state: LogState, reason: str, rule: Callable[[LogFacts], Predicate], now_ms: int) -> int:
+def _delete_breached(state: LogState, breach: Breach, rule: Callable[[LogFacts], Predicate], now_ms: int) -> int:
     facts = facts_of(state)
     plan = plan_deletion(facts, rule(facts), waits_for_copy=state.waits_for_copy)
-    return carry_out(state, plan, reason=reason, now_ms=now_ms)
+    return carry_out(state, facts, plan, breach=breach, now_ms=now_ms)
 
 
-def carry_out(state: LogState, plan: DeletionPlan, *, reason: str, now_ms: int) -> int:
+def carry_out(state: LogState, facts: LogFacts, plan: DeletionPlan, *, breach: Breach, now_ms: int) -> int:
     """Do what retention decided (Kafka: UnifiedLog.deleteSegments); return how many segments that concerned."""
     oldest = list(state.segments.segments.values[: plan.count])
     if plan.rolls_active:
-        _LOG.info("rolling_for_retention", partition=state.name, breach=reason)
+        _LOG.info("rolling_for_retention", **state.where, **breach.fields())
         state.roll(now_ms=now_ms)
     if not oldest:
         return 0
@@ -182,12 +184,12 @@ def carry_out(state: LogState, plan: DeletionPlan, *, reason: str, now_ms: int) 
         if recreated == oldest[-1].base_offset:
             oldest.pop()
     if oldest:
-        _delete(state, oldest, reason, now_ms)
+        _LOG.info("deleting_segments", **state.where, **breach.fields_of_deletion(facts, len(oldest)))
+        _delete(state, oldest, now_ms)
     return plan.count
 
 
-def _delete(state: LogState, oldest: list[LogSegment], reason: str, now_ms: int) -> None:
-    _LOG.info("deleting_segments", partition=state.name, breach=reason, segments=[s.base_offset for s in oldest])
+def _delete(state: LogState, oldest: list[LogSegment], now_ms: int) -> None:
     following = state.segments.segments.higher(oldest[-1].base_offset)
     assert following is not None  # or a roll would have made one
     if state.waits_for_copy:

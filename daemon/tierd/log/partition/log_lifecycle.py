@@ -9,10 +9,10 @@ def housekeep(state: LogState, now_ms: int) -> None:
     Raises:
         OSError: the disk failed.
     """
-    _write_pending(state)
+    _write_pending(state, now_ms=now_ms)
     state.segments.run_due_deletions(now_ms)
     if now_ms >= state.producer_expiry_due_ms:
-        state.producer_expiry_due_ms = now_ms + state.producer_expiry_interval_ms
+        state.producer_expiry_due_ms = now_ms + state.config.producer_id_expiration_check_interval_ms
         with state.offsets.lock:
             state.producers.remove_expired(now_ms)
 
@@ -30,8 +30,10 @@ def is_housekeeping_due(state: LogState, now_ms: int) -> bool:
     )
 
 
-def rename_directory(state: LogState, name: str, *, reinitialise: bool) -> bool:
-    """Give the directory another name; return False when it has that name already (Kafka: UnifiedLog.renameDir).
+def rename_directory(state: LogState, name: str) -> bool:
+    """Rename the directory of a log that is deleted or set aside; return False when it has that name already.
+
+    Kafka: UnifiedLog.renameDir with shouldReinitialize=false; no log of tierd goes on under another name.
 
     Raises:
         OSError: the disk failed.
@@ -40,16 +42,9 @@ def rename_directory(state: LogState, name: str, *, reinitialise: bool) -> bool:
         state.partition_metadata.maybe_flush()
     if not state.segments.rename_directory(name):
         return False
-    directory = state.segments.directory
-    state.producers.moved(directory)
-    if not reinitialise:
-        _detach_epochs(state)
-        state.leader_epochs = state.partition_metadata = None
-        return True
-    if state.leader_epochs is not None:
-        state.leader_epochs.moved(directory)
-    if state.partition_metadata is not None:
-        state.partition_metadata.moved(directory)
+    state.producers.moved(state.segments.directory)
+    _detach_epochs(state)
+    state.leader_epochs = state.partition_metadata = None
     return True
 
 
@@ -80,10 +75,10 @@ def delete(state: LogState) -> None:
     state.is_closed = True
 
 
-def _write_pending(state: LogState) -> None:
+def _write_pending(state: LogState, *, now_ms: int | None = None) -> None:
     if state.partition_metadata is not None:
         state.partition_metadata.maybe_flush()
-    state.sync_rolled()
+    state.sync_rolled(now_ms=now_ms)
     if state.leader_epochs is not None:
         state.leader_epochs.write_pending()
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from uuid import UUID
 
+import structlog
+
 from tierd.errors import LogClosedError, LogDirOfflineError
 from tierd.log.files.disk import Disk
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
@@ -17,6 +19,8 @@ from tierd.log.segments.log_segment import LogSegment
 from tierd.log.segments.segmented_log import SegmentedLog
 from tierd.model import TopicPartition
 
+log = structlog.get_logger()
+
 
 @dataclass(slots=True)
 class LogState:
@@ -27,6 +31,7 @@ class LogState:
         partition_metadata: None once the directory was renamed away, and where topics have no ids.
         unsynced_snapshots: offsets of those that rolls wrote, until they are synced.
         rolled_up_to: base offset of the newest segment that a roll made; what is below waits to be flushed.
+        last_flushed_ms: wall clock of the last flush whose caller had one; None before the first.
     """
 
     disk: Disk
@@ -38,18 +43,23 @@ class LogState:
     partition_metadata: PartitionMetadataFile | None
     offsets: ExposedOffsets
     offline: OfflineFlag
-    producer_expiry_interval_ms: int
     producer_expiry_due_ms: int
     topic_id: UUID | None = None
     counters: ValidationCounters = field(default_factory=ValidationCounters)
     unsynced_snapshots: list[int] = field(default_factory=list)
     rolled_up_to: int = 0
+    last_flushed_ms: int | None = None
     is_closed: bool = False
     has_handles: bool = True
     name: str = field(init=False)  # for errors
 
     def __post_init__(self) -> None:
         self.name = str(self.topic_partition)
+
+    @property
+    def where(self) -> dict[str, str]:
+        """Return the partition and the log dir, for events."""
+        return {"partition": self.name, "log_dir": str(self.segments.directory.parent)}
 
     @property
     def is_tiered(self) -> bool:
@@ -94,7 +104,7 @@ class LogState:
         self.rolled_up_to = segment.base_offset
         return segment
 
-    def sync_rolled(self) -> None:
+    def sync_rolled(self, *, now_ms: int | None = None) -> None:
         """Sync what rolls left: their snapshots, then the segments below the active one; raise the recovery point.
 
         Raises:
@@ -103,27 +113,38 @@ class LogState:
         while self.unsynced_snapshots:
             self.producers.snapshots.sync(self.unsynced_snapshots[0])
             self.unsynced_snapshots.pop(0)
-        self.flush(self.rolled_up_to)
+        self.flush(self.rolled_up_to, now_ms=now_ms)
 
     def forget_rolls_above(self, offset: int) -> None:
         """After a truncation: what was rolled above ``offset`` is gone, and must not raise the recovery point."""
         self.unsynced_snapshots = [snapshot for snapshot in self.unsynced_snapshots if snapshot <= offset]
         self.rolled_up_to = min(self.rolled_up_to, max(offset, 0))
 
-    def flush(self, offset: int, *, including: bool = False) -> None:
+    def flush(self, offset: int, *, including: bool = False, now_ms: int | None = None) -> None:
         """Bring what is below ``offset`` to stable storage; the recovery point rises to it (log-format 6.1).
 
         Args:
             offset: exclusive.
             including: the segment that begins there, empty, is materialised as well.
+            now_ms: wall clock, for the log; None where the caller has none.
 
         Raises:
             OSError: the disk is full or failing; the recovery point stays.
         """
         up_to = offset + 1 if including else offset
         if up_to > self.segments.recovery_point:
+            log.debug(
+                "flushing_log",
+                **self.where,
+                offset=offset,
+                including_active=including,
+                recovery_point=self.segments.recovery_point,
+                last_flushed_ms=self.last_flushed_ms,
+                unflushed=self.segments.log_end.offset - self.segments.recovery_point,
+            )
             self.segments.flush(up_to)
             self.segments.mark_flushed(offset)
+            self.last_flushed_ms = self.last_flushed_ms if now_ms is None else now_ms
 
     def delete_snapshots(self, removed: list[LogSegment], *, now_ms: int) -> None:
         """Rename the snapshots at the bases of segments that were removed; they go later, as the segments do.

@@ -1,6 +1,6 @@
 """LogView: what any thread may ask of a log, beside its writer (log-format 4.5 and 8)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from uuid import UUID
@@ -12,6 +12,7 @@ from tierd.log.partition.log_state import LogState
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.log_offset import LogOffset
+from tierd.log.records.record_rules import ValidationCounters
 from tierd.log.segments.log_read import FetchData
 from tierd.log.segments.log_segment import LogSegment
 from tierd.log.segments.offset_lookup import LookupFacts, RemoteLookup, TimestampAndOffset, offset_by_timestamp
@@ -126,6 +127,11 @@ class LogView:
     def statistics(self) -> LogStatistics:
         """What is to be shown of it at this moment."""
         return LogStatistics(self.segment_count, self.log_start_offset, self.log_end_offset, self.size_bytes)
+
+    @property
+    def refused(self) -> ValidationCounters:
+        """Return how often records were refused since the log was opened, by reason; a copy of that moment."""
+        return replace(self._state.counters)
 
     @property
     def leader_epochs(self) -> Lineage:

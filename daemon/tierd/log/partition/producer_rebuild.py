@@ -6,6 +6,7 @@ import structlog
 
 from tierd.errors import CorruptRecordError
 from tierd.log.files.disk import Disk, Readable
+from tierd.log.files.event_fields import partition_fields
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.transactions import read_end_marker
 from tierd.log.records.batch_header import BatchHeader, crc_matches, iter_headers
@@ -60,12 +61,10 @@ def rebuild_producer_state(
             scanned += 1
     producers.update_map_end_offset(end_offset)
     producers.take_snapshot(sync=True)
-    log.debug("producer_state_rebuilt", directory=str(_directory(segments)), offset=end_offset, scanned=scanned)
+    if segments.first is not None:
+        where = partition_fields(segments.first.path.parent)
+        log.debug("producer_state_rebuilt", **where, offset=end_offset, scanned=scanned)
     return scanned
-
-
-def _directory(segments: LogSegments) -> object:
-    return segments.first.path.parent if segments.first is not None else None
 
 
 def _replay(producers: ProducerStateManager, disk: Disk, segment: LogSegment, *, start: int, end: int | None) -> None:

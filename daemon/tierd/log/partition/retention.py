@@ -59,6 +59,42 @@ class DeletionPlan:
     rolls_active: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """Rule by which segments go, and its limit.
+
+    Attributes:
+        rule: ``log start offset``, ``retention size`` or ``retention time``.
+        setting: name of the topic's setting that sets the limit; empty for the log start.
+        limit: an offset, bytes or milliseconds, by the rule.
+    """
+
+    rule: str
+    setting: str
+    limit: int
+
+    def fields(self) -> dict[str, object]:
+        """Return what an event says of the rule: its name, the setting and the limit."""
+        match self.rule:
+            case "retention size":
+                return {"breach": self.rule, "setting": self.setting, "limit_bytes": self.limit}
+            case "retention time":
+                return {"breach": self.rule, "setting": self.setting, "limit_ms": self.limit}
+            case _:
+                return {"breach": self.rule, "log_start_offset": self.limit}
+
+    def fields_of_deletion(self, log: LogFacts, count: int) -> dict[str, object]:
+        """Return what an event says when the ``count`` oldest segments of ``log`` go, at least one."""
+        oldest = log.segments[:count]
+        size_bytes = sum(segment.size_bytes for segment in oldest)
+        return self.fields() | {
+            "segments": [segment.base_offset for segment in oldest],
+            "size_bytes": size_bytes,
+            "log_size_after_bytes": log.size_bytes - size_bytes,
+            "largest_timestamp_ms": max(segment.largest_timestamp_ms for segment in oldest),
+        }
+
+
 Predicate = Callable[[SegmentFacts, SegmentFacts | None], bool]
 """Whether a rule wants a segment gone, given the one behind it."""
 
@@ -129,6 +165,18 @@ def retention_limits(config: LogConfig, *, waits_for_copy: bool) -> tuple[int, i
     return (
         config.retention_ms if local_ms == FROM_TOTAL else local_ms,
         config.retention_bytes if local_bytes == FROM_TOTAL else local_bytes,
+    )
+
+
+def breaches(config: LogConfig, *, waits_for_copy: bool, log_start_offset: int) -> tuple[Breach, Breach, Breach]:
+    """Return the rules by which segments may go, with their limits: log start, size and time."""
+    limit_ms, limit_bytes = retention_limits(config, waits_for_copy=waits_for_copy)
+    size_is_local = waits_for_copy and config.local_retention_bytes != FROM_TOTAL
+    time_is_local = waits_for_copy and config.local_retention_ms != FROM_TOTAL
+    return (
+        Breach("log start offset", "", log_start_offset),
+        Breach("retention size", "local.retention.bytes" if size_is_local else "retention.bytes", limit_bytes),
+        Breach("retention time", "local.retention.ms" if time_is_local else "retention.ms", limit_ms),
     )
 
 

@@ -14,8 +14,9 @@ What ``LogView`` has is for any thread; what is here, for one thread at a time: 
 takes the log dir offline, and every later call on it fails.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 from uuid import UUID
 
 from tierd.errors import InconsistentTopicIdError, LogError
@@ -45,7 +46,7 @@ from tierd.log.segments.log_segment import LogSegment
 from tierd.log.segments.segmented_log import SegmentedLog
 from tierd.model import TopicPartition
 
-PRODUCER_EXPIRY_INTERVAL_MS = 600_000
+_T = TypeVar("_T")
 
 
 class UnifiedLog(LogView):
@@ -64,7 +65,6 @@ class UnifiedLog(LogView):
         log_start_offset: int,
         offline: OfflineFlag,
         now_ms: int,
-        producer_expiry_interval_ms: int = PRODUCER_EXPIRY_INTERVAL_MS,
         segments_recovered: int = 0,
     ) -> None:
         """Take loaded parts into use.
@@ -80,7 +80,6 @@ class UnifiedLog(LogView):
             log_start_offset: as checkpointed; the first segment's base counts if it is above, unless there is a tier.
             offline: of the log dir.
             now_ms: wall clock.
-            producer_expiry_interval_ms: how often ``housekeep`` looks for producers that went silent.
             segments_recovered: how many its loading walked and gave new indexes.
 
         Raises:
@@ -104,8 +103,7 @@ class UnifiedLog(LogView):
                     is_tiered=is_tiered(topic_partition.topic, config),
                 ),
                 offline=offline,
-                producer_expiry_interval_ms=producer_expiry_interval_ms,
-                producer_expiry_due_ms=now_ms + producer_expiry_interval_ms,
+                producer_expiry_due_ms=now_ms + config.producer_id_expiration_check_interval_ms,
                 topic_id=partition_metadata.read() if partition_metadata and has_topic_id else None,
             )
         )
@@ -205,19 +203,20 @@ class UnifiedLog(LogView):
         with self._storage():
             return self._state.roll(now_ms=now_ms, expected_next_offset=expected_next_offset)
 
-    def flush(self, *, up_to: int | None = None, including_active: bool = False) -> None:
+    def flush(self, *, up_to: int | None = None, including_active: bool = False, now_ms: int | None = None) -> None:
         """Bring everything below ``up_to``, the log end by default, to stable storage.
 
         Args:
             up_to: exclusive; never more than the log end.
             including_active: an active segment that is still empty gets its index files too.
+            now_ms: wall clock, for the log; None where the caller has none.
 
         Raises:
             LogDirOfflineError: the disk failed.
         """
         with self._storage():
             end = self.log_end_offset
-            self._state.flush(end if up_to is None else min(up_to, end), including=including_active)
+            self._state.flush(end if up_to is None else min(up_to, end), including=including_active, now_ms=now_ms)
 
     def housekeep(self, now_ms: int) -> None:
         """Do what waits for nobody: sync what was rolled, write what truncations changed, unlink, forget producers.
@@ -243,6 +242,10 @@ class UnifiedLog(LogView):
 
     def update_config(self, config: LogConfig) -> None:
         """Take other settings; they count from the next decision on, and open segments keep their indexes' size."""
+        expiry_changed_ms = (
+            config.producer_id_expiration_check_interval_ms - self.config.producer_id_expiration_check_interval_ms
+        )
+        self._state.producer_expiry_due_ms += expiry_changed_ms
         self._state.config = config
         self._state.segments.config = config
         self._state.producers.config = config
@@ -329,21 +332,34 @@ class UnifiedLog(LogView):
         with self._storage():
             truncate_fully(self._state, offset, log_start_offset=start, now_ms=now_ms)
 
+    # Cleaning
+
+    def apply(self, step: Callable[[LogState], _T]) -> _T:
+        """Carry out a step of the log cleaner on the log's parts; return what the step returns.
+
+        Raises:
+            LogDirOfflineError: the disk failed.
+            LogClosedError: the log is closed.
+            TierError: what ``step`` raises.
+        """
+        with self._storage():
+            return step(self._state)
+
     # The end
 
-    def rename_directory(self, name: str, *, reinitialise: bool) -> bool:
-        """Give the directory another name, durably; return False when it has that name already.
+    def rename_directory(self, name: str) -> bool:
+        """Give the directory of a log that is deleted or set aside another name; return False when it has that already.
+
+        The new name is durable. The log writes no leader epochs and no topic id any more.
 
         Args:
             name: within the same log dir.
-            reinitialise: the log goes on under the new name; otherwise it is to be deleted or set aside, and writes
-                no epochs and no topic id any more.
 
         Raises:
             LogDirOfflineError: the disk failed.
         """
         with self._storage():
-            return log_lifecycle.rename_directory(self._state, name, reinitialise=reinitialise)
+            return log_lifecycle.rename_directory(self._state, name)
 
     def close(self) -> None:
         """Stop cleanly: all is flushed, the producers' snapshot is taken, and no file is longer than its content.

@@ -1,5 +1,7 @@
 """ProducerAppendInfo: what an append will have made of one producer (log-format 4.4; Kafka: ProducerAppendInfo)."""
 
+from collections.abc import Mapping
+
 import structlog
 
 from tierd.errors import (
@@ -35,6 +37,7 @@ class ProducerAppendInfo:
         "_is_unverified",
         "_lowest_sequence",
         "_name",
+        "_where",
         "is_transactional",
         "newer",
         "origin",
@@ -46,7 +49,7 @@ class ProducerAppendInfo:
         before: ActiveProducer,
         *,
         origin: AppendOrigin,
-        name: str,
+        where: Mapping[str, str],
         lowest_sequence: int = MAX_INT,
         is_unverified: bool = False,
     ) -> None:
@@ -55,12 +58,13 @@ class ProducerAppendInfo:
         Args:
             before: what is known now; it is not changed.
             origin: decides what is checked.
-            name: of the partition, for errors.
+            where: the partition, also for errors, and its log dir: fields of events.
             lowest_sequence: of the batches that wait for a verification; above it there would be a gap.
             is_unverified: no transaction may begin.
         """
         self._before = before
-        self._name = name
+        self._name = where["partition"]  # for errors
+        self._where = where
         self._lowest_sequence = lowest_sequence
         self._is_unverified = is_unverified
         self.origin = origin
@@ -126,7 +130,7 @@ class ProducerAppendInfo:
             problem = f"coordinator epoch {marker.coordinator_epoch} is below {newer.coordinator_epoch}"
             if self.origin.fences:
                 raise TransactionCoordinatorFencedError(f"{self._describe(header)}: {problem}")
-            log.info("replicated_old_coordinator_epoch", batch=self._describe(header), problem=problem)
+            log.info("replicated_old_coordinator_epoch", **self._where, batch=self._describe(header), problem=problem)
         _, completed = advance_transaction(newer.current_txn_first_offset, header, marker.control_type)
         newer.end_transaction(
             producer_epoch=header.producer_epoch,
@@ -146,7 +150,7 @@ class ProducerAppendInfo:
         problem = f"epoch {header.producer_epoch} is below {self.newer.producer_epoch}"
         if self.origin.fences:
             raise InvalidProducerEpochError(f"{self._describe(header)}: {problem}")
-        log.warning("replicated_old_producer_epoch", batch=self._describe(header), problem=problem)
+        log.warning("replicated_old_producer_epoch", **self._where, batch=self._describe(header), problem=problem)
 
     def _check_sequence(self, header: BatchHeader) -> None:
         """Kafka: ProducerAppendInfo.checkSequence."""

@@ -60,6 +60,7 @@ class ProducerStateManager:
         self.snapshots = ProducerSnapshots(disk, directory, snapshot_offsets)
         self.verifications = Verifications()
         self._name = str(topic_partition)
+        self._where = {"partition": self._name, "log_dir": str(directory.parent)}
         self._producers: dict[int, ActiveProducer] = {}
         self._undecided = UndecidedTransactions()
         self._map_end_offset = 0
@@ -132,13 +133,13 @@ class ProducerStateManager:
         """
         before = self._producers.get(producer_id) or ActiveProducer(producer_id)
         if not origin.assigns_offsets:
-            return ProducerAppendInfo(before, origin=origin, name=self._name)
+            return ProducerAppendInfo(before, origin=origin, where=self._where)
         entry = self.verifications.entries.get(producer_id)
         must_hold = self.config.transaction_partition_verification_enable and before.current_txn_first_offset < 0
         return ProducerAppendInfo(
             before,
             origin=origin,
-            name=self._name,
+            where=self._where,
             lowest_sequence=MAX_INT if entry is None else entry.lowest_sequence,
             is_unverified=must_hold and not self.verifications.holds(producer_id, verification),
         )
@@ -288,12 +289,12 @@ class ProducerStateManager:
             try:
                 entries = self.snapshots.load(offset)
             except (CorruptIndexError, FileNotFoundError) as error:
-                log.warning("producer_snapshot_unreadable", partition=self._name, offset=offset, problem=str(error))
+                log.warning("producer_snapshot_unreadable", **self._where, offset=offset, problem=str(error))
                 self.snapshots.delete(offset)
                 continue
             self._last_snapshot_offset = offset
             self.load(entries, end_offset=offset, now_ms=now_ms)
-            log.info("producer_snapshot_loaded", partition=self._name, offset=offset, producers=len(self._producers))
+            log.info("producer_snapshot_loaded", **self._where, offset=offset, producers=len(self._producers))
             return
 
     def load(self, entries: Iterable[ProducerStateEntry], *, end_offset: int, now_ms: int) -> None:
@@ -334,7 +335,7 @@ class ProducerStateManager:
         entries = self.entries
         path = self.snapshots.write(offset, entries, sync=sync)
         self._last_snapshot_offset = offset
-        log.info("producer_snapshot_written", partition=self._name, offset=offset, producers=len(entries))
+        log.info("producer_snapshot_written", **self._where, offset=offset, producers=len(entries))
         return path
 
     def delete_snapshots_before(self, offset: int) -> None:
@@ -352,3 +353,4 @@ class ProducerStateManager:
     def moved(self, directory: Path) -> None:
         """Take note that the partition directory has another name."""
         self.snapshots.moved(directory)
+        self._where = {"partition": self._name, "log_dir": str(directory.parent)}

@@ -46,6 +46,10 @@ class PayloadError(ValueError):
     """Compressed bytes that cannot be decompressed, or would become too many."""
 
 
+class PayloadTooLargeError(PayloadError):
+    """Compressed bytes that would become too many; as far as they were looked at, they are sound."""
+
+
 _LEVELS = {
     Compression.GZIP: (-1, *range(1, 10)),
     Compression.LZ4: range(1, 18),
@@ -136,7 +140,8 @@ def decompress(codec: Compression, payload: bytes, *, magic: int, max_bytes: int
     """Return the records that ``payload`` holds.
 
     Raises:
-        PayloadError: damaged, truncated, not allowed for ``magic``, or above ``max_bytes``.
+        PayloadTooLargeError: they become more than ``max_bytes``.
+        PayloadError: damaged, truncated, or not allowed for ``magic``.
     """
     match codec:
         case Compression.NONE:
@@ -153,8 +158,8 @@ def decompress(codec: Compression, payload: bytes, *, magic: int, max_bytes: int
             return _unzstd(payload, max_bytes)
 
 
-def _too_large(max_bytes: int) -> PayloadError:
-    return PayloadError(f"more than {max_bytes} bytes after decompression")
+def _too_large(max_bytes: int) -> PayloadTooLargeError:
+    return PayloadTooLargeError(f"more than {max_bytes} bytes after decompression")
 
 
 def _gunzip(payload: bytes, max_bytes: int) -> bytes:
@@ -179,7 +184,7 @@ def _gunzip(payload: bytes, max_bytes: int) -> bytes:
 def _unsnappy(payload: bytes, max_bytes: int) -> bytes:
     """Decompress xerial's blocks, several such streams in a row, or one bare block."""
     if len(payload) < _SNAPPY_HEADER_BYTES or not payload.startswith(_SNAPPY_MAGIC):
-        return _snappy_block(payload, max_bytes)
+        return _snappy_block(payload, max_bytes, max_bytes)
     pieces: list[bytes] = []
     room, at = max_bytes, _SNAPPY_HEADER_BYTES
     while at < len(payload):
@@ -189,16 +194,16 @@ def _unsnappy(payload: bytes, max_bytes: int) -> bytes:
         size = int.from_bytes(payload[at : at + 4], "big")
         if at + 4 + size > len(payload):
             raise PayloadError(f"snappy: a block of {size} bytes does not fit")
-        piece = _snappy_block(payload[at + 4 : at + 4 + size], room)
+        piece = _snappy_block(payload[at + 4 : at + 4 + size], room, max_bytes)
         pieces.append(piece)
         room -= len(piece)
         at += 4 + size
     return b"".join(pieces)
 
 
-def _snappy_block(block: bytes, max_bytes: int) -> bytes:
+def _snappy_block(block: bytes, room: int, max_bytes: int) -> bytes:
     try:
-        if cramjam.snappy.decompress_raw_len(block) > max_bytes:
+        if cramjam.snappy.decompress_raw_len(block) > room:
             raise _too_large(max_bytes)
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
@@ -249,8 +254,10 @@ def _lz4_blocks(payload: bytes, at: int, block_bytes: int, max_bytes: int, *, ch
             raise PayloadError("lz4: wrong block checksum")
         piece = block if word & _LZ4_STORED else _lz4_block(block, scratch)
         room -= len(piece)
-        if room < 0 or len(piece) > block_bytes:
-            raise _too_large(max_bytes if room < 0 else block_bytes)
+        if len(piece) > block_bytes:
+            raise PayloadError(f"lz4: a block of {len(piece)} bytes, and the frame allows {block_bytes}")
+        if room < 0:
+            raise _too_large(max_bytes)
         pieces.append(piece)
         at = end + 4 * checksums
 

@@ -14,6 +14,26 @@ FROM_TOTAL = -2
 _CODECS = frozenset({"producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"})
 
 
+_NEVER_NEGATIVE = (
+    "segment_jitter_ms",
+    "index_interval_bytes",
+    "max_message_bytes",
+    "file_delete_delay_ms",
+    "min_compaction_lag_ms",
+    "delete_retention_ms",
+    "flush_ms",
+    "message_timestamp_before_max_ms",
+    "message_timestamp_after_max_ms",
+)
+_AT_LEAST_ONE = (
+    "segment_ms",
+    "max_compaction_lag_ms",
+    "flush_messages",
+    "producer_id_expiration_ms",
+    "producer_id_expiration_check_interval_ms",
+)
+
+
 class TimestampType(Enum):
     """Who stamps a record: its producer, or the leader when it appends."""
 
@@ -46,7 +66,10 @@ class LogConfig:
     local_retention_ms: int = FROM_TOTAL
     local_retention_bytes: int = FROM_TOTAL
     file_delete_delay_ms: int = 60_000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = MAX_LONG
+    delete_retention_ms: int = 86_400_000
     flush_messages: int = MAX_LONG
     flush_ms: int = MAX_LONG
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
@@ -59,6 +82,7 @@ class LogConfig:
     remote_storage_enable: bool = False
     remote_log_copy_disable: bool = False
     producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
     transaction_max_timeout_ms: int = 900_000
     transaction_partition_verification_enable: bool = False
     index_each_batch: bool = False
@@ -66,12 +90,14 @@ class LogConfig:
 
     def __post_init__(self) -> None:
         self._require(self.segment_bytes >= 14, "segment.bytes must be at least 14")
-        self._require(self.segment_ms >= 1, "segment.ms must be at least 1")
         self._require(self.segment_index_bytes >= 4, "segment.index.bytes must be at least 4")
         for name in ("segment_bytes", "segment_index_bytes", "index_interval_bytes", "max_message_bytes"):
             self._require(getattr(self, name) <= MAX_INT, f"{name.replace('_', '.')} must not be above {MAX_INT}")
-        for name in ("segment_jitter_ms", "index_interval_bytes", "max_message_bytes", "file_delete_delay_ms"):
+        for name in _NEVER_NEGATIVE:
             self._require(getattr(self, name) >= 0, f"{name.replace('_', '.')} must not be negative")
+        for name in _AT_LEAST_ONE:
+            self._require(getattr(self, name) >= 1, f"{name.replace('_', '.')} must be at least 1")
+        self._require(0 <= self.min_cleanable_dirty_ratio <= 1, "min.cleanable.dirty.ratio must be from 0 to 1")
         self._require(self.compression_type in _CODECS, f"compression.type {self.compression_type!r} does not exist")
         self._require(
             bool(self.cleanup_policy) and self.cleanup_policy <= {"delete", "compact"},
@@ -149,6 +175,8 @@ def _parse(name: str, text: str) -> object:
                 | "strict_recovery"
             ):
                 return {"true": True, "false": False}[text.lower()]
+            case "min_cleanable_dirty_ratio":
+                return float(text)
             case _:
                 return int(text)
     except (ValueError, KeyError) as error:

@@ -6,11 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NoReturn, Self
 
-from tierd.errors import CorruptRecordError, InvalidRecordError
+from tierd.errors import BatchTooLargeError, CorruptRecordError, InvalidRecordError
 from tierd.kernels import crc32c
 from tierd.log.files.disk import Readable
 from tierd.log.records.batch_header import IS_LOG_APPEND_TIME, OVERHEAD_BYTES, BatchHeader, iter_headers, parse_header
-from tierd.log.records.compression import MAX_DECOMPRESSED_BYTES, Compression, PayloadError, decompress
+from tierd.log.records.compression import (
+    MAX_DECOMPRESSED_BYTES,
+    Compression,
+    PayloadError,
+    PayloadTooLargeError,
+    decompress,
+)
 from tierd.log.records.record import ControlRecordType, Record, RecordError, iter_raw_records, parse_control_type
 
 _LONG_MASK = 0xFFFFFFFFFFFFFFFF
@@ -46,6 +52,7 @@ class RecordBatch(BatchHeader):
             max_bytes: what the batch may become when it is decompressed.
 
         Raises:
+            BatchTooLargeError: they become more than ``max_bytes``; none was yielded.
             InvalidRecordError: the records cannot be decoded; those before the fault were yielded.
         """
         return self._records_v2(max_bytes) if self.magic >= 2 else self._records_legacy(max_bytes)
@@ -85,7 +92,8 @@ class RecordBatch(BatchHeader):
         """The encoded records of a batch of magic 2, decompressed; a view of ``data`` when they are not compressed.
 
         Raises:
-            InvalidRecordError: they cannot be decompressed, or become more than ``max_bytes``.
+            BatchTooLargeError: they become more than ``max_bytes``.
+            InvalidRecordError: they cannot be decompressed.
             ValueError: a legacy entry; see ``inner_entries``.
         """
         if self.magic < 2:
@@ -97,6 +105,8 @@ class RecordBatch(BatchHeader):
             return b""  # Kafka does not open the stream either
         try:
             return decompress(self.compression, bytes(encoded), magic=2, max_bytes=max_bytes)
+        except PayloadTooLargeError as error:
+            self._fail_too_large(error)
         except PayloadError as error:
             self._fail(str(error), error)
 
@@ -123,6 +133,8 @@ class RecordBatch(BatchHeader):
             self._fail("a compressed entry without a value")
         try:
             return decompress(self.compression, value, magic=self.magic, max_bytes=max_bytes)
+        except PayloadTooLargeError as error:
+            self._fail_too_large(error)
         except PayloadError as error:
             self._fail(str(error), error)
 
@@ -182,6 +194,10 @@ class RecordBatch(BatchHeader):
         if size == -1:
             return None, at + 4
         return bytes(self.data[at + 4 : at + 4 + size]), at + 4 + size
+
+    def _fail_too_large(self, error: PayloadTooLargeError) -> NoReturn:
+        where = f"{self.base_offset} to {self.last_offset}" if self.magic >= 2 else f"up to {self.last_offset}"
+        raise BatchTooLargeError(self.name, self.position, f"the batch of offsets {where} has {error}") from error
 
     def _fail(self, problem: str, cause: Exception | None = None) -> NoReturn:
         raise InvalidRecordError(self.name, self.position, problem) from cause

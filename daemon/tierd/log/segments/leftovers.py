@@ -16,6 +16,7 @@ from pathlib import Path
 import structlog
 
 from tierd.log.files.disk import Disk, unlink_if_there
+from tierd.log.files.event_fields import partition_fields
 from tierd.log.records.batch_header import iter_headers
 
 DELETED = ".deleted"
@@ -98,10 +99,10 @@ def _finish_swaps(disk: Disk, directory: Path, swaps: tuple[str, ...]) -> None:
         bases = [base for name in logs if (base := offset_of(name)) is not None]
         end = max(_next_offset(disk, directory / name) for name in logs)
         obsolete = replaced_by(disk.list_names(directory), first=min(bases), end=end)
-        log.info("interrupted_swap_found", directory=str(directory), segments=logs, obsolete=obsolete)
+        log.info("interrupted_swap_found", **partition_fields(directory), segments=logs, obsolete=obsolete)
         _unlink(disk, directory, obsolete)
     for name in swaps:
-        log.info("swap_completed", directory=str(directory), file=name)
+        log.info("swap_completed", **partition_fields(directory), file=name)
         disk.rename(directory / name, directory / name.removesuffix(SWAP))
     disk.sync_directory(directory)
 

@@ -12,6 +12,7 @@ import structlog
 from tierd.errors import CorruptRecordError, OffsetOverflowError
 from tierd.kernels import crc32c
 from tierd.log.files.disk import Readable
+from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
 from tierd.log.indexes.index_build import IndexBuilder
 from tierd.log.indexes.time_index import TimestampOffset
@@ -92,6 +93,7 @@ class _Walk:
         self._source = source
         self._end = segment.size_bytes
         self._name = str(segment.path)
+        self._where = partition_fields(segment.path.parent)
         self._expected = segment.base_offset  # the smallest offset that may follow
         self._limit = segment.base_offset + MAX_INT
         self._producers = producers
@@ -108,7 +110,9 @@ class _Walk:
                 self._source.read_into(data, self.position)
                 self._walk_window(data)
         except CorruptRecordError as error:
-            _LOG.warning("segment_recovery_stopped", file=self._name, position=self.position, cause=str(error))
+            _LOG.warning(
+                "segment_recovery_stopped", **self._where, file=self._name, position=self.position, cause=str(error)
+            )
         self._replay.finish()
         if self._producers_known_to >= 0:
             self._producers.update_map_end_offset(self._producers_known_to)

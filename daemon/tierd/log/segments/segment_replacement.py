@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tierd.errors import CorruptRecordError
-from tierd.log.files.disk import Disk, Readable
+from tierd.log.files.disk import Disk, Readable, unlink_if_there
 from tierd.log.files.partition_scan import file_name
 from tierd.log.records.batch_header import BatchHeader, iter_headers
 from tierd.log.records.record_batch import read_batch
@@ -72,6 +72,7 @@ def replace_segments(
         OSError: the disk is full or failing; the next load finishes or undoes the replacement.
     """
     ascending = sorted(new, key=lambda segment: segment.base_offset)
+    _remove_stale_outputs(disk, directory, ascending)
     present = [segment for segment in old if segments.get(segment.base_offset) is segment]
     for segment in reversed(ascending):
         segment.change_suffix(CLEANED, SWAP)
@@ -85,6 +86,20 @@ def replace_segments(
         segment.change_suffix(SWAP, "")
     disk.sync_directory(directory)
     return [segment for segment in present if segment.base_offset not in segments]
+
+
+def _remove_stale_outputs(disk: Disk, directory: Path, new: Iterable[LogSegment]) -> None:
+    """Remove what a replacement that never began has left.
+
+    Beside ``.swap`` files it would tell the next load that these are not whole, and the load would undo a replacement
+    whose old segments are gone already.
+    """
+    expected = {name for segment in new for name in segment_names(segment.base_offset, CLEANED)}
+    stale = [name for name in disk.list_names(directory) if name.endswith(CLEANED) and name not in expected]
+    for name in stale:
+        unlink_if_there(disk, directory / name)
+    if stale:
+        disk.sync_directory(directory)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,17 @@
 """The metadata backends behind one narrow promise: memory for tests, SQLite for one host, PostgreSQL and Redis."""
 
-from tierd.metadata.kv.base import Batch, Delete, Expect, KeyValueStore, Put
-from tierd.metadata.kv.deadline import CallLatency, DeadlineKeyValueStore
+from tierd.metadata.kv.base import (
+    Batch,
+    Delete,
+    DeletePrefix,
+    Expect,
+    ExpectPresent,
+    KeyValueStore,
+    Precondition,
+    Put,
+    Write,
+)
+from tierd.metadata.kv.deadline import CallLatency, DeadlineKeyValueStore, OnOutcome
 from tierd.metadata.kv.memory import MemoryKeyValueStore
 from tierd.metadata.kv.postgres import PostgresKeyValueStore
 from tierd.metadata.kv.redis import RedisKeyValueStore
@@ -12,11 +22,16 @@ __all__ = [
     "CallLatency",
     "DeadlineKeyValueStore",
     "Delete",
+    "DeletePrefix",
     "Expect",
+    "ExpectPresent",
     "KeyValueStore",
     "MemoryKeyValueStore",
+    "OnOutcome",
     "PostgresKeyValueStore",
+    "Precondition",
     "Put",
     "RedisKeyValueStore",
     "SqliteKeyValueStore",
+    "Write",
 ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,28 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class DeletePrefix:
+    """Remove every key that begins with ``prefix``, taken literally; none there is no error.
+
+    Raises:
+        ValueError: an empty prefix, which would remove the rows of every cluster.
+    """
+
+    prefix: str
+
+    def __post_init__(self) -> None:
+        if not self.prefix:
+            raise ValueError("a prefix to remove is never empty")
+
+    def covers(self, key: str) -> bool:
+        """Tell whether ``key`` is removed."""
+        return key.startswith(self.prefix)
+
+
+Write: TypeAlias = Put | Delete | DeletePrefix
+
+
+@dataclass(frozen=True, slots=True)
 class Expect:
     """A precondition: ``key`` holds exactly ``value``, or is absent when ``value`` is None.
 
@@ -31,17 +53,38 @@ class Expect:
     key: str
     value: bytes | None
 
+    def holds(self, actual: bytes | None) -> bool:
+        """Tell whether a store in which the key has the value ``actual`` fulfils it."""
+        return actual == self.value
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectPresent:
+    """A precondition: ``key`` exists, whatever it holds."""
+
+    key: str
+
+    def holds(self, actual: bytes | None) -> bool:
+        """Tell whether a store in which the key has the value ``actual`` fulfils it."""
+        return actual is not None
+
+
+Precondition: TypeAlias = Expect | ExpectPresent
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Writes that happen together, in order, if every precondition holds, and not at all otherwise."""
 
-    writes: Sequence[Put | Delete]
-    expect: Sequence[Expect] = field(default=())
+    writes: Sequence[Write]
+    expect: Sequence[Precondition] = field(default=())
 
 
 class KeyValueStore(Protocol):
     """An ordered map of text keys (at most 256 bytes of ASCII) to bytes, with atomic conditional batches.
+
+    A store inherits from this class and provides ``get``, ``get_many``, ``scan``, ``apply`` and ``close``; the other
+    operations are batches.
 
     Every call may raise ``BackendUnavailableError``: nothing was written. ``apply`` may also raise
     ``OutcomeUnknownError``: it may have been written, or may still be. A cancelled ``apply`` is of the second kind.
@@ -66,5 +109,30 @@ class KeyValueStore(Protocol):
             PreconditionFailedError: a precondition did not hold; names the key and what it holds.
         """
 
+    async def create(self, key: str, value: bytes) -> None:
+        """Write a key that must not exist.
+
+        Raises:
+            PreconditionFailedError: the key exists; names what it holds.
+        """
+        await self.apply(Batch([Put(key, value)], [Expect(key, None)]))
+
+    async def update(self, key: str, value: bytes) -> None:
+        """Replace the value of a key that must exist.
+
+        Raises:
+            PreconditionFailedError: the key does not exist.
+        """
+        await self.apply(Batch([Put(key, value)], [ExpectPresent(key)]))
+
+    async def remove_prefix(self, prefix: str) -> None:
+        """Remove every key that begins with ``prefix``, all at once; the prefix is not empty and taken literally."""
+        await self.apply(Batch([DeletePrefix(prefix)]))
+
     async def close(self) -> None:
         """Let running calls end and release the backend; closing twice is harmless."""
+
+
+def end_of(prefix: str) -> str:
+    """Return the first text after every key that begins with ``prefix``, which is not empty, in byte order."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)

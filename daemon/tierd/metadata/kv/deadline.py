@@ -1,15 +1,18 @@
 """DeadlineKeyValueStore: every call of a store ends in time, and how long each took is counted."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 from tierd.clock import Clock
-from tierd.errors import BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError
+from tierd.errors import BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError, TierError
 from tierd.metadata.kv.base import Batch, KeyValueStore
 
 _T = TypeVar("_T")
+
+OnOutcome = Callable[[TierError | None], None]
+"""Told of every call that ended: the failure when the store did not answer, None when it did. Must not block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +27,14 @@ class CallLatency:
     errors: int = 0
 
 
-class DeadlineKeyValueStore:
+class DeadlineKeyValueStore(KeyValueStore):
     """Gives up on a call after ``timeout_s``: a read has failed, a batch may or may not have been written."""
 
-    def __init__(self, inner: KeyValueStore, *, timeout_s: float, clock: Clock) -> None:
+    def __init__(
+        self, inner: KeyValueStore, *, timeout_s: float, clock: Clock, on_outcome: OnOutcome = lambda _: None
+    ) -> None:
         self._inner = inner
+        self._on_outcome = on_outcome
         self._timeout_s = timeout_s
         self._clock = clock
         self._latencies: dict[str, CallLatency] = {}
@@ -62,16 +68,20 @@ class DeadlineKeyValueStore:
         try:
             async with asyncio.timeout(self._timeout_s):
                 answer = await call
-        except PreconditionFailedError:
-            failed = 0
-            raise
         except TimeoutError as error:
             cause = f"the metadata store did not answer within {self._timeout_s} s"
             remedy = "look at the store and its disk; tierd tries again"
             kind = OutcomeUnknownError if operation == "apply" else BackendUnavailableError
-            raise kind(cause, remedy=remedy) from error
+            late = kind(cause, remedy=remedy)
+            self._on_outcome(late)
+            raise late from error
+        except TierError as error:
+            failed = int(not isinstance(error, PreconditionFailedError))
+            self._on_outcome(error if isinstance(error, BackendUnavailableError | OutcomeUnknownError) else None)
+            raise
         else:
             failed = 0
+            self._on_outcome(None)
             return answer
         finally:
             so_far = self._latencies.get(operation, CallLatency())

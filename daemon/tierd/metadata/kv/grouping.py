@@ -9,34 +9,50 @@ from functools import partial
 from typing import Final
 
 from tierd.errors import BackendUnavailableError, TierError
-from tierd.metadata.kv.base import Batch
+from tierd.metadata.kv.base import Batch, DeletePrefix
 
 _BATCHES_PER_GROUP: Final = 64
 _ROWS_PER_GROUP: Final = 2048  # writes and preconditions; a batch that has more goes alone
 _LOOKED_AT: Final = 1024  # waiting batches considered for one group, so that choosing stays cheap
 
 WriteGroup = Callable[[Sequence[Batch]], Awaitable[Sequence[TierError | None]]]
-"""Applies batches that touch no key in common, each wholly or not at all; per batch None, or why it is not durable."""
+"""Applies batches that touch no key in common, each wholly or not at all; per batch None, or why it is not durable.
+
+A batch that removes a prefix is the only one of its group.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WaitingBatch:
-    """A batch, the keys that it reads or writes, and who waits for it."""
+    """A batch, the keys that it reads or writes, the future of its caller, and the prefixes that it removes."""
 
     batch: Batch
     keys: frozenset[str]
     answer: "asyncio.Future[None]"
+    prefixes: frozenset[str] = frozenset()
 
 
-def next_group(waiting: Iterable[WaitingBatch], busy: AbstractSet[str]) -> list[WaitingBatch]:
+def next_group(
+    waiting: Iterable[WaitingBatch], busy: AbstractSet[str], *, is_removing: bool = False
+) -> list[WaitingBatch]:
     """Choose what goes together next: no two batches with a key in common, and none with a key in ``busy``.
 
     A batch that must wait holds back those behind it that share a key with it, so that batches on one key are
-    applied in the order in which they were asked for.
+    applied in the order in which they were asked for. A batch that removes a prefix waits for all before it, and all
+    behind it wait for that batch.
+
+    Args:
+        waiting: in the order in which they were asked for.
+        busy: keys of the batches under way.
+        is_removing: a batch that removes a prefix is under way.
     """
     group: list[WaitingBatch] = []
     blocked, rows = set(busy), 0
-    for _, entry in zip(range(_LOOKED_AT), waiting, strict=False):
+    if is_removing:
+        return group
+    for number, entry in zip(range(_LOOKED_AT), waiting, strict=False):
+        if entry.prefixes:
+            return [entry] if number == 0 and not busy else group
         size = len(entry.batch.writes) + len(entry.batch.expect)
         if len(group) == _BATCHES_PER_GROUP or (group and rows + size > _ROWS_PER_GROUP):
             break
@@ -59,6 +75,7 @@ class BatchGroups:
         self._name = name
         self._waiting: list[WaitingBatch] = []
         self._busy: set[str] = set()
+        self._is_removing = False
         self._turns: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -66,8 +83,10 @@ class BatchGroups:
         """Return when the batch is durable; raises what ``write`` says of it."""
         if self._closed:
             raise closed(self._name)
-        keys = frozenset([*(write.key for write in batch.writes), *(expect.key for expect in batch.expect)])
-        entry = WaitingBatch(batch, keys, asyncio.get_running_loop().create_future())
+        keys = [write.key for write in batch.writes if not isinstance(write, DeletePrefix)]
+        keys += [expect.key for expect in batch.expect]
+        prefixes = frozenset(write.prefix for write in batch.writes if isinstance(write, DeletePrefix))
+        entry = WaitingBatch(batch, frozenset(keys), asyncio.get_running_loop().create_future(), prefixes)
         entry.answer.add_done_callback(lambda answer: self._withdraw(entry) if answer.cancelled() else None)
         self._waiting.append(entry)
         self._begin_turns()
@@ -85,13 +104,15 @@ class BatchGroups:
 
     def _begin_turns(self) -> None:
         while self._waiting and len(self._turns) < self._lanes:
-            group = next_group((entry for entry in self._waiting if not entry.answer.cancelled()), self._busy)
+            waiting = (entry for entry in self._waiting if not entry.answer.cancelled())
+            group = next_group(waiting, self._busy, is_removing=self._is_removing)
             if not group:
                 return
             chosen = set(group)
             self._waiting = [entry for entry in self._waiting if entry not in chosen]
             for entry in group:
                 self._busy |= entry.keys
+                self._is_removing |= bool(entry.prefixes)
             turn = asyncio.create_task(self._turn(group), name=f"batches to {self._name}")
             self._turns.add(turn)
             turn.add_done_callback(partial(self._end_turn, group))
@@ -116,6 +137,7 @@ class BatchGroups:
         self._turns.discard(turn)
         for entry in group:
             self._busy -= entry.keys
+            self._is_removing &= not entry.prefixes  # it is the only one under way
         self._begin_turns()
 
 

@@ -5,10 +5,10 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 
 from tierd.errors import BackendUnavailableError, PreconditionFailedError
-from tierd.metadata.kv.base import Batch, Put
+from tierd.metadata.kv.base import Batch, DeletePrefix, KeyValueStore, Put, end_of
 
 
-class MemoryKeyValueStore:
+class MemoryKeyValueStore(KeyValueStore):
     """Keeps everything in this process and forgets it at its end. Every call yields to the event loop once."""
 
     def __init__(self) -> None:
@@ -42,13 +42,15 @@ class MemoryKeyValueStore:
         await self._turn()
         for expectation in batch.expect:
             actual = self._values.get(expectation.key)
-            if actual != expectation.value:
+            if not expectation.holds(actual):
                 raise PreconditionFailedError(expectation.key, actual)
         for write in batch.writes:
             if isinstance(write, Put):
                 if write.key not in self._values:
                     insort(self._keys, write.key)
                 self._values[write.key] = write.value
+            elif isinstance(write, DeletePrefix):
+                self._delete_prefix(write.prefix)
             elif self._values.pop(write.key, None) is not None:
                 del self._keys[bisect_left(self._keys, write.key)]
 
@@ -56,6 +58,12 @@ class MemoryKeyValueStore:
         """Refuse further calls; the values stay, so that a test can look at them."""
         self._closed = True
         await asyncio.sleep(0)
+
+    def _delete_prefix(self, prefix: str) -> None:
+        covered = slice(bisect_left(self._keys, prefix), bisect_left(self._keys, end_of(prefix)))
+        for key in self._keys[covered]:
+            del self._values[key]
+        del self._keys[covered]
 
     async def _turn(self) -> None:
         await asyncio.sleep(0)

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Self
 
 from tierd.errors import BackendUnavailableError
-from tierd.metadata.kv.base import Batch
+from tierd.metadata.kv.base import Batch, KeyValueStore, end_of
 from tierd.metadata.kv.grouping import BatchGroups, WriteGroup
 from tierd.metadata.kv.missing import missing_package
+from tierd.metadata.kv.needs_person import at_opening
 
 if TYPE_CHECKING:
     from tierd.metadata.kv.postgres_connections import PostgresConnections
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _ROWS_CONVERTED_IN_LOOP: Final = 5000  # a few milliseconds
 
 
-class PostgresKeyValueStore:
+class PostgresKeyValueStore(KeyValueStore):
     """One table; every call is one statement, one round trip and one snapshot. Used from one event loop.
 
     Batches that wait for a connection share the next statement, and so one sync to disk; the statement locks rows in
@@ -59,7 +60,6 @@ class PostgresKeyValueStore:
             from tierd.metadata.kv import (  # noqa: PLC0415  asyncpg is an extra
                 postgres_batches,
                 postgres_connections,
-                postgres_errors,
                 postgres_schema,
             )
         except ModuleNotFoundError as error:
@@ -69,10 +69,11 @@ class PostgresKeyValueStore:
         )
         try:
             statements = await postgres_schema.prepare_table(connections, schema_name, read_only=read_only)
-        except BaseException as error:
+        except BackendUnavailableError as error:
             await connections.close()
-            if isinstance(error, BackendUnavailableError):
-                raise postgres_errors.at_opening(error) from error
+            raise at_opening(error) from error
+        except BaseException:
+            await connections.close()
             raise
         write = postgres_batches.writer(connections, statements)
         # Half of the connections stay free for reads, which may be long.
@@ -90,8 +91,7 @@ class PostgresKeyValueStore:
     async def scan(self, prefix: str) -> list[tuple[str, bytes]]:
         """Return every pair below ``prefix``, in order."""
         if prefix:
-            end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
-            rows = await self._connections.run_repeatable(self._statements.scan, prefix, end)
+            rows = await self._connections.run_repeatable(self._statements.scan, prefix, end_of(prefix))
         else:
             rows = await self._connections.run_repeatable(self._statements.scan_all)
         pairs: list[tuple[str, bytes]] = []

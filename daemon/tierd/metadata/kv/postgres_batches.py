@@ -7,7 +7,7 @@ import asyncpg
 
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError, TierError
 from tierd.metadata.kv import postgres_errors
-from tierd.metadata.kv.base import Batch, Put
+from tierd.metadata.kv.base import Batch, Delete, DeletePrefix, ExpectPresent, Put, Write, end_of
 from tierd.metadata.kv.grouping import WriteGroup
 from tierd.metadata.kv.postgres_connections import PostgresConnections
 from tierd.metadata.kv.postgres_schema import Statements
@@ -36,7 +36,7 @@ def writer(connections: PostgresConnections, statements: Statements) -> WriteGro
                 return error
             except asyncpg.PostgresError as error:
                 if not postgres_errors.is_retried(error) or attempt == _ATTEMPTS:
-                    return postgres_errors.refused(connections.name, error)
+                    return postgres_errors.refused(connections.name, connections.masking, error)
 
     async def together(batches: Sequence[Batch]) -> list[TierError | None]:
         outcomes: list[TierError | None] = [None] * len(batches)
@@ -69,20 +69,40 @@ def writer(connections: PostgresConnections, statements: Statements) -> WriteGro
 def _only_expected_absent(batch: Batch) -> Iterator[str]:
     """Keys that somebody else might write between the look at them and the end of the batch."""
     put = {write.key for write in batch.writes if isinstance(write, Put)}
-    return (expect.key for expect in batch.expect if expect.value is None and expect.key not in put)
+    return (
+        expect.key
+        for expect in batch.expect
+        if not isinstance(expect, ExpectPresent) and expect.value is None and expect.key not in put
+    )
 
 
 def _columns(batches: Sequence[Batch]) -> tuple[list[object], ...]:
-    """What is expected, deleted and put, each with the number of its batch; of two writes of a key the last counts."""
-    expected = [(number, expect.key, expect.value) for number, batch in enumerate(batches) for expect in batch.expect]
-    writes = [
-        (number, write)
+    """What is expected, deleted, put and removed by prefix, each with the number of its batch."""
+    expected = [
+        (number, expect.key, None, True)
+        if isinstance(expect, ExpectPresent)
+        else (number, expect.key, expect.value, False)
         for number, batch in enumerate(batches)
-        for write in {write.key: write for write in batch.writes}.values()
+        for expect in batch.expect
     ]
-    deleted = [(number, write.key) for number, write in writes if not isinstance(write, Put)]
+    writes = [(number, write) for number, batch in enumerate(batches) for write in _lasting(batch.writes)]
+    deleted = [(number, write.key) for number, write in writes if isinstance(write, Delete)]
     put = [(number, write.key, write.value) for number, write in writes if isinstance(write, Put)]
-    return (*_transposed(expected, 3), *_transposed(deleted, 2), *_transposed(put, 3))
+    removed = [(n, write.prefix, end_of(write.prefix)) for n, write in writes if isinstance(write, DeletePrefix)]
+    return (*_transposed(expected, 4), *_transposed(deleted, 2), *_transposed(put, 3), *_transposed(removed, 3))
+
+
+def _lasting(writes: Sequence[Write]) -> list[Write]:
+    """Leave out what a later write of the batch undoes: the rest has the same effect, prefixes removed first."""
+    prefixes: list[DeletePrefix] = []
+    last: dict[str, Put | Delete] = {}
+    for write in writes:
+        if isinstance(write, DeletePrefix):
+            prefixes.append(write)
+            last = {key: earlier for key, earlier in last.items() if not write.covers(key)}
+        else:
+            last[write.key] = write
+    return [*prefixes, *last.values()]
 
 
 def _transposed(rows: Sequence[tuple[object, ...]], width: int) -> list[list[object]]:

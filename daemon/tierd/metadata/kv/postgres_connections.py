@@ -9,6 +9,7 @@ import asyncpg
 from asyncpg.connect_utils import SessionAttribute
 
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError
+from tierd.masking import Masking
 from tierd.metadata.kv import postgres_errors
 from tierd.metadata.kv.address import BadAddressError, name_of
 
@@ -28,6 +29,7 @@ class PostgresConnections:
 
     def __init__(self, dsn: str, *, pool_size: int, timeout_s: float, read_only: bool) -> None:
         self.name = name_of("postgres", dsn)
+        self.masking = Masking(dsn)
         self.timeout_s = timeout_s
         self._dsn = dsn
         self._read_only = read_only
@@ -50,7 +52,8 @@ class PostgresConnections:
         except OutcomeUnknownError as error:
             raise BackendUnavailableError(str(error), remedy=error.remedy) from error.__cause__
         except asyncpg.PostgresError as error:
-            raise postgres_errors.refused(self.name, error) from error
+            refusal = postgres_errors.refused(self.name, self.masking, error)
+            raise refusal from refusal.__cause__
 
     async def run(self, query: str, *arguments: object) -> Sequence[asyncpg.Record]:
         """Run a statement once, in a transaction of its own; cancelled, it may still happen.
@@ -70,7 +73,8 @@ class PostgresConnections:
             async with asyncio.timeout(self.timeout_s):
                 await self._slots.acquire()
         except TimeoutError as error:
-            raise postgres_errors.refused(self.name, error) from error
+            refusal = postgres_errors.refused(self.name, self.masking, error)
+            raise refusal from refusal.__cause__
         try:
             connection = await self._connected()
             try:
@@ -100,10 +104,11 @@ class PostgresConnections:
                 target_session_attrs=None if self._any_server else SessionAttribute.read_write,
             )
         except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
-            raise postgres_errors.refused(self.name, error) from error
+            refusal = postgres_errors.refused(self.name, self.masking, error)
+            raise refusal from refusal.__cause__
         except ValueError:
-            bad = BadAddressError()
-            raise postgres_errors.refused(self.name, bad) from bad
+            bad = postgres_errors.refused(self.name, self.masking, BadAddressError())
+            raise bad from bad.__cause__
 
     def _give_back(self, connection: "Connection") -> None:
         if self._closed:
@@ -122,7 +127,8 @@ class PostgresConnections:
                 self._idle.pop()[0].terminate()
             if not postgres_errors.is_answer(error):
                 kind = postgres_errors.unknown if postgres_errors.is_unknown(error) else postgres_errors.refused
-                raise kind(self.name, error) from error
+                failure = kind(self.name, self.masking, error)
+                raise failure from failure.__cause__
 
     async def close(self) -> None:
         """Close what is idle within a second; a call that runs loses its connection when it ends."""

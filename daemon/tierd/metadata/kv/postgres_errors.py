@@ -4,7 +4,9 @@ from typing import Final
 
 import asyncpg
 
-from tierd.errors import BackendUnavailableError, MetadataError, OutcomeUnknownError
+from tierd.errors import BackendUnavailableError, OutcomeUnknownError
+from tierd.masking import Masking
+from tierd.metadata.kv.needs_person import NeedsPersonError
 
 _RETRIED: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock: nothing was written, try again
 _UNKNOWN: Final = frozenset({"40003", "57P01", "57P02", "57P05"})  # completion unknown; the session was ended
@@ -50,23 +52,21 @@ def is_unknown(error: BaseException) -> bool:
     return not isinstance(error, asyncpg.InterfaceError)  # which the client raises before anything is sent
 
 
-def refused(name: str, error: BaseException) -> BackendUnavailableError:
-    """Our error for a call that did nothing."""
-    return BackendUnavailableError(f"{name}: {_text(error)}", remedy=_remedy(error))
+def refused(name: str, masking: Masking, error: BaseException) -> BackendUnavailableError:
+    """Our error for a call that did nothing; its cause is set, and safe."""
+    state = getattr(error, "sqlstate", None) or ""
+    needs_person = state[:2] in {"28", "3D", "3F", "42"} or _is_bad_address(error)
+    kind = NeedsPersonError if needs_person else BackendUnavailableError
+    refusal = kind(f"{name}: {masking.text(_text(error))}", remedy=_remedy(error))
+    refusal.__cause__ = masking.error(error)
+    return refusal
 
 
-def at_opening(error: BackendUnavailableError) -> MetadataError:
-    """The same error, and one that is not tried again where a person must change something first."""
-    cause = error.__cause__
-    state = getattr(cause, "sqlstate", None) or ""
-    if state[:2] in {"28", "3D", "3F", "42"} or _is_bad_address(cause):
-        return MetadataError(str(error), remedy=error.remedy)
-    return error
-
-
-def unknown(name: str, error: BaseException) -> OutcomeUnknownError:
-    """Our error for a batch whose answer was lost."""
-    return OutcomeUnknownError(f"{name}: {_text(error)}", remedy=_UNREACHABLE)
+def unknown(name: str, masking: Masking, error: BaseException) -> OutcomeUnknownError:
+    """Our error for a batch whose answer was lost; its cause is set, and safe."""
+    outcome = OutcomeUnknownError(f"{name}: {masking.text(_text(error))}", remedy=_UNREACHABLE)
+    outcome.__cause__ = masking.error(error)
+    return outcome
 
 
 def _is_bad_address(error: BaseException | None) -> bool:

@@ -27,10 +27,10 @@ class Statements:
         get: keys to rows.
         scan: first key, and the end of the range, exclusive.
         scan_all: every row.
-        apply: batches that share no key. Expected rows are locked in the order of their keys, then judged; a batch
-            that was refused writes nothing and is returned with the key and what it holds. A row that appeared or
-            changed since the statement began makes it fail with 40001, also where it was expected to be absent and is
-            put. Where it is only expected to be absent nothing is locked: see ``hold``.
+        apply: batches that share no key; one that removes a prefix is alone. Expected rows are locked in the order of
+            their keys, then judged; a batch that was refused writes nothing and is returned with the key and what it
+            holds. A row that appeared or changed since the statement began makes it fail with 40001, also where it was
+            expected to be absent and is put. Where it is only expected to be absent nothing is locked: see ``hold``.
         hold: makes rows where there are none, so that until the end of the transaction nobody else can.
         let_go: removes them again.
     """
@@ -57,20 +57,25 @@ class Statements:
 
 _APPLY: Final = """
 WITH expected AS MATERIALIZED (
-    SELECT * FROM unnest($1::int[], $2::text[], $3::bytea[]) AS e (batch, key, value)
+    SELECT * FROM unnest($1::int[], $2::text[], $3::bytea[], $4::bool[]) AS e (batch, key, value, present)
 ), locked AS MATERIALIZED (
     SELECT key, value FROM {table} WHERE key = ANY($2::text[]) ORDER BY key FOR UPDATE
 ), refused AS MATERIALIZED (
     SELECT e.batch, e.key, l.value FROM expected e LEFT JOIN locked l ON l.key = e.key COLLATE "C"
-    WHERE e.value IS DISTINCT FROM l.value
+    WHERE CASE WHEN e.present THEN l.key IS NULL ELSE e.value IS DISTINCT FROM l.value END
 ), deleted AS (
     DELETE FROM {table} WHERE key = ANY(ARRAY(
-        SELECT d.key FROM unnest($4::int[], $5::text[]) AS d (batch, key)
+        SELECT d.key FROM unnest($5::int[], $6::text[]) AS d (batch, key)
         WHERE d.batch <> ALL(ARRAY(SELECT batch FROM refused))
     ))
+), removed AS (
+    DELETE FROM {table} t USING unnest($10::int[], $11::text[], $12::text[]) AS r (batch, first, past)
+    WHERE t.key >= r.first COLLATE "C" AND t.key < r.past COLLATE "C"
+        AND t.key <> ALL($8::text[])  -- put below, which a statement cannot do to a row that it deletes
+        AND r.batch <> ALL(ARRAY(SELECT batch FROM refused))
 ), put AS (
     INSERT INTO {table} (key, value)
-    SELECT p.key, p.value FROM unnest($6::int[], $7::text[], $8::bytea[]) AS p (batch, key, value)
+    SELECT p.key, p.value FROM unnest($7::int[], $8::text[], $9::bytea[]) AS p (batch, key, value)
     WHERE p.batch <> ALL(ARRAY(SELECT batch FROM refused))
     ORDER BY p.key COLLATE "C"
     ON CONFLICT (key) DO UPDATE SET value = excluded.value

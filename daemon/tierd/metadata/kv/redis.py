@@ -13,9 +13,10 @@ from tierd.errors import (
     TierError,
 )
 from tierd.metadata.kv import redis_scripts as scripts
-from tierd.metadata.kv.base import Batch
+from tierd.metadata.kv.base import Batch, KeyValueStore
 from tierd.metadata.kv.grouping import BatchGroups
 from tierd.metadata.kv.missing import missing_package
+from tierd.metadata.kv.needs_person import at_opening
 
 if TYPE_CHECKING:
     from tierd.metadata.kv.redis_connections import RedisConnections
@@ -27,7 +28,7 @@ _SNAPSHOT_ATTEMPTS: Final = 3
 _WAIT_SHARE: Final = 0.5  # of the deadline, so that the server's own answer comes first
 
 
-class RedisKeyValueStore:
+class RedisKeyValueStore(KeyValueStore):
     """One sorted set; a batch is a script, so it is checked and applied in one moment. Used from one event loop.
 
     Batches that wait while the server is busy share the next script, and so one sync to its disk.
@@ -61,7 +62,7 @@ class RedisKeyValueStore:
             BackendUnavailableError: the server cannot be reached within ``timeout_s``.
         """
         try:
-            from tierd.metadata.kv import redis_connections, redis_errors  # noqa: PLC0415  redis is an extra
+            from tierd.metadata.kv import redis_connections  # noqa: PLC0415  redis is an extra
         except ModuleNotFoundError as error:
             raise missing_package("redis", error) from error
         try:
@@ -72,7 +73,7 @@ class RedisKeyValueStore:
                 await connections.close()
                 raise
         except BackendUnavailableError as error:
-            raise redis_errors.at_opening(error) from error
+            raise at_opening(error) from error
         return cls(connections, replicas=replicas, read_only=read_only)
 
     async def get(self, key: str) -> bytes | None:

@@ -10,6 +10,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError
+from tierd.masking import Masking
 from tierd.metadata.kv import redis_errors
 from tierd.metadata.kv.address import BadAddressError, name_of
 from tierd.metadata.kv.redis_scripts import KEYS, Script
@@ -49,6 +50,7 @@ class RedisConnections:
 
     def __init__(self, url: str, *, pool_size: int, timeout_s: float) -> None:
         self.name = name_of("redis", url)
+        self.masking = Masking(url)
         self.timeout_s = timeout_s
         self._closed = False
         try:
@@ -66,8 +68,8 @@ class RedisConnections:
             )
             self._pool = cast("_Pool", pool)
         except ValueError:
-            bad = BadAddressError()
-            raise redis_errors.refused(self.name, bad) from bad
+            bad = redis_errors.refused(self.name, self.masking, BadAddressError())
+            raise bad from bad.__cause__
 
     async def run_repeatable(self, *command: Argument) -> object:
         """Run a command that may as well run twice, and do so where the connection was lost.
@@ -81,9 +83,8 @@ class RedisConnections:
         """The same for a script."""
         try:
             return await self._repeatable([_by_name(script, arguments)])
-        except BackendUnavailableError as error:
-            if not isinstance(error.__cause__, exceptions.NoScriptError):
-                raise
+        except redis_errors.ScriptMissingError:
+            pass
         return await self._repeatable([_by_text(script, arguments)])
 
     async def script(self, script: Script, *arguments: Argument, then: Sequence[Argument] = ()) -> list[object]:
@@ -96,9 +97,8 @@ class RedisConnections:
         following = [then] if then else []
         try:
             return await self._run([_by_name(script, arguments), *following])
-        except BackendUnavailableError as error:
-            if not isinstance(error.__cause__, exceptions.NoScriptError):
-                raise
+        except redis_errors.ScriptMissingError:
+            pass
         return await self._run([_by_text(script, arguments), *following])
 
     async def _repeatable(self, commands: Sequence[Sequence[Argument]]) -> object:
@@ -118,7 +118,8 @@ class RedisConnections:
             async with asyncio.timeout(self.timeout_s):
                 connection = await self._pool.get_connection()
         except _FAILURES as error:
-            raise redis_errors.refused(self.name, error) from error
+            refusal = redis_errors.refused(self.name, self.masking, error)
+            raise refusal from refusal.__cause__
         answered = False
         try:
             async with asyncio.timeout(self.timeout_s):
@@ -127,7 +128,8 @@ class RedisConnections:
             answered = True
         except _FAILURES as error:
             kind = redis_errors.refused if redis_errors.is_refusal(error) else redis_errors.unknown
-            raise kind(self.name, error) from error
+            failure = kind(self.name, self.masking, error)
+            raise failure from failure.__cause__
         finally:
             if not answered:  # an answer may still come, and nobody would know whose it is
                 await connection.disconnect(nowait=True)
@@ -137,8 +139,8 @@ class RedisConnections:
                 if redis_errors.is_demoted(answer):  # look for the new primary
                     await self._pool.disconnect(inuse_connections=False)
                 if number:  # what came before it was done
-                    raise redis_errors.unknown(self.name, answer) from answer
-                raise redis_errors.refused(self.name, answer) from answer
+                    raise redis_errors.unknown(self.name, self.masking, answer)
+                raise redis_errors.refused(self.name, self.masking, answer)
         return answers
 
     async def close(self) -> None:

@@ -4,7 +4,9 @@ from typing import Final
 
 from redis import exceptions
 
-from tierd.errors import BackendUnavailableError, MetadataError, OutcomeUnknownError
+from tierd.errors import BackendUnavailableError, OutcomeUnknownError
+from tierd.masking import Masking
+from tierd.metadata.kv.needs_person import NeedsPersonError
 
 _UNREACHABLE: Final = "check that the server runs and that its host and port in the url can be reached"
 _CREDENTIALS: Final = "correct user and password in metadata.redis.url, or the file that url_file names"
@@ -23,6 +25,10 @@ _REMEDIES: Final = {
     "MOVED": "point metadata.redis.url at the node of the cluster that serves the hash tag {tierd}",
     "WRONGTYPE": "another program uses keys that begin with {tierd}: use a database of its own",
 }
+
+
+class ScriptMissingError(BackendUnavailableError):
+    """The server does not hold the script of that name; it takes the text."""
 
 
 def is_answer(error: BaseException) -> bool:
@@ -46,27 +52,28 @@ def is_demoted(error: BaseException) -> bool:
     return isinstance(error, exceptions.ReadOnlyError | exceptions.MasterDownError | exceptions.MovedError)
 
 
-def refused(name: str, error: BaseException) -> BackendUnavailableError:
-    """Our error for a call that did nothing."""
-    return BackendUnavailableError(f"{name}: {_text(error)}", remedy=_remedy(error))
+def refused(name: str, masking: Masking, error: BaseException) -> BackendUnavailableError:
+    """Our error for a call that did nothing; its cause is set, and safe."""
+    kind = BackendUnavailableError
+    if isinstance(error, exceptions.NoScriptError):
+        kind = ScriptMissingError
+    elif _needs_person(error):
+        kind = NeedsPersonError
+    refusal = kind(f"{name}: {masking.text(_text(error))}", remedy=_remedy(error))
+    refusal.__cause__ = masking.error(error)
+    return refusal
 
 
-def at_opening(error: BackendUnavailableError) -> MetadataError:
-    """The same error, and one that is not tried again where a person must change something first."""
-    cause = error.__cause__
+def unknown(name: str, masking: Masking, error: BaseException) -> OutcomeUnknownError:
+    """Our error for a batch whose answer was lost; its cause is set, and safe."""
+    outcome = OutcomeUnknownError(f"{name}: {masking.text(_text(error))}", remedy=_remedy(error))
+    outcome.__cause__ = masking.error(error)
+    return outcome
+
+
+def _needs_person(error: BaseException) -> bool:
     wrong = exceptions.AuthenticationError | exceptions.AuthorizationError | ValueError
-    if (
-        isinstance(cause, wrong)
-        or _kind(cause) in {"WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "MOVED"}
-        or _is_database(cause)
-    ):
-        return MetadataError(str(error), remedy=error.remedy)
-    return error
-
-
-def unknown(name: str, error: BaseException) -> OutcomeUnknownError:
-    """Our error for a batch whose answer was lost."""
-    return OutcomeUnknownError(f"{name}: {_text(error)}", remedy=_remedy(error))
+    return isinstance(error, wrong) or _kind(error) in _FOR_A_PERSON or _is_database(error)
 
 
 def _text(error: BaseException) -> str:
@@ -76,7 +83,7 @@ def _text(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _kind(error: BaseException | None) -> str:
+def _kind(error: BaseException) -> str:
     """The word with which the answer begins; the client takes it away from those it knows."""
     known = {
         exceptions.BusyLoadingError: "LOADING",
@@ -93,7 +100,7 @@ def _kind(error: BaseException | None) -> str:
     return next((kind for cls, kind in known.items() if isinstance(error, cls)), str(error).partition(" ")[0])
 
 
-def _is_database(error: BaseException | None) -> bool:
+def _is_database(error: BaseException) -> bool:
     return "DB index is out of range" in str(error)
 
 

@@ -17,7 +17,7 @@ from hashlib import sha1
 from itertools import accumulate, pairwise
 from typing import Final
 
-from tierd.metadata.kv.base import Batch, Put
+from tierd.metadata.kv.base import Batch, DeletePrefix, Expect, Precondition, Put, Write
 
 FORMAT_KEY: Final = "{tierd}:format"
 FORMAT: Final = b"1"
@@ -51,10 +51,23 @@ end
 KEYS: Final = (ROWS, CHANGES, SEQ)
 
 # The number of batches; per batch how many rows it expects and how many it writes, then these as pairs of a key and
-# a member, empty where there is, or shall be, no row. Answers the number of each refused batch, its key and that row.
+# a member, empty where there is, or shall be, no row. A member NUL means that any row is expected, or that all rows are
+# removed of which the key is the beginning. Answers the number of each refused batch, its key and that row.
 # The first write of a script is one that Redis refuses when it is out of memory or a replica: it is all or nothing.
 APPLY: Final = Script("""
 local at, refused, number = 2, {}, nil
+local function removed(prefix, rows)
+  local past = prefix:sub(1, -2) .. string.char(prefix:byte(-1) + 1)
+  local found = redis.call('ZRANGEBYLEX', ROWS, '[' .. prefix, '(' .. past)
+  if #found == 0 then return end
+  local last = redis.call('INCRBY', SEQ, #found)
+  for i, row in ipairs(found) do
+    local key = row:sub(1, row:find('\\0', 1, true) - 1)
+    redis.call('ZADD', CHANGES, last - #found + i, key)
+    redis.call('ZREM', ROWS, row)
+    rows[key] = ''
+  end
+end
 for batch = 1, tonumber(ARGV[1]) do
   local writes_at = at + 2 + 2 * tonumber(ARGV[at])
   local next_at = writes_at + 2 * tonumber(ARGV[at + 1])
@@ -62,7 +75,8 @@ for batch = 1, tonumber(ARGV[1]) do
   for i = at + 2, writes_at - 1, 2 do
     local row = row_of(ARGV[i]) or ''
     rows[ARGV[i]] = row
-    if held and row ~= ARGV[i + 1] then
+    local expected = ARGV[i + 1]
+    if held and row ~= expected and not (expected == '\\0' and row ~= '') then
       held = false
       refused[#refused + 1] = batch
       refused[#refused + 1] = ARGV[i]
@@ -72,8 +86,10 @@ for batch = 1, tonumber(ARGV[1]) do
   if held then
     for i = writes_at, next_at - 1, 2 do
       local key, member = ARGV[i], ARGV[i + 1]
-      local row = rows[key] or row_of(key) or ''
-      if row ~= member then
+      local row = member ~= '\\0' and (rows[key] or row_of(key) or '') or member
+      if member == '\\0' then
+        removed(key, rows)
+      elseif row ~= member then
         number = (number or redis.call('INCRBY', SEQ, #ARGV) - #ARGV) + 1
         redis.call('ZADD', CHANGES, number, key)
         if member ~= '' then redis.call('ZADD', ROWS, 0, member) end
@@ -137,9 +153,9 @@ def apply_arguments(batches: Sequence[Batch]) -> list[bytes | int]:
     for batch in batches:
         arguments += (len(batch.expect), len(batch.writes))
         for expect in batch.expect:
-            arguments += (expect.key.encode(), _member(expect.key, expect.value))
+            arguments += _expectation(expect)
         for write in batch.writes:
-            arguments += (write.key.encode(), _member(write.key, write.value if isinstance(write, Put) else None))
+            arguments += _change(write)
     return arguments
 
 
@@ -166,6 +182,16 @@ def value_in(member: bytes) -> bytes | None:
 def rows_of(members: Iterable[bytes]) -> dict[str, bytes]:
     """Members as keys and values, in their order."""
     return {key.decode(): value for key, _, value in (member.partition(NUL) for member in members)}
+
+
+def _expectation(expect: Precondition) -> tuple[bytes, bytes]:
+    return expect.key.encode(), _member(expect.key, expect.value) if isinstance(expect, Expect) else NUL
+
+
+def _change(write: Write) -> tuple[bytes, bytes]:
+    if isinstance(write, DeletePrefix):
+        return write.prefix.encode(), NUL
+    return write.key.encode(), _member(write.key, write.value if isinstance(write, Put) else None)
 
 
 def _member(key: str, value: bytes | None) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Generic, Self, TypeVar, cast
 
 from tierd.errors import BackendUnavailableError, TierError
-from tierd.metadata.kv.base import Batch
+from tierd.metadata.kv.base import Batch, KeyValueStore
 from tierd.metadata.kv.sqlite_file import SqliteFile
 
 _GROUP_LIMIT: Final = 512  # calls served by one turn of the worker, so that none waits for an unbounded transaction
@@ -34,7 +34,7 @@ class _Outcome:
     error: TierError | None = None
 
 
-class SqliteKeyValueStore:
+class SqliteKeyValueStore(KeyValueStore):
     """One file, one worker thread, used from one event loop.
 
     Batches that wait while the worker is busy share its next transaction, and so one fsync, each in a savepoint of

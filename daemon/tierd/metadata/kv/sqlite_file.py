@@ -23,8 +23,9 @@ from tierd.errors import (
     PreconditionFailedError,
     TierError,
 )
+from tierd.files import make_private, open_regular
 from tierd.kernels import crc32c
-from tierd.metadata.kv.base import Batch, Put
+from tierd.metadata.kv.base import Batch, DeletePrefix, Put, end_of
 from tierd.metadata.kv.sqlite_errors import code_of, damaged, restore_remedy, translated
 
 SCHEMA_VERSION: Final = 1
@@ -52,6 +53,7 @@ class SqliteFile:
             if not path.exists():
                 _require_no_stray_log(path)
                 _create(path)
+            _close_to_others(path)
             connection = _connect(path, "mode=rw", timeout_s)
         except (sqlite3.Error, OSError) as error:
             raise translated(path, error) from error
@@ -126,9 +128,8 @@ class SqliteFile:
         with self._reading():
             if not prefix:
                 return self._sound(self._connection.execute("SELECT key, value, crc FROM kv ORDER BY key"))
-            end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
             query = "SELECT key, value, crc FROM kv WHERE key >= ? AND key < ? ORDER BY key"
-            return self._sound(self._connection.execute(query, (prefix, end)))
+            return self._sound(self._connection.execute(query, (prefix, end_of(prefix))))
 
     def _sound(self, rows: Iterable[tuple[object, object, object]]) -> list[tuple[str, bytes]]:
         pairs: list[tuple[str, bytes]] = []
@@ -183,6 +184,8 @@ class SqliteFile:
                     if isinstance(write, Put):
                         row = (write.key, write.value, _checksum(write.key, write.value))
                         execute("INSERT OR REPLACE INTO kv (key, value, crc) VALUES (?, ?, ?)", row)
+                    elif isinstance(write, DeletePrefix):
+                        execute("DELETE FROM kv WHERE key >= ? AND key < ?", (write.prefix, end_of(write.prefix)))
                     else:
                         execute("DELETE FROM kv WHERE key = ?", (write.key,))
             except BaseException:
@@ -211,7 +214,7 @@ class SqliteFile:
             query = "SELECT key, value, crc FROM kv WHERE key = ?"
             row = self._sound(self._connection.execute(query, (expectation.key,)))
             actual = row[0][1] if row else None
-            if actual != expectation.value:
+            if not expectation.holds(actual):
                 raise PreconditionFailedError(expectation.key, actual)
 
     def _commit(self) -> TierError | None:
@@ -245,6 +248,7 @@ def _create(path: Path) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.new")
     draft.unlink(missing_ok=True)
     try:
+        os.close(open_regular(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL))  # SQLite would make it by the umask
         connection = sqlite3.connect(draft, isolation_level=None)
         try:
             connection.execute("PRAGMA journal_mode=WAL")
@@ -260,6 +264,13 @@ def _create(path: Path) -> None:
         for name in (draft.name, f"{draft.name}-wal", f"{draft.name}-shm"):
             draft.with_name(name).unlink(missing_ok=True)
     _sync_directory(path.parent)
+
+
+def _close_to_others(path: Path) -> None:
+    """Keys of open erasures are in it. SQLite gives the files that it makes beside it the same mode."""
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            make_private(path.with_name(name))
 
 
 def _require_no_stray_log(path: Path) -> None:

@@ -1,5 +1,6 @@
 """Beginning: the outputs of groups, from nothing to rows that are COPY_SEGMENT_STARTED."""
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from uuid import UUID
@@ -13,6 +14,7 @@ from tierd.pipeline.committing.patient_metadata import PatientMetadata
 from tierd.pipeline.committing.replacing import Replacing
 from tierd.pipeline.committing.round import GroupState, PartitionRound
 from tierd.pipeline.planning import Output
+from tierd.remote import KEY_SEED_BYTES
 
 
 class Beginning:
@@ -48,7 +50,8 @@ class Beginning:
         except ValueError as error:
             return str(error)
         row = replace(row, custom_metadata=self._storage.custom_metadata(row))
-        return Output(index=work.index, group=group, metadata=row)
+        seed = secrets.token_bytes(KEY_SEED_BYTES)
+        return Output(index=work.index, group=group, metadata=row, key_seed=seed)
 
     async def begin(self, round_: PartitionRound, outputs: Sequence[Output]) -> str | None:
         """Write the rows, and have the outputs open; else say why not."""

@@ -13,6 +13,7 @@ A crash anywhere leaves rows that the sweep removes, and readers see the inputs 
 import random
 import secrets
 from collections.abc import Callable, Mapping, MutableSet, Sequence
+from types import MappingProxyType
 from typing import Final
 from uuid import UUID, uuid4
 
@@ -160,20 +161,37 @@ class CompactionLeader:
         listed = tuple(RefusedGroup(group=group, reason=refused[group]) for group in sorted(refused))
         return Begun(outputs=tuple(outputs), refused=listed)
 
-    async def commit(self, segment_id: UUID, manifest: SegmentManifest, counts: Mapping[str, int]) -> Verdict:
+    async def commit(
+        self,
+        segment_id: UUID,
+        manifest: SegmentManifest,
+        counts: Mapping[str, int],
+        *,
+        erased: Mapping[int, int] = MappingProxyType({}),
+    ) -> Verdict:
         """Let an output take the place of its inputs, or say why not; then the group stays as it was.
 
         Cancelled, it may have happened or not: readers see the inputs or the output.
+
+        Args:
+            segment_id: of the output.
+            manifest: of the output.
+            counts: what was done to the records.
+            erased: records that went of each erased key, by ``PartitionWork.erased_places``.
+
+        Raises:
+            WorkOrderError: the work has no such erased key.
         """
         opened = self._outputs.get(segment_id)
         if opened is None:
             return _unknown(segment_id)
+        erased_counts = opened.round.work.erased_counts(erased)
         problem = opened.round.why_not_commit(opened.output.group, counts)
         outcome = WriteOutcome(problem) if problem is not None else await self._replacing.replace(opened, manifest)
         if outcome.problem is not None:
             return await self._not_committed(opened, outcome)
         self._outputs.forget(opened)
-        opened.round.commit(opened.output.group, opened.row.segment, counts)
+        opened.round.commit(opened.output.group, opened.row.segment, counts, erased=erased_counts)
         self.record.committed(
             bytes_before=sum(metadata.size_bytes for metadata in opened.inputs),
             bytes_after=manifest.size_bytes,
@@ -186,7 +204,7 @@ class CompactionLeader:
         opened = self._outputs.get(segment_id)
         return _unknown(segment_id) if opened is None else await self._not_committed(opened, WriteOutcome(problem))
 
-    async def unchanged(self, index: int, group: int) -> None:
+    async def unchanged(self, index: int, group: int, counts: Mapping[str, int] | None = None) -> None:
         """Take note that a group is right as it is; with the last one of a compaction the partition is clean.
 
         Raises:
@@ -196,7 +214,7 @@ class CompactionLeader:
         if round_.is_audit:
             self.record.audited(*round_.work.group_inputs(group))
             return
-        self.record.unchanged()
+        self.record.unchanged(counts or {})
         offset, partition = round_.compacted_to_with(group), round_.work.partition
         if offset is None:
             return

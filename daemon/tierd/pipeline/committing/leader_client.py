@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Self, TypeVar
 
 from tierd.clock import Clock, SystemClock
@@ -118,20 +119,35 @@ class LeaderClient:
         """Announce that groups of one partition are about to be rewritten; what is refused must be left alone."""
         return self._ask(Begin(index=index, groups=tuple(groups)), Begun)
 
-    def written(self, output: Output, manifest: SegmentManifest, counts: Mapping[str, int]) -> Verdict:
+    def written(
+        self,
+        output: Output,
+        manifest: SegmentManifest,
+        counts: Mapping[str, int],
+        *,
+        erased: Mapping[int, int] = MappingProxyType({}),
+    ) -> Verdict:
         """Hand in an output whose objects are there; groups of one partition in ascending order.
 
         Args:
             output: as ``begin`` gave it.
             manifest: as ``stage_log_segment_data`` gave it.
             counts: what was done, in numbers; ``ORDERED_COUNTS`` are those that the leader looks at.
+            erased: records that went of each erased key, by ``PartitionWork.erased_places``.
         """
-        text = manifest.encode().decode()
-        return self._ask(Written(output=output.metadata.segment.id, manifest=text, counts=dict(counts)), Verdict)
+        text, pairs = manifest.encode().decode(), tuple(sorted(erased.items()))
+        request = Written(output=output.metadata.segment.id, manifest=text, counts=dict(counts), erased=pairs)
+        return self._ask(request, Verdict)
 
-    def unchanged(self, index: int, group: int) -> None:
-        """Say that nothing of the group would be different: it stays, and counts as done. Begun or not."""
-        self._ask(Unchanged(index=index, group=group), Noted)
+    def unchanged(self, index: int, group: int, counts: Mapping[str, int] | None = None) -> None:
+        """Say that nothing of the group would be different: it stays, and counts as done. Begun or not.
+
+        Args:
+            index: of the partition.
+            group: of the partition.
+            counts: what people are to know of it all the same, in numbers.
+        """
+        self._ask(Unchanged(index=index, group=group, counts=dict(counts or {})), Noted)
 
     def failed(self, index: int, group: int, problem: str) -> None:
         """Say that the group could not be rewritten: it stays, and the partition is not done. Begun or not."""

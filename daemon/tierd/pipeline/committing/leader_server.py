@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 
 from tierd.errors import LeaderChannelError, ListenError, RemoteStorageError, TierError, WorkOrderError
+from tierd.peers import is_own_peer
 from tierd.pipeline.committing.leader import CompactionLeader
 from tierd.pipeline.committing.messages import (
     MAX_REQUEST_BYTES,
@@ -105,7 +106,7 @@ class LeaderServer:
         assert self._listening is not None, "serve() belongs into the context of listening()"
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                channel, _ = await asyncio.get_running_loop().sock_accept(self._listening)
+                channel = await _next_own(self._listening)
         except TimeoutError as error:
             problem = f"no job came to {self._path} within {self._connect_timeout_s:g} s"
             raise LeaderChannelError(problem, remedy="see the log of the job") from error
@@ -159,14 +160,14 @@ class LeaderServer:
         match request:
             case Begin(index=index, groups=groups):
                 return await leader.begin(index, groups)
-            case Written(output=output, manifest=text, counts=counts):
+            case Written(output=output, manifest=text, counts=counts, erased=erased):
                 try:
                     manifest = SegmentManifest.decode(text.encode(), key=f"manifest of output {output}")
                 except RemoteStorageError as error:
                     return await leader.refuse(output, str(error))
-                return await leader.commit(output, manifest, counts)
-            case Unchanged(index=index, group=group):
-                await leader.unchanged(index, group)
+                return await leader.commit(output, manifest, counts, erased=dict(erased))
+            case Unchanged(index=index, group=group, counts=counts):
+                await leader.unchanged(index, group, counts)
             case Failed(index=index, group=group, problem=problem):
                 await leader.failed(index, group, problem)
             case Progress(stage=stage, done=done, total=total):
@@ -200,6 +201,7 @@ class LeaderServer:
             async with asyncio.timeout(self._send_timeout_s):
                 await writer.drain()
         except TimeoutError as error:
+            writer.transport.abort()  # closed, it would stay open until the answer is taken
             problem = f"the job did not take an answer within {self._send_timeout_s:g} s"
             raise LeaderChannelError(problem, remedy="see the log of the job") from error
 
@@ -209,6 +211,16 @@ class LeaderServer:
             self._listening = None
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
+
+
+async def _next_own(listening: socket.socket) -> socket.socket:
+    """Return the next connection of this process's own user; that of another user is closed."""
+    while True:
+        channel, _ = await asyncio.get_running_loop().sock_accept(listening)
+        if is_own_peer(channel):
+            return channel
+        channel.close()
+        await asyncio.sleep(0)  # a connection that waits already is accepted without a round of the loop
 
 
 def _decoded(line: bytes, number: int, *, is_welcome: bool) -> Request:

@@ -72,13 +72,19 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """An output's objects are there. Answered by ``Verdict``."""
+    """An output's objects are there. Answered by ``Verdict``.
+
+    Attributes:
+        erased: pairs of the place of a key among the erased keys of the partition, ascending, and of how many of its
+            records went.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
     output: UUID
     manifest: str
     counts: _Counts = field(default_factory=dict)
+    erased: tuple[tuple[_Number, _Number], ...] = ()
     request: Literal["written"] = "written"
 
 
@@ -90,6 +96,7 @@ class Unchanged:
 
     index: _Number
     group: _Number
+    counts: _Counts = field(default_factory=dict)
     request: Literal["unchanged"] = "unchanged"
 
 

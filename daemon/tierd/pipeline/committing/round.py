@@ -10,6 +10,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import Final
 
 from tierd.model import RemoteLogSegmentId
@@ -36,6 +37,7 @@ class PartitionRound:
         lost: why nothing more of the partition may be committed; None while it may.
         outputs: of the groups that were committed, by group.
         counts: what was done to the records of those, added up.
+        erased: how many records of each erased key went from those.
     """
 
     def __init__(self, work: PartitionWork) -> None:
@@ -43,6 +45,7 @@ class PartitionRound:
         self.lost: str | None = None
         self.outputs: dict[int, RemoteLogSegmentId] = {}
         self.counts: Counter[str] = Counter()
+        self.erased: Counter[bytes] = Counter()
         self._states = [GroupState.WAITING] * len(work.groups)
 
     @property
@@ -69,11 +72,19 @@ class PartitionRound:
         """Take note of where a known group stands now."""
         self._states[group] = state
 
-    def commit(self, group: int, output: RemoteLogSegmentId, counts: Mapping[str, int]) -> None:
+    def commit(
+        self,
+        group: int,
+        output: RemoteLogSegmentId,
+        counts: Mapping[str, int],
+        *,
+        erased: Mapping[bytes, int] = MappingProxyType({}),
+    ) -> None:
         """Take note that ``output`` has taken the place of a group's inputs."""
         self.move(group, GroupState.DONE)
         self.outputs[group] = output
         self.counts.update(counts)
+        self.erased.update(erased)
 
     def why_not_begin(self, group: int) -> str | None:
         """Why a group must not be begun; None when it may."""

@@ -64,7 +64,7 @@ class RunStatistics:
         refused: what the leader did not let happen.
         failed: groups that the job could not rewrite.
         tally: what came of it so far.
-        counts: what the job counted in committed groups, added up.
+        counts: what the job counted in committed groups, added up, and ``batches_unread`` of unchanged ones too.
         problems: the first hundred refused or failed groups, and damaged segments.
     """
 
@@ -116,9 +116,10 @@ class RunRecord:
         self._tally += RunTally(groups_replaced=1, bytes_before=bytes_before, bytes_after=bytes_after)
         self._counts.update(counts)
 
-    def unchanged(self) -> None:
+    def unchanged(self, counts: Mapping[str, int]) -> None:
         """A group stays, and is right as it is."""
         self._tally += RunTally(groups_unchanged=1)
+        self._counts.update(counts)
 
     def refused(self, partition: TopicIdPartition, group: int, problem: str) -> None:
         """The leader did not let a group happen."""

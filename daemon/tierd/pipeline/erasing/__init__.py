@@ -2,6 +2,7 @@
 
 from tierd.pipeline.erasing.keeper import DiskCaches, ErasureKeeper, KeeperParts
 from tierd.pipeline.erasing.outlook import SearchWork, left_segments, outlook_of, search_work
+from tierd.pipeline.erasing.reports import ErasureReports, restore_requests
 from tierd.pipeline.erasing.request import ErasePhase, EraseRequest, LeftSegment, new_request
 from tierd.pipeline.erasing.requests import EraseRequests
 from tierd.pipeline.erasing.versions import OldVersions
@@ -12,6 +13,7 @@ __all__ = [
     "EraseRequest",
     "EraseRequests",
     "ErasureKeeper",
+    "ErasureReports",
     "KeeperParts",
     "LeftSegment",
     "OldVersions",
@@ -19,5 +21,6 @@ __all__ = [
     "left_segments",
     "new_request",
     "outlook_of",
+    "restore_requests",
     "search_work",
 ]

@@ -62,9 +62,17 @@ def with_evidence(
         ended_at_ms=now_ms,
         searched=len(found.searched),
         rewritten=len(found.searched & outputs),
-        records_erased=round_.counts["records_erased"] if found.looked else 0,
+        records_erased=_records_erased(round_, request),
         problems=tuple(problems)[:_PROBLEMS_KEPT],
     )
     if not found.looked:  # nothing was looked for: it only keeps known what was known
         return request.inherited(found.searched, found.replaced)
     return request.after_search(note, searched=found.searched, replaced=found.replaced)
+
+
+def _records_erased(round_: PartitionRound, request: EraseRequest) -> int:
+    """Return how many records went: those of the keys, and those of unopened batches if the request wanted that."""
+    of_keys = sum(round_.erased[key] for key in request.keys)
+    if not request.removes_unread:
+        return of_keys
+    return of_keys + max(0, round_.counts["records_erased"] - round_.erased.total())

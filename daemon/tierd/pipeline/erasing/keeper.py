@@ -14,6 +14,7 @@ from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, uuid_to_text
 from tierd.pipeline.committing import PartitionRound, RunStatistics
 from tierd.pipeline.erasing.evidence import with_evidence
 from tierd.pipeline.erasing.outlook import Outlook, gone_before, gone_now, next_phase, outlook_of
+from tierd.pipeline.erasing.reports import ErasureReports
 from tierd.pipeline.erasing.request import CachesNote, ErasePhase, EraseRequest, LeftSegment, VersionsNote
 from tierd.pipeline.erasing.requests import EraseRequests
 from tierd.pipeline.erasing.versions import OldVersions
@@ -46,6 +47,7 @@ class KeeperParts:
         remove: removes a segment that was replaced, without its grace; False while somebody is at it.
         versions: of objects.
         caches: of this host.
+        reports: of requests, in the bucket.
     """
 
     requests: EraseRequests
@@ -53,6 +55,7 @@ class KeeperParts:
     remove: Callable[[RemoteLogSegmentMetadata], Awaitable[bool]]
     versions: OldVersions
     caches: DiskCaches
+    reports: ErasureReports
     clock: Clock
 
 
@@ -79,6 +82,8 @@ class ErasureKeeper:
     async def step_all(self, partition: TopicIdPartition | None = None) -> list[EraseRequest]:
         """Take a step of each open request, of one partition or of all that are led here; return them as they are then.
 
+        Then the reports in the bucket are made to say what the rows do.
+
         Raises:
             TierError: the metadata store does not answer, or has a request that cannot be understood.
         """
@@ -90,7 +95,16 @@ class ErasureKeeper:
                 log.warning("erasure_step_failed", request=uuid_to_text(request.id), problem=str(error))
                 problem = f"{error}; {error.remedy}" if error.remedy else str(error)
                 stepped.append(await self._requests.update(request.id, lambda r: r.blocked(problem)))  # noqa: B023
+        await self.publish()
         return stepped
+
+    async def publish(self) -> None:
+        """Make the reports in the bucket say what the rows do. What cannot be stored is logged, and tried again.
+
+        Raises:
+            BackendUnavailableError: the metadata store does not answer.
+        """
+        await self._parts.reports.publish_all()
 
     async def step(self, request_id: UUID) -> EraseRequest:
         """Take a request as far as it may go now.

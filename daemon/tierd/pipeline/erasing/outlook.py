@@ -129,10 +129,12 @@ class SearchWork:
     Attributes:
         keys: of every request for which something is to be searched.
         searched: ids of segments that none of those requests needs looked through.
+        removes_unread: one of those requests wants batches removed that cannot be opened; then none is left for others.
     """
 
     keys: frozenset[bytes] = frozenset()
     searched: frozenset[UUID] = frozenset()
+    removes_unread: bool = False
 
 
 def search_work(requests: Iterable[EraseRequest], candidate: Candidate) -> SearchWork:
@@ -143,4 +145,5 @@ def search_work(requests: Iterable[EraseRequest], candidate: Candidate) -> Searc
         return SearchWork()
     keys = frozenset[bytes]().union(*(request.keys for request in waiting))
     unconcerned = (row for row in candidate.view.list() if not any(request.concerns(row) for request in waiting))
-    return SearchWork(keys, frozenset(row.segment.id for row in unconcerned))
+    removes_unread = any(request.removes_unread for request in waiting)
+    return SearchWork(keys, frozenset(row.segment.id for row in unconcerned), removes_unread)

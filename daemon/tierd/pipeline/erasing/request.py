@@ -82,7 +82,8 @@ class SearchNote:
     Attributes:
         searched: segments that were found free of the keys, or made so.
         rewritten: those of them that were written anew without.
-        records_erased: of all keys that the run erased from the partition.
+        records_erased: of the request's own keys, and of unopened batches that it wanted to go; what two requests name
+            counts in both.
         problems: of segments that could not be looked through; the first few.
     """
 
@@ -141,6 +142,7 @@ class EraseRequest:
         tier_end_offset: where the tier ended when it was filed, exclusive; what follows lay in the broker's log alone.
         end_offset: where the log ended then, exclusive: what was written before is what the request is about.
         at_once: what is replaced leaves without the grace; what expired keeps it, for it may be wanted back.
+        removes_unread: batches that unpack to more than tierd opens go whole, for the keys may be in them.
         searched: ids of segments without the keys: looked through, rewritten, or made of such.
         left: those that are not read any more and were not searched, whole or in part.
         versions: None until no older version is left.
@@ -161,6 +163,7 @@ class EraseRequest:
     tier_end_offset: int
     end_offset: int
     at_once: bool
+    removes_unread: bool = False
     phase: ErasePhase = ErasePhase.SEARCHING
     searched: frozenset[UUID] = frozenset()
     left: tuple[LeftSegment, ...] = ()
@@ -244,6 +247,7 @@ def new_request(
     tier_end_offset: int,
     log_end_offset: int | None,
     at_once: bool,
+    removes_unread: bool = False,
 ) -> EraseRequest:
     """A request as it is filed.
 
@@ -257,6 +261,7 @@ def new_request(
         tier_end_offset: exclusive.
         log_end_offset: of the broker's log, exclusive; None where what it has beyond the tier never comes there.
         at_once: without the grace.
+        removes_unread: with batches that cannot be opened, all of their records.
 
     Raises:
         RefusedError: no key, or too many or too long ones for one request.
@@ -281,5 +286,6 @@ def new_request(
         tier_end_offset=tier_end_offset,
         end_offset=max(tier_end_offset, log_end_offset or 0),
         at_once=at_once,
+        removes_unread=removes_unread,
         history=((now_ms, ErasePhase.SEARCHING),),
     )

@@ -6,6 +6,7 @@
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import Final
 from uuid import UUID
@@ -40,6 +41,12 @@ class EraseRequests:
     async def file(self, request: EraseRequest) -> None:
         """Store a new request; durable when this returns."""
         await self._store.apply(Batch([Put(self._keys.erasure(request.id), encode_request(request))]))
+
+    async def restore(self, request: EraseRequest) -> None:
+        """Store a request that another metadata store had, unless there is one of its id."""
+        key = self._keys.erasure(request.id)
+        with contextlib.suppress(PreconditionFailedError):
+            await self._store.apply(Batch([Put(key, encode_request(request))], [Expect(key, None)]))
 
     async def get(self, request_id: UUID) -> EraseRequest:
         """Return a request.

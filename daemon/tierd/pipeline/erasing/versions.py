@@ -153,4 +153,6 @@ class OldVersions:
         """Every prefix that segments of the partition have lain under, as far as is known."""
         told = [each.custom_metadata for each in (*view.list(), *view.tombstones.values())]
         told += [each.custom_metadata for each in request.left]
-        return tuple(dict.fromkeys([self._keys, *map(self._keys.for_custom_metadata, told)]))
+        topic = request.partition.topic
+        stored = [self._keys.for_custom_metadata(each, topic) for each in told]
+        return tuple(dict.fromkeys([*self._keys.forms(topic), *stored]))

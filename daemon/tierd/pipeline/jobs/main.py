@@ -2,27 +2,40 @@
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
 
 import structlog
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 
-from tierd.config import TierdConfig, load_config
-from tierd.errors import ConfigError, LeaderChannelError, TierError
+from tierd.config import TierdConfig, is_on_this_host, load_config, protection_faults
+from tierd.errors import ConfigError, LeaderChannelError, PipelineError, TierError
 from tierd.model import uuid_to_text
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.committing import LeaderClient
 from tierd.pipeline.jobs.exit_codes import JobExit
 from tierd.pipeline.jobs.leader_watch import LeaderWatch
 from tierd.pipeline.jobs.progress import RunProgress
+from tierd.pipeline.jobs.properties import write_properties
 from tierd.pipeline.jobs.run import Run
-from tierd.pipeline.jobs.session import spark_settings
+from tierd.pipeline.jobs.session import (
+    PRIVATE_UMASK,
+    WORKER_UMASK,
+    process_umask,
+    spark_environment,
+    spark_settings,
+)
 from tierd.telemetry import configure_logging
 
 log = structlog.get_logger()
+
+_GATEWAY_PORT: Final = "PYSPARK_GATEWAY_PORT"
+_SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 
 
 def main(arguments: Sequence[str]) -> JobExit:
@@ -60,7 +73,7 @@ def _run(config: TierdConfig, config_file: Path, socket: Path) -> None:
         order = leader.order()
         log.info("run_begins", run_id=uuid_to_text(order.run_id), partitions=len(order.partitions))
         if any(work.groups for work in order.partitions):
-            access = TierAccess.from_config(config, config_file)
+            access = TierAccess.from_config(config, config_file).for_tasks()
             with spark_session(config) as spark:
                 log.info("session_begins", master=spark.master, parallelism=spark.defaultParallelism)
                 counts = dict(Run(spark, leader, access, order, progress).run())
@@ -70,22 +83,53 @@ def _run(config: TierdConfig, config_file: Path, socket: Path) -> None:
 
 @contextmanager
 def spark_session(config: TierdConfig) -> Iterator[SparkContext]:
-    """The session of a run, with this very Python for its workers where they are on this host."""
-    config.pipeline_dir.mkdir(parents=True, exist_ok=True)
-    settings = spark_settings(config.pipeline, config.pipeline_dir)
-    if settings["spark.master"].startswith("local"):
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    conf = SparkConf()  # what spark-submit was given goes first
-    for name, value in settings.items():
-        conf.setIfMissing(name, value)
-    spark = SparkContext(conf=conf)
-    try:
+    """Give the session of a run, with this very Python for its workers where they are on this host.
+
+    Raises:
+        PipelineError: the session is open to others than its own processes; nothing secret has been in it.
+    """
+    with ExitStack() as stack:
+        if _GATEWAY_PORT not in os.environ:  # spark-submit did not begin us
+            stack.enter_context(_own_java(config))
+        if is_on_this_host(config.pipeline.master):
+            os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        spark = SparkContext()
+        stack.callback(spark.stop)
+        require_protection(spark)
         cores = spark.defaultParallelism
         spark.parallelize(range(cores), cores).count()  # the workers are part of the session: now they are there
         yield spark
+
+
+@contextmanager
+def _own_java(config: TierdConfig) -> Iterator[None]:
+    """Have pyspark start Java as spark-submit does: settings in a file, and every file for the owner alone."""
+    master = config.pipeline.master
+    os.environ.setdefault(WORKER_UMASK, f"{process_umask():o}")
+    os.environ |= spark_environment(master)
+    config.pipeline_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    previous = os.umask(PRIVATE_UMASK)
+    try:
+        with TemporaryDirectory(prefix="session-", dir=config.pipeline_dir, ignore_cleanup_errors=True) as scratch:
+            properties = Path(scratch) / "spark.properties"
+            write_properties(properties, spark_settings(config.pipeline, Path(scratch)))
+            os.environ[_SUBMIT_ARGUMENTS] = shlex.join(["--properties-file", str(properties), "pyspark-shell"])
+            yield
     finally:
-        spark.stop()
+        os.umask(previous)
+
+
+def require_protection(spark: SparkContext) -> None:
+    """Check the settings in force, which may come from elsewhere than the configuration.
+
+    Raises:
+        PipelineError: they leave the session open.
+    """
+    faults = protection_faults(str(spark.master), dict(spark.getConf().getAll()))
+    if faults:
+        problems = "; ".join(f"{name} {problem}" for name, problem in faults)
+        raise PipelineError(f"the Spark session is not protected: {problems}", remedy="correct pipeline.spark_conf")
 
 
 def _exit_at_once() -> None:

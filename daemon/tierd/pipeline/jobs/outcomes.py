@@ -1,7 +1,7 @@
 """What became of a group, on its way from an executor to the driver, and in which order the leader hears of it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tierd.pipeline.jobs.layout import GroupPlace
 from tierd.pipeline.planning import Output
@@ -10,16 +10,28 @@ from tierd.remote import SegmentManifest
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Log and indexes of the output are in the store."""
+    """Log and indexes of the output are in the store.
+
+    Attributes:
+        counts: what was done to the records, in numbers.
+        erased: how many records of each erased key went.
+    """
 
     output: Output
     manifest: SegmentManifest
     counts: Mapping[str, int]
+    erased: Mapping[bytes, int] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """The output would be what the one input is; nothing was stored."""
+    """The output would be what the one input is; nothing was stored.
+
+    Attributes:
+        counts: what people are to know of it all the same.
+    """
+
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

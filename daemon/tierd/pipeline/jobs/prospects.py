@@ -17,10 +17,12 @@ class Rewrite:
     Attributes:
         open_producers: whose transactions go on where it begins.
         is_certain: whether its output will differ; otherwise a first try tells.
+        unread_from: base offset of the partition's first batch that cannot be opened; None without any.
     """
 
     open_producers: frozenset[int] = frozenset()
     is_certain: bool = True
+    unread_from: int | None = None
 
 
 Prospect = Rewrite | Unchanged | Failed
@@ -41,12 +43,14 @@ def compaction_prospects(
     """
     prospects: dict[GroupPlace, Prospect] = {}
     before, at = _Before(work, notes.values()), 0
+    unread_from = min((n.unread_from for n in notes.values() if n.unread_from is not None), default=None)
     for group, (first, last) in enumerate(work.groups):
         before.read([notes[InputPlace(work.index, number)] for number in range(at, first)], is_grouped=False)
         inside = [notes[InputPlace(work.index, number)] for number in range(first, last + 1)]
         place = GroupPlace(work.index, group)
         problem = before.problem or _problem_of(inside)
-        prospects[place] = Failed(problem) if problem else _rewrite(inside, latest[place], before.open_producers)
+        rewrite = Rewrite(before.open_producers, len(inside) > 1 or latest[place] < inside[0].keyed, unread_from)
+        prospects[place] = Failed(problem) if problem else rewrite
         before.read(inside, is_grouped=True)
         at = last + 1
     return prospects
@@ -79,10 +83,6 @@ class _Before:
         if problem := _problem_of(notes):
             self._unknown = self._known
             self.problem = self.problem or (None if is_grouped else problem)
-
-
-def _rewrite(notes: Sequence[InputNote], latest: int, open_producers: frozenset[int]) -> Rewrite:
-    return Rewrite(open_producers, is_certain=len(notes) > 1 or latest < notes[0].keyed)
 
 
 def _problem_of(notes: Iterable[InputNote | ErasureNote | AuditNote]) -> str | None:

@@ -4,6 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -91,7 +92,10 @@ class Run:
 
     def _rewrite_wave(self, offsets: "RDD[GroupRows]", wave: Mapping[GroupPlace, Rewrite]) -> None:
         """Rewrite the groups of a wave; those that perhaps stay as they are are tried first, and begun only then."""
-        tries = {place: GroupTask(place, rewrite.open_producers, None) for place, rewrite in wave.items()}
+        tries = {
+            place: GroupTask(place, rewrite.open_producers, None, rewrite.unread_from)
+            for place, rewrite in wave.items()
+        }
         sure = {place: task for place, task in tries.items() if wave[place].is_certain}
         outcomes = self._begin_and_rewrite(offsets, sure)
         outcomes |= self._rewrite(offsets, {place: task for place, task in tries.items() if place not in sure})
@@ -117,7 +121,7 @@ class Run:
                 continue
             for output in answer.outputs:
                 place = GroupPlace(index, output.group)
-                begun[place] = GroupTask(place, tasks[place].open_producers, output)
+                begun[place] = replace(tasks[place], output=output)
             outcomes |= {GroupPlace(index, refused.group): Refused(refused.reason) for refused in answer.refused}
         return outcomes | self._rewrite(offsets, begun)
 
@@ -158,8 +162,8 @@ class Run:
         """Tell the leader, and return in a word how it ended."""
         of_group = log.bind(partition=str(self._order.partitions[place.index].partition), group=place.group)
         match outcome:
-            case Unchanged():
-                self._leader.unchanged(place.index, place.group)
+            case Unchanged(counts):
+                self._leader.unchanged(place.index, place.group, counts)
                 return "groups_unchanged"
             case Failed(problem):
                 of_group.warning("group_failed", problem=problem)
@@ -168,8 +172,9 @@ class Run:
             case Refused(reason):
                 of_group.warning("group_refused", reason=reason)
                 return "groups_refused"
-            case Written(output, manifest, counts):
-                verdict = self._leader.written(output, manifest, counts)
+            case Written(output, manifest, counts, erased):
+                places = self._order.partitions[place.index].erased_places(erased)
+                verdict = self._leader.written(output, manifest, counts, erased=places)
                 if not verdict.committed:
                     of_group.warning("group_refused", reason=verdict.reason)
                     return "groups_refused"

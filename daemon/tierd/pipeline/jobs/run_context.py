@@ -42,6 +42,7 @@ class RunContext:
             round_end_offset=work.round_end_offset,
             expire_before_ms=work.expire_before_ms,
             erased_keys=work.erased_keys,
+            removes_unread=work.removes_unread,
         )
 
 

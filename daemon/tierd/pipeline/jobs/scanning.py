@@ -12,16 +12,22 @@ every bucket tells the input's group. To it a key that is missing would look lik
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from tierd.errors import TierError
+from tierd.model import RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.jobs.key_blocks import KeyBlock, LatestKeys, key_blocks
 from tierd.pipeline.jobs.layout import InputPlace, Split
 from tierd.pipeline.jobs.run_context import RunContext
-from tierd.pipeline.rewriting import TransactionTrace, find_keys, scan_keys
+from tierd.pipeline.rewriting import TransactionTrace, UnreadBatches, find_keys, scan_keys
 
+UNREAD_ADVICE: Final = (
+    "the keys that are to be erased may be in it; it stays, and the request waits. To remove such batches whole, with "
+    "all their records, file the request again with tierd erase --remove-unread"
+)
 _BLOCK_OFFSETS = 16384  # 64 KiB
 
 
@@ -49,17 +55,23 @@ class InputNote:
         keyed: how many records could be the latest of a key.
         trace: the transactions that go on behind it.
         problem: why it could not be read to its end.
+        unread_from: base offset of its first batch that cannot be opened; None without any.
     """
 
     place: InputPlace
     keyed: int
     trace: TransactionTrace
     problem: str | None = None
+    unread_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ErasureNote:
-    """How many records of an input have a key that is to be erased, or why that cannot be told."""
+    """How many records of an input are to be erased, or why that cannot be told.
+
+    Attributes:
+        records: those with a key that is to be erased; a batch that goes unopened counts as one.
+    """
 
     place: InputPlace
     records: int
@@ -91,7 +103,7 @@ def _scan_input(
 ) -> Iterator[tuple[int, KeyBlock | InputNote]]:
     buckets = context.buckets[place.index]
     metadata = context.work(place).inputs[place.segment]
-    trace, keyed, problem = TransactionTrace(), 0, None
+    trace, unread, keyed, problem = TransactionTrace(), UnreadBatches(), 0, None
     try:
         for columns in scan_keys(
             tier.pieces(metadata),
@@ -99,6 +111,7 @@ def _scan_input(
             name=str(metadata.segment),
             secret=context.order.secret,
             trace=trace,
+            unread=unread,
         ):
             keyed += len(columns)
             keys.add(columns.hash_hi, columns.hash_lo, columns.offset)
@@ -107,7 +120,7 @@ def _scan_input(
     except (TierError, OSError) as error:
         problem = f"{metadata.segment} could not be read: {error}"
     for number in range(buckets.count if problem else 1):
-        yield buckets.first + number, InputNote(place, keyed, trace, problem)
+        yield buckets.first + number, InputNote(place, keyed, trace, problem, unread.first_offset)
 
 
 def join_bucket(
@@ -152,13 +165,23 @@ def find_erased(context: RunContext, split: Split) -> Iterator[ErasureNote]:
     """Look in the inputs of a split for the keys that are to be erased; an input that cannot be read is noted."""
     with context.access.open() as tier:
         for place in split.inputs:
-            metadata, records = context.work(place).inputs[place.segment], 0
+            work = context.work(place)
+            metadata, records, unread = work.inputs[place.segment], 0, UnreadBatches()
             try:
                 for offsets in find_keys(
-                    tier.pieces(metadata), context.work(place).erased_keys, name=str(metadata.segment)
+                    tier.pieces(metadata), work.erased_keys, name=str(metadata.segment), unread=unread
                 ):
                     records += len(offsets)
             except (TierError, OSError) as error:
                 yield ErasureNote(place, records, f"{metadata.segment} could not be read: {error}")
             else:
-                yield ErasureNote(place, records)
+                may_pass = work.removes_unread or not unread.count
+                problem = None if may_pass else _may_hold_keys(metadata, unread)
+                yield ErasureNote(place, records + unread.count, problem)
+
+
+def _may_hold_keys(metadata: RemoteLogSegmentMetadata, unread: UnreadBatches) -> str:
+    return (
+        f"{metadata.segment}: {unread.count} batches unpack to more than tierd opens, the first at offset "
+        f"{unread.first_offset}: {UNREAD_ADVICE}"
+    )

@@ -1,23 +1,29 @@
 """The settings of the Spark session that a run works in; imports no pyspark, for whoever starts spark-submit."""
 
+import os
 import re
 import sys
 from pathlib import Path
 from typing import Final
 
-from tierd.config import PipelineSettings
+from tierd.config import PipelineSettings, is_on_this_host
 
+PRIVATE_UMASK: Final = 0o077
+WORKER_UMASK: Final = "TIERD_WORKER_UMASK"
+"""Tells workers the umask of tierd: objects of a tier in a directory get the modes that its copies have."""
 _TASK_ATTEMPTS: Final = 4
 _BRIEF_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java only passes blocks on, beside a broker: what a better compiler and collector cost, it would not earn back."""
-_LOCAL = re.compile(r"local(\[(?P<cores>[^\],]+)\])?")
+_CORES = re.compile(r"local(\[(?P<cores>[^\],]+)\])?")
+_SOCKET_NAME_BYTES: Final = 43  # "/." and a UUID and ".sock"
+_SOCKET_ADDRESS_BYTES: Final = 107
+_UMASK = re.compile(r"^Umask:\s*([0-7]+)$", re.MULTILINE)
 
 
 def spark_settings(settings: PipelineSettings, scratch: Path) -> dict[str, str]:
-    """Return the properties of the session, those of ``spark_conf`` last.
+    """Return the properties of the session, those of ``spark_conf`` last. They may hold a secret.
 
-    What is shuffled are hashes, which no compression makes smaller. Over TCP every task of Python would wait 40 ms for
-    a delayed acknowledgement. A local master gives a task as many attempts as a
+    What is shuffled are hashes, which no compression makes smaller. A local master gives a task as many attempts as a
     cluster does; by itself it would give up a whole job with its first worker that is killed.
 
     Args:
@@ -33,19 +39,45 @@ def spark_settings(settings: PipelineSettings, scratch: Path) -> dict[str, str]:
         "spark.log.level": "WARN",
         "spark.pyspark.driver.python": sys.executable,  # spark.pyspark.python, that of the executors, would be next
         "spark.python.daemon.module": "tierd.pipeline.jobs.worker_daemon",
-        "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.reuse": "true",
         "spark.shuffle.compress": "false",
         "spark.speculation": "false",
         "spark.task.maxFailures": str(_TASK_ATTEMPTS),
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    if (local := _LOCAL.fullmatch(settings.master)) is not None:
+    return settled | _local_settings(settings.master, scratch) | settings.protected_conf()
+
+
+def spark_environment(master: str) -> dict[str, str]:
+    """Return variables for Java's environment: where all of Spark is on this host, its pages listen for it alone."""
+    return {"SPARK_LOCAL_IP": "127.0.0.1"} if is_on_this_host(master) else {}
+
+
+def process_umask() -> int:
+    """Return the umask of this process. To ask for it by the system call would change it for other threads."""
+    found = _UMASK.search(Path("/proc/self/status").read_text(encoding="ascii", errors="replace"))
+    return int(found[1], 8) if found else PRIVATE_UMASK
+
+
+def _local_settings(master: str, scratch: Path) -> dict[str, str]:
+    """Return the settings of a session that is on this host as a whole.
+
+    Workers talk over sockets in a directory of ours: over TCP every task would wait 40 ms for a delayed
+    acknowledgement. A cluster keeps TCP, where a token guards what the modes of files on foreign hosts might not.
+    """
+    if not is_on_this_host(master):
+        return {}
+    settled = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": _BRIEF_JAVA,
+        "spark.python.unix.domain.socket.enabled": "true",
+    }
+    if (local := _CORES.fullmatch(master)) is not None:
         settled["spark.master"] = f"local[{local['cores'] or 1},{_TASK_ATTEMPTS}]"
-        settled["spark.driver.host"] = settled["spark.driver.bindAddress"] = "127.0.0.1"
-        settled["spark.driver.extraJavaOptions"] = _BRIEF_JAVA
-    return settled | settings.spark_conf
+    if len(os.fsencode(scratch)) + _SOCKET_NAME_BYTES <= _SOCKET_ADDRESS_BYTES:  # else in /tmp, for the owner alone
+        settled["spark.python.unix.domain.socket.dir"] = str(scratch)
+    return settled
 
 
 def _mebibytes(size_bytes: int) -> str:

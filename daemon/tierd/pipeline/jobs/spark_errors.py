@@ -9,6 +9,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
 from tierd.errors import PipelineError
+from tierd.masking import Masking, masked
 
 _MAX_CHARACTERS: Final = 500
 _EXCEPTION = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+(?P<kind>[\w$]+)(?:: (?P<message>.*))?$", re.MULTILINE)
@@ -26,12 +27,12 @@ def spark_errors(spark: SparkContext, doing: str) -> Iterator[None]:
     except Py4JJavaError as error:
         raise PipelineError(
             f"{doing}: {_problem_of(spark, error)}", remedy="look at the run's log; the next run begins anew"
-        ) from error
+        ) from Masking().error(error)
 
 
 def _problem_of(spark: SparkContext, error: Py4JJavaError) -> str:
     """Why a job failed, as the innermost exception says it; a full disk is named."""
-    text = str(error.java_exception.getMessage() or error.java_exception)
+    text = masked(str(error.java_exception.getMessage() or error.java_exception))
     if "No space left on device" in text:
         return f"no space is left in {spark.getConf().get('spark.local.dir', '')}, Spark's local directory"
     found = list(_EXCEPTION.finditer(text))

@@ -3,7 +3,7 @@
 import errno
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -11,15 +11,15 @@ from typing import Final
 
 import numpy as np
 
-from tierd.errors import PipelineError, TierError
+from tierd.errors import BatchTooLargeError, PipelineError, TierError
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.jobs.layout import GroupPlace
 from tierd.pipeline.jobs.outcomes import Changed, Failed, Outcome, Unchanged, Written
 from tierd.pipeline.jobs.run_context import RunContext, scratch_directory
-from tierd.pipeline.jobs.scanning import InputNote, OffsetBlock
+from tierd.pipeline.jobs.scanning import UNREAD_ADVICE, InputNote, OffsetBlock
 from tierd.pipeline.planning import Output, PartitionWork
-from tierd.pipeline.rewriting import InputLog, OffsetSet, RewrittenSegment, rewrite_group
+from tierd.pipeline.rewriting import InputLog, OffsetSet, RewriteStatistics, RewrittenSegment, rewrite_group
 
 _BLOCKS_AT_ONCE: Final = 64  # 8 MiB of offsets
 
@@ -31,11 +31,13 @@ class GroupTask:
     Attributes:
         open_producers: whose transactions go on where the group begins.
         output: None where it is only to be found out whether there is anything to do.
+        unread_from: base offset of the partition's first batch that cannot be opened; None without any.
     """
 
     place: GroupPlace
     open_producers: frozenset[int]
     output: Output | None
+    unread_from: int | None = None
 
 
 def rewrite(context: RunContext, task: GroupTask, rows: Iterable[OffsetBlock | InputNote]) -> Outcome:
@@ -47,6 +49,8 @@ def rewrite(context: RunContext, task: GroupTask, rows: Iterable[OffsetBlock | I
     try:
         with tempfile.TemporaryDirectory(prefix="tierd-", dir=scratch) as directory, context.access.open() as tier:
             return _rewrite(context, task, rows, tier, Path(directory) / "output.log")
+    except BatchTooLargeError as error:  # the rules did not cover it: where keys are to be erased, people decide
+        return Failed(f"{error}: {UNREAD_ADVICE}" if context.work(task.place).erased_keys else str(error))
     except TierError as error:
         return Failed(str(error))
     except OSError as error:
@@ -62,7 +66,7 @@ def _rewrite(
     latest = _latest(context, task.place, rows)
     segment = rewrite_group(
         [_input_log(tier, metadata) for metadata in inputs],
-        context.rules(task.place),
+        replace(context.rules(task.place), unread_from=task.unread_from),
         latest,
         base_offset=inputs[0].start_offset,
         output=log,
@@ -71,11 +75,17 @@ def _rewrite(
         open_producers=task.open_producers,
     )
     if len(inputs) == 1 and segment.statistics.is_unchanged:
-        return Unchanged()
+        return Unchanged(_told(segment.statistics))
     if task.output is None:
         return Changed()
-    manifest = tier.stage(finished(task.output.metadata, segment), segment.data)
-    return Written(task.output, manifest, asdict(segment.statistics))
+    metadata = finished(task.output.metadata, segment)
+    manifest = tier.stage(metadata, segment.data, key_seed=task.output.key_seed)
+    return Written(task.output, manifest, asdict(segment.statistics), dict(segment.erased))
+
+
+def _told(statistics: RewriteStatistics) -> Mapping[str, int]:
+    """What people are told of a group that stays as it is."""
+    return {"batches_unread": statistics.batches_unread} if statistics.batches_unread else {}
 
 
 def finished(metadata: RemoteLogSegmentMetadata, segment: RewrittenSegment) -> RemoteLogSegmentMetadata:

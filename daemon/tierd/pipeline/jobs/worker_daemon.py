@@ -7,6 +7,8 @@ each task, which takes 100 ms as long as the modules' objects are looked through
 
 import ctypes
 import gc
+import os
+from functools import partial
 from typing import Final
 
 import pyspark.worker  # noqa: F401 - every worker would read it from an archive
@@ -14,6 +16,7 @@ from pyspark.daemon import manager
 
 import tierd.pipeline.jobs.key_shuffle  # noqa: F401 - for those that are forked
 from tierd.kernels import compile_kernels
+from tierd.pipeline.jobs.session import WORKER_UMASK
 
 _TRIM_THRESHOLD: Final = -1  # of malloc.h
 _MMAP_THRESHOLD: Final = -3
@@ -33,8 +36,16 @@ def keep_freed_memory() -> None:
         mallopt(_ARENA_MAX, 1)
 
 
+def give_workers_their_umask() -> None:
+    """Have what is forked write with the umask that tierd was started with; the socket here is for the owner alone."""
+    umask = os.environ.get(WORKER_UMASK)
+    if umask is not None:
+        os.register_at_fork(after_in_child=partial(os.umask, int(umask, 8)))
+
+
 if __name__ == "__main__":
     keep_freed_memory()
     compile_kernels()
+    give_workers_their_umask()
     gc.freeze()
     manager()

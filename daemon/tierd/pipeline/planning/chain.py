@@ -67,11 +67,17 @@ def readable_chain(view: PartitionView, lineage: Lineage) -> Chain:
             segments.append(metadata)
         elif metadata not in segments[-1:]:
             elsewhere.append(stretch)
-    breaks = (i for i in range(1, len(segments)) if segments[i].start_offset != segments[i - 1].end_offset + 1)
+    breaks = (i for i in range(1, len(segments)) if not _continues(segments[i], segments[i - 1]))
     return Chain(tuple(segments), frozenset(breaks), tuple(elsewhere))
 
 
+def _continues(metadata: RemoteLogSegmentMetadata, previous: RemoteLogSegmentMetadata) -> bool:
+    """Return whether readers go from ``previous`` to ``metadata`` without a hole, and find no offset in both."""
+    following = previous.end_offset + 1
+    return metadata.start_offset == metadata.first_readable_offset == following
+
+
 def is_of_lineage(metadata: RemoteLogSegmentMetadata, lineage: Lineage) -> bool:
-    """Whether every offset of the segment is of the epoch that ``lineage`` assigns to it."""
+    """Whether every offset that the segment answers for is of the epoch that ``lineage`` assigns to it."""
     own = Lineage(metadata.segment_leader_epochs).with_data()
-    return own == lineage.entries_in(metadata.start_offset, metadata.end_offset + 1).with_data()
+    return own == lineage.entries_in(metadata.first_readable_offset, metadata.end_offset + 1).with_data()

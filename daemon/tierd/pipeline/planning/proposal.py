@@ -40,6 +40,7 @@ class Candidate:
     Attributes:
         lineage: as the local log has it; empty where there is none.
         erased_keys: keys whose records are to go, in whichever segment they are.
+        removes_unread: batches that unpack to more than tierd opens are to go with them.
         searched: ids of segments that need not be looked through for those.
     """
 
@@ -47,6 +48,7 @@ class Candidate:
     lineage: Lineage
     policy: CleaningPolicy
     erased_keys: frozenset[bytes] = frozenset()
+    removes_unread: bool = False
     searched: frozenset[UUID] = frozenset()
 
     @property
@@ -159,6 +161,7 @@ class Proposal:
             producer_snapshot=evidence.producer_snapshot,
             expire_before_ms=expire_before_ms,
             erased_keys=self.candidate.erased_keys,
+            removes_unread=self.candidate.removes_unread,
             is_compacted_topic=policy.compacts,
             aborted=tuple(entry for entry in evidence.aborted if entry.first_offset < self.round_end_offset),
         )

@@ -7,7 +7,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 from typing import ClassVar, Final, NamedTuple
@@ -15,9 +15,11 @@ from uuid import UUID
 
 from pydantic import ConfigDict
 
+from tierd.errors import WorkOrderError
 from tierd.log import AbortedTransaction, ProducerStateEntry, parse_producer_snapshot
 from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.pipeline.planning.segment_rows import SegmentRow
+from tierd.remote import KEY_SEED_BYTES
 
 SECRET_BYTES: Final = 16
 _JSON: Final = ConfigDict(extra="forbid", strict=True, ser_json_bytes="base64", val_json_bytes="base64")
@@ -52,6 +54,7 @@ class PartitionWork:
         delete_retention_ms: how long a tombstone, or the marker of a transaction without data, is kept.
         expire_before_ms: records with an older timestamp go; None where records do not expire one by one.
         erased_keys: every record with such a key goes, tombstones too.
+        removes_unread: a batch that unpacks to more than tierd opens goes too, for such a key may be in it.
         is_compacted_topic: whatever is done in this run, readers take a record for the latest of its key.
         aborted: transactions of the whole tier that begin below ``round_end_offset``, ascending by their markers.
         producer_snapshot: of the last finished segment of the tier, as Kafka writes it; empty in an audit.
@@ -73,6 +76,7 @@ class PartitionWork:
     producer_snapshot: bytes
     expire_before_ms: int | None = None
     erased_keys: frozenset[bytes] = frozenset()
+    removes_unread: bool = False
     is_compacted_topic: bool = False
     aborted: tuple[AbortedTransaction, ...] = ()
 
@@ -115,6 +119,23 @@ class PartitionWork:
     def group_of(self, place: int) -> int | None:
         """The number of the group that has the input at ``place``; None where none has."""
         return next((number for number, (first, last) in enumerate(self.groups) if first <= place <= last), None)
+
+    def erased_places(self, counts: Mapping[bytes, int]) -> dict[int, int]:
+        """Return ``counts`` of erased keys by the place of each key among all ``erased_keys``, ascending."""
+        return {place: counts[key] for place, key in enumerate(sorted(self.erased_keys)) if key in counts}
+
+    def erased_counts(self, places: Mapping[int, int]) -> dict[bytes, int]:
+        """Return what ``erased_places`` was given.
+
+        Raises:
+            WorkOrderError: there is no erased key at a place.
+        """
+        if unknown := [place for place in places if not 0 <= place < len(self.erased_keys)]:
+            raise WorkOrderError(
+                f"the order erases {len(self.erased_keys)} keys from {self.partition}, none at place {unknown[0]}",
+                remedy="leader and job must be of one tierd",
+            )
+        return {key: places[place] for place, key in enumerate(sorted(self.erased_keys)) if place in places}
 
     def live_producers(self) -> Mapping[int, ProducerStateEntry]:
         """What was known of the producers at the end of the tier, by producer id.
@@ -165,6 +186,11 @@ class Output:
         group: place in that partition's ``groups``.
         metadata: COPY_SEGMENT_STARTED, with provisional size, largest timestamp and ``txn_index_empty``. Whoever
             writes the objects puts the true ones in their place, and changes nothing else.
+        key_seed: secret; with the content of the output it gives its data key, so that every task that makes the same
+            content makes the same objects. Not in ``repr``.
+
+    Raises:
+        ValueError: the seed has another length.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
@@ -172,3 +198,8 @@ class Output:
     index: int
     group: int
     metadata: SegmentRow
+    key_seed: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.key_seed) != KEY_SEED_BYTES:
+            raise ValueError(f"a seed of {len(self.key_seed)} bytes, not {KEY_SEED_BYTES}")

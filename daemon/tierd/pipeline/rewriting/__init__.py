@@ -3,23 +3,34 @@
 Synchronous, no Spark, no I/O but the output file: the same bytes in, the same bytes out, wherever a task runs.
 """
 
+from tierd.pipeline.rewriting.batch_rewriter import BatchRewriter
 from tierd.pipeline.rewriting.group import RewrittenSegment, rewrite_group
 from tierd.pipeline.rewriting.input_log import InputLog
+from tierd.pipeline.rewriting.new_batch import NewBatch
 from tierd.pipeline.rewriting.offset_set import OffsetSet
+from tierd.pipeline.rewriting.plain_batches import NewBatches
+from tierd.pipeline.rewriting.rows import RecordRows
 from tierd.pipeline.rewriting.rules import RewriteRules
-from tierd.pipeline.rewriting.scan import KeyColumns, find_keys, scan_keys
+from tierd.pipeline.rewriting.scan import KeyColumns, find_keys, keys_of, scan_keys
 from tierd.pipeline.rewriting.statistics import RewriteStatistics
 from tierd.pipeline.rewriting.transactions import TransactionTrace
+from tierd.pipeline.rewriting.unread import UnreadBatches
 
 __all__ = [
+    "BatchRewriter",
     "InputLog",
     "KeyColumns",
+    "NewBatch",
+    "NewBatches",
     "OffsetSet",
+    "RecordRows",
     "RewriteRules",
     "RewriteStatistics",
     "RewrittenSegment",
     "TransactionTrace",
+    "UnreadBatches",
     "find_keys",
+    "keys_of",
     "rewrite_group",
     "scan_keys",
 ]

@@ -1,21 +1,33 @@
 """BatchRewriter: takes a group's batches one by one, and writes what stays of each (log-format 9.4 to 9.6)."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator
+from typing import Protocol
 
 import numpy as np
 
+from tierd.errors import BatchTooLargeError
 from tierd.log import AbortedTransaction, ControlRecordType, RecordBatch
 from tierd.pipeline.rewriting.fate import Fate, discards_records, fate_of, needs_horizon
 from tierd.pipeline.rewriting.new_batch import NewBatch
-from tierd.pipeline.rewriting.offset_set import OffsetSet
-from tierd.pipeline.rewriting.output_log import OutputLog
-from tierd.pipeline.rewriting.plain_batches import plain_batches, rewrite_plain
-from tierd.pipeline.rewriting.rows import Opened, open_batch
+from tierd.pipeline.rewriting.plain_batches import NewBatches, plain_batches, rewrite_plain
+from tierd.pipeline.rewriting.rows import Opened, RecordRows, open_batch
 from tierd.pipeline.rewriting.rules import RewriteRules
 from tierd.pipeline.rewriting.statistics import RewriteStatistics
 from tierd.pipeline.rewriting.stretch import Stretch
-from tierd.pipeline.rewriting.survivors import Survivors
+from tierd.pipeline.rewriting.survivors import LatestRecords, Reason, Survivors
 from tierd.pipeline.rewriting.transactions import AbortedTransactions, TransactionPass
+from tierd.pipeline.rewriting.unread import UnreadBatches, rules_behind, unread_fate
+
+
+class BatchOutput(Protocol):
+    """Destination of the batches that stay."""
+
+    def append(self, batch: NewBatch) -> None:
+        """Append a batch."""
+
+    def append_all(self, batches: NewBatches) -> None:
+        """Append batches."""
 
 
 class BatchRewriter:
@@ -24,27 +36,51 @@ class BatchRewriter:
     Attributes:
         statistics: so far.
         aborted: the aborted transactions whose marker is in the output and still matters, ascending.
+        erased: how many records of each erased key went.
     """
 
     def __init__(
-        self, rules: RewriteRules, latest: OffsetSet | None, output: OutputLog, *, open_producers: Collection[int]
+        self,
+        rules: RewriteRules,
+        latest: LatestRecords | None,
+        output: BatchOutput,
+        *,
+        open_producers: Collection[int],
+        unread: UnreadBatches | None = None,
     ) -> None:
-        """Begin where the group does; the arguments are those of ``rewrite_group``.
+        """Begin where the group does.
+
+        Args:
+            rules: as ``rewrite_group``.
+            latest: as ``rewrite_group``.
+            output: of the group.
+            open_producers: as ``rewrite_group``.
+            unread: of a pass over the whole log in order, group after group: the batches so far that could not be
+                opened; it takes note of the next ones. None where the rules know of them.
 
         Raises:
             ValueError: the rules compact, and ``latest`` is None.
         """
         self.statistics = RewriteStatistics()
         self.aborted: list[AbortedTransaction] = []
-        self._rules = rules
+        self.erased: Counter[bytes] = Counter()
+        self._rules = rules if unread is None else rules_behind(unread, rules)
+        self._latest = latest
+        self._unread = unread
         self._output = output
-        self._survivors = Survivors(rules, latest)
+        self._survivors = Survivors(self._rules, latest)
         self._transactions = TransactionPass(AbortedTransactions.of(rules.aborted), open_producers)
+
+    @property
+    def open_producers(self) -> frozenset[int]:
+        """The producers whose transaction goes on where the next group begins."""
+        return self._transactions.open_producers
 
     def take(self, found: Stretch | RecordBatch) -> None:
         """Take the next batches.
 
         Raises:
+            BatchTooLargeError: one cannot be opened, and the rules do not say what becomes of it.
             InvalidRecordError: the records of one cannot be decoded.
             OffsetOverflowError: as ``OutputLog.append``.
             OSError: as ``OutputLog.append``.
@@ -69,7 +105,7 @@ class BatchRewriter:
         """Take batches that ``plain_batches`` has chosen, all of them."""
         self.statistics.batches_read += len(stretch)
         self.statistics.bytes_read += int(stretch.bounds[-1] - stretch.bounds[0])
-        self.statistics.count(reasons)
+        self._count(stretch.rows, reasons)
         new = rewrite_plain(stretch, keep)
         left = 0
         if new is not None:
@@ -92,8 +128,34 @@ class BatchRewriter:
             self.statistics.records_aborted += batch.record_count
             self._discard(batch)
         else:
-            opened = open_batch(batch) if opened is None else opened
+            try:
+                opened = open_batch(batch) if opened is None else opened
+            except BatchTooLargeError:
+                self._note_unread(batch)
+                fate = unread_fate(batch, self._rules)
+                if fate is None:
+                    raise
+                self._take_unread(batch, fate)
+                return
             self._take_data(batch, opened, self._survivors.reasons(opened.rows) if reasons is None else reasons)
+
+    def _note_unread(self, batch: RecordBatch) -> None:
+        """From here on go by the rules that hold behind a batch that cannot be opened, if this pass finds them out."""
+        if self._unread is not None:
+            self._unread.note(batch)
+            self._rules = rules_behind(self._unread, self._rules)
+            self._survivors = Survivors(self._rules, self._latest)
+
+    def _take_unread(self, batch: RecordBatch, fate: Fate) -> None:
+        """Take a batch that cannot be opened."""
+        count = max(batch.record_count, 1)
+        self.statistics.batches_unread += 1
+        self.statistics.records_read += count
+        if fate is Fate.COPIED:
+            self._append(fate, NewBatch.unread(batch))
+            return
+        self.statistics.records_erased += count
+        self._end(batch, fate, None, None, None)
 
     def _take_control(self, batch: RecordBatch) -> None:
         control_type, count = batch.control_type(), batch.record_count
@@ -113,13 +175,17 @@ class BatchRewriter:
     def _take_data(self, batch: RecordBatch, opened: Opened, reasons: np.ndarray) -> None:
         rows = opened.rows
         reasons = self._survivors.reasons_in(batch, reasons, rows.value_size)
-        self.statistics.count(reasons)
+        self._count(rows, reasons)
         keep = np.logical_not(reasons)  # Reason.NONE is 0
         keeps_tombstone = self._rules.compacts and bool(rows.value_size[keep].min(initial=0) < 0)
         sets_horizon = needs_horizon(batch, keeps_tombstone=keeps_tombstone, is_discardable=False)
         kept_count = int(np.count_nonzero(keep))
         fate = fate_of(batch, self._rules, kept_count=kept_count, record_count=rows.size, sets_horizon=sets_horizon)
         self._end(batch, fate, opened, keep, self._horizon_ms(is_set=sets_horizon))
+
+    def _count(self, rows: RecordRows, reasons: np.ndarray) -> None:
+        self.statistics.count(reasons)
+        self.erased.update(rows.key(index) for index in np.flatnonzero(reasons == Reason.ERASED).tolist())
 
     def _discard(self, batch: RecordBatch) -> None:
         """End a batch whose records all go, undecoded."""

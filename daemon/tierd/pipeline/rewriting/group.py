@@ -1,7 +1,7 @@
 """rewrite_group: consecutive segments in, one segment out, as the log cleaner would write it (log-format 9)."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tierd.log import TransactionIndex
@@ -21,12 +21,14 @@ class RewrittenSegment:
     Attributes:
         max_timestamp_ms: of its batches; -1 when it has none, or none with a timestamp.
         txn_index_empty: no aborted transaction matters to its readers.
+        erased: how many records of each erased key went.
     """
 
     data: LogSegmentData
     max_timestamp_ms: int
     txn_index_empty: bool
     statistics: RewriteStatistics
+    erased: Mapping[bytes, int] = field(default_factory=dict, repr=False)
 
 
 def rewrite_group(
@@ -83,4 +85,5 @@ def rewrite_group(
         max_timestamp_ms=log.max_timestamp_ms,
         txn_index_empty=not rewriter.aborted,
         statistics=rewriter.statistics,
+        erased=rewriter.erased,
     )

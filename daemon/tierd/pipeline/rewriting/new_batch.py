@@ -22,7 +22,7 @@ class NewBatch:
     Attributes:
         last_offset: as its header has it.
         max_timestamp_ms: of the header.
-        timestamps: of the records, the header's included; None without any.
+        timestamps: of the records, the header's included; None without any, or where they are not known.
     """
 
     data: bytes | bytearray | memoryview = field(repr=False)
@@ -40,6 +40,11 @@ class NewBatch:
             count, times = rows.size, rows.timestamp_ms
         max_ms = batch.max_timestamp_ms
         return cls(batch.data, batch.last_offset, count, max_ms, _range(times, max_ms) if count else None)
+
+    @classmethod
+    def unread(cls, batch: RecordBatch) -> Self:
+        """The batch byte for byte, of which nothing but the header is known; a legacy one does not say how many."""
+        return cls(batch.data, batch.last_offset, max(batch.record_count, 1), batch.max_timestamp_ms, None)
 
     @classmethod
     def emptied(cls, batch: BatchHeader, rows: RecordRows | None) -> Self:

@@ -7,6 +7,8 @@ from typing import Self
 
 import numpy as np
 
+from tierd.pipeline.rewriting.rows import RecordRows
+
 _HEADER = struct.Struct(">Bqq")  # version, base, span
 _PAGE = struct.Struct(">iB")  # its number, whether it is a bitmap; then the size and the bytes
 _SIZE = struct.Struct(">i")
@@ -73,6 +75,10 @@ class OffsetSet:
             return self._in_page(int(relative[0]) >> _PAGE_BITS, relative & _PAGE_OFFSETS - 1)
         pages = [self._in_page(number, low) for number, low in _by_page(relative)]
         return np.concatenate(pages) if pages else np.zeros(0, dtype=np.bool_)
+
+    def keeps(self, rows: RecordRows) -> np.ndarray:
+        """Return which records are the latest of their key, bool[n]: their offsets are in the set."""
+        return self.contains(rows.offset)
 
     def _in_page(self, number: int, low: np.ndarray) -> np.ndarray:
         page = self._pages.get(number)

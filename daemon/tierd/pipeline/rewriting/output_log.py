@@ -69,10 +69,10 @@ class OutputLog:
             OSError: the disk does not take it.
         """
         self._add(len(batch.data), batch.last_offset, batch.max_timestamp_ms)
-        if batch.timestamps is None:
-            self._timestamps.pass_over(len(batch.data))
-        else:
+        if batch.record_count:
             self._timestamps.add(len(batch.data), batch.timestamps)
+        else:
+            self._timestamps.pass_over(len(batch.data))
         self.record_count += batch.record_count
         self._write(memoryview(batch.data))
 

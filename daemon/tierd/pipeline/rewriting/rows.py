@@ -1,12 +1,16 @@
 """RecordRows: the fields of records that decide about them, as columns."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
+from tierd.errors import BatchTooLargeError
 from tierd.kernels import Columns
 from tierd.log import Record, RecordBatch, columns_of
+
+MAX_OPENED_RECORDS: Final = 1 << 21
+"""The columns of a record take some 200 bytes: of the smallest records, 256 MiB would take six GiB."""
 
 
 class RecordRows(NamedTuple):
@@ -86,8 +90,12 @@ def open_batch(batch: RecordBatch) -> Opened:
     """Open a batch of any magic.
 
     Raises:
+        BatchTooLargeError: it unpacks to too many bytes, or has more than ``MAX_OPENED_RECORDS`` records.
         InvalidRecordError: its records cannot be decoded.
     """
+    if batch.record_count > MAX_OPENED_RECORDS:
+        problem = f"a batch of {batch.record_count} records; tierd opens at most {MAX_OPENED_RECORDS} at once"
+        raise BatchTooLargeError(batch.name, batch.position, problem)
     if batch.magic < 2:
         return Opened(RecordRows.of_records(list(batch.records())), b"")
     found = columns_of(batch)

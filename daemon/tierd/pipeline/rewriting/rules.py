@@ -22,6 +22,10 @@ class RewriteRules:
         round_end_offset: end of what this round cleans, exclusive; the batch that ends there stays, if only empty.
         expire_before_ms: records with an older timestamp go; one without a timestamp does not age.
         erased_keys: every record with one of these keys goes, tombstones included.
+        unread_from: base offset of the first batch of the round that unpacks to more than tierd opens; None without
+            any. What lies behind it and hides older records stays (``unread.py``).
+        removes_unread: such a batch goes, whole; otherwise it stays, or stops its group where keys are to be erased.
+        mapped_end_offset: from here on the latest records of the keys are not known, and compaction takes no record.
     """
 
     now_ms: int
@@ -32,6 +36,9 @@ class RewriteRules:
     round_end_offset: int
     expire_before_ms: int | None = None
     erased_keys: frozenset[bytes] = frozenset()
+    unread_from: int | None = None
+    removes_unread: bool = False
+    mapped_end_offset: int = _MAX_LONG
 
     @property
     def delete_horizon_ms(self) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tierd.errors import BatchTooLargeError
 from tierd.kernels import STEP_RECORDS, hash_keys
 from tierd.log import IS_CONTROL, IS_TRANSACTIONAL, RecordBatch
 from tierd.pipeline.rewriting.key_set import KeySet
@@ -12,6 +13,7 @@ from tierd.pipeline.rewriting.rows import RecordRows, open_batch
 from tierd.pipeline.rewriting.rules import RewriteRules
 from tierd.pipeline.rewriting.stretch import Stretch, iter_stretches
 from tierd.pipeline.rewriting.transactions import AbortedTransactions, TransactionTrace
+from tierd.pipeline.rewriting.unread import UnreadBatches
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ def scan_keys(
     secret: bytes,
     step: int = STEP_RECORDS,
     trace: TransactionTrace | None = None,
+    unread: UnreadBatches | None = None,
 ) -> Iterator[KeyColumns]:
     """Hash the keys of all records that may be the latest of theirs: of live data, no control and no aborted ones.
 
@@ -50,19 +53,22 @@ def scan_keys(
         secret: 16 bytes, the same throughout a run.
         step: how many records to give at least at a time, but for the last ones.
         trace: takes note of every batch, if given, and is complete when everything was taken.
+        unread: likewise of every batch of live data that cannot be opened; what is decided of other records has to
+            take them into account.
 
     Raises:
+        BatchTooLargeError: a batch cannot be opened, and ``unread`` is None.
         CorruptRecordError: a batch is damaged.
         ValueError: the secret is not of 16 bytes.
     """
-    hider = _Hider(AbortedTransactions.of(rules.aborted), TransactionTrace() if trace is None else trace)
+    hider = _Hider(AbortedTransactions.of(rules.aborted), TransactionTrace() if trace is None else trace, unread)
     waiting: list[KeyColumns] = []
     count = 0
     for found in iter_stretches(pieces, name=name):
         rows = hider.rows(found)
         if rows is None:
             continue
-        waiting.append(_keys_of(rows, secret))
+        waiting.append(keys_of(rows, secret))
         count += len(waiting[-1])
         if count >= step:
             yield _joined(waiting)
@@ -71,15 +77,23 @@ def scan_keys(
         yield _joined(waiting)
 
 
-def find_keys(pieces: Iterable[bytes | memoryview], keys: Collection[bytes], *, name: str) -> Iterator[np.ndarray]:
+def find_keys(
+    pieces: Iterable[bytes | memoryview],
+    keys: Collection[bytes],
+    *,
+    name: str,
+    unread: UnreadBatches | None = None,
+) -> Iterator[np.ndarray]:
     """The offsets, int64[n] ascending, of every record with one of ``keys``: live ones, superseded ones, aborted ones.
 
     Args:
         pieces: consecutive bytes of a log, or of a part of it that begins with a batch.
         keys: what is looked for.
         name: of the log, for errors.
+        unread: takes note of every batch of data that cannot be opened, if given.
 
     Raises:
+        BatchTooLargeError: a batch cannot be opened, and ``unread`` is None.
         CorruptRecordError: a batch is damaged.
     """
     wanted = KeySet(keys)
@@ -87,11 +101,11 @@ def find_keys(pieces: Iterable[bytes | memoryview], keys: Collection[bytes], *, 
         if isinstance(found, Stretch):
             rows = found.rows
             matches = wanted.matches(rows) & ~found.rows_in(found.flagged(IS_CONTROL))
-        elif not found.is_control:
-            rows = open_batch(found).rows
-            matches = wanted.matches(rows)
         else:
-            continue
+            opened = None if found.is_control else _rows_of(found, unread)
+            if opened is None:
+                continue
+            rows, matches = opened, wanted.matches(opened)
         if matches.any():
             yield rows.offset[matches]
 
@@ -102,11 +116,12 @@ class _Hider:
 
     aborted: AbortedTransactions
     trace: TransactionTrace
+    unread: UnreadBatches | None
 
     def rows(self, found: Stretch | RecordBatch) -> RecordRows | None:
         """The rows that are no control records and were not aborted; None without any."""
         if not isinstance(found, Stretch):
-            return None if self._is_hidden(found) else open_batch(found).rows
+            return None if self._is_hidden(found) else _rows_of(found, self.unread)
         flagged = np.flatnonzero(found.flagged(IS_CONTROL | IS_TRANSACTIONAL)).tolist()
         if not flagged:
             return found.rows
@@ -119,7 +134,19 @@ class _Hider:
         return batch.is_control or self.aborted.is_aborted(batch)
 
 
-def _keys_of(rows: RecordRows, secret: bytes) -> KeyColumns:
+def _rows_of(batch: RecordBatch, unread: UnreadBatches | None) -> RecordRows | None:
+    """The rows of a batch; None of one that cannot be opened, which is noted."""
+    try:
+        return open_batch(batch).rows
+    except BatchTooLargeError:
+        if unread is None:
+            raise
+        unread.note(batch)
+        return None
+
+
+def keys_of(rows: RecordRows, secret: bytes) -> KeyColumns:
+    """Hash the keys of those records that have one, under a secret of 16 bytes."""
     has_key = rows.key_size >= 0
     keyed = rows if has_key.all() else rows.where(has_key)
     return KeyColumns(*hash_keys(keyed.payload, keyed.key_start, keyed.key_size, secret), keyed.offset)

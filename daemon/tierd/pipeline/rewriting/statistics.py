@@ -16,6 +16,8 @@ class RewriteStatistics:
         bytes_written: of the output.
         batches_copied: byte for byte.
         batches_emptied: of which the header alone is left.
+        batches_unread: which unpack to more than tierd opens: copied, or gone where the rules say so. Their headers are
+            believed, and what goes counts as erased.
         records_read: control records too; none of what goes unopened, which are batches of aborted data and of
             markers, is decoded, so their headers are believed.
         records_superseded: a later record has their key.
@@ -34,6 +36,7 @@ class RewriteStatistics:
     batches_rewritten: int = 0
     batches_emptied: int = 0
     batches_removed: int = 0
+    batches_unread: int = 0
     records_read: int = 0
     records_kept: int = 0
     records_superseded: int = 0

@@ -1,12 +1,12 @@
 """Survivors: which records stay, and why others go (log-format 9.5); decided for many of them at once."""
 
 from enum import IntEnum
+from typing import Protocol
 
 import numpy as np
 
 from tierd.log import BatchHeader
 from tierd.pipeline.rewriting.key_set import KeySet
-from tierd.pipeline.rewriting.offset_set import OffsetSet
 from tierd.pipeline.rewriting.rows import RecordRows
 from tierd.pipeline.rewriting.rules import RewriteRules
 
@@ -22,15 +22,22 @@ class Reason(IntEnum):
     EXPIRED = 5
 
 
+class LatestRecords(Protocol):
+    """Knowledge of the latest record of every key."""
+
+    def keeps(self, rows: RecordRows) -> np.ndarray:
+        """Return which records no later one of their key supersedes: bool[n]; of keyless ones it tells nothing."""
+
+
 class Survivors:
     """Decides about the records of batches of data that were not aborted."""
 
-    def __init__(self, rules: RewriteRules, latest: OffsetSet | None) -> None:
+    def __init__(self, rules: RewriteRules, latest: LatestRecords | None) -> None:
         """Prepare for a group.
 
         Args:
             rules: of the pass.
-            latest: offsets of the group that are the latest of their key; None when the rules do not compact.
+            latest: which records of the group are the latest of their key; None when the rules do not compact.
 
         Raises:
             ValueError: the rules compact, and nobody says what is the latest.
@@ -41,15 +48,21 @@ class Survivors:
         self._erased = KeySet(rules.erased_keys)
         self._expire_before_ms = rules.expire_before_ms
         self._now_ms = rules.now_ms
+        self._unread_from = rules.unread_from
+        self._mapped_end_offset = rules.mapped_end_offset
 
     def reasons(self, rows: RecordRows) -> np.ndarray:
         """Why records go, as far as that does not depend on their batch: a ``Reason`` each, uint8[n]."""
         reasons = np.zeros(rows.size, dtype=np.uint8)  # the last word is the first of the reasons, so from behind
         if self._expire_before_ms is not None:
-            reasons[(rows.timestamp_ms < self._expire_before_ms) & (rows.timestamp_ms >= 0)] = Reason.EXPIRED
+            is_old = (rows.timestamp_ms < self._expire_before_ms) & (rows.timestamp_ms >= 0)
+            if self._unread_from is not None:
+                is_old &= rows.offset < self._unread_from
+            reasons[is_old] = Reason.EXPIRED
         if self._latest is not None:
-            np.putmask(reasons, ~self._latest.contains(rows.offset), Reason.SUPERSEDED)
+            np.putmask(reasons, ~self._latest.keeps(rows), Reason.SUPERSEDED)
             np.putmask(reasons, rows.key_size < 0, Reason.KEYLESS)
+            np.putmask(reasons, rows.offset >= self._mapped_end_offset, Reason.NONE)
         if self._erased:
             reasons[self._erased.matches(rows)] = Reason.ERASED
         return reasons
@@ -63,7 +76,11 @@ class Survivors:
             value_size: of its records, int32[n].
         """
         horizon_ms = batch.delete_horizon_ms
+        if batch.last_offset >= self._mapped_end_offset:
+            return reasons  # older values of its keys may still be there, which its tombstones hide
         if self._latest is None or horizon_ms is None or horizon_ms > self._now_ms:
+            return reasons
+        if self._unread_from is not None and batch.base_offset >= self._unread_from:
             return reasons
         stays = (reasons == Reason.NONE) | (reasons == Reason.EXPIRED)
         return np.where(stays & (value_size < 0), np.uint8(Reason.TOMBSTONE), reasons)

@@ -97,6 +97,11 @@ class TransactionPass:
         self._seen.note(batch, control_type)
         return control_type is None or (control_type in _ENDS and not was_seen)
 
+    @property
+    def open_producers(self) -> frozenset[int]:
+        """The producers whose transaction goes on behind the batches so far."""
+        return self._seen.open_producers
+
     def entry_of(self, marker: BatchHeader) -> AbortedTransaction | None:
         """What the transaction index has to say of an ABORT marker; None when nothing was aborted."""
         return self._aborted.around(marker)

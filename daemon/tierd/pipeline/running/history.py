@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from tierd.errors import StateDirError
+from tierd.files import open_regular
 from tierd.log import OsDisk
 from tierd.pipeline.committing import RunTally
 
@@ -109,7 +110,7 @@ class RunHistory:
         lines = [*(_LINE.dump_json(known) for known in self.read()[-self._runs_kept + 1 :]), _LINE.dump_json(record)]
         temporary = self._path.with_suffix(".tmp")
         try:
-            with temporary.open("wb") as file:
+            with os.fdopen(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
                 file.write(b"".join(line + b"\n" for line in lines))
                 file.flush()
                 os.fsync(file.fileno())

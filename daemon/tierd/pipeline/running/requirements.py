@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from tierd.errors import SparkMissingError
+from tierd.errors import SparkMissingError, install_extra
 
 LOWEST_JAVA: Final = 17  # Spark 4
 _ASKING_S: Final = 30.0
@@ -47,7 +47,7 @@ async def find_spark(java_home: Path | None) -> SparkInstallation:
     """
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise SparkMissingError("pyspark is not installed", remedy='pip install "tierd[spark]"')
+        raise SparkMissingError("pyspark is not installed", remedy=install_extra("spark"))
     home = java_home or (Path(os.environ["JAVA_HOME"]) if os.environ.get("JAVA_HOME") else None)
     found = str(home / "bin" / "java") if home else shutil.which("java")
     if found is None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -13,12 +14,21 @@ from typing import Final, Protocol
 
 from tierd.config import PipelineSettings
 from tierd.errors import PipelineError
-from tierd.pipeline.jobs.session import spark_settings
+from tierd.pipeline.jobs.properties import write_properties
+from tierd.pipeline.jobs.session import (
+    PRIVATE_UMASK,
+    WORKER_UMASK,
+    process_umask,
+    spark_environment,
+    spark_settings,
+)
 from tierd.pipeline.running.requirements import SparkInstallation
 
 ENTRY: Final = Path(__file__).parents[1] / "jobs" / "__main__.py"
 _LOG_TAIL_BYTES: Final = 16384  # the trace of a Java exception is some kilobytes long
 _FRAME: Final = re.compile(r"\s*(at \S+\(.*\)|\.\.\. \d+ (more|common frames omitted))\s*$")
+_PRIVATELY: Final = ("/bin/sh", "-c", f'umask {PRIVATE_UMASK:03o} && exec "$@"', "sh")
+"""Sets the umask of the job, whose files are for its owner alone; uvloop cannot set it for a process that it starts."""
 _IO_CLASSES: Final = {"best-effort": ("-c", "2", "-n", "7"), "idle": ("-c", "3")}
 
 
@@ -60,12 +70,12 @@ class SparkProcess:
         try:
             return await process.wait()
         finally:
-            await asyncio.shield(_end(process, stop_timeout_s))
+            await _to_its_end(asyncio.create_task(_end(process, stop_timeout_s), name=f"end job {process.pid}"))
 
     async def _started(self, socket: Path, log_file: Path) -> asyncio.subprocess.Process:
         try:
             properties = await asyncio.to_thread(self._prepare)
-            log = await asyncio.to_thread(log_file.open, "ab")
+            log = await asyncio.to_thread(open, log_file, "ab", opener=_owner_only)
         except OSError as error:
             raise PipelineError(
                 f"the job cannot be started: {error}", remedy="check pipeline.local_dir and its disk"
@@ -74,7 +84,9 @@ class SparkProcess:
             self._settings, self._spark, properties=properties, socket=socket, config_file=self._config_file
         )
         try:
+            await asyncio.to_thread(_require_executable, self._spark.submit)
             return await asyncio.create_subprocess_exec(
+                *_PRIVATELY,
                 *command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
@@ -84,7 +96,7 @@ class SparkProcess:
             )
         except OSError as error:
             raise PipelineError(
-                f"{command[0]} cannot be run: {error.strerror}", remedy="see tierd check-config"
+                f"{self._spark.submit} cannot be run: {error.strerror}", remedy="see tierd check-config"
             ) from error
         finally:
             log.close()
@@ -93,18 +105,16 @@ class SparkProcess:
         """Write the properties into a file that only we can read: arguments show in the list of processes."""
         self._scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._scratch / "spark.properties"
-        settled = spark_settings(self._settings, self._scratch)
-        lines = "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in settled.items())
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(lines)
+        write_properties(path, spark_settings(self._settings, self._scratch))
         return path
 
     def _environment(self) -> Mapping[str, str]:
         own = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        own |= {"SPARK_HOME": str(self._spark.home), "SPARK_LOCAL_DIRS": str(self._scratch)}
+        own |= {WORKER_UMASK: f"{process_umask():o}", **spark_environment(self._settings.master)}
         if self._spark.java_home is not None:
             own["JAVA_HOME"] = str(self._spark.java_home)
-        return {**os.environ, **own, "SPARK_HOME": str(self._spark.home), "SPARK_LOCAL_DIRS": str(self._scratch)}
+        return {**os.environ, **own}
 
 
 def submit_command(
@@ -135,6 +145,31 @@ def last_lines(log_file: Path, *, lines: int = 3) -> str:
     return " | ".join(said[-lines:])
 
 
+def _require_executable(path: Path) -> None:
+    """Raise unless ``path`` can be run: the shell would say so in the log alone.
+
+    Raises:
+        OSError: it cannot.
+    """
+    if not os.access(path, os.X_OK):
+        missing = errno.EACCES if path.exists() else errno.ENOENT
+        raise OSError(missing, os.strerror(missing))
+
+
+def _owner_only(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+async def _to_its_end(ending: "asyncio.Task[None]") -> None:
+    """Wait for ``ending``. A cancellation cancels it, which kills the job at once, and waits for it all the same."""
+    try:
+        await asyncio.shield(ending)
+    except asyncio.CancelledError:
+        ending.cancel()
+        await asyncio.wait([ending])
+        raise
+
+
 async def _end(process: asyncio.subprocess.Process, stop_timeout_s: float) -> None:
     """Ask the whole group to stop, then kill it; nothing of it is left when this returns. Cancelled, kill it."""
     try:
@@ -144,21 +179,9 @@ async def _end(process: asyncio.subprocess.Process, stop_timeout_s: float) -> No
                 await asyncio.wait_for(process.wait(), stop_timeout_s)
     finally:
         _signal(process.pid, signal.SIGKILL)  # workers may outlive the one that we started
-    await process.wait()
+        await process.wait()
 
 
 def _signal(group: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, number)
-
-
-def _escaped(text: str) -> str:
-    """As Java's properties have it: ASCII, with what separates or continues lines escaped."""
-    escaped = "".join(f"\\{c}" if c in "\\:=#! " else c for c in text)
-    escaped = escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    return "".join(c if c.isascii() else "".join(f"\\u{unit:04x}" for unit in _utf16(c)) for c in escaped)
-
-
-def _utf16(character: str) -> list[int]:
-    encoded = character.encode("utf-16-be")
-    return [int.from_bytes(encoded[at : at + 2], "big") for at in range(0, len(encoded), 2)]

@@ -7,6 +7,7 @@
 """
 
 import asyncio
+import contextlib
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -178,8 +179,12 @@ def sweep_runs(directory: Path) -> None:
 
 
 def _prepare(scratch: Path, logs: Path) -> None:
-    scratch.mkdir(parents=True, mode=0o700)
-    logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with contextlib.suppress(FileExistsError):
+        scratch.parent.parent.mkdir(parents=True, mode=0o700)  # no parent that is made on the way would get the mode
+    for directory in (scratch.parent, logs):
+        directory.mkdir(exist_ok=True, mode=0o700)
+        directory.chmod(0o700)  # one that was made before may be open
+    scratch.mkdir(mode=0o700)
     kept = sorted(logs.glob("*.log"), key=lambda path: path.stat().st_mtime_ns)
     for old in kept[: -_LOGS_KEPT + 1]:
         old.unlink(missing_ok=True)

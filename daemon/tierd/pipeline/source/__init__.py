@@ -1,5 +1,6 @@
 """The data source: what Spark reads of the tier, in batch and streaming queries. Planned once, read by many tasks."""
 
-from tierd.pipeline.source.data_source import TieredLogDataSource
+from tierd.pipeline.source.data_source import FilteringTieredLogDataSource, TieredLogDataSource
+from tierd.pipeline.source.reader_probe import FILTER_PUSHDOWN, makes_a_reader_for_each_scan
 
-__all__ = ["TieredLogDataSource"]
+__all__ = ["FILTER_PUSHDOWN", "FilteringTieredLogDataSource", "TieredLogDataSource", "makes_a_reader_for_each_scan"]

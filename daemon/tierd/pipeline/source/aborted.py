@@ -45,7 +45,8 @@ class AbortedSearch:
                 continue
             if stretch.metadata.segment.id not in self._known:
                 self._load([stretch.metadata])
-            part, is_all = self._known[stretch.metadata.segment.id].collect(start_offset, end_offset)
+            index = self._known[stretch.metadata.segment.id]
+            part, is_all = index.collect(start_offset, end_offset, end_offset=stretch.end_offset)
             found.update(dict.fromkeys(part))
             if is_all:
                 return tuple(found)

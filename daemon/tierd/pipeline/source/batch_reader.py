@@ -1,6 +1,7 @@
 """TierBatchReader: one batch query, planned on the driver and read by tasks."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -9,7 +10,7 @@ from pyspark.sql.types import StructType
 from tierd.pipeline.access import OpenTier, TierAccess
 from tierd.pipeline.source.bounds import RecordBounds, push
 from tierd.pipeline.source.options import ReadOptions
-from tierd.pipeline.source.query import QueryPlanner
+from tierd.pipeline.source.query import QueryPlanner, configured_access
 from tierd.pipeline.source.reading import read_split
 from tierd.pipeline.source.remedies import with_remedy
 from tierd.pipeline.source.row_schema import arrow_schema
@@ -25,7 +26,12 @@ class TierPartition(InputPartition):
 
 
 class TierBatchReader(DataSourceReader):
-    """Reads a snapshot that is pinned when the query is planned. Picklable: it travels to the tasks."""
+    """Reader of a snapshot that is pinned when the query is planned.
+
+    Picklable: it travels to the tasks, and leaves the password of the metadata store behind.
+
+    It takes no filters: a Spark that gives one reader to several queries would give all of them what one has filtered.
+    """
 
     def __init__(self, access: TierAccess, options: ReadOptions, schema: StructType) -> None:
         self.access = access
@@ -33,19 +39,20 @@ class TierBatchReader(DataSourceReader):
         self.columns = arrow_schema(schema)
         self.bounds = RecordBounds()
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take over what filters say of offset, timestamp, topic and partition; give back the others."""
-        self.bounds, left = push(self.bounds, filters)
-        return left
-
     def partitions(self) -> Sequence[InputPartition]:
         """Look at the tier and cut what is wanted of it into tasks; what is there later is not read.
 
         Raises:
             TierError: a store or a log dir cannot be read, or what the query asks for is not there.
         """
-        with with_remedy(), self.access.open() as tier:
-            return [TierPartition(split) for split in self.plan(tier)] or [TierPartition(None)]
+        with with_remedy():
+            if self.access.metadata is None:  # a reader that has travelled plans where filters were pushed into it
+                self.access = configured_access(self._options)
+            with self.access.open() as tier:
+                return [TierPartition(split) for split in self.plan(tier)] or [TierPartition(None)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "access": self.access.for_tasks()}
 
     def plan(self, tier: OpenTier) -> list[Split]:
         """What each task reads.
@@ -66,6 +73,15 @@ class TierBatchReader(DataSourceReader):
             TierError: as ``read_split``.
         """
         return read_task(self.access, partition, self.bounds, self.columns)
+
+
+class FilteringTierReader(TierBatchReader):
+    """Reader that takes filters over, for a Spark of which ``makes_a_reader_for_each_scan`` is true."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Take over what filters say of offset, timestamp, topic and partition; give back the others."""
+        self.bounds, left = push(self.bounds, filters)
+        return left
 
 
 def read_task(

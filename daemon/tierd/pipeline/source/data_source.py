@@ -1,21 +1,20 @@
-"""TieredLogDataSource: what ``format("tierd")`` means."""
-
-import os
+"""TieredLogDataSource: the meaning of ``format("tierd")``."""
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from tierd.config import load_config
-from tierd.pipeline.access import TierAccess
-from tierd.pipeline.source.batch_reader import TierBatchReader
-from tierd.pipeline.source.options import ReadOptions, includes_headers, parse_options
+from tierd.pipeline.source.batch_reader import FilteringTierReader, TierBatchReader
+from tierd.pipeline.source.options import includes_headers, parse_options
+from tierd.pipeline.source.query import configured_access
 from tierd.pipeline.source.remedies import with_remedy
 from tierd.pipeline.source.row_schema import row_schema
 from tierd.pipeline.source.stream_reader import TierStreamReader
 
 
 class TieredLogDataSource(DataSource):
-    """Reads partitions from the tier, with the options and columns of Spark's own Kafka source."""
+    """Partitions of the tier, with the options and columns of Spark's own Kafka source; takes no filters."""
+
+    _reads_with: type[TierBatchReader] = TierBatchReader
 
     @classmethod
     def name(cls) -> str:
@@ -39,7 +38,7 @@ class TieredLogDataSource(DataSource):
         """
         with with_remedy():
             options = parse_options(self.options, is_streaming=False)
-            return TierBatchReader(_access(options), options, schema)
+            return self._reads_with(configured_access(options), options, schema)
 
     def streamReader(self, schema: StructType) -> TierStreamReader:  # noqa: N802 - Spark's name
         """A streaming query.
@@ -49,8 +48,10 @@ class TieredLogDataSource(DataSource):
         """
         with with_remedy():
             options = parse_options(self.options, is_streaming=True)
-            return TierStreamReader(_access(options), options, schema)
+            return TierStreamReader(configured_access(options), options, schema)
 
 
-def _access(options: ReadOptions) -> TierAccess:
-    return TierAccess.from_config(load_config(options.config, os.environ), options.config)
+class FilteringTieredLogDataSource(TieredLogDataSource):
+    """The same source, which takes filters over from a Spark that makes a reader for each scan."""
+
+    _reads_with = FilteringTierReader

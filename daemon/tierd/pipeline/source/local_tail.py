@@ -17,6 +17,7 @@ from tierd.log import (
     PartitionDirectory,
     PartitionScan,
     TimestampedOffset,
+    data_bytes,
     first_since,
     iter_batches,
     last_stable_offset,
@@ -51,11 +52,8 @@ class LocalTail:
 
     def size_bytes(self, start_offset: int) -> int:
         """About how many bytes follow ``start_offset``; what is gone meanwhile counts as nothing. Blocking."""
-        total = 0
-        for segment in self.scan.segments:
-            if segment.next_base_offset is None or segment.next_base_offset > start_offset:
-                total += segment.log.stat().st_size if segment.log.exists() else 0
-        return total
+        behind = (s for s in self.scan.segments if s.next_base_offset is None or s.next_base_offset > start_offset)
+        return sum(map(data_bytes, behind))
 
     def aborted(self, start_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions that touch ``[start_offset, end_offset)`` and ended on this host. Blocking.

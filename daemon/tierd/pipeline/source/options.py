@@ -1,7 +1,6 @@
 """The options of a query, parsed once. The names are those of Spark's own Kafka source, and a few of ours."""
 
 import difflib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Final
 
 from tierd.config import parse_bytes
 from tierd.errors import ReadOptionError
+from tierd.json_parsing import parse_json
 from tierd.model import TopicPartition
 from tierd.pipeline.source.positions import (
     EARLIEST,
@@ -246,9 +246,11 @@ def _pattern(value: str) -> re.Pattern[str]:
 
 def _assigned(value: str) -> frozenset[TopicPartition]:
     try:
-        topics = json.loads(value)
+        topics = parse_json(value)
+        if not isinstance(topics, dict):
+            raise TypeError("no JSON object")  # noqa: TRY301
         found = frozenset(TopicPartition(t, int(number)) for t, numbers in topics.items() for number in numbers)
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError) as error:
         raise _unusable("assign", value, 'JSON such as {"orders": [0, 1]}') from error
     if not found:
         raise _unusable("assign", value, 'JSON such as {"orders": [0, 1]}')

@@ -1,12 +1,12 @@
 """Where a query begins and ends, in the words of Spark's Kafka source."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from tierd.errors import ReadOptionError
+from tierd.json_parsing import parse_json
 from tierd.model import TopicPartition
 
 LATEST: Final = -1
@@ -85,7 +85,9 @@ def parse_offsets(text: str, *, option: str, smallest: int) -> Mapping[TopicPart
         ReadOptionError: it is none, or a number is below ``smallest``.
     """
     try:
-        topics = json.loads(text)
+        topics = parse_json(text)
+        if not isinstance(topics, dict):
+            raise _no_offsets(option, text)
         found = {
             TopicPartition(topic, int(number)): value
             for topic, partitions in topics.items()

@@ -1,11 +1,13 @@
 """QueryPlanner: options and metadata to what is read, on the driver."""
 
 import difflib
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import structlog
 
+from tierd.config import load_config
 from tierd.errors import DataLossError, ReadOptionError, UnknownPartitionError
 from tierd.metadata import PartitionView
 from tierd.model import TopicIdPartition, TopicPartition
@@ -23,6 +25,15 @@ from tierd.pipeline.source.time_search import offset_for_time
 log = structlog.get_logger()
 
 Offsets = Mapping[TopicPartition, int]
+
+
+def configured_access(options: ReadOptions) -> TierAccess:
+    """Return the way to the tier that the configuration names, with its metadata store. Blocking.
+
+    Raises:
+        ConfigError: the configuration cannot be used.
+    """
+    return TierAccess.from_config(load_config(options.config, os.environ), options.config)
 
 
 class QueryPlanner:

@@ -5,7 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from tierd.errors import CorruptRecordError, DataLossError, RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.errors import (
+    BatchTooLargeError,
+    CorruptRecordError,
+    DataLossError,
+    RemoteIntegrityError,
+    RemoteResourceNotFoundError,
+)
 from tierd.log import AbortedTransaction, BatchHeader, BatchRun, RecordBatch, RecordColumns, iter_piece_columns
 from tierd.metadata import Stretch
 from tierd.model import TopicPartition
@@ -24,6 +30,7 @@ def read_split(tier: OpenTier, split: Split, bounds: RecordBounds, schema: pa.Sc
 
     Raises:
         DataLossError: a segment is gone that was there when the query was planned.
+        BatchTooLargeError: a batch that is wanted unpacks to more than tierd opens.
         RemoteIntegrityError: what is stored is damaged.
         RemoteStorageError: the store failed.
         LogError: the local log is damaged.
@@ -53,8 +60,10 @@ def _read_part(
         raise DataLossError(
             f"segment {log_name} is gone, which was there when the query was planned: retention, or a compaction whose "
             f"grace (expire.grace) is over, removed it ({error})",
-            remedy="run the query again; it then reads what took the segment's place",
+            remedy="load the data frame again and query that one: it reads what took the segment's place",
         ) from error
+    except BatchTooLargeError:  # nothing is damaged, and its own remedy is the right one
+        raise
     except CorruptRecordError as error:
         raise RemoteIntegrityError(str(error), remedy=f"run tierd verify --deep {name}") from error
 

@@ -7,7 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from tierd.log import parse_producer_snapshot, stable_end_offset
-from tierd.metadata import OwnBranch, PartitionView, Stretch, effective_lineage
+from tierd.metadata import OwnBranch, PartitionView, Stretch, copied_last_ms, effective_lineage
 from tierd.model import IndexType, Lineage, RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.source.local_tail import LocalTail
@@ -38,7 +38,7 @@ class PartitionSnapshot:
     @cached_property
     def start_offset(self) -> int:
         """First offset that may be read in either tier."""
-        view, first_remote = self.branch.view, [m.start_offset for m in self.branch.finished[:1]]
+        view, first_remote = self.branch.view, [m.first_readable_offset for m in self.branch.finished[:1]]
         first_local = [self.tail.start_offset] if self.tail is not None and self.tail.scan.segments else []
         if not first_remote and view.log_start_offset is None and self.tail is not None:
             return max(self.tail.start_offset, self.tail.checkpointed_start or 0)
@@ -106,11 +106,5 @@ class Snapshots:
 
 
 def latest_incarnations(views: Mapping[TopicIdPartition, PartitionView]) -> dict[TopicPartition, TopicIdPartition]:
-    """Which incarnation a name means: the one that the tier heard of last."""
-    latest: dict[TopicPartition, tuple[int, TopicIdPartition]] = {}
-    for partition, view in views.items():
-        heard_ms = max((m.event_timestamp_ms for m in view.list()), default=-1)
-        known = latest.get(partition.topic_partition)
-        if known is None or heard_ms > known[0]:
-            latest[partition.topic_partition] = (heard_ms, partition)
-    return {name: partition for name, (_, partition) in latest.items()}
+    """Return the incarnation that each name means: the one that was copied last."""
+    return {each.topic_partition: each for each in sorted(views, key=lambda each: copied_last_ms(views[each]))}

@@ -37,7 +37,7 @@ Progress = dict[str, dict[str, int]]
 class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One query. Its progress is the next offset of each partition; where it stands is in Spark's checkpoint alone.
 
-    Picklable before its first call: so it travels to the tasks, which only ``read``.
+    Picklable: so it travels to the tasks, which only ``read``, without the password of the metadata store.
     """
 
     def __init__(self, access: TierAccess, options: ReadOptions, schema: StructType) -> None:
@@ -136,7 +136,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             opened.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_open": None, "_planner": None}
+        return {**self.__dict__, "_access": self._access.for_tasks(), "_open": None, "_planner": None}
 
     def _require_planner(self) -> QueryPlanner:
         if self._planner is None:

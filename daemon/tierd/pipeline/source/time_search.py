@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tierd.errors import CorruptRecordError, RemoteIntegrityError
+from tierd.errors import BatchTooLargeError, CorruptRecordError, RemoteIntegrityError
 from tierd.log import BatchHeader, RecordBatch, RecordColumns, iter_piece_columns
 from tierd.metadata import Stretch
 from tierd.pipeline.access import OpenTier
@@ -15,6 +15,7 @@ def offset_for_time(tier: OpenTier, snapshot: PartitionSnapshot, timestamp_ms: i
     """The offset of the first readable record that is no older than ``timestamp_ms``; None when there is none.
 
     Raises:
+        BatchTooLargeError: a batch that may have it unpacks to more than tierd opens.
         DataLossError: a local file is gone meanwhile.
         RemoteIntegrityError: what is stored is damaged.
         RemoteStorageError: the store failed.
@@ -46,6 +47,8 @@ def _first_in(tier: OpenTier, stretch: Stretch, timestamp_ms: int) -> int | None
                 if offset is not None:
                     run.pieces.close()
                     return offset
+    except BatchTooLargeError:
+        raise
     except CorruptRecordError as error:
         raise RemoteIntegrityError(
             str(error), remedy=f"run tierd verify --deep {stretch.metadata.segment.topic_id_partition}"

@@ -4,7 +4,10 @@ from tierd.errors import RemoteStorageError, RetriableRemoteStorageError
 
 
 class UploadGoneError(RemoteStorageError):
-    """The upload in parts is gone: aborted by somebody, or completed by a call whose reply was lost."""
+    """The upload in parts cannot be completed any more.
+
+    It was aborted, or completed by a call whose reply was lost, or the store wants its parts again.
+    """
 
 
 class NoAnswerError(RetriableRemoteStorageError):

@@ -25,7 +25,7 @@ from tierd.remote.backends.chunked_uploads import ChunkedUploads
 from tierd.remote.backends.file_chunks import as_chunks
 from tierd.remote.chunks import measured
 from tierd.remote.deadlines import Deadlines, deadline
-from tierd.remote.object_store import Body, ObjectInfo, UnfinishedUpload
+from tierd.remote.object_store import Body, ObjectInfo, UnfinishedUpload, range_beyond
 from tierd.remote.retrying import Retry
 
 _PAGE_KEYS = 1000
@@ -98,7 +98,7 @@ class AzureObjectStore:
     async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
         """Give the object other content, with ``If-Match`` on the version that was found to be ``previous``."""
         described = await self._describe(key)
-        present = await self.get(key)
+        present = await self.get(key, range_beyond(content, previous))
         if present == content:
             return
         if present != previous:
@@ -106,7 +106,7 @@ class AzureObjectStore:
         try:
             await self._uploads.put_whole(key, content, condition={"If-Match": described.tag})
         except (RemoteConflictError, NoAnswerError) as error:
-            found = await self.get(key)
+            found = await self.get(key, range_beyond(content, previous))
             if found == previous:
                 raise RetriableRemoteStorageError(str(error), remedy=error.remedy) from error
             if found != content:

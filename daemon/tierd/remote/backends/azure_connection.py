@@ -13,9 +13,11 @@ from obstore.store import AzureStore
 from yarl import URL
 
 from tierd.errors import RemoteAccessError, RemoteConflictError, RemoteStorageError
+from tierd.masking import Masking
 from tierd.remote.backends.answers import NoAnswerError
 from tierd.remote.backends.azure_errors import AzureRefusal, error_for, first_line
 from tierd.remote.backends.azure_sas import container_sas
+from tierd.remote.backends.http_attempts import cutting_abandoned, without_repetition
 from tierd.remote.chunks import sliced
 
 _VERSION = "2021-12-02"
@@ -42,6 +44,7 @@ class AzureConnection:
         self.container = container
         self._account = account
         self._account_key = account_key
+        self.masking = Masking(account_key, sas_token)
         self._sas_token = sas_token.removeprefix("?") if sas_token else None
         self._endpoint = (endpoint_url or f"https://{account}.blob.core.windows.net").rstrip("/")
         self._timeouts = (connect_timeout_s, read_timeout_s)
@@ -79,10 +82,11 @@ class AzureConnection:
                     **credentials,
                 )
             except (BaseError, ValueError) as error:
+                failure = self.masking.error(error)
                 raise RemoteAccessError(
-                    f"azure://{self.container} cannot be opened: {first_line(str(error))}",
+                    f"azure://{self.container} cannot be opened: {first_line(failure.text)}",
                     remedy="correct the settings below remote.azure",
-                ) from error
+                ) from failure
         return self._store
 
     async def put(self, operation: str, key: str, query: str, content: bytes, headers: Mapping[str, str]) -> None:
@@ -115,14 +119,17 @@ class AzureConnection:
         url = URL(await self._signed(method, key, query), encoded=True)
         if self._session is None:
             connect_s, read_s = self._timeouts
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(connect=connect_s, sock_read=read_s))
+            timeout = aiohttp.ClientTimeout(connect=connect_s, sock_read=read_s)
+            connector = cutting_abandoned(aiohttp.TCPConnector())
+            self._session = without_repetition(aiohttp.ClientSession(connector=connector, timeout=timeout))
         sent = {"x-ms-version": _VERSION, **(headers or {})}
         body = sliced(content) if content else None
         with self.translated(operation, key):
             async with self._session.request(method, url, data=body, headers=sent, allow_redirects=False) as response:
                 answer = await response.text(errors="replace")
         if response.status >= 300:
-            raise error_for(AzureRefusal.from_answer(operation, self.container, key, response.status, answer))
+            safe = self.masking.text(answer)
+            raise error_for(AzureRefusal.from_answer(operation, self.container, key, response.status, safe))
 
     async def close(self) -> None:
         """Release the connections; the next call would connect again."""
@@ -133,24 +140,34 @@ class AzureConnection:
     @contextmanager
     def translated(self, operation: str, key: str) -> Iterator[None]:
         """Turn the errors of both libraries into ours."""
+        with self.masking.sealing(), self._translated(operation, key):
+            yield
+
+    @contextmanager
+    def _translated(self, operation: str, key: str) -> Iterator[None]:
         subject = f"{operation} azure://{self.container}/{key}"
         try:
             yield
         except (BaseError, FileNotFoundError) as error:
-            refusal = AzureRefusal.from_text(operation, self.container, key, str(error))
+            failure = self.masking.error(error)
+            refusal = AzureRefusal.from_text(operation, self.container, key, failure.text)
             if refusal is not None:
-                raise error_for(refusal) from error
+                raise error_for(refusal) from failure
             raise NoAnswerError(
-                f"{subject}: {self._endpoint} does not answer: {first_line(str(error))}",
+                f"{subject}: {self._endpoint} does not answer: {first_line(failure.text)}",
                 remedy="it is tried again; look at the store and at the network to it",
-            ) from error
+            ) from failure
         except _UNREACHABLE as error:
+            failure = self.masking.error(error)
             raise NoAnswerError(
-                f"{subject}: {self._endpoint} does not answer: {type(error).__name__}: {error}",
+                f"{subject}: {self._endpoint} does not answer: {failure.named}",
                 remedy="it is tried again; look at the store and at the network to it",
-            ) from error
+            ) from failure
         except ValueError as error:
-            raise RemoteStorageError(f"{subject}: {error}", remedy="correct the settings below remote.azure") from error
+            failure = self.masking.error(error)
+            raise RemoteStorageError(
+                f"{subject}: {failure}", remedy="correct the settings below remote.azure"
+            ) from failure
 
     def conflict(self, key: str, what: str) -> RemoteConflictError:
         """The error for an object that is not what we thought."""

@@ -76,7 +76,8 @@ class BlockUploads:
             async with deadline(f"upload block {upload.key}", self._deadlines.for_size(len(content))):
                 await self._connection.put("upload block", upload.key, query, content, headers)
 
-        await (send() if self._retry is None else self._retry("upload_part", send))
+        key, number = upload.key, part.number
+        await (self._retry.request("upload_part", send, key=key, part=number) if self._retry else send())
         return block_id
 
     async def complete(self, upload: Upload, parts: Sequence[Part], tags: Sequence[str]) -> None:
@@ -98,7 +99,7 @@ class BlockUploads:
             async with deadline(f"complete upload {upload.key}", self._deadlines.for_size(size_of(parts))):
                 await self._connection.put("complete upload", upload.key, "comp=blocklist", content, headers)
 
-        await (complete() if self._retry is None else self._retry("complete_upload", complete))
+        await (self._retry.request("complete_upload", complete, key=upload.key) if self._retry else complete())
 
     async def _md5(self, content: bytes) -> str:
         hashing = partial(hashlib.md5, content, usedforsecurity=False)

@@ -1,12 +1,12 @@
 """Which files there are below a directory: objects in order of their keys, page by page, and what uploads left."""
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from tierd.remote.backends.file_keys import UPLOADS_FOLDER, key_of_path, key_of_upload
+from tierd.remote.backends.file_root import names_in
 from tierd.remote.object_store import ObjectInfo, UnfinishedUpload
 
 
@@ -19,56 +19,49 @@ class _Entry(NamedTuple):
 def objects_below(root: Path, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
     """Every object whose key begins with ``prefix``, in order of key; folders before ``start_after`` are not read."""
     # The last entry is the next one: a stack of folders whose entries are in reverse order.
-    pending = _entries(root, "", prefix, start_after)
+    pending = _entries(root, root, "", prefix, start_after)
     while pending:
         entry = pending.pop()
         if entry.is_folder:
-            pending.extend(_entries(entry.path, entry.key, prefix, start_after))
+            pending.extend(_entries(root, entry.path, entry.key, prefix, start_after))
             continue
-        with contextlib.suppress(FileNotFoundError):
-            status = entry.path.stat(follow_symlinks=False)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            status = entry.path.stat(follow_symlinks=False)  # a size and a time, of whatever is there: cheaper
             yield ObjectInfo(entry.key, status.st_size, None, status.st_mtime_ns // 1_000_000)
 
 
-def uploads_below(folder: Path, prefix: str) -> Iterator[UnfinishedUpload]:
-    """Every temporary file of a key that begins with ``prefix``, in no order."""
+def uploads_below(root: Path, folder: Path, prefix: str) -> Iterator[UnfinishedUpload]:
+    """Every temporary file in ``folder`` of a key that begins with ``prefix``, in no order."""
     pending = [folder]
     while pending:
-        for entry in _scanned(pending.pop()):
-            path = Path(entry.path)
-            if entry.is_dir(follow_symlinks=False):
+        directory = pending.pop()
+        for entry in names_in(root, directory):
+            path = directory / entry.name
+            if entry.is_folder:
                 pending.append(path)
                 continue
             relative = path.relative_to(folder)
             key = key_of_upload(relative)
             if key is not None and key.startswith(prefix):
-                with contextlib.suppress(FileNotFoundError):
-                    initiated_ms = entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    initiated_ms = path.stat(follow_symlinks=False).st_mtime_ns // 1_000_000
                     yield UnfinishedUpload(key, relative.parts[0].partition(".")[0], initiated_ms)
 
 
-def _entries(folder: Path, key: str, prefix: str, start_after: str) -> list[_Entry]:
+def _entries(root: Path, folder: Path, key: str, prefix: str, start_after: str) -> list[_Entry]:
     """What is in ``folder`` and may be wanted, the last one first; ``key`` is what its keys begin with."""
     found = []
-    for entry in _scanned(folder):
+    for entry in names_in(root, folder):
         if not key and entry.name == UPLOADS_FOLDER:
             continue
-        is_folder = entry.is_dir(follow_symlinks=False)
+        is_folder = entry.is_folder
         entry_key = key + key_of_path(PurePosixPath(entry.name)) + ("/" if is_folder else "")
         if is_folder:
             wanted = entry_key.startswith(prefix) or prefix.startswith(entry_key)
             wanted = wanted and (entry_key > start_after or start_after.startswith(entry_key))
         else:
-            wanted = entry.is_file(follow_symlinks=False) and entry_key.startswith(prefix) and entry_key > start_after
+            wanted = entry.is_file and entry_key.startswith(prefix) and entry_key > start_after
         if wanted:
-            found.append(_Entry(entry_key, Path(entry.path), is_folder))
+            found.append(_Entry(entry_key, folder / entry.name, is_folder))
     # The order of text is the order of its UTF-8 bytes; a folder stands where its keys do, behind its slash.
     return sorted(found, reverse=True)
-
-
-def _scanned(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except (FileNotFoundError, NotADirectoryError):
-        return []  # removed meanwhile, or never there

@@ -8,8 +8,10 @@ import threading
 from pathlib import Path, PurePath
 
 from tierd.errors import RemoteIntegrityError, RemoteStorageError
+from tierd.files import open_regular, open_to_read
 from tierd.kernels import crc32c
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
+from tierd.remote.backends.file_root import DIRECTORY_MODE, FILE_MODE, anchored, make_directories_below
 from tierd.remote.chunks import Measured
 from tierd.remote.object_store import Body, ChunkedBody, FileBody, max_size_of
 from tierd.remote.source import unreadable
@@ -31,8 +33,10 @@ class FileUpload:
     call that outlives the cancellation of its awaiter holds off the next one.
     """
 
-    def __init__(self, folder: Path, name: PurePath, final: Path, body: Body) -> None:
+    def __init__(self, root: Path, folder: Path, name: PurePath, final: Path, body: Body) -> None:
+        """``folder`` and ``final`` are below ``root``; ``name`` is where in ``folder`` it is written."""
         self.final = final
+        self._root = root
         self._folder = folder
         self._temporary = folder / name
         self._body = body
@@ -87,11 +91,13 @@ class FileUpload:
     def _begin(self) -> None:
         if isinstance(self._body, FileBody) and self._range:
             try:
-                self._source = os.open(self._body.path, os.O_RDONLY | os.O_CLOEXEC)
+                self._source = open_regular(self._body.path)
             except OSError as error:
                 raise unreadable(self._body.path, error) from error
-        self._temporary.parent.mkdir(parents=True, exist_ok=True)
-        self._target = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        make_directories(self._root)
+        make_directories_below(self._root, self._temporary.parent)
+        with anchored(self._root, self._temporary) as temporary:
+            self._target = open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
         if isinstance(self._body, bytes):
             _write(self._target, memoryview(self._body))
 
@@ -121,8 +127,9 @@ class FileUpload:
             os.fsync(self._target)
             if self._abandoned:
                 raise RemoteStorageError(f"{self.final}: given up before it was there")
-            published = _link_or_rename(self._temporary, self.final)
-            sync_directory(self.final.parent)
+            with anchored(self._root, self._temporary) as temporary, anchored(self._root, self.final) as final:
+                published = _link_or_rename(temporary, final)
+                sync_directory(final.parent)
             return published
 
     def replace(self) -> None:
@@ -137,8 +144,9 @@ class FileUpload:
             os.fsync(self._target)
             if self._abandoned:
                 raise RemoteStorageError(f"{self.final}: given up before it was there")
-            _exchange_or_rename(self._temporary, self.final)
-            sync_directory(self.final.parent)
+            with anchored(self._root, self._temporary) as temporary, anchored(self._root, self.final) as final:
+                _exchange_or_rename(temporary, final)
+                sync_directory(final.parent)
 
     def same_content_as_final(self, buffer: memoryview) -> bool:
         """Whether the file under the final name holds what this upload does.
@@ -146,7 +154,7 @@ class FileUpload:
         Raises:
             OSError: it cannot be read.
         """
-        with self._busy, self.final.open("rb", buffering=0) as file:
+        with self._busy, anchored(self._root, self.final) as final, open_to_read(final) as file:
             if os.fstat(file.fileno()).st_size != self._size_bytes:
                 return False
             if isinstance(self._body, bytes):
@@ -179,22 +187,22 @@ class FileUpload:
                     os.close(file)
             self._source = self._target = -1
             with contextlib.suppress(OSError):  # what stays is listed as an unfinished upload
-                remove_upload(self._temporary, self._folder)
+                remove_upload(self._root, self._temporary, self._folder)
 
 
-def remove_upload(temporary: Path, folder: Path) -> None:
-    """Remove a temporary file below ``folder``, and the directories that only a long key needed; gone is no error.
+def remove_upload(root: Path, temporary: Path, folder: Path) -> None:
+    """Remove a temporary file in ``folder``, and the directories that only a long key needed; gone is no error.
 
     Raises:
         OSError: it is there and cannot be removed.
     """
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        temporary.unlink()
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), anchored(root, temporary) as place:
+        place.unlink()
     for parent in temporary.parents:
         if parent == folder:
             return
-        with contextlib.suppress(OSError):
-            parent.rmdir()
+        with contextlib.suppress(OSError), anchored(root, parent) as place:
+            place.rmdir()
 
 
 def sync_directory(directory: Path) -> None:
@@ -212,7 +220,7 @@ def make_directories(directory: Path) -> None:
         return
     make_directories(directory.parent)
     with contextlib.suppress(FileExistsError):
-        directory.mkdir()
+        directory.mkdir(mode=DIRECTORY_MODE)
     sync_directory(directory.parent)
 
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import ParamSpec, TypeVar
 from uuid import UUID, uuid4
 
@@ -23,14 +23,17 @@ from tierd.errors import (
     RemoteConflictError,
     RemoteResourceNotFoundError,
     RemoteStorageError,
+    RemoteStorageFullError,
     RetriableRemoteStorageError,
 )
+from tierd.files import open_regular
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
 from tierd.remote.backends.file_keys import UPLOADS_FOLDER, path_of_key, path_of_upload
 from tierd.remote.backends.file_listing import objects_below, uploads_below
+from tierd.remote.backends.file_root import DIRECTORY_MODE, FILE_MODE, anchored, make_directories_below, open_below
 from tierd.remote.backends.file_upload import FileUpload, make_directories, remove_upload, sync_directory
 from tierd.remote.chunks import iterated
-from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, UnfinishedUpload
+from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, UnfinishedUpload, range_beyond
 from tierd.remote.object_versions import ObjectVersion
 
 log = structlog.get_logger()
@@ -43,6 +46,7 @@ _THREADS = 8
 _PUBLISH_ATTEMPTS = 5
 _LOCK_NAME = "replace.lock"
 
+_PLANTED = frozenset({errno.EINVAL, errno.ELOOP})  # of anchored paths and files that are no regular ones
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _REFUSED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
@@ -69,7 +73,7 @@ class FilesystemObjectStore:
     async def put(self, key: str, body: Body) -> None:
         """Create the object unless the key exists; cancelled, it leaves neither object nor temporary file."""
         final = self._root / path_of_key(key)
-        upload = FileUpload(self._uploads, path_of_upload(self._new_id(), key), final, body)
+        upload = FileUpload(self._root, self._uploads, path_of_upload(self._new_id(), key), final, body)
         pace = body.pace if isinstance(body, FileBody) else None
         step = CHECKSUM_BLOCK_BYTES if pace else _STEP_BYTES
         stored = False
@@ -94,7 +98,7 @@ class FilesystemObjectStore:
     async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
         """Give the object other content if it is exactly ``previous``; a lock file keeps other processes waiting."""
         final = self._root / path_of_key(key)
-        upload = FileUpload(self._uploads, path_of_upload(self._new_id(), key), final, content)
+        upload = FileUpload(self._root, self._uploads, path_of_upload(self._new_id(), key), final, content)
         try:
             await self._run(self._replace, upload, content, previous)
         finally:
@@ -103,11 +107,11 @@ class FilesystemObjectStore:
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes, or those of ``byte_range`` clipped at its end."""
-        return await self._run(_read, self._root / path_of_key(key), byte_range)
+        return await self._run(_read, self._root, path_of_key(key), byte_range)
 
     async def head(self, key: str) -> ObjectInfo:
         """Describe the object, without a checksum: that would read all of it."""
-        return await self._run(_described, key, self._root / path_of_key(key))
+        return await self._run(_described, self._root, key)
 
     async def delete(self, key: str) -> None:
         """Remove the object, and directories that are empty then."""
@@ -124,7 +128,7 @@ class FilesystemObjectStore:
     async def abort_upload(self, upload: UnfinishedUpload) -> None:
         """Remove a temporary file."""
         path = self._uploads / path_of_upload(UUID(hex=upload.upload_id), upload.key)
-        await self._run(remove_upload, path, self._uploads)
+        await self._run(remove_upload, self._root, path, self._uploads)
 
     async def list_versions(self, prefix: str) -> list[ObjectVersion]:
         """Return the objects themselves. Of snapshots and backups of the file system nobody knows here."""
@@ -164,16 +168,19 @@ class FilesystemObjectStore:
 
     def _replace(self, upload: FileUpload, content: bytes, previous: bytes) -> None:
         self._require_same_root()
-        upload.final.stat()  # raises when there is nothing to replace, and then nothing is made
+        with anchored(self._root, upload.final) as final:
+            final.stat(follow_symlinks=False)  # raises when there is nothing to replace, and then nothing is made
         self._ensure_directory(self._uploads)
         with self._replacing(), self._buffer() as buffer:
-            present = _read(upload.final, None)
+            beyond = range_beyond(content, previous)
+            present = _read(self._root, upload.final.relative_to(self._root), beyond)
             if present not in {previous, content}:
                 raise RemoteConflictError(
                     f"{upload.final} has other content than was expected", remedy="read it again, then decide anew"
                 )
             if present == content:
-                sync_directory(upload.final.parent)  # whoever stored it may have died before this
+                with anchored(self._root, upload.final) as final:
+                    sync_directory(final.parent)  # the process that stored it may have died before this
                 return
             upload.write(0, buffer)
             upload.replace()
@@ -181,7 +188,10 @@ class FilesystemObjectStore:
     @contextmanager
     def _replacing(self) -> Iterator[None]:
         """Exclude every other replacement: of this process, and of others that have the same directory."""
-        with self._one_replaces, (self._uploads / _LOCK_NAME).open("ab") as lock:
+        with self._one_replaces, contextlib.ExitStack() as opened:
+            with anchored(self._root, self._uploads / _LOCK_NAME) as place:
+                lock = open_regular(place, os.O_RDWR | os.O_CREAT, FILE_MODE)
+            opened.callback(os.close, lock)
             fcntl.flock(lock, fcntl.LOCK_EX)  # closing the file gives it back
             yield
 
@@ -226,20 +236,23 @@ class FilesystemObjectStore:
             make_directories(directory)
         else:
             self._ensure_directory(directory.parent)
-            with contextlib.suppress(FileExistsError):
-                directory.mkdir()
-            sync_directory(directory.parent)  # also when it exists: who made it may have died before this
+            with anchored(self._root, directory) as place:
+                with contextlib.suppress(FileExistsError):
+                    place.mkdir(mode=DIRECTORY_MODE)
+                sync_directory(place.parent)  # also when it exists: who made it may have died before this
         self._made.add(directory)
 
     def _delete(self, path: Path) -> None:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            path.unlink()
-            sync_directory(path.parent)
+        absent = contextlib.suppress(FileNotFoundError, NotADirectoryError)
+        with absent, _absent_if_too_long(), anchored(self._root, path) as place:
+            place.unlink()
+            sync_directory(place.parent)
         directory = path.parent
         while directory != self._root:
             self._made.discard(directory)
             try:
-                directory.rmdir()
+                with _absent_if_too_long(), anchored(self._root, directory) as place:
+                    place.rmdir()
             except FileNotFoundError:
                 pass
             except OSError:
@@ -250,15 +263,18 @@ class FilesystemObjectStore:
         return list(islice(objects_below(self._root, prefix, start_after=start_after), limit))
 
     def _list_uploads(self, prefix: str) -> list[UnfinishedUpload]:
-        return sorted(uploads_below(self._uploads, prefix), key=lambda upload: (upload.key, upload.upload_id))
+        return sorted(
+            uploads_below(self._root, self._uploads, prefix), key=lambda upload: (upload.key, upload.upload_id)
+        )
 
     def _check(self) -> None:
-        make_directories(self._uploads)
-        probe = self._uploads / f"check-{self._new_id().hex}"
-        try:
-            probe.touch(exist_ok=False)
-        finally:
-            probe.unlink(missing_ok=True)
+        make_directories(self._root)
+        make_directories_below(self._root, self._uploads)
+        with anchored(self._root, self._uploads / f"check-{self._new_id().hex}") as probe:
+            try:
+                os.close(open_regular(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE))
+            finally:
+                probe.unlink(missing_ok=True)
 
     @contextmanager
     def _buffer(self) -> Iterator[memoryview]:
@@ -289,8 +305,15 @@ class FilesystemObjectStore:
             raise _translated(error, self._root) from error
 
     async def _settled(self, step: asyncio.Future[T]) -> None:
-        """Wait for a step whose answer nobody wants, but not for ever: a mount whose server is away never answers."""
-        await asyncio.wait({step}, timeout=self._patience_s)
+        """Wait for a step whose answer nobody wants, but not for ever: a mount whose server is away never answers.
+
+        A cancellation that comes meanwhile waits for the step as well.
+        """
+        try:
+            await asyncio.wait({step}, timeout=self._patience_s)
+        except asyncio.CancelledError:
+            await asyncio.wait({step}, timeout=self._patience_s)
+            raise
         if not step.done():
             log.warning("store_step_left_behind", root=str(self._root), waited_s=self._patience_s)
         step.add_done_callback(_forget)
@@ -306,7 +329,7 @@ def _translated(error: OSError, root: Path) -> RemoteStorageError:
     if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
         return RemoteResourceNotFoundError(f"{cause}: no such object")
     if error.errno in _FULL:
-        return RetriableRemoteStorageError(
+        return RemoteStorageFullError(
             f"the tier's disk is full: {cause}", remedy=f"free or add space below {root}; tierd goes on by itself then"
         )
     if error.errno in _REFUSED:
@@ -314,20 +337,39 @@ def _translated(error: OSError, root: Path) -> RemoteStorageError:
             f"the tier's directory cannot be used: {cause}",
             remedy=f"mount it writable and let user id {os.geteuid()} read and write below {root}",
         )
+    if error.errno in _PLANTED:
+        return RemoteStorageError(
+            f"{cause}; tierd makes no such thing", remedy="find out who put it there, and remove it"
+        )
     if error.errno == errno.ENAMETOOLONG:
         return RemoteStorageError(f"a key is too long for this file system: {cause}", remedy="use a shorter key_prefix")
     return RetriableRemoteStorageError(f"the tier's disk fails: {cause}", remedy=f"check the disk and mount of {root}")
 
 
-def _read(path: Path, byte_range: ByteRange | None) -> bytes:
-    with path.open("rb", buffering=0) as file:
+@contextmanager
+def _absent_if_too_long() -> Iterator[None]:
+    """Say of an object that the file system cannot have, for its name is too long, that there is none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), error.filename) from error
+        raise
+
+
+def _read(root: Path, path: PurePath, byte_range: ByteRange | None) -> bytes:
+    with _absent_if_too_long(), open_below(root, path) as file:
         size = os.fstat(file.fileno()).st_size
         wanted = (ByteRange.of_size(0, size) if size else None) if byte_range is None else byte_range.clipped(size)
         return os.pread(file.fileno(), wanted.size, wanted.start) if wanted else b""
 
 
-def _described(key: str, path: Path) -> ObjectInfo:
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
+def _described(root: Path, key: str) -> ObjectInfo:
+    path = root / path_of_key(key)
+    with _absent_if_too_long(), anchored(root, path) as place:
+        status = place.stat(follow_symlinks=False)
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     return ObjectInfo(key, status.st_size, None, status.st_mtime_ns // 1_000_000)

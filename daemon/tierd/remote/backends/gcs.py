@@ -24,18 +24,19 @@ from tierd.kernels import crc32c
 from tierd.model import ByteRange
 from tierd.remote.backends.answers import NoAnswerError, UploadGoneError
 from tierd.remote.backends.file_chunks import as_chunks
-from tierd.remote.backends.gcs_connection import GcsConnection
+from tierd.remote.backends.gcs_connection import GcsConnection, Reply
 from tierd.remote.backends.gcs_upload import CLEAN_UP_TIMEOUT_S, ResumableUploads
 from tierd.remote.backends.gcs_versions import GcsVersions
 from tierd.remote.backends.parts import decoded, encoded
 from tierd.remote.chunks import Gathered, Measured, gathered, measured
 from tierd.remote.deadlines import Deadlines, deadline
-from tierd.remote.object_store import Body, FileBody, ObjectInfo, UnfinishedUpload
+from tierd.remote.object_store import Body, FileBody, ObjectInfo, UnfinishedUpload, range_beyond
 from tierd.remote.object_versions import ObjectVersion
 from tierd.remote.retrying import Retry
 
 _PART_UNIT = 256 << 10  # what the store takes
 _PAGE_KEYS = 1000
+_REFUSAL_BYTES = 64 << 10  # of an answer that tells why there is none
 _SPARE_CONNECTIONS = 16  # for calls without a body, which must not queue behind uploads that hang
 
 
@@ -102,7 +103,7 @@ class GcsObjectStore:
     async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
         """Give the object other content, if its generation is still the one that was found to be ``previous``."""
         described = await self._describe(key)
-        present = await self.get(key)
+        present = await self.get(key, range_beyond(content, previous))
         if present == content:
             return
         was_read = _checksum(described) == crc32c(present)  # or it changed between the two looks
@@ -111,7 +112,7 @@ class GcsObjectStore:
         try:
             await self._insert(key, content, generation=str(described["generation"]))
         except (RemoteConflictError, NoAnswerError) as error:
-            found = await self.get(key)
+            found = await self.get(key, range_beyond(content, previous))
             if found == previous:
                 raise RetriableRemoteStorageError(str(error), remedy=error.remedy) from error
             if found != content:
@@ -121,16 +122,17 @@ class GcsObjectStore:
         """Return the object's bytes, or those of ``byte_range`` clipped at its end."""
         headers = {"Range": f"bytes={byte_range.start}-{byte_range.end}"} if byte_range else None
         url = self._connection.object_url(key, "alt=media")
-        reply = await self._connection.request("get", key, "GET", url, headers=headers)
+        max_bytes = max(byte_range.size, _REFUSAL_BYTES) if byte_range else None
+        reply = await self._connection.request("get", key, "GET", url, headers=headers, max_bytes=max_bytes)
         if reply.status == 416:
             return b""
         told = dict(pair.strip().partition("=")[::2] for pair in reply.headers.get("x-goog-hash", "").split(","))
-        if byte_range is None and "crc32c" in told and decoded(told["crc32c"]) != crc32c(reply.content):
+        if _is_whole(reply, byte_range) and "crc32c" in told and decoded(told["crc32c"]) != crc32c(reply.content):
             raise RetriableRemoteStorageError(
                 f"get gs://{self._bucket}/{key}: the bytes that arrived do not match the store's checksum",
                 remedy="it is tried again; look at the proxies on the way to the store",
             )
-        return reply.content
+        return reply.content[: byte_range.size] if byte_range else reply.content
 
     async def head(self, key: str) -> ObjectInfo:
         """Describe the object, with its checksum."""
@@ -270,6 +272,12 @@ def _info(described: dict[str, Any], *, with_checksum: bool) -> ObjectInfo:
     created = datetime.fromisoformat(described["timeCreated"])
     checksum = _checksum(described) if with_checksum else None
     return ObjectInfo(described["name"], int(described["size"]), checksum, round(created.timestamp() * 1000))
+
+
+def _is_whole(reply: Reply, byte_range: ByteRange | None) -> bool:
+    """Return whether the answer has all bytes of the object, which is what the store's checksum is of."""
+    size = len(reply.content)
+    return byte_range is None or reply.headers.get("content-range", "") == f"bytes 0-{size - 1}/{size}"
 
 
 def _checksum(described: dict[str, Any]) -> int:

@@ -13,8 +13,10 @@ from gcloud.aio.storage import Storage
 from yarl import URL
 
 from tierd.errors import RemoteAccessError, RemoteStorageError
+from tierd.masking import MaskedError, Masking
 from tierd.remote.backends.answers import NoAnswerError
 from tierd.remote.backends.gcs_errors import GcsRefusal, error_for
+from tierd.remote.backends.http_attempts import cutting_abandoned, without_repetition
 from tierd.remote.chunks import sliced
 
 _ROOT = "https://storage.googleapis.com"
@@ -44,6 +46,7 @@ class GcsConnection:
         max_connections: int,
     ) -> None:
         self.bucket = bucket
+        self.masking = Masking()  # tokens and keys come from files and servers: their shape gives them away
         self._root = (endpoint_url or _ROOT).rstrip("/")
         self._is_emulator = endpoint_url is not None
         self._credentials_file = credentials_file
@@ -66,13 +69,14 @@ class GcsConnection:
             RetriableRemoteStorageError: whoever gives tokens does not answer.
         """
         if self._storage is None or self._session is None:
-            connector = aiohttp.TCPConnector(limit=self._max_connections)
-            self._session = aiohttp.ClientSession(connector=connector, timeout=self._timeout)
+            connector = cutting_abandoned(aiohttp.TCPConnector(limit=self._max_connections))
+            self._session = without_repetition(aiohttp.ClientSession(connector=connector, timeout=self._timeout))
             try:
                 self._token = _SharedToken(self._credentials, session=self._session, scopes=_SCOPES)
             except (OSError, ValueError, KeyError) as error:
                 await self.close()
-                raise self._no_credentials(error) from error
+                failure = self.masking.error(error)
+                raise self._no_credentials(failure) from failure
             self._storage = Storage(
                 session=self._session, token=self._token, api_root=self._root, api_is_dev=self._is_emulator
             )
@@ -89,8 +93,12 @@ class GcsConnection:
         *,
         headers: Mapping[str, str] | None = None,
         content: bytes = b"",
+        max_bytes: int | None = None,
     ) -> Reply:
         """Make a request that the library has no method for; ``url`` is whole and encoded.
+
+        At most the first ``max_bytes`` of the answer are read: a store that unpacks an object on its way, because it
+        was stored as gzip, sends more than the range that it was asked for.
 
         Raises:
             RemoteStorageError: it was refused, as ``error_for`` classifies it; not for 308 and 416.
@@ -98,9 +106,9 @@ class GcsConnection:
         await self.storage()
         assert self._session is not None, "the client has one"
         allowed = {"Content-Length": str(len(content)), **(headers or {})} if method != "GET" else dict(headers or {})
-        if self._token is not None and not self._is_emulator:
-            allowed["Authorization"] = f"Bearer {await self._token.get()}"
         with self.translated(operation, key):
+            if self._token is not None and not self._is_emulator:
+                allowed["Authorization"] = f"Bearer {await self._token.get()}"
             async with self._session.request(
                 method,
                 URL(url, encoded=True),
@@ -111,7 +119,7 @@ class GcsConnection:
                 reply = Reply(
                     response.status,
                     {name.lower(): value for name, value in response.headers.items()},
-                    await response.read(),
+                    await (response.read() if max_bytes is None else _first_bytes(response.content, max_bytes)),
                 )
         if reply.status >= 400 and reply.status != 416:
             raise error_for(self._refusal(operation, key, reply.status, reply.content.decode(errors="replace")))
@@ -140,20 +148,28 @@ class GcsConnection:
     @contextmanager
     def translated(self, operation: str, key: str) -> Iterator[None]:
         """Turn the library's errors, and those of the library below it, into ours."""
+        with self.masking.sealing(), self._translated(operation, key):
+            yield
+
+    @contextmanager
+    def _translated(self, operation: str, key: str) -> Iterator[None]:
         try:
             yield
         except aiohttp.ClientResponseError as error:
-            raise error_for(self._refusal(operation, key, error.status, error.message)) from error
+            refusal = self._refusal(operation, key, error.status, error.message)
+            raise error_for(refusal) from self.masking.error(error)
         except _UNREACHABLE as error:
+            failure = self.masking.error(error)
             raise NoAnswerError(
-                f"{operation} gs://{self.bucket}/{key}: {self._root} does not answer: {_told(error)}",
+                f"{operation} gs://{self.bucket}/{key}: {self._root} does not answer: {failure.named}",
                 remedy="it is tried again; look at the store and at the network to it",
-            ) from error
+            ) from failure
         except (ValueError, KeyError) as error:  # not the store that answered: a proxy's page, or half an answer
+            failure = self.masking.error(error)
             raise NoAnswerError(
-                f"{operation} gs://{self.bucket}/{key}: the answer cannot be understood: {_told(error)}",
+                f"{operation} gs://{self.bucket}/{key}: the answer cannot be understood: {failure.named}",
                 remedy="it is tried again; look at the proxies on the way to the store",
-            ) from error
+            ) from failure
 
     @property
     def _credentials(self) -> str | None:
@@ -161,32 +177,36 @@ class GcsConnection:
 
     async def _authorize(self) -> None:
         assert self._token is not None, "made with the client"
-        try:
-            await self._token.get()
-        except aiohttp.ClientResponseError as error:
-            if error.status in {408, 429} or error.status >= 500:
-                raise self._no_answer_for_token(error) from error
-            raise self._no_credentials(error) from error
-        except _UNREACHABLE as error:
-            raise self._no_answer_for_token(error) from error
-        except (ValueError, KeyError) as error:
-            raise self._no_credentials(error) from error
+        with self.masking.sealing():
+            try:
+                await self._token.get()
+            except aiohttp.ClientResponseError as error:
+                failure = self.masking.error(error)
+                if error.status in {408, 429} or error.status >= 500:
+                    raise self._no_answer_for_token(failure) from failure
+                raise self._no_credentials(failure) from failure
+            except _UNREACHABLE as error:
+                failure = self.masking.error(error)
+                raise self._no_answer_for_token(failure) from failure
+            except (ValueError, KeyError) as error:
+                failure = self.masking.error(error)
+                raise self._no_credentials(failure) from failure
 
-    def _no_answer_for_token(self, error: Exception) -> RemoteStorageError:
+    def _no_answer_for_token(self, failure: MaskedError) -> RemoteStorageError:
         return NoAnswerError(
-            f"no access token for gs://{self.bucket}: {_told(error)}",
+            f"no access token for gs://{self.bucket}: {failure.named}",
             remedy="it is tried again; outside Google Cloud set remote.gcs.credentials_file",
         )
 
-    def _no_credentials(self, error: Exception) -> RemoteStorageError:
+    def _no_credentials(self, failure: MaskedError) -> RemoteStorageError:
         source = self._credentials_file or "the default credentials of this host"
         return RemoteAccessError(
-            f"{source} give no access to gs://{self.bucket}: {_told(error)}",
+            f"{source} give no access to gs://{self.bucket}: {failure.named}",
             remedy="set remote.gcs.credentials_file to the JSON key of a service account that may use the bucket",
         )
 
     def _refusal(self, operation: str, key: str, status: int, text: str) -> GcsRefusal:
-        return GcsRefusal(operation=operation, bucket=self.bucket, key=key, status=status, text=text)
+        return GcsRefusal(operation=operation, bucket=self.bucket, key=key, status=status, text=self.masking.text(text))
 
 
 class _SharedToken(Token):
@@ -220,5 +240,8 @@ class _SharedToken(Token):
             waiting.exception()  # looked at: whoever waited was told
 
 
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+async def _first_bytes(stream: aiohttp.StreamReader, max_bytes: int) -> bytes:
+    content = bytearray()
+    while len(content) < max_bytes and (piece := await stream.read(max_bytes - len(content))):
+        content += piece
+    return bytes(content)

@@ -1,6 +1,5 @@
 """What a refusal of Google Cloud Storage means for us: one pure decision for every backend operation."""
 
-import json
 import re
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from tierd.errors import (
     RemoteStorageError,
     RetriableRemoteStorageError,
 )
+from tierd.json_parsing import parse_json
 from tierd.remote.backends.answers import UploadGoneError
 
 _RETAINED = re.compile(r"retention|under active|event-based hold|temporary hold", re.IGNORECASE)
@@ -51,9 +51,10 @@ class GcsRefusal:
 
     def _error(self) -> dict[str, object]:
         try:
-            error = json.loads(self.text[self.text.index("{") :])["error"]
-        except (ValueError, KeyError, TypeError):
+            answer = parse_json(self.text[self.text.index("{") :])
+        except ValueError:
             return {}
+        error = answer.get("error") if isinstance(answer, dict) else None
         return error if isinstance(error, dict) else {}
 
 

@@ -11,6 +11,8 @@ from urllib.parse import urlencode
 import structlog
 
 from tierd.errors import RemoteStorageError, RetriableRemoteStorageError
+from tierd.json_parsing import parse_json
+from tierd.masking import masked
 from tierd.remote.backends.answers import NoAnswerError, UploadGoneError
 from tierd.remote.backends.clean_ups import CleanUps
 from tierd.remote.backends.gcs_connection import GcsConnection, Reply
@@ -138,7 +140,7 @@ class ResumableUpload:
             return await self._send_from(content, position, begin, total)
 
         call: Callable[[], Awaitable[dict[str, Any] | None]] = attempt
-        return await (call() if self._retry is None else self._retry("upload_part", call))
+        return await (self._retry.request("upload_part", call, key=self._key, part=position) if self._retry else call())
 
     async def _send_from(self, content: bytes, position: int, begin: int, total: int | None) -> dict[str, Any] | None:
         end = position + len(content)
@@ -174,7 +176,8 @@ class ResumableUpload:
 
 def _described(reply: Reply) -> dict[str, Any]:
     try:
-        described = json.loads(reply.content)
-    except ValueError as error:
-        raise NoAnswerError(f"the store's answer is no JSON: {reply.content[:80]!r}") from error
+        described = parse_json(reply.content)
+    except ValueError:
+        answer = masked(reply.content.decode(errors="replace"))[:80]
+        raise NoAnswerError(f"the store's answer is no JSON: {answer!r}") from None
     return described if isinstance(described, dict) else {}

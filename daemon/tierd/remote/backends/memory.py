@@ -9,6 +9,7 @@ from tierd.errors import (
     RemoteObjectRetainedError,
     RemoteResourceNotFoundError,
 )
+from tierd.files import open_to_read
 from tierd.kernels import crc32c, crc32c_of_range
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
 from tierd.remote.chunks import iterated
@@ -132,6 +133,6 @@ async def _read(key: str, body: FileBody) -> bytes:
 
 
 def _read_range(body: FileBody, byte_range: ByteRange) -> bytes:
-    with body.path.open("rb") as file:
+    with open_to_read(body.path) as file:
         file.seek(byte_range.start)
         return file.read(byte_range.size)

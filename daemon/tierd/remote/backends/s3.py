@@ -27,7 +27,7 @@ from tierd.remote.backends.s3_reading import ObjectReader
 from tierd.remote.backends.s3_sender import BodySender
 from tierd.remote.backends.s3_versions import S3Versions
 from tierd.remote.deadlines import Deadlines, deadline
-from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, UnfinishedUpload
+from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, UnfinishedUpload, range_beyond
 from tierd.remote.object_versions import ObjectVersion
 from tierd.remote.retrying import Retry
 
@@ -103,6 +103,7 @@ class S3ObjectStore:
             ca_file=ca_file,
             connect_timeout_s=connect_timeout_s,
             read_timeout_s=read_timeout_s,
+            customer_key=self._options.customer_key,
         )
         self._versions = S3Versions(self._connection)
         self._sender = BodySender(self._connection, max_concurrency=max_concurrency, deadlines=self._deadlines)
@@ -125,6 +126,7 @@ class S3ObjectStore:
                 proxy_url=proxy_url,
                 connect_timeout_s=connect_timeout_s,
                 read_timeout_s=read_timeout_s,
+                masking=self._connection.masking,
             )
         self._reader = ObjectReader(
             self._connection, options=self._options, part_size=part_size, deadlines=self._deadlines
@@ -148,7 +150,7 @@ class S3ObjectStore:
 
     async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
         """Give the object other content, with ``If-Match`` on the version that was found to be ``previous``."""
-        present = await self._reader.read(key)
+        present = await self._reader.read(key, max_bytes=range_beyond(content, previous).size)
         if present.content == content:
             return
         if present.content != previous:
@@ -157,7 +159,7 @@ class S3ObjectStore:
             await self._put_bytes(key, content, is_log=False, condition={"IfMatch": present.tag})
         except (RemoteConflictError, NoAnswerError) as error:
             async with deadline(f"get {key}", self._clean_up_s):
-                found = await self._reader.read(key)
+                found = await self._reader.read(key, max_bytes=range_beyond(content, previous).size)
             if found.content == content:
                 return
             if found.content == previous:

@@ -1,6 +1,7 @@
 """S3Connection: one client of one bucket, connected at its first use, and its errors in our words."""
 
 import asyncio
+import base64
 import ssl
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import aiohttp
 from aiobotocore.config import AioConfig
-from aiobotocore.session import get_session
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -25,8 +25,10 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 from botocore.parsers import ResponseParserError
 
 from tierd.errors import RemoteAccessError, RemoteStorageError, RetriableRemoteStorageError
+from tierd.masking import Masking
 from tierd.remote.backends.answers import NoAnswerError
 from tierd.remote.backends.s3_errors import S3Refusal, error_for
+from tierd.remote.backends.s3_session import OneAttemptSession, one_attempt_session
 
 if TYPE_CHECKING:
     from types_aiobotocore_s3 import S3Client
@@ -59,8 +61,16 @@ class S3Connection:
         ca_file: Path | None,
         connect_timeout_s: float,
         read_timeout_s: float,
+        customer_key: bytes | None = None,
     ) -> None:
         self.bucket = bucket
+        self.masking = Masking(
+            access_key_id,
+            secret_access_key,
+            session_token,
+            proxy_url,
+            base64.b64encode(customer_key).decode() if customer_key else None,
+        )
         self._ca_file = ca_file
         self._resources = AsyncExitStack()
         self._connecting = asyncio.Lock()
@@ -78,6 +88,7 @@ class S3Connection:
                 max_pool_connections=max_connections,
                 proxies={"http": proxy_url, "https": proxy_url} if proxy_url else None,
                 retries={"total_max_attempts": 1},
+                http_session_cls=OneAttemptSession,
                 request_checksum_calculation="when_required",
                 response_checksum_validation="when_required",
                 s3={"addressing_style": "path" if path_style else "auto", "payload_signing_enabled": False},
@@ -96,7 +107,7 @@ class S3Connection:
                 if self._connected is None:
                     await self._require_certificates()
                     with self.translated("connect", ""):
-                        context = get_session().create_client("s3", **self._client_arguments)
+                        context = one_attempt_session().create_client("s3", **self._client_arguments)
                         client = await self._resources.enter_async_context(cast("_Connecting", context))
                     client.meta.events.register("before-call.s3", _never_redirect)
                     self._connected = client
@@ -110,8 +121,9 @@ class S3Connection:
             await asyncio.to_thread(ssl.create_default_context, cafile=str(self._ca_file))
         except OSError as error:  # also what is no certificate
             raise RemoteAccessError(
-                f"certificates {self._ca_file}: {error.strerror or error}", remedy="correct remote.s3.ca_file"
-            ) from error
+                f"certificates {self._ca_file}: {error.strerror or 'cannot be used'}",
+                remedy="correct remote.s3.ca_file",
+            ) from self.masking.error(error)
 
     async def close(self) -> None:
         """Release the connections; the next call of ``client`` would connect again."""
@@ -122,33 +134,43 @@ class S3Connection:
     @contextmanager
     def translated(self, operation: str, key: str) -> Iterator[None]:
         """Turn the client library's errors, and those of the libraries below it, into ours."""
+        with self.masking.sealing(), self._translated(operation, key):
+            yield
+
+    @contextmanager
+    def _translated(self, operation: str, key: str) -> Iterator[None]:
         subject = f"{operation} s3://{self.bucket}/{key}"
         try:
             yield
         except ClientError as error:
-            raise error_for(self._refusal(operation, key, error), now=datetime.now(UTC)) from error
+            raise error_for(self._refusal(operation, key, error), now=datetime.now(UTC)) from self.masking.error(error)
         except (NoCredentialsError, PartialCredentialsError) as error:
+            failure = self.masking.error(error)
             raise RemoteAccessError(
-                f"{subject}: no credentials: {error}",
+                f"{subject}: no credentials: {failure}",
                 remedy="set remote.s3.access_key_id and secret_access_key, or give this host a role",
-            ) from error
+            ) from failure
         except (CredentialRetrievalError, MetadataRetrievalError) as error:
+            failure = self.masking.error(error)
             raise RetriableRemoteStorageError(
-                f"{subject}: whoever gives this host its credentials does not: {error}",
+                f"{subject}: whoever gives this host its credentials does not: {failure}",
                 remedy="it is tried again; look at the role of this host, or set remote.s3.access_key_id",
-            ) from error
+            ) from failure
         except SSLError as error:
             raise RemoteAccessError(
-                f"{subject}: {_innermost(error)}",
+                f"{subject}: {self.masking.error(_innermost(error)).named}",
                 remedy="set remote.s3.ca_file to the authority that signed the store's certificate",
-            ) from error
+            ) from self.masking.error(error)
         except _UNREACHABLE as error:
             raise NoAnswerError(
-                f"{subject}: {self._endpoint} does not answer: {_innermost(error)}",
+                f"{subject}: {self._endpoint} does not answer: {self.masking.error(_innermost(error)).named}",
                 remedy="it is tried again; look at the store and at the network to it",
-            ) from error
+            ) from self.masking.error(error)
         except (BotoCoreError, ValueError) as error:
-            raise RemoteStorageError(f"{subject}: {error}", remedy="correct the settings below remote.s3") from error
+            failure = self.masking.error(error)
+            raise RemoteStorageError(
+                f"{subject}: {failure}", remedy="correct the settings below remote.s3"
+            ) from failure
 
     @property
     def _endpoint(self) -> str:
@@ -157,7 +179,7 @@ class S3Connection:
         return str(self._client_arguments["endpoint_url"] or "S3")
 
     def _refusal(self, operation: str, key: str, error: ClientError) -> S3Refusal:
-        fields = {name: str(value) for name, value in error.response.get("Error", {}).items()}
+        fields = {name: self.masking.text(str(value)) for name, value in error.response.get("Error", {}).items()}
         metadata = error.response.get("ResponseMetadata", {})
         region = self._connected.meta.region_name if self._connected else None
         return S3Refusal(
@@ -170,7 +192,9 @@ class S3Connection:
             code=fields.pop("Code", ""),
             message=fields.pop("Message", ""),
             details=fields,
-            headers={name.lower(): str(value) for name, value in metadata.get("HTTPHeaders", {}).items()},
+            headers={
+                name.lower(): self.masking.text(str(value)) for name, value in metadata.get("HTTPHeaders", {}).items()
+            },
         )
 
 
@@ -185,10 +209,10 @@ def status_of(error: ClientError) -> int:
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
-def _innermost(error: BaseException) -> str:
-    """What the library at the bottom said; those above it mostly repeat the URL."""
-    inner = getattr(error, "kwargs", {}).get("error") or error
-    return f"{type(inner).__name__}: {inner}" if str(inner) else type(inner).__name__
+def _innermost(error: BaseException) -> BaseException:
+    """Return the error of the library at the bottom; those above it mostly repeat the URL."""
+    inner = getattr(error, "kwargs", {}).get("error")
+    return inner if isinstance(inner, BaseException) else error
 
 
 def _never_redirect(params: dict[str, Any], **_: object) -> None:

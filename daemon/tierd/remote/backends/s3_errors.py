@@ -17,18 +17,27 @@ from tierd.errors import (
 )
 from tierd.remote.backends.answers import UploadGoneError
 
+_READING = frozenset({"get", "head", "delete"})
+_MAX_FILE_NAME_BYTES = 255
 _BUSY = frozenset(
     {
         "BandwidthLimitExceeded",
         "ConditionalRequestConflict",
         "IncompleteBody",  # the connection broke while we sent
-        "InvalidPart",  # a part that the store lost: the upload begins anew
+        "InvalidPart",
         "OperationAborted",
         "RequestLimitExceeded",
         "RequestTimeout",  # answered with 400
         "SlowDown",
         "TemporaryRedirect",
         "TooManyRequests",
+    }
+)
+_COMPLETION = "complete upload"
+_UPLOAD_SPOILT = frozenset(
+    {
+        "ConditionalRequestConflict",  # a request for the same key came between: S3 wants the parts again
+        "InvalidPart",  # the store has lost a part
     }
 )
 _DAMAGED = frozenset(
@@ -82,7 +91,7 @@ def error_for(refusal: S3Refusal, *, now: datetime) -> RemoteStorageError:
             f"{refusal.endpoint} has no bucket {refusal.bucket!r}",
             remedy=f"create bucket {refusal.bucket} or correct remote.s3.bucket; tierd creates none by itself",
         )
-    if code == "NoSuchUpload":
+    if code == "NoSuchUpload" or (code in _UPLOAD_SPOILT and refusal.operation == _COMPLETION):
         return UploadGoneError(str(refusal), remedy="the upload begins anew")
     if code == _SKEWED:
         return _skewed(refusal, now)
@@ -103,12 +112,20 @@ def error_for(refusal: S3Refusal, *, now: datetime) -> RemoteStorageError:
         )
     if status in {401, 403} or code in _CREDENTIALS:
         return _forbidden(refusal)
-    if status == 404:
+    if status == 404 or _is_too_long_to_exist(refusal):
         return RemoteResourceNotFoundError(str(refusal), remedy="run tierd verify to see what is missing")
     if status == 501:
         remedy = "tierd needs conditional writes (If-None-Match) and CRC-32C checksums; use a store that has them"
         return RemoteStorageError(str(refusal), remedy=remedy)
     return RemoteStorageError(str(refusal), remedy="look the code up in the store's documentation")
+
+
+def _is_too_long_to_exist(refusal: S3Refusal) -> bool:
+    """Whether a server on a file system refuses a key that it cannot have; to ``head`` it does not say why."""
+    if refusal.status != 400 or refusal.operation not in _READING:
+        return False
+    is_too_long = any(len(part.encode()) > _MAX_FILE_NAME_BYTES for part in refusal.key.split("/"))
+    return refusal.code == "KeyTooLongError" or (is_too_long and refusal.code in {"", "400"})
 
 
 def _skewed(refusal: S3Refusal, now: datetime) -> RemoteStorageError:

@@ -13,10 +13,11 @@ from tierd.clock import SystemClock
 from tierd.errors import RemoteResourceNotFoundError, RemoteStorageError, RetriableRemoteStorageError
 from tierd.remote.backends.answers import UploadGoneError
 from tierd.remote.backends.clean_ups import CleanUps
+from tierd.remote.backends.part_requests import PartRequests
 from tierd.remote.backends.parts import Part, crc32c_of, encoded, parts_of, size_of
 from tierd.remote.backends.s3_connection import S3Connection
 from tierd.remote.backends.s3_options import ObjectOptions
-from tierd.remote.backends.s3_sender import BodySender, Request, Source
+from tierd.remote.backends.s3_sender import BodySender, Request, RequestBody, Source
 from tierd.remote.deadlines import Deadlines, deadline
 from tierd.remote.object_store import FileBody, UnfinishedUpload
 from tierd.remote.retrying import Retry
@@ -32,7 +33,7 @@ log = structlog.get_logger()
 _SendPart: TypeAlias = 'Callable[[Request["UploadPartOutputTypeDef"]], Awaitable["UploadPartOutputTypeDef"]]'
 
 CLEAN_UP_TIMEOUT_S = 10.0
-_AGAIN = Retry(clock=SystemClock(), backoff=Backoff(base_s=0.1, cap_s=2.0))
+_ABORT_BACKOFF = Backoff(base_s=0.1, cap_s=2.0)  # short: the caller waits for it
 
 
 class Upload(NamedTuple):
@@ -67,7 +68,9 @@ class MultipartUploads:
         self._deadlines = deadlines
         self._clean_up_s = min(CLEAN_UP_TIMEOUT_S, deadlines.base_s)
         self._retry = retry
+        self._abort_retry = (retry or Retry(clock=SystemClock())).paused_by(_ABORT_BACKOFF, SystemClock())
         self._clean_ups = CleanUps()
+        self._part_requests = PartRequests(self._clean_ups, patience_s=self._clean_up_s)
 
     async def put(self, key: str, body: FileBody) -> None:
         """Create the object in parts; failed or cancelled, the upload is aborted.
@@ -152,7 +155,7 @@ class MultipartUploads:
 
     async def _send_part(self, upload: Upload, part: Part, send: "_SendPart") -> str:
         client = await self._connection.client()
-        request = partial(
+        upload_part = partial(
             client.upload_part,
             Bucket=self._bucket,
             Key=upload.key,
@@ -160,8 +163,19 @@ class MultipartUploads:
             PartNumber=part.number,
             **self._options.access(),
         )
+
+        async def request(
+            *,
+            Body: "RequestBody",  # noqa: N803 - S3's words
+            ContentLength: int,  # noqa: N803
+            ChecksumCRC32C: str,  # noqa: N803
+        ) -> "UploadPartOutputTypeDef":
+            call = partial(upload_part, Body=Body, ContentLength=ContentLength, ChecksumCRC32C=ChecksumCRC32C)
+            return await self._part_requests.run(upload.upload_id, call, is_whole=partial(_is_handed_over, Body))
+
         call = partial(send, request)
-        reply = await (call() if self._retry is None else self._retry("upload_part", call))
+        retried = self._retry.request("upload_part", call, key=upload.key, part=part.number) if self._retry else call()
+        reply = await retried
         return str(reply["ETag"])
 
     async def complete(self, upload: Upload, parts: Sequence[Part], tags: Sequence[str]) -> None:
@@ -194,12 +208,14 @@ class MultipartUploads:
                 with self._connection.translated("complete upload", key):
                     await client.complete_multipart_upload(**arguments)
 
-        await (complete() if self._retry is None else self._retry("complete_upload", complete))
+        await (self._retry.request("complete_upload", complete, key=key) if self._retry else complete())
 
     async def _abort(self, key: str, upload_id: str) -> None:
+        await self._part_requests.settled(upload_id)
         try:
             async with deadline(f"abort upload {key}", self._clean_up_s):
-                await _AGAIN("abort_upload", partial(self._abort_for_good, UnfinishedUpload(key, upload_id, 0)))
+                call = partial(self._abort_for_good, UnfinishedUpload(key, upload_id, 0))
+                await self._abort_retry.taking_back("abort_upload", call, key=key)
         except RemoteStorageError as error:
             # The sweep finds it later; the failure that brought us here is the one to report.
             log.warning("upload_not_aborted", key=key, upload_id=upload_id, error=str(error))
@@ -225,3 +241,7 @@ class MultipartUploads:
             log.warning("upload_perhaps_left", key=key, error=str(error))
         else:
             await self._abort(key, upload.upload_id)
+
+
+def _is_handed_over(body: "RequestBody") -> bool:
+    return isinstance(body, bytes) or body.is_handed_over

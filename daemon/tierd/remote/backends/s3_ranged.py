@@ -17,12 +17,13 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from aiobotocore.session import get_session
 from botocore.exceptions import NoCredentialsError
 
 from tierd.errors import RetriableRemoteStorageError
+from tierd.masking import Masking
 from tierd.model import ByteRange
 from tierd.remote.backends.answers import NoAnswerError
+from tierd.remote.backends.s3_session import one_attempt_session
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Credential, S3Store
@@ -65,6 +66,7 @@ class S3RangedReads:
         proxy_url: str | None,
         connect_timeout_s: float,
         read_timeout_s: float,
+        masking: Masking,
     ) -> None:
         """Prepare to read.
 
@@ -75,8 +77,10 @@ class S3RangedReads:
             proxy_url: of the proxy to go through; None: as the environment says.
             connect_timeout_s: longest wait for a connection.
             read_timeout_s: longest silence of the store within a request.
+            masking: of the secrets in what obstore says.
         """
         self._bucket = bucket
+        self._masking = masking
         self._path_style = path_style
         self._credentials = _Credentials(keys)
         self._proxy_url = proxy_url
@@ -100,15 +104,16 @@ class S3RangedReads:
             return None
         import obstore  # noqa: PLC0415 - it costs 20 ms to load, and only reading needs it
 
-        if self._store is None:
-            self._store = self._open(endpoint_url, region)
-        try:
-            found = await obstore.get_range_async(self._store, key, start=byte_range.start, length=byte_range.size)
-        except FileNotFoundError:
-            return None  # the bucket or the object: aiobotocore tells them apart
-        except obstore.exceptions.BaseError as error:
-            self._raise_unless_refused(key, endpoint_url, error)
-            return None
+        with self._masking.sealing():
+            if self._store is None:
+                self._store = self._open(endpoint_url, region)
+            try:
+                found = await obstore.get_range_async(self._store, key, start=byte_range.start, length=byte_range.size)
+            except FileNotFoundError:
+                return None  # the bucket or the object: aiobotocore tells them apart
+            except obstore.exceptions.BaseError as error:
+                self._raise_unless_refused(key, endpoint_url, error)
+                return None
         return bytes(found)
 
     def _open(self, endpoint_url: str, region: str) -> "S3Store":
@@ -140,7 +145,8 @@ class S3RangedReads:
         """Raise when the store is busy or gone; return when it refuses us, or our credentials are at fault."""
         from obstore.exceptions import UnauthenticatedError  # noqa: PLC0415 - as above
 
-        cause = str(error).partition("\n")[0]
+        failure = self._masking.error(error)
+        cause = failure.text.partition("\n")[0]
         status = _STATUS.search(cause)
         subject = f"get s3://{self._bucket}/{key}"
         if status is None:
@@ -149,12 +155,12 @@ class S3RangedReads:
             raise NoAnswerError(
                 f"{subject}: {endpoint_url} does not answer: {cause}",
                 remedy="it is tried again; look at the store and at the network to it",
-            ) from error
+            ) from failure
         code = int(status[1])
         if code in _BUSY or (code >= 500 and code != 501):
             raise RetriableRemoteStorageError(
                 f"{subject}: {cause}", remedy="the store is busy or failing; it is tried again"
-            ) from error
+            ) from failure
 
 
 class _Credentials:
@@ -162,7 +168,7 @@ class _Credentials:
 
     def __init__(self, keys: StaticKeys | None) -> None:
         self._keys = keys
-        self._session = get_session()
+        self._session = one_attempt_session()
 
     async def __call__(self) -> "S3Credential":
         """Return credentials that are good until ``expires_at``, at least.

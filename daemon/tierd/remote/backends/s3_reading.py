@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from aiobotocore.response import StreamingBody
 from botocore.exceptions import ClientError
 
 from tierd.kernels import crc32c
@@ -23,6 +24,7 @@ from tierd.remote.deadlines import Deadlines, deadline
 from tierd.remote.object_store import Body, FileBody, ObjectInfo
 
 _READ_BACK_BYTES = 8 << 20
+_STEP_BYTES = 1 << 20
 
 
 class Tagged(NamedTuple):
@@ -49,8 +51,8 @@ class ObjectReader:
         self._part_size = part_size
         self._deadlines = deadlines
 
-    async def read(self, key: str, byte_range: ByteRange | None = None) -> Tagged:
-        """Return the object's bytes, or those of ``byte_range`` clipped at its end.
+    async def read(self, key: str, byte_range: ByteRange | None = None, *, max_bytes: int | None = None) -> Tagged:
+        """Return the object's bytes, or those of ``byte_range`` clipped at its end; at most the first ``max_bytes``.
 
         Raises:
             RemoteResourceNotFoundError: no such object.
@@ -67,7 +69,8 @@ class ObjectReader:
                     return Tagged(b"", "")
                 raise
             async with reply["Body"] as stream:
-                return Tagged(await stream.read(), reply.get("ETag", ""))
+                content = await (stream.read() if max_bytes is None else _first_bytes(stream, max_bytes))
+                return Tagged(content, reply.get("ETag", ""))
 
     async def head(self, key: str) -> ObjectInfo:
         """Describe the object; with its checksum where the store knows that of the whole."""
@@ -118,3 +121,11 @@ class ObjectReader:
             piece = await self.read(key, ByteRange.of_size(position, _READ_BACK_BYTES))
             total = crc32c(piece.content, total)
         return total
+
+
+async def _first_bytes(stream: StreamingBody, max_bytes: int) -> bytes:
+    """Return what ``stream`` has, or as many bytes of it; the rest never arrives."""
+    content = bytearray()
+    while len(content) < max_bytes and (piece := await stream.read(min(max_bytes - len(content), _STEP_BYTES))):
+        content += piece
+    return bytes(content)

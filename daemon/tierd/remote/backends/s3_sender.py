@@ -16,7 +16,7 @@ from tierd.remote.object_store import FileBody
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-_Body: TypeAlias = StreamedBody | BytesBody | bytes
+RequestBody: TypeAlias = StreamedBody | BytesBody | bytes
 
 
 class Source(NamedTuple):
@@ -63,7 +63,7 @@ class BodySender:
         """Make one request with ``content`` as its body, before the deadline for its size."""
         async with self.slots, deadline(f"{operation} {key}", self._deadlines.for_size(len(content))):
             with self._connection.translated(operation, key):
-                body: _Body = BytesBody(content) if len(content) > STEP_BYTES else content
+                body: RequestBody = BytesBody(content) if len(content) > STEP_BYTES else content
                 return await request(Body=body, ContentLength=len(content), ChecksumCRC32C=encoded(crc))
 
     def close(self) -> None:
@@ -74,4 +74,4 @@ class BodySender:
 class Request(Protocol[T_co]):
     """A request that still lacks its body."""
 
-    def __call__(self, *, Body: "_Body", ContentLength: int, ChecksumCRC32C: str) -> Awaitable[T_co]: ...  # noqa: D102, N803 - S3's words
+    def __call__(self, *, Body: "RequestBody", ContentLength: int, ChecksumCRC32C: str) -> Awaitable[T_co]: ...  # noqa: D102, N803 - S3's words

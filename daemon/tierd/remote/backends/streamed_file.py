@@ -6,11 +6,12 @@ import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Self
 
 from tierd.errors import RemoteIntegrityError, RemoteStorageError
+from tierd.files import open_regular
 from tierd.model import ByteRange
 from tierd.remote.chunks import sliced
 from tierd.remote.deadlines import Deadline
@@ -29,7 +30,7 @@ class SourceFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._file = open_regular(path)
         self._lock = threading.Lock()
         self._reads = 0
         self._closing = False
@@ -60,17 +61,27 @@ class SourceFile:
 
 
 class BytesBody:
-    """Bytes at hand as a body that is iterated over: given whole, the client library would hash all of them first."""
+    """Bytes at hand as a body that is iterated over: given whole, the client library would hash all of them first.
+
+    Attributes:
+        is_handed_over: the client library has the last byte, and may have sent it.
+    """
 
     def __init__(self, content: bytes) -> None:
+        self.is_handed_over = False
         self._content = content
 
     def read(self, size: int = -1) -> bytes:
         """Not to be called: botocore takes for a body only what has a method of this name."""
         raise io.UnsupportedOperation(f"read({size}): iterate asynchronously")
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return sliced(self._content)
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = len(self._content)
+        async with aclosing(sliced(self._content)) as pieces:
+            async for piece in pieces:
+                left -= len(piece)
+                self.is_handed_over = not left
+                yield piece
 
 
 @asynccontextmanager
@@ -105,6 +116,7 @@ class StreamedBody:
 
     Attributes:
         failure: why the source could not be sent; the HTTP client hides it behind an error of its own.
+        is_handed_over: the client library has the last byte, and may have sent it.
     """
 
     def __init__(
@@ -117,6 +129,7 @@ class StreamedBody:
         pace: Callable[[int], Awaitable[None]] | None,
     ) -> None:
         self.failure: RemoteStorageError | None = None
+        self.is_handed_over = False
         self._source = source
         self._position = byte_range.start
         self._end = byte_range.end + 1
@@ -153,6 +166,7 @@ class StreamedBody:
         if self._pace is not None:
             async with self._running.paused():
                 await self._pace(len(step))
+        self.is_handed_over = self._position == self._end
         return step
 
     def discard(self) -> None:

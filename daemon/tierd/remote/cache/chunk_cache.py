@@ -170,11 +170,11 @@ class ChunkCache:
             OSError: the directory cannot be listed.
         """
         parts = {object_part(key) for key in keys}
-        under_way = [name for name in (*self._unwritten.contents, *self._downloads) if object_part_of(name) in parts]
+        under_way = {name for name in (*self._unwritten.contents, *self._downloads) if object_part_of(name) in parts}
         listed = await self._in_thread(self._files.list)
         await self._remove([name for name, _ in listed if object_part_of(name) in parts])
         left = await self._in_thread(self._files.list)
-        return len(under_way) + sum(object_part_of(name) in parts for name, _ in left)
+        return len(under_way | {name for name, _ in left if object_part_of(name) in parts})  # some arrived meanwhile
 
     async def close(self) -> None:
         """End the downloads, finish the writes; every later call is refused. Closing twice is harmless."""

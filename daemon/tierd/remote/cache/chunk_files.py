@@ -11,6 +11,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
+from tierd.files import make_private_directory
 from tierd.model import ByteRange
 from tierd.remote.cache.checked_file import TEMPORARY_SUFFIX, read_checked, write_checked
 
@@ -30,7 +31,7 @@ class ChunkFiles:
         Raises:
             OSError: it cannot be made or listed.
         """
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_directory(self.directory)
         return self.list()
 
     def list(self) -> list[tuple[str, int]]:

@@ -1,5 +1,8 @@
 """KeyRewrapping: data keys in manifests wrapped anew under the ring's active key. Data objects are never touched.
 
+Tombstones, log start records and reports of erasures are given tags of the active key, where a key of the ring proves
+them; what nothing proves stays as it is.
+
 Safe beside a running daemon and beside itself: a manifest is replaced only if it is still what was read, and whoever
 remembers an old one reads by it as before. Broken off, it is simply run again: what is done is seen and left alone.
 """
@@ -16,14 +19,18 @@ from tierd.errors import (
     RemoteKeyMissingError,
     RemoteResourceNotFoundError,
     RemoteStorageError,
+    RemoteUnauthenticatedError,
     RetriableRemoteStorageError,
 )
-from tierd.model import TopicPartition, uuid_to_text
-from tierd.remote.keys import MANIFEST_SUFFIX, ObjectKeyFactory
+from tierd.model import TopicIdPartition, TopicPartition, uuid_to_text
+from tierd.remote.keys import MANIFEST_SUFFIX, TOMBSTONE_SUFFIX, ObjectKeyFactory, SegmentKey
+from tierd.remote.object_limits import ERASURE_REPORT, LOG_START, MANIFEST, TOMBSTONE, ObjectKind, read_whole
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.open_segment import authenticated
+from tierd.remote.transform.binding import erasure_report_binding, log_start_binding
 from tierd.remote.transform.key_ring import KeyRing
+from tierd.remote.transform.object_tag import tagged_anew
 
 _PAGE_OBJECTS = 3000  # of a listing; a third of them are manifests
 
@@ -39,21 +46,29 @@ class RewrapResult(Enum):
     MISSING_KEY = "missing_key"
     DAMAGED = "damaged"
     UNKNOWN = "unknown"  # of a version that this tierd does not know
+    RETAGGED = "retagged"  # no manifest: it has a tag of the active key now, or would have
+    TAG_CURRENT = "tag_current"  # no manifest: it has such a tag already
+    UNAUTHENTICATED = "unauthenticated"  # no manifest: no key of the ring proves it
 
     @property
     def is_problem(self) -> bool:
         """Whether the manifest still needs somebody."""
-        return self not in {self.REWRAPPED, self.CURRENT, self.PLAIN, self.GONE}
+        return self not in {self.REWRAPPED, self.CURRENT, self.PLAIN, self.GONE, self.RETAGGED, self.TAG_CURRENT}
 
 
 @dataclass(frozen=True, slots=True)
 class RewrapOutcome:
-    """One manifest; ``problem`` and ``remedy`` are empty where there is none."""
+    """One manifest or object with a tag; ``problem`` and ``remedy`` are empty where there is none."""
 
     key: str
     result: RewrapResult
     problem: str = ""
     remedy: str = ""
+
+    @property
+    def is_manifest(self) -> bool:
+        """Whether the object is a manifest, and not one with a tag of its own."""
+        return self.key.endswith(MANIFEST_SUFFIX)
 
 
 class KeyRewrapping:
@@ -77,7 +92,7 @@ class KeyRewrapping:
     async def run(
         self, keys: ObjectKeyFactory, partitions: list[TopicPartition] | None = None
     ) -> AsyncGenerator[RewrapOutcome, None]:
-        """Yield what became of every manifest below the prefix, in the order of the keys.
+        """Yield what became of every manifest and object with a tag below the prefix, in the order of the keys.
 
         Args:
             keys: give the prefix.
@@ -97,16 +112,12 @@ class KeyRewrapping:
     async def _pages(
         self, keys: ObjectKeyFactory, topic: str | None, numbers: Set[int]
     ) -> AsyncGenerator[list[str], None]:
-        """Yield the keys of manifests, of all topics when ``topic`` is None."""
-        start_after, prefix = "", keys.root if topic is None else f"{keys.root}{topic}-"
-        while page := await self._store.list_objects(prefix, start_after=start_after, limit=_PAGE_OBJECTS):
-            start_after = page[-1].key
-            manifests = [(info.key, keys.parse(info.key)) for info in page if info.key.endswith(MANIFEST_SUFFIX)]
-            yield [
-                key
-                for key, parsed in manifests
-                if parsed and (topic is None or (parsed.topic == topic and parsed.partition in numbers))
-            ]
+        """Yield the keys of manifests and of objects with tags, of all topics when ``topic`` is None."""
+        for prefix in (keys.root,) if topic is None else keys.topic_prefixes(topic):
+            start_after = ""
+            while page := await self._store.list_objects(prefix, start_after=start_after, limit=_PAGE_OBJECTS):
+                start_after = page[-1].key
+                yield [info.key for info in page if _is_concerned(keys, info.key, topic, numbers)]
 
     async def _batch(self, keys: ObjectKeyFactory, batch: list[str]) -> list[RewrapOutcome]:
         try:
@@ -127,7 +138,9 @@ class KeyRewrapping:
             return RewrapOutcome(key, _result_of(error), str(error), error.remedy)
 
     async def _rewrap(self, keys: ObjectKeyFactory, key: str) -> RewrapResult:
-        content = await self._store.get(key)
+        content = await read_whole(self._store, key, _kind_of(keys, key))
+        if not key.endswith(MANIFEST_SUFFIX):
+            return await self._retag(keys, key, content)
         manifest = SegmentManifest.decode(content, key=key)
         if manifest.encryption is None:
             return RewrapResult.PLAIN
@@ -137,6 +150,47 @@ class KeyRewrapping:
         if not self._dry_run:
             await self._store.replace(key, rewrapped, previous=content)
         return RewrapResult.REWRAPPED
+
+    async def _retag(self, keys: ObjectKeyFactory, key: str, content: bytes) -> RewrapResult:
+        tagged = tagged_anew(content, self._ring, await self._binding(keys, key), key=key)
+        if tagged is None:
+            return RewrapResult.TAG_CURRENT
+        if not self._dry_run:
+            await self._store.replace(key, tagged, previous=content)
+        return RewrapResult.RETAGGED
+
+    async def _binding(self, keys: ObjectKeyFactory, key: str) -> bytes:
+        """Return what the tag of an object is bound to; of a tombstone the manifest beside it tells the rest."""
+        if key.endswith(TOMBSTONE_SUFFIX):
+            beside = key.removesuffix(TOMBSTONE_SUFFIX) + MANIFEST_SUFFIX
+            manifest = SegmentManifest.decode(await read_whole(self._store, beside, MANIFEST), key=beside)
+            try:
+                return manifest.binding().for_tombstone()
+            except ValueError as error:
+                raise RemoteIntegrityError(f"{beside}: {error}", remedy="run tierd verify") from error
+        if (partition := keys.parse_log_start(key)) is not None:
+            return log_start_binding(keys.cluster_id, partition)
+        request_id = keys.parse_erasure_report(key)
+        assert request_id is not None, "no other key is asked for"
+        return erasure_report_binding(keys.cluster_id, request_id)
+
+
+def _is_concerned(keys: ObjectKeyFactory, key: str, topic: str | None, numbers: Set[int]) -> bool:
+    place: SegmentKey | TopicIdPartition | None = keys.parse_log_start(key)
+    if place is None and key.endswith((MANIFEST_SUFFIX, TOMBSTONE_SUFFIX)):
+        place = keys.parse(key)
+    if place is None:
+        return topic is None and keys.parse_erasure_report(key) is not None
+    return topic is None or (place.topic == topic and place.partition in numbers)
+
+
+def _kind_of(keys: ObjectKeyFactory, key: str) -> ObjectKind:
+    """Return the kind of an object that ``_is_concerned``."""
+    if key.endswith(MANIFEST_SUFFIX):
+        return MANIFEST
+    if key.endswith(TOMBSTONE_SUFFIX):
+        return TOMBSTONE
+    return ERASURE_REPORT if keys.parse_log_start(key) is None else LOG_START
 
 
 def _rewrapped(manifest: SegmentManifest, content: bytes, ring: KeyRing, keys: ObjectKeyFactory, *, key: str) -> bytes:
@@ -165,6 +219,8 @@ def _rewrapped(manifest: SegmentManifest, content: bytes, ring: KeyRing, keys: O
 
 def _result_of(error: RemoteStorageError) -> RewrapResult:
     match error:
+        case RemoteUnauthenticatedError():
+            return RewrapResult.UNAUTHENTICATED
         case RemoteKeyMissingError():
             return RewrapResult.MISSING_KEY
         case RemoteIntegrityError():

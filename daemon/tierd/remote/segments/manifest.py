@@ -17,15 +17,18 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError
 
 from tierd.errors import RemoteFormatError, RemoteIntegrityError
+from tierd.json_parsing import parse_json
 from tierd.kernels import crc32c_of_file
 from tierd.model import (
     IndexType,
     LogSegmentData,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
+    segment_epochs_problem,
     uuid_from_text,
     uuid_to_text,
 )
+from tierd.remote.object_limits import MAX_CHUNK_BYTES, MAX_CHUNKS, max_index_bytes
 from tierd.remote.segments.description import describe_indexes, describe_log, index_contents, plain_layout
 from tierd.remote.segments.manifest_parts import Compression, Encryption, IndexArtefact, LogArtefact, Part, Size
 from tierd.remote.transform.binding import SegmentBinding
@@ -66,7 +69,7 @@ class SegmentManifest(Part):
     start_offset: Annotated[int, Field(ge=0, lt=2**63)]
     end_offset: Annotated[int, Field(ge=0, lt=2**63)]
     segment_leader_epochs: tuple[tuple[int, int], ...]
-    leader_epoch: int
+    leader_epoch: Annotated[int, Field(ge=-1, lt=2**31)]
     broker_id: int
     session_id: str
     copy_started_ms: int
@@ -97,10 +100,13 @@ class SegmentManifest(Part):
         """Describe a segment about to be committed. The same arguments give the same manifest, byte for byte.
 
         One of an encrypted segment has still to be ``sealed``.
+
+        Raises:
+            RemoteIntegrityError: ``decode`` would refuse it: neither readers nor a rebuild could use the segment.
         """
         partition = metadata.segment.topic_id_partition
         done = transformation or Transformation(plain_layout(data.log_checksums, chunk_size), None, None)
-        return cls(
+        manifest = cls(
             cluster_id=cluster_id,
             topic=partition.topic,
             topic_id=uuid_to_text(partition.topic_id),
@@ -124,11 +130,15 @@ class SegmentManifest(Part):
             encryption=Encryption.under(done.wrapped_key) if done.wrapped_key else None,
             tierd_version=tierd_version,
         )
+        if (problem := _inconsistency(manifest)) is not None:
+            what = f"{metadata.segment}: its manifest would not fit together: {problem}"
+            raise RemoteIntegrityError(what, remedy="nothing is committed; report this")
+        return manifest
 
     def sealed(self, cipher: SegmentCipher) -> Self:
         """This manifest with its tag."""
         assert self.encryption is not None, "only an encrypted segment has a key to seal with"
-        tag = cipher.tag_of(_signed(json.loads(self.encode())))
+        tag = cipher.tag_of(_signed(_parse_object(self.encode(), "the manifest to be sealed")))
         return self.model_copy(update={"encryption": self.encryption.model_copy(update={"manifest_tag": tag})})
 
     def replacing(self, segments: Iterable[RemoteLogSegmentId], cipher: SegmentCipher | None) -> Self:
@@ -159,6 +169,7 @@ class SegmentManifest(Part):
         """
         fields = _parse_object(content, key)
         _require_known(fields, key)
+        _require_few_chunks(fields, key)
         try:
             manifest = cls.model_validate_json(content)
         except ValidationError as error:
@@ -239,9 +250,40 @@ def _require_known(fields: Mapping[str, Any], key: str) -> None:
             )
 
 
+def _require_few_chunks(fields: Mapping[str, Any], key: str) -> None:
+    """Raise where the objects made of the chunks would fill the memory."""
+    log = fields.get("log")
+    chunks = log.get("chunks") if isinstance(log, dict) else None
+    if isinstance(chunks, list) and len(chunks) > MAX_CHUNKS:
+        what = f"{key}: manifest has {len(chunks)} chunks, and no log has more than {MAX_CHUNKS}"
+        raise RemoteIntegrityError(what, remedy=_DAMAGED)
+
+
 def _inconsistency(manifest: SegmentManifest) -> str | None:
     """What in the manifest contradicts itself, so that nothing could be read by it; None when nothing does."""
+    start, end = manifest.start_offset, manifest.end_offset
+    if end < start:
+        return f"offsets {start}-{end} are no range"
+    if (
+        problem := segment_epochs_problem(manifest.segment_leader_epochs, start_offset=start, end_offset=end)
+    ) is not None:
+        return problem
+    return _index_inconsistency(manifest) or _log_inconsistency(manifest)
+
+
+def _index_inconsistency(manifest: SegmentManifest) -> str | None:
+    for index_type in IndexType:
+        artefact, limit = manifest.index(index_type), max_index_bytes(index_type, manifest.size_bytes)
+        if artefact is not None and artefact.size_bytes > limit:
+            size = f"{artefact.size_bytes} bytes of the {index_type.value} index"
+            return f"{size} for a log of {manifest.size_bytes} bytes, which has at most {limit}"
+    return None
+
+
+def _log_inconsistency(manifest: SegmentManifest) -> str | None:
     log, growth = manifest.log, TAG_BYTES if manifest.encryption else 0
+    if log.chunk_size_bytes > MAX_CHUNK_BYTES:
+        return f"chunks of {log.chunk_size_bytes} bytes, and none has more than {MAX_CHUNK_BYTES}"
     for number, (size, chunk) in enumerate(
         zip_longest(original_sizes(manifest.size_bytes, log.chunk_size_bytes), log.chunks)
     ):
@@ -268,20 +310,11 @@ def _signed(fields: Mapping[str, Any]) -> bytes:
 
 def _parse_object(content: bytes, key: str) -> Mapping[str, Any]:
     try:
-        fields = json.loads(content, object_pairs_hook=_unique)
-    except (ValueError, RecursionError) as error:
+        fields = parse_json(content, unique_names=True)
+    except ValueError as error:
         raise RemoteIntegrityError(f"{key}: manifest is not JSON: {error}", remedy=_DAMAGED) from error
     if not isinstance(fields, dict):
         raise RemoteIntegrityError(f"{key}: manifest is not a JSON object", remedy=_DAMAGED)
-    return fields
-
-
-def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object in which no name stands twice: two parsers might choose differently."""
-    listed = list(pairs)
-    fields = dict(listed)
-    if len(fields) != len(listed):
-        raise ValueError("a name stands twice in one object")
     return fields
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tierd.errors import RemoteIntegrityError
+from tierd.errors import RemoteIntegrityError, RemoteUnauthenticatedError
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.remote.keys import must_be_encrypted
 from tierd.remote.segments.manifest import SegmentManifest
@@ -79,6 +79,32 @@ def opened(
             remedy="somebody replaced it: restore the objects from versions or a replica of the bucket",
         )
     return OpenSegment(manifest, manifest.layout(), ChunkCodec(None, cipher))
+
+
+def proven(content: bytes, cluster_id: str, ring: KeyRing, *, key: str) -> SegmentManifest:
+    """Return the manifest ``content``, which a holder of the key ring wrote for the segment that it describes.
+
+    That is the manifest of an encrypted segment: its tag covers every field but the wrapping of its data key, and the
+    data key opens for this segment only.
+
+    Raises:
+        RemoteUnauthenticatedError: the segment is not encrypted.
+        RemoteIntegrityError: the manifest is damaged, was changed, or its data key is another segment's.
+        RemoteKeyMissingError: the ring has not the key.
+        ValueError: the ids of the manifest are none.
+    """
+    manifest = SegmentManifest.decode(content, key=key)
+    if manifest.encryption is None:
+        raise RemoteUnauthenticatedError(
+            f"{key}: the segment is not encrypted: nothing proves that a tierd with the key ring wrote it",
+            remedy="find out who wrote it; a plain segment of before encryption is believed with "
+            "--accept-unauthenticated of tierd rebuild-metadata and tierd repair-tier",
+        )
+    binding = manifest.binding()
+    if binding.cluster_id != cluster_id:
+        raise RemoteIntegrityError(f"{key}: the manifest is of cluster {binding.cluster_id}", remedy="run tierd verify")
+    authenticated(manifest, content, binding, ring, key=key)
+    return manifest
 
 
 def authenticated(

@@ -8,6 +8,7 @@ from functools import partial
 from tierd.errors import RemoteIndexAbsentError, RemoteIntegrityError
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
 from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory, must_be_encrypted
+from tierd.remote.object_limits import EARLY_INDEXES, MANIFEST, read_whole
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.segments.early_reads import EarlyReads, ReadRange
 from tierd.remote.segments.open_segment import OpenSegment, opened
@@ -18,7 +19,6 @@ from tierd.remote.transform.transform import Transform
 
 _SEGMENTS_KEPT = 64
 _GUESSED_BYTES = 8 << 20  # a longer read saves little by a guess, and wastes much by a wrong one
-_WHOLE = ByteRange(0, (1 << 63) - 1)
 _RUN_BYTES = 16 << 20
 """Neighbouring chunks are fetched with one request of at most this size, or one by one at the same time."""
 
@@ -57,7 +57,7 @@ class SegmentReader:
         self._align_plain_reads = align_plain_reads
         self._open: OrderedDict[str, OpenSegment] = OrderedDict()
         self._opening: SharedCalls[OpenSegment] = SharedCalls()
-        self._whole: SharedCalls[bytes] = SharedCalls()
+        self._early: SharedCalls[bytes] = SharedCalls()
         self._expected_chunk_size = plain_chunk_size  # of the next segment; None: it is probably transformed
 
     async def open(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata) -> OpenSegment:
@@ -80,6 +80,15 @@ class SegmentReader:
     def forget(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata) -> None:
         """Forget the manifest: the segment is deleted."""
         self._open.pop(keys.segment(metadata, MANIFEST_SUFFIX), None)
+
+    async def require_log(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata) -> None:
+        """Raise unless manifest and log are there; the store is asked, for a manifest that is kept proves nothing.
+
+        Raises:
+            As ``open``, and RemoteResourceNotFoundError: there is no log.
+        """
+        await self.open(keys, metadata)
+        await self._store.head(keys.segment(metadata, LOG_SUFFIX))
 
     async def read_log(
         self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange
@@ -120,20 +129,21 @@ class SegmentReader:
         """
         key = keys.segment(metadata, INDEXES_SUFFIX)
         is_open = keys.segment(metadata, MANIFEST_SUFFIX) in self._open
-        async with EarlyReads(self._read_whole, key, () if is_open else (_WHOLE,)) as reads:
+        async with EarlyReads(self._read_early, key, () if is_open else (EARLY_INDEXES,)) as reads:
             segment = await self.open(keys, metadata)
             artefact = segment.manifest.index(index_type)
             if artefact is None:
                 raise RemoteIndexAbsentError(f"{key}: the segment has no {index_type.value} index")
             stored = b""
-            if artefact.size_bytes and is_open:
+            end = artefact.position + artefact.size_bytes
+            if artefact.size_bytes and (is_open or end > EARLY_INDEXES.size):
                 stored = await self._store.get(key, ByteRange.of_size(artefact.position, artefact.size_bytes))
             elif artefact.size_bytes:
-                stored = (await reads.read(_WHOLE))[artefact.position : artefact.position + artefact.size_bytes]
+                stored = (await reads.read(EARLY_INDEXES))[artefact.position : end]
         return segment.decode_index(index_type, artefact, stored, key=key)
 
     async def _load(self, key: str, metadata: RemoteLogSegmentMetadata) -> OpenSegment:
-        content = await self._store.get(key)
+        content = await read_whole(self._store, key, MANIFEST)
         found = opened(content, metadata, self._cluster_id, self._transform.ring, key=key)
         self._expected_chunk_size = None if found.manifest.is_transformed else found.layout.chunk_size
         self._open[key] = found
@@ -159,8 +169,8 @@ class SegmentReader:
         first, last = expected.original_range(numbers[0]), expected.original_range(numbers[-1])
         return [ByteRange(first.start, last.end)]
 
-    async def _read_whole(self, key: str, _: ByteRange) -> bytes:
-        return await self._whole.ask(key, lambda: self._store.get(key))
+    async def _read_early(self, key: str, byte_range: ByteRange) -> bytes:
+        return await self._early.ask(key, lambda: self._store.get(key, byte_range))
 
     async def _read_plain(self, reads: EarlyReads, key: str, segment: OpenSegment, byte_range: ByteRange) -> bytes:
         content = await reads.read(byte_range)

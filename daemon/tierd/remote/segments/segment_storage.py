@@ -1,6 +1,6 @@
 """SegmentStorage: a segment as three objects in an ObjectStore, the manifest last (DESIGN 4, remote-tiering 4)."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -22,14 +22,20 @@ from tierd.remote.keys import (
     TOMBSTONE_SUFFIX,
     ObjectKeyFactory,
 )
+from tierd.remote.log_start import LogStartStorage
 from tierd.remote.object_store import ObjectInfo, ObjectStore, UnfinishedUpload
 from tierd.remote.segments.description import index_contents
 from tierd.remote.segments.early_reads import ReadRange
 from tierd.remote.segments.manifest import SegmentManifest
+from tierd.remote.segments.open_segment import proven
 from tierd.remote.segments.segment_reader import SegmentReader
 from tierd.remote.segments.segment_writer import SegmentWriter
+from tierd.remote.segments.stream_pieces import stream_pieces
 from tierd.remote.segments.tombstone import Tombstone
+from tierd.remote.segments.tombstone_storage import TombstoneStorage
 from tierd.remote.segments.unfinished_upload import UnfinishedSegmentUpload
+from tierd.remote.transform.binding import erasure_report_binding
+from tierd.remote.transform.object_tag import require_tag
 from tierd.remote.transform.transform import PLAIN, Transform
 
 _OBJECTS = (LOG_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX)
@@ -65,6 +71,10 @@ class SegmentStorage:
             raise ValueError(f"chunk_size {chunk_size} is not a multiple of {CHECKSUM_BLOCK_BYTES} bytes")
         self._store = store
         self._keys = ObjectKeyFactory(key_prefix, cluster_id)
+        self._cluster_id = cluster_id
+        self._ring = transform.ring
+        self.log_starts = LogStartStorage(store, self._keys, transform.ring)  # below the configured prefix
+        self._tombstones = TombstoneStorage(store, cluster_id, transform.ring)
         self._is_encrypting = transform.encrypts
         self._deleted: list[Callable[[RemoteLogSegmentMetadata, str], Awaitable[None]]] = []
         self._writer = SegmentWriter(
@@ -81,8 +91,8 @@ class SegmentStorage:
 
     def custom_metadata(self, metadata: RemoteLogSegmentMetadata) -> bytes:
         """Return key prefix and whether it must be encrypted: all else in keys follows from the metadata."""
-        del metadata  # the same for every segment, until the configuration changes
-        return self._keys.custom_metadata(is_encrypted=self._is_encrypting)
+        topic = metadata.segment.topic_id_partition.topic
+        return self._keys.custom_metadata(topic, is_encrypted=self._is_encrypting)
 
     def has_configured_prefix(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Whether the segment lies under the prefix that is configured now, so that a listing shows it."""
@@ -97,24 +107,29 @@ class SegmentStorage:
             except RemoteConflictError:
                 if not await self._is_stored(keys, metadata, data):
                     raise
-        return keys.custom_metadata(is_encrypted=self._is_encrypting)
+        topic = metadata.segment.topic_id_partition.topic
+        return keys.custom_metadata(topic, is_encrypted=self._is_encrypting)
 
-    async def stage_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> SegmentManifest:
+    async def stage_log_segment_data(
+        self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData, *, key_seed: bytes
+    ) -> SegmentManifest:
         """Store log and indexes only; return the manifest for ``commit_log_segment``, perhaps of another process.
 
-        Nobody can read the segment before that. Again with the same data it is success, unless the segment is
-        encrypted: what was staged before, by whichever process, is in the way then, for its data key is another one.
+        The segment cannot be read before that. Again with the same data and seed it is success, in any process. What
+        is there with other bytes stays: a task that outlives its run can overwrite no segment that was committed.
 
         Args:
             metadata: as it will be when it is finished, with the size of ``data`` and its largest timestamp.
             data: the content; it may be empty.
+            key_seed: 32 secret random bytes that belong to this segment id: the data key of an encrypted segment
+                follows from them and the content.
 
         Raises:
             RemoteConflictError: an object is there already with other bytes.
             RemoteIntegrityError: the log is not what was checked.
         """
         with _storage_errors("stage", metadata):
-            return await self._writer.stage(self._keys_of(metadata), metadata, data)
+            return await self._writer.stage(self._keys_of(metadata), metadata, data, key_seed=key_seed)
 
     async def commit_log_segment(
         self, metadata: RemoteLogSegmentMetadata, manifest: SegmentManifest, replaces: Iterable[RemoteLogSegmentId]
@@ -142,15 +157,34 @@ class SegmentStorage:
         """Return the log's bytes in ``byte_range``, clipped at its end; empty when past it.
 
         Raises:
-            RemoteResourceNotFoundError: an object is not there.
+            RemoteResourceNotFoundError: an object is not there, whatever the range.
             RemoteIntegrityError: stored bytes are not what was stored; object and chunk are named.
             RemoteKeyMissingError: the segment is encrypted, and the key ring has not its key.
         """
         with _storage_errors("fetch", metadata):
-            clipped = byte_range.clipped(metadata.size_bytes)
+            keys, clipped = self._keys_of(metadata), byte_range.clipped(metadata.size_bytes)
             if clipped is None:
+                await self._reader.require_log(keys, metadata)
                 return b""
-            return await self._reader.read_log(self._keys_of(metadata), metadata, clipped)
+            return await self._reader.read_log(keys, metadata, clipped)
+
+    async def stream_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the log's bytes from ``start_position`` to ``end_position``, or to its end, in pieces of a few MiB.
+
+        Raises:
+            As ``fetch_log_segment``, and ValueError: a negative start, or an end before it.
+        """
+        last = max(metadata.size_bytes - 1, start_position) if end_position is None else end_position
+        wanted = ByteRange(start_position, last)
+        clipped = wanted.clipped(metadata.size_bytes)
+        if clipped is None:
+            await self.fetch_log_segment(metadata, wanted)
+            return
+        chunk_size = (await self.read_manifest(metadata)).log.chunk_size_bytes
+        for piece in stream_pieces(clipped, chunk_size=chunk_size):
+            yield await self.fetch_log_segment(metadata, piece)
 
     async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         """Return one artefact, checked against the checksum in the manifest.
@@ -192,6 +226,33 @@ class SegmentStorage:
         with _storage_errors("read the manifest of", metadata):
             return (await self._reader.open(self._keys_of(metadata), metadata)).manifest
 
+    @property
+    def asks_for_proof(self) -> bool:
+        """Whether a key ring is configured, so that what decides must be proven to come from a holder of it."""
+        return not self._ring.is_empty
+
+    def prove_manifest(self, content: bytes, *, key: str) -> SegmentManifest:
+        """Return the manifest ``content`` once it is proven that a holder of the key ring wrote it; no ring, no proof.
+
+        Raises:
+            RemoteUnauthenticatedError: a key ring is configured, and the segment is not encrypted.
+            RemoteIntegrityError: the manifest is damaged, was changed, or its data key is another segment's.
+            RemoteKeyMissingError: the segment is encrypted, and the key ring has not its key.
+            ValueError: the ids of an encrypted segment are none.
+        """
+        manifest = SegmentManifest.decode(content, key=key)
+        if self._ring.is_empty and manifest.encryption is None:
+            return manifest
+        return proven(content, self._cluster_id, self._ring, key=key)
+
+    def prove_erasure_report(self, content: bytes, request_id: UUID, *, key: str) -> None:
+        """Raise unless it is proven that a holder of the key ring wrote the report of a request; no ring, no proof.
+
+        Raises:
+            RemoteUnauthenticatedError: nothing proves it.
+        """
+        require_tag(content, self._ring, erasure_report_binding(self._cluster_id, request_id), key=key)
+
     async def objects_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Whether log, indexes and manifest are all there."""
         with _storage_errors("look for", metadata):
@@ -203,34 +264,41 @@ class SegmentStorage:
                 return False
             return True
 
+    async def any_object_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Whether log, indexes, manifest or tombstone is there."""
+        with _storage_errors("look for", metadata):
+            keys = self._keys_of(metadata)
+            for suffix in (*_OBJECTS, TOMBSTONE_SUFFIX):
+                try:
+                    await self._store.head(keys.segment(metadata, suffix))
+                except RemoteResourceNotFoundError:
+                    continue
+                return True
+            return False
+
     # ------------------------------------------------------------ tombstones
 
     async def write_tombstone(self, metadata: RemoteLogSegmentMetadata, tombstone: Tombstone) -> None:
-        """Say durably that the segment is to be deleted; one that is there already stays as it is.
+        """Say durably that the segment is to be deleted, as ``TombstoneStorage.write``.
 
         Raises:
             RemoteIntegrityError: what is there is no tombstone.
         """
         with _storage_errors("write the tombstone of", metadata):
-            key = self._keys_of(metadata).segment(metadata, TOMBSTONE_SUFFIX)
-            try:
-                await self._store.put(key, tombstone.encode())
-            except RemoteConflictError:
-                Tombstone.decode(await self._store.get(key), key=key)
+            await self._tombstones.write(self._keys_of(metadata), metadata, tombstone)
 
-    async def read_tombstone(self, metadata: RemoteLogSegmentMetadata) -> Tombstone | None:
-        """Return the segment's tombstone, None when it has none.
+    async def read_tombstone(
+        self, metadata: RemoteLogSegmentMetadata, *, accepts_unauthenticated: bool = False
+    ) -> Tombstone | None:
+        """Return the segment's tombstone, None when it has none, as ``TombstoneStorage.read``.
 
         Raises:
+            RemoteUnauthenticatedError: nothing proves that a holder of the key ring wrote it.
             RemoteIntegrityError: what is there is no tombstone.
         """
         with _storage_errors("read the tombstone of", metadata):
-            key = self._keys_of(metadata).segment(metadata, TOMBSTONE_SUFFIX)
-            try:
-                content = await self._store.get(key)
-            except RemoteResourceNotFoundError:
-                return None
-            return Tombstone.decode(content, key=key)
+            keys = self._keys_of(metadata)
+            return await self._tombstones.read(keys, metadata, accepts_unauthenticated=accepts_unauthenticated)
 
     async def remove_tombstone(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Remove the segment's tombstone; none is no error."""
@@ -242,22 +310,24 @@ class SegmentStorage:
     async def list_segment_objects(self, partition: TopicIdPartition) -> dict[UUID, list[ObjectInfo]]:
         """Return every object of the partition below the configured prefix, tombstones included, by segment id."""
         found: dict[UUID, list[ObjectInfo]] = {}
-        for item in await self._store.list_objects(self._keys.partition_prefix(partition)):
-            if parsed := self._keys.parse(item.key):
-                found.setdefault(parsed.segment_id, []).append(item)
+        for keys in self._keys.forms(partition.topic):
+            for item in await self._store.list_objects(keys.partition_prefix(partition)):
+                if parsed := keys.parse(item.key):
+                    found.setdefault(parsed.segment_id, []).append(item)
         return found
 
     async def list_unfinished_uploads(self) -> list[UnfinishedSegmentUpload]:
         """Return uploads below the configured prefix that were begun and neither completed nor aborted."""
         uploads = await self._store.list_unfinished_uploads(self._keys.root)
-        return [UnfinishedSegmentUpload.of(upload, self._keys.parse(upload.key)) for upload in uploads]
+        return [UnfinishedSegmentUpload.of(upload, self._keys) for upload in uploads]
 
     async def abort_upload(self, upload: UnfinishedUpload) -> None:
         """Discard an unfinished upload; one that is gone is no error."""
         await self._store.abort_upload(upload)
 
     def _keys_of(self, metadata: RemoteLogSegmentMetadata) -> ObjectKeyFactory:
-        return self._keys.for_custom_metadata(metadata.custom_metadata)
+        topic = metadata.segment.topic_id_partition.topic
+        return self._keys.for_custom_metadata(metadata.custom_metadata, topic)
 
     async def _is_stored(
         self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, data: LogSegmentData

@@ -1,7 +1,8 @@
 """SegmentWriter: one segment to objects, in their order: log, indexes, manifest (DESIGN 4).
 
 A data key belongs to one attempt. It is kept until the attempt has ended, so that a copy that is called again, after a
-cancellation for one, makes the very same objects.
+cancellation for one, makes the very same objects. What tasks of a job stage has a data key that follows from a seed,
+which belongs to one output, and from the content: a task that runs again elsewhere makes the very same objects too.
 """
 
 from collections import OrderedDict
@@ -11,6 +12,7 @@ from functools import partial
 from typing import NamedTuple, Self
 from uuid import UUID
 
+from tierd.errors import RemoteConflictError, RemoteResourceNotFoundError
 from tierd.kernels import crc32c
 from tierd.model import BlockChecksums, ByteRange, LogSegmentData, RemoteLogSegmentId, RemoteLogSegmentMetadata
 from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory
@@ -22,10 +24,11 @@ from tierd.remote.segments.staged_segment import check_staged
 from tierd.remote.transform.binding import ArtefactKind, SegmentBinding
 from tierd.remote.transform.cipher import SegmentCipher
 from tierd.remote.transform.codec import ChunkCodec
+from tierd.remote.transform.content_key import ContentDigest
 from tierd.remote.transform.key_ring import WrappedKey
 from tierd.remote.transform.sampling import is_compressed_already
 from tierd.remote.transform.transform import Transform
-from tierd.remote.transform.transformed_log import TransformedLog
+from tierd.remote.transform.transformed_log import ChunkEncoder, TransformedLog
 
 _ATTEMPTS_KEPT = 64
 """Encrypted attempts that were broken off; one that is finished is forgotten."""
@@ -74,26 +77,43 @@ class SegmentWriter:
         self._attempts: OrderedDict[_Content, _Attempt] = OrderedDict()
 
     async def write(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
-        """Store log, indexes and manifest, in this order.
+        """Store log, indexes and manifest, in this order. What an attempt without a manifest left is overwritten.
+
+        The caller sees to it that no other attempt of the same id is under way.
 
         Raises:
-            RemoteConflictError: an object is there already with other bytes; so are those that an earlier process left
-                of the same segment, if they are encrypted.
+            RemoteConflictError: a manifest is there already, and an object with other bytes.
             RemoteIntegrityError: the log is not what was checked.
         """
         content = _Content.of(metadata, data)
-        manifest = await self._put_artefacts(keys, metadata, data, content)
-        await self._store.put(keys.segment(metadata, MANIFEST_SUFFIX), manifest.encode())
+        try:
+            await self._put_all(keys, metadata, data, content)
+        except RemoteConflictError:
+            if await self._is_finished(keys, metadata):
+                raise
+            for suffix in (LOG_SUFFIX, INDEXES_SUFFIX):
+                await self._store.delete(keys.segment(metadata, suffix))
+            await self._put_all(keys, metadata, data, content)
         self._attempts.pop(content, None)
 
     async def stage(
-        self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
+        self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, data: LogSegmentData, *, key_seed: bytes
     ) -> SegmentManifest:
-        """Store log and indexes; return the manifest, sealed where it is encrypted. Errors as ``write``."""
-        content = _Content.of(metadata, data)
-        manifest = await self._put_artefacts(keys, metadata, data, content)
+        """Store log and indexes; return the manifest, sealed where it is encrypted. Nothing is ever overwritten.
+
+        Args:
+            keys: of the segment.
+            metadata: of the segment as it will be when it is finished.
+            data: the content.
+            key_seed: 32 secret random bytes that belong to this segment id.
+
+        Raises:
+            RemoteConflictError: an object is there already with other bytes.
+            RemoteIntegrityError: the log is not what was checked.
+        """
+        attempt = await self._staging(metadata, data, key_seed)
+        manifest = await self._put_artefacts(keys, metadata, data, attempt)
         manifest.require_describes(metadata, key=keys.segment(metadata, MANIFEST_SUFFIX))
-        self._attempts.pop(content, None)
         return manifest
 
     async def commit(
@@ -117,10 +137,24 @@ class SegmentWriter:
         committed = staged.manifest.replacing(replaces, staged.codec.cipher)
         await self._store.put(key, committed.encode())
 
-    async def _put_artefacts(
+    async def _put_all(
         self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, data: LogSegmentData, content: _Content
-    ) -> SegmentManifest:
+    ) -> None:
         attempt = await self._attempt(content, metadata, data)
+        manifest = await self._put_artefacts(keys, metadata, data, attempt)
+        await self._store.put(keys.segment(metadata, MANIFEST_SUFFIX), manifest.encode())
+
+    async def _is_finished(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Whether a manifest is there, asked of the store: what stands without one was never readable."""
+        try:
+            await self._store.head(keys.segment(metadata, MANIFEST_SUFFIX))
+        except RemoteResourceNotFoundError:
+            return False
+        return True
+
+    async def _put_artefacts(
+        self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, data: LogSegmentData, attempt: _Attempt
+    ) -> SegmentManifest:
         transformation = await self._put_log(keys.segment(metadata, LOG_SUFFIX), data, attempt)
         encode = attempt.codec.encode_index
         indexes = index_contents(data).items()
@@ -143,18 +177,14 @@ class SegmentWriter:
             whole = ByteRange.of_size(0, checksums.size_bytes) if checksums.size_bytes else None
             await self._store.put(key, FileBody(data.log, whole, checksums))
             return None
-        log = TransformedLog(
-            data.log, checksums, chunk_size=self._chunk_size, codec=attempt.codec, threads=self._transform.threads
-        )
+        log = self._transformed(data, attempt.codec)
         await self._store.put(key, log.body())
         return Transformation(await log.layout(), attempt.codec.level, attempt.wrapped_key)
 
     async def _attempt(self, content: _Content, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> _Attempt:
         if content in self._attempts:
             return self._attempts[content]
-        level = self._transform.level
-        if level is not None and await self._transform.threads.submit(partial(is_compressed_already, data, level)):
-            level = None
+        level = await self._level(data)
         if not self._transform.encrypts:
             return _Attempt(ChunkCodec(level, None), None)
         binding = SegmentBinding.of(metadata, cluster_id=self._cluster_id)
@@ -164,3 +194,29 @@ class SegmentWriter:
         if len(self._attempts) > _ATTEMPTS_KEPT:
             self._attempts.popitem(last=False)
         return attempt
+
+    async def _staging(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData, key_seed: bytes) -> _Attempt:
+        """The same for every task that is given the same; encrypted, it takes a pass over the content."""
+        level = await self._level(data)
+        if not self._transform.encrypts:
+            return _Attempt(ChunkCodec(level, None), None)
+        binding = SegmentBinding.of(metadata, cluster_id=self._cluster_id)
+        digest = ContentDigest(level, binding)
+        await self._transformed(data, digest).layout()
+        for kind, index in index_contents(data).items():
+            digest.add_index(ArtefactKind.of_index(kind), index)
+        data_key = digest.data_key(key_seed)
+        cipher = SegmentCipher(data_key, binding, digests=digest.pieces)
+        return _Attempt(ChunkCodec(level, cipher), self._transform.ring.wrap(data_key, binding))
+
+    async def _level(self, data: LogSegmentData) -> int | None:
+        """The level of zstd for a segment; None where it is compressed already."""
+        level = self._transform.level
+        if level is None or await self._transform.threads.submit(partial(is_compressed_already, data, level)):
+            return None
+        return level
+
+    def _transformed(self, data: LogSegmentData, codec: ChunkEncoder) -> TransformedLog:
+        return TransformedLog(
+            data.log, data.log_checksums, chunk_size=self._chunk_size, codec=codec, threads=self._transform.threads
+        )

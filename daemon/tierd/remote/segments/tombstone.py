@@ -5,9 +5,10 @@ JSON of ``format_version`` 1, created once and never changed.
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Self
+from typing import Any, Self
 
 from tierd.errors import RemoteFormatError, RemoteIntegrityError
+from tierd.json_parsing import parse_json
 
 FORMAT_VERSION = 1
 
@@ -41,17 +42,20 @@ class Tombstone:
             RemoteIntegrityError: it is no tombstone.
         """
         try:
-            fields = json.loads(content)
-            found = fields.pop("format_version")
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            parsed = parse_json(content)
+        except ValueError as error:
             raise _damaged(key, content) from error
+        if not isinstance(parsed, dict) or "format_version" not in parsed:
+            raise _damaged(key, content)
+        fields: dict[str, Any] = parsed
+        found = fields.pop("format_version")
         if found != FORMAT_VERSION:
             raise RemoteFormatError(
                 f"{key}: tombstone has format_version {found!r}, this tierd reads {FORMAT_VERSION}",
                 remedy="use the tierd version that wrote it, or a newer one",
             )
-        texts = {name: fields.get(name, "") for name in ("reason", "detail")}
-        numbers = {name: fields.get(name) for name in ("deleted_at_ms", "delete_after_ms", "broker_id")}
+        texts: dict[str, Any] = {name: fields.get(name, "") for name in ("reason", "detail")}
+        numbers: dict[str, Any] = {name: fields.get(name) for name in ("deleted_at_ms", "delete_after_ms", "broker_id")}
         if any(type(text) is not str for text in texts.values()) or any(type(n) is not int for n in numbers.values()):
             raise _damaged(key, content)
         return cls(**texts, **numbers)

@@ -10,10 +10,11 @@ from enum import IntEnum
 from typing import Self
 from uuid import UUID
 
-from tierd.model import IndexType, RemoteLogSegmentMetadata
+from tierd.model import IndexType, RemoteLogSegmentMetadata, TopicIdPartition
 
 _CHUNK_DOMAIN = b"tierd chunk 1\x00"
 _DATA_KEY_DOMAIN = b"tierd data key 1\x00"
+_PARTITION = struct.Struct(">16sI")  # topic id, partition
 _SEGMENT = struct.Struct(">16sI16sqq")  # topic id, partition, segment id, start offset, end offset
 _PIECE = struct.Struct(">BIIQB")  # artefact, chunk number, chunk count, original size, compressed
 _NONCE = struct.Struct(">IQ")  # artefact, chunk number
@@ -68,6 +69,10 @@ class SegmentBinding:
         described = _PIECE.pack(piece.kind, piece.number, piece.count, piece.original_size, piece.is_compressed)
         return _CHUNK_DOMAIN + self._identity() + described
 
+    def for_tombstone(self) -> bytes:
+        """Return what the tag of the segment's tombstone is bound to."""
+        return _text("tombstone") + self._identity()
+
     def _identity(self) -> bytes:
         fields = (self.topic_id.bytes, self.partition, self.segment_id.bytes, self.start_offset, self.end_offset)
         return _text(self.cluster_id) + _SEGMENT.pack(*fields)
@@ -92,6 +97,17 @@ class Piece:
     def nonce(self) -> bytes:
         """12 bytes that no other piece of the segment has."""
         return _NONCE.pack(self.kind, self.number)
+
+
+def log_start_binding(cluster_id: str, partition: TopicIdPartition) -> bytes:
+    """Return what the tag of the log start record of ``partition`` is bound to."""
+    place = _PARTITION.pack(partition.topic_id.bytes, partition.partition)
+    return _text("log start") + _text(cluster_id) + _text(partition.topic) + place
+
+
+def erasure_report_binding(cluster_id: str, request_id: UUID) -> bytes:
+    """Return what the tag of the report of a request to erase keys is bound to."""
+    return _text("erasure report") + _text(cluster_id) + request_id.bytes
 
 
 def _text(value: str) -> bytes:

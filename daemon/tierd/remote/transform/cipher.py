@@ -1,14 +1,17 @@
 """SegmentCipher: AES-256-GCM under one segment's data key, and the tag that authenticates its manifest.
 
 Nonces are not stored: each follows from the artefact and the number of the chunk. That is safe because a data key is
-random and belongs to one attempt to copy one segment, and because a cipher **refuses to give out two different
-ciphertexts for one nonce**: it remembers the tag of every piece it made, and a repetition must come to the same one.
-So a file that changed between two attempts, or a compressor that does not repeat itself, ends in an error and never in
-a nonce that was used twice.
+random and belongs to one attempt to copy one segment, or follows from exactly what is encrypted (``ContentDigest``),
+and because a cipher **refuses to give out two different ciphertexts for one nonce**: it remembers the tag of every
+piece it made, and a repetition must come to the same one; and it encrypts no piece but those that its data key was
+derived from, where it was. So a file that changed between two attempts, or a compressor that does not repeat itself,
+ends in an error and never in a nonce that was used twice.
 """
 
+import hashlib
 import hmac
 import os
+from collections.abc import Mapping
 from typing import Self
 
 from cryptography.exceptions import InvalidTag
@@ -30,11 +33,21 @@ Bytes = bytes | memoryview
 class SegmentCipher:
     """Encrypts and decrypts the pieces of one segment. Threads may share it."""
 
-    def __init__(self, data_key: bytes, binding: SegmentBinding) -> None:
-        """``data_key`` has 32 bytes; two keys are derived from it, so that it is used for nothing by itself."""
+    def __init__(
+        self, data_key: bytes, binding: SegmentBinding, *, digests: Mapping[bytes, bytes] | None = None
+    ) -> None:
+        """Derive two keys from ``data_key``, which is used for nothing by itself.
+
+        Args:
+            data_key: 32 bytes.
+            binding: of the segment.
+            digests: ``piece_digest`` of every piece by its nonce: nothing else is encrypted. None: of any content, for
+                the data key is random.
+        """
         self._aead = AESGCM(_derived(data_key, b"tierd chunks 1"))
         self._manifest_key = _derived(data_key, b"tierd manifest 1")
         self._binding = binding
+        self._digests = digests
         self._tags: dict[bytes, bytes] = {}  # nonce to tag of what was encrypted, 28 bytes a chunk
 
     @classmethod
@@ -55,17 +68,23 @@ class SegmentCipher:
         """Return ciphertext and tag. Blocking, and without the GIL.
 
         Raises:
-            RemoteIntegrityError: the piece was encrypted before, with other content.
+            RemoteIntegrityError: the piece was encrypted before, with other content, or the data key was derived from
+                other content.
         """
+        if self._digests is not None and self._digests.get(piece.nonce) != piece_digest(self._binding, piece, content):
+            raise self._changed(piece)
         sealed = self._aead.encrypt(piece.nonce, content, self._binding.for_piece(piece))
         tag = sealed[-TAG_BYTES:]
         if self._tags.setdefault(piece.nonce, tag) != tag:
-            raise RemoteIntegrityError(
-                f"{piece.kind.name.lower()} chunk {piece.number} of segment {self._binding.segment_id} is not what it "
-                "was in the attempt before",
-                remedy="the source changed while it was copied; the segment is copied again under another id",
-            )
+            raise self._changed(piece)
         return sealed
+
+    def _changed(self, piece: Piece) -> RemoteIntegrityError:
+        return RemoteIntegrityError(
+            f"{piece.kind.name.lower()} chunk {piece.number} of segment {self._binding.segment_id} is not what it "
+            "was in the attempt before",
+            remedy="the source changed while it was copied; the segment is copied again under another id",
+        )
 
     def decrypt(self, piece: Piece, sealed: Bytes) -> bytes | None:
         """Return the content, None when it is not exactly this piece of this segment. Blocking, and without the GIL."""
@@ -81,6 +100,13 @@ class SegmentCipher:
     def is_tag_of(self, manifest: bytes, tag: str) -> bool:
         """Whether ``tag`` is the tag of a manifest's signed content."""
         return hmac.compare_digest(self.tag_of(manifest).encode(), tag.encode())
+
+
+def piece_digest(binding: SegmentBinding, piece: Piece, content: Bytes) -> bytes:
+    """Return SHA-256 of what is authenticated and encrypted for a piece. Blocking, and without the GIL."""
+    digest = hashlib.sha256(binding.for_piece(piece))
+    digest.update(content)
+    return digest.digest()
 
 
 def _derived(data_key: bytes, purpose: bytes) -> bytes:

@@ -73,7 +73,7 @@ class ChunkCodec:
 
     def encode_index(self, kind: ArtefactKind, content: bytes) -> bytes:
         """Return what to store for an index; small, so never compressed."""
-        return content if self.cipher is None else self.cipher.encrypt(_index_piece(kind, len(content)), content)
+        return content if self.cipher is None else self.cipher.encrypt(index_piece(kind, len(content)), content)
 
     def decode_index(self, kind: ArtefactKind, stored: bytes, stored_size: int, *, expected_crc: int) -> bytes:
         """Return the original bytes of an index, of which the manifest says that ``stored_size`` bytes are stored.
@@ -83,7 +83,7 @@ class ChunkCodec:
         """
         if len(stored) != stored_size or stored_size < self.overhead_bytes:
             raise ChunkDamagedError(f"it has {len(stored)} bytes, the manifest says {stored_size}")
-        content = self._decrypted(stored, _index_piece(kind, stored_size - self.overhead_bytes))
+        content = self._decrypted(stored, index_piece(kind, stored_size - self.overhead_bytes))
         if crc32c(content) != expected_crc:
             raise ChunkDamagedError("it does not match its checksum in the manifest")
         return bytes(content)
@@ -97,5 +97,6 @@ class ChunkCodec:
         return content
 
 
-def _index_piece(kind: ArtefactKind, size_bytes: int) -> Piece:
+def index_piece(kind: ArtefactKind, size_bytes: int) -> Piece:
+    """Return the piece that an index of ``size_bytes`` bytes is."""
     return Piece(kind, 0, 1, size_bytes)

@@ -1,17 +1,25 @@
-"""KeyRing: the keys that wrap the data keys of segments. One is active and wraps new ones, all of them unwrap."""
+"""KeyRing: the keys that wrap the data keys of segments, and from which the keys of tags of small objects are derived.
 
+One key is active and makes what is new; all of them open and verify.
+"""
+
+import hmac
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from tierd.errors import RemoteIntegrityError, RemoteKeyMissingError
 from tierd.remote.transform.binding import SegmentBinding
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
+_TAG_KEY_PURPOSE = b"tierd objects 1"
+_TAG_DOMAIN = b"tierd object 1\x00"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +30,19 @@ class WrappedKey:
     wrapped: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class RingTag:
+    """Tag of a message: HMAC-SHA256 in hexadecimal digits, under a key that follows from the ring's key ``key_id``."""
+
+    key_id: str
+    tag: str
+
+
 class KeyRing:
     """Keys by their ids.
 
     A ring key encrypts nothing but data keys, each under a random nonce of 96 bits: 2^32 segments are far below what
-    a key may wrap that way, and a rotation begins anew.
+    a key may wrap that way, and a rotation begins anew. The key of tags is derived from the ring key.
 
     Args:
         active_id: what new segments are wrapped with; None where nothing is encrypted.
@@ -44,9 +60,39 @@ class KeyRing:
             raise ValueError(f"the ring has no key {active_id}")
         self.active_id = active_id
         self._keys = {key_id: AESGCM(key) for key_id, key in keys.items()}
+        self._tag_keys = {
+            key_id: HKDFExpand(hashes.SHA256(), KEY_BYTES, _TAG_KEY_PURPOSE).derive(key) for key_id, key in keys.items()
+        }
+        self._tagging_id = active_id or next(iter(keys), None)
 
     def __repr__(self) -> str:
         return f"KeyRing(active_id={self.active_id!r}, ids={sorted(self._keys)})"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no key: then nothing in the bucket can be proven, nor is proof asked for."""
+        return not self._keys
+
+    def tag(self, message: bytes) -> RingTag:
+        """Return the tag of ``message`` under the active key; under the first key of a ring without an active one.
+
+        Raises:
+            ValueError: the ring is empty.
+        """
+        if self._tagging_id is None:
+            raise ValueError("the ring has no key")
+        return RingTag(self._tagging_id, self._tag_under(self._tagging_id, message))
+
+    def is_tag_of(self, message: bytes, tag: RingTag) -> bool:
+        """Return whether ``tag`` is the tag of ``message`` under a key of the ring."""
+        if tag.key_id not in self._tag_keys:
+            return False
+        return hmac.compare_digest(self._tag_under(tag.key_id, message).encode(), tag.tag.encode())
+
+    def _tag_under(self, key_id: str, message: bytes) -> str:
+        name = key_id.encode()
+        bound = _TAG_DOMAIN + len(name).to_bytes(2, "big") + name + message
+        return hmac.digest(self._tag_keys[key_id], bound, "sha256").hex()
 
     def wrap(self, data_key: bytes, binding: SegmentBinding) -> WrappedKey:
         """Wrap a data key under the active key.

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
+from tierd.files import open_to_read
 from tierd.model import LogSegmentData
 from tierd.remote.transform.compression import is_worth_compressing
 
@@ -52,7 +53,7 @@ def has_codec(batch: bytes) -> bool:
 
 def _read_samples(path: Path, positions: Sequence[int]) -> list[bytes]:
     try:
-        with path.open("rb", buffering=0) as file:
+        with open_to_read(path) as file:
             samples = []
             for position in positions:
                 file.seek(position)

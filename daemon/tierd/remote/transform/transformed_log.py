@@ -6,15 +6,16 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tierd.errors import RemoteIntegrityError
+from tierd.files import open_to_read
 from tierd.kernels import crc32c, crc32c_of_range
 from tierd.model import BlockChecksums, ByteRange
 from tierd.remote.chunks import iterated
 from tierd.remote.object_store import ChunkedBody
 from tierd.remote.source import unreadable
-from tierd.remote.transform.codec import ChunkCodec
+from tierd.remote.transform.codec import Bytes
 from tierd.remote.transform.layout import ChunkLayout, StoredChunk, count_chunks
 from tierd.remote.transform.threads import Threads
 
@@ -30,6 +31,17 @@ class _Made(NamedTuple):
     chunk: StoredChunk
 
 
+class ChunkEncoder(Protocol):
+    """What becomes of chunks."""
+
+    @property
+    def overhead_bytes(self) -> int:
+        """What a chunk grows by at most."""
+
+    def encode(self, content: Bytes, *, number: int, count: int) -> tuple[bytes, bool]:
+        """Return what to store for chunk ``number`` of ``count``, and whether it is compressed. Blocking."""
+
+
 class TransformedLog:
     """One log and how it is transformed. Every iteration over its body gives the very same bytes.
 
@@ -42,7 +54,7 @@ class TransformedLog:
     """
 
     def __init__(
-        self, path: Path, checksums: BlockChecksums, *, chunk_size: int, codec: ChunkCodec, threads: Threads
+        self, path: Path, checksums: BlockChecksums, *, chunk_size: int, codec: ChunkEncoder, threads: Threads
     ) -> None:
         self._path = path
         self._checksums = checksums
@@ -112,7 +124,7 @@ def _read(path: Path, byte_range: ByteRange) -> memoryview:
         buffer = bytearray(byte_range.size)
         if byte_range.size <= _MAX_BUFFER_BYTES:
             _local.buffer = buffer
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         file.seek(byte_range.start)
         view = memoryview(buffer)[: byte_range.size]
         return view[: file.readinto(view)]

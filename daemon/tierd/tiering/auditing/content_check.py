@@ -2,7 +2,7 @@
 
 from tierd.errors import LogError
 from tierd.kernels import crc32c
-from tierd.log import iter_batches
+from tierd.log import RecordBatch, iter_batches
 from tierd.model import RemoteLogSegmentMetadata, TimestampRange
 from tierd.remote import SegmentManifest
 
@@ -12,6 +12,7 @@ class BatchWalk:
 
     Attributes:
         wrong_times: what the manifest says of times and is not so, as the batches say; None while there is nothing.
+        taken: the batches that the latest chunk completed.
     """
 
     def __init__(self, metadata: RemoteLogSegmentMetadata) -> None:
@@ -20,6 +21,7 @@ class BatchWalk:
         self._next_offset = metadata.start_offset
         self._batches = 0
         self.wrong_times: str | None = None
+        self.taken: list[RecordBatch] = []
 
     def take(self, content: bytes, crc: int, start: int, timestamps: TimestampRange | None = None) -> str | None:
         """Check one chunk and the batches that it completes; return what is wrong. Blocking.
@@ -35,6 +37,7 @@ class BatchWalk:
         data = self._tail + content
         position = start - len(self._tail)
         used = 0
+        self.taken = []
         try:
             for batch in iter_batches(data, name=str(self._metadata.segment), position=position):
                 if batch.base_offset < self._next_offset and batch.magic >= 2:
@@ -48,6 +51,7 @@ class BatchWalk:
                     )
                 self._next_offset = batch.last_offset + 1
                 self._batches += 1
+                self.taken.append(batch)
                 used += batch.size_bytes
         except LogError as error:
             return str(error)

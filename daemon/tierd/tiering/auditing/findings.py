@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
 from typing import Final
 
-from tierd.metadata import Claim
+from tierd.metadata import Claim, overlaps
 from tierd.model import (
     IndexType,
     OffsetRange,
@@ -61,20 +60,15 @@ def offset_findings(log: TieredLog) -> Iterator[Finding]:
             str(log.partition),
             "a replica may still have them; raise the broker's local retention",
         )
-    # After an unclean election the last segment of the abandoned branch is copied again: that one is no finding.
-    ours = [m for m in log.finished if log.readable_end(m, m.start_offset) > m.end_offset]
-    referenced = [m for m in ours if any(_is_referenced(log, m, e.epoch) for e in m.segment_leader_epochs)]
-    for earlier, later in pairwise(referenced):
-        shared = {e.epoch for e in earlier.segment_leader_epochs} & {e.epoch for e in later.segment_leader_epochs}
-        if later.start_offset <= earlier.end_offset and shared:
-            yield Finding(
-                Severity.WARNING,
-                "overlap",
-                f"offsets {later.start_offset} to {min(earlier.end_offset, later.end_offset)} are also in "
-                f"{uuid_to_text(earlier.segment.id)}",
-                str(later.segment),
-                "nothing to do: readers see each offset once; it happens when a copied segment is copied again",
-            )
+    for overlap in overlaps(log.branch):
+        yield Finding(
+            Severity.WARNING,
+            "overlap",
+            f"offsets {overlap.offsets.start} to {overlap.offsets.end} are also in "
+            f"{uuid_to_text(overlap.earlier.segment.id)}, which the same leader copied",
+            str(overlap.later.segment),
+            "nothing to do: readers see each offset once; it happens when a copied segment is copied again",
+        )
 
 
 def missing_offsets(log: TieredLog) -> Iterator[OffsetRange]:
@@ -117,13 +111,22 @@ class AuditLimits:
 
 
 def row_findings(
-    row: RemoteLogSegmentMetadata, claim: Claim | None, *, now_ms: int, limits: AuditLimits, is_retained: bool = False
+    row: RemoteLogSegmentMetadata,
+    claim: Claim | None,
+    objects: Objects,
+    *,
+    now_ms: int,
+    limits: AuditLimits,
+    is_retained: bool = False,
 ) -> Iterator[Finding]:
     """A copy or a deletion that was begun and not ended, once it is older than the grace.
+
+    A copy whose objects are all there has only its row left to write, however long its upload may take.
 
     Args:
         row: of the segment.
         claim: who owns the partition.
+        objects: of the segment.
         now_ms: wall clock.
         limits: see there.
         is_retained: the store is known to refuse the deletion of its objects.
@@ -132,8 +135,11 @@ def row_findings(
         return
     is_copy = row.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
     since_ms = row.soft_delete.delete_after_ms if row.soft_delete and not is_copy else row.event_timestamp_ms
+    stored_ms = _stored_ms(objects) if is_copy else None
+    is_complete = stored_ms is not None and now_ms - stored_ms >= 1000 * limits.grace_s
     overdue_ms = now_ms - since_ms
-    if overdue_ms < 1000 * limits.grace_s or (is_copy and limits.is_living(row, claim, now_ms=now_ms)):
+    is_living = is_copy and not is_complete and limits.is_living(row, claim, now_ms=now_ms)
+    if overdue_ms < 1000 * limits.grace_s or is_living:
         return
     if is_retained:
         what = "the store keeps objects that are to be deleted: Object Lock, a retention policy or a legal hold"
@@ -143,8 +149,17 @@ def row_findings(
     what = f"{row.state.name} for {(now_ms - row.event_timestamp_ms) // 1000} s"
     if row.soft_delete and not is_copy:
         what += f", and its grace has been over for {overdue_ms // 1000} s"
-    remedy = "a running tierd that leads the partition ends it; so does tierd repair-tier"
+    if is_copy and all(suffix in objects for suffix in OBJECT_SUFFIXES):
+        what += ", and all of its objects are there: a rebuild from the bucket would take it for readable"
+    remedy = "a running tierd that leads the partition, or led it last, ends it; so does tierd repair-tier there"
     yield Finding(Severity.WARNING, "unfinished", what, str(row.segment), remedy)
+
+
+def _stored_ms(objects: Objects) -> int | None:
+    """When the last object of a complete segment was stored; None where one is missing or the store does not tell."""
+    moments = [objects[suffix].modified_ms for suffix in OBJECT_SUFFIXES if suffix in objects]
+    known = [moment for moment in moments if moment is not None]
+    return max(known) if len(known) == len(OBJECT_SUFFIXES) else None
 
 
 def object_findings(row: RemoteLogSegmentMetadata | None, objects: Objects) -> Iterator[Finding]:
@@ -261,9 +276,3 @@ def manifest_findings(
 def damaged(metadata: RemoteLogSegmentMetadata, kind: str, problem: str, artefact: str) -> Finding:
     """Stored bytes that are not what they were."""
     return Finding(Severity.ERROR, kind, problem, str(metadata.segment), REPAIR, artefact)
-
-
-def _is_referenced(log: TieredLog, metadata: RemoteLogSegmentMetadata, epoch: int) -> bool:
-    first = next(e.start_offset for e in metadata.segment_leader_epochs if e.epoch == epoch)
-    found = log.view.segment_for(epoch, first)
-    return found is not None and found.segment == metadata.segment

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 from tierd.model import Lineage, OffsetRange, RemoteLogSegmentMetadata
-from tierd.tiering.plan import deleted_records_before
+from tierd.tiering.plan import deleted_records_before, without_range
 from tierd.tiering.reading.tiered_log import TieredLog
 
 
@@ -30,7 +30,7 @@ def use_of(orphan: RemoteLogSegmentMetadata, log: TieredLog, lineage: Lineage) -
         log: both tiers.
         lineage: of the log, as far back as anybody knows it: a broker forgets epochs, and so do rows that are lost.
     """
-    first = max(orphan.start_offset, stored_log_start(log))
+    first = max(orphan.first_readable_offset, stored_log_start(log))
     if first > orphan.end_offset or is_covered(log, OffsetRange(first, orphan.end_offset)):
         return OrphanUse.NOTHING
     if not is_of_lineage(orphan, lineage, first):
@@ -56,6 +56,19 @@ def is_covered_or_ahead(log: TieredLog, first: int) -> bool:
     """Whether the tier holds everything from ``first`` on up to its end."""
     last = log.remote_end_offset - 1
     return first > last or is_covered(log, OffsetRange(first, last))
+
+
+def lineage_behind_tier(orphan: RemoteLogSegmentMetadata, log: TieredLog) -> Lineage:
+    """Return what is known of the epochs of an orphan that no readable remote segment follows.
+
+    Between the end of the tier and the first epoch that the broker remembers nothing says which epochs there were: the
+    last one of the tier need not reach so far. There the local lineage alone is the answer, which says nothing either.
+    """
+    first = log.scan.lineage.earliest if log.scan else None
+    if log.scan is None or first is None:
+        return log.lineage
+    is_between = log.remote_end_offset <= orphan.first_readable_offset and orphan.end_offset < first.start_offset
+    return log.scan.lineage if is_between else log.lineage
 
 
 def is_of_lineage(segment: RemoteLogSegmentMetadata, lineage: Lineage, first: int) -> bool:
@@ -90,16 +103,7 @@ def is_covered(log: TieredLog, wanted: OffsetRange, *, without: RemoteLogSegment
 
 def uncovered(gaps: Iterable[OffsetRange], filled: Iterable[OffsetRange]) -> list[OffsetRange]:
     """What of ``gaps`` none of ``filled`` holds, ascending."""
-    left = list(gaps)
+    left = tuple(gaps)
     for each in filled:
-        pieces = []
-        for gap in left:
-            if each.end < gap.start or gap.end < each.start:
-                pieces.append(gap)
-                continue
-            if gap.start < each.start:
-                pieces.append(OffsetRange(gap.start, each.start - 1))
-            if each.end < gap.end:
-                pieces.append(OffsetRange(each.end + 1, gap.end))
-        left = pieces
+        left = without_range(left, each)
     return sorted(left, key=lambda gap: gap.start)

@@ -1,7 +1,8 @@
 """Where the bytes of a damaged remote segment can be had once more: this host's log dirs and holds, or its own log."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+import contextlib
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -168,15 +169,17 @@ class RemoteLogCopy:
 
     async def _fetch_log(self, row: RemoteLogSegmentMetadata, path: Path) -> None:
         is_described = await self._is_described(row)
-        key = SegmentPlace.of_row(row).key(self._keys.for_custom_metadata(row.custom_metadata), LOG)
+        keys = self._keys.for_custom_metadata(row.custom_metadata, row.segment.topic_id_partition.topic)
+        key = SegmentPlace.of_row(row).key(keys, LOG)
         await asyncio.to_thread(path.touch)
+        pieces = self._storage.stream_log_segment(row, 0) if is_described else self._plain_pieces(row, key)
+        async with contextlib.aclosing(pieces):
+            async for content in pieces:
+                await asyncio.to_thread(_append, path, content)
+
+    async def _plain_pieces(self, row: RemoteLogSegmentMetadata, key: str) -> AsyncGenerator[bytes, None]:
         for start in range(0, row.size_bytes, _PIECE_BYTES):
-            piece = ByteRange(start, min(start + _PIECE_BYTES, row.size_bytes) - 1)
-            if is_described:
-                content = await self._storage.fetch_log_segment(row, piece)
-            else:
-                content = await self._store.get(key, piece)
-            await asyncio.to_thread(_append, path, content)
+            yield await self._store.get(key, ByteRange(start, min(start + _PIECE_BYTES, row.size_bytes) - 1))
 
     async def _is_described(self, row: RemoteLogSegmentMetadata) -> bool:
         """Whether there is a manifest to read the log by; a plain log can be read without, for its batches prove it.

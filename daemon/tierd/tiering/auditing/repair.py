@@ -29,7 +29,7 @@ from tierd.errors import (
     SegmentChangedError,
     TierError,
 )
-from tierd.metadata import KeyValueStore, MetadataKeyFactory, RemoteLogMetadataManager, read_segment
+from tierd.metadata import RECORD_IN_DOUBT, KeyValueStore, MetadataKeyFactory, RemoteLogMetadataManager, read_segment
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
 from tierd.remote import ObjectStore, SegmentStorage
 from tierd.tiering.auditing.recopy import LocalSource, ReadyCopy, RemoteLogCopy, RemoteSource, prepare_local
@@ -166,6 +166,9 @@ class TierRepair:
             await self._tools.write_identity()
             return
         await self._tools.own()
+        if action.kind in (RepairKind.REMOVE_LOG_START, RepairKind.WRITE_LOG_START):
+            await self._mend_log_start(action)
+            return
         report = action.report
         assert report is not None, "what is done is done to something"
         await self._require_unchanged(report)
@@ -187,6 +190,17 @@ class TierRepair:
             case RepairKind.ABORT_UPLOAD:
                 assert report.upload is not None, "that is what it is about"
                 await self._tools.store.abort_upload(report.upload)
+
+    async def _mend_log_start(self, action: RepairAction) -> None:
+        """Remove a record that is left over, or mark it as not written, so that the next daemon writes it."""
+        tools, partition = self._tools, action.partition
+        assert partition is not None, "a log start is of a partition"
+        if action.kind is RepairKind.REMOVE_LOG_START:
+            await tools.store.delete(action.where)
+            return
+        await tools.metadata.become_leader(partition, tools.led[partition])
+        await tools.metadata.ensure_ready(partition)
+        await tools.metadata.note_recorded_log_start(partition, RECORD_IN_DOUBT)
 
     async def _require_unchanged(self, report: AuditReport) -> None:
         """Claim the partition if it is ours, and make sure that the segment's row is what was planned with.

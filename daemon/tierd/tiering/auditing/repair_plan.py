@@ -7,10 +7,12 @@ from typing import Final
 
 from tierd.model import OffsetRange, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.tiering.auditing.findings import Finding
+from tierd.tiering.auditing.log_start_check import DISAGREES, STRAY
 from tierd.tiering.auditing.orphans import OrphanUse
 from tierd.tiering.auditing.recopy import LocalSource, RemoteSource, Source
 from tierd.tiering.auditing.side_by_side import AuditReport
 from tierd.tiering.auditing.stored_segments import MANIFEST, TOMBSTONE
+from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED
 
 _FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _DELETING: Final = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
@@ -30,6 +32,8 @@ class RepairKind(StrEnum):
     END_DELETION = "end-deletion"
     ABORT_UPLOAD = "abort-upload"
     WRITE_IDENTITY = "write-identity"
+    REMOVE_LOG_START = "remove-log-start"
+    WRITE_LOG_START = "write-log-start"
     NOTHING = "nothing"
 
 
@@ -80,12 +84,14 @@ class OrphanFacts:
         metadata: as its manifest describes it; None where it has none that can be believed.
         problem: why it is not sound; empty when it is.
         use: what adopting it would bring; None where nobody can say.
+        tombstone_doubt: why its tombstone is no reason to remove it; empty where it is one.
     """
 
     age_s: float | None
     metadata: RemoteLogSegmentMetadata | None = None
     problem: str = ""
     use: OrphanUse | None = None
+    tombstone_doubt: str = ""
 
 
 def needs_source(report: AuditReport) -> bool:
@@ -130,6 +136,9 @@ def plan_orphan(report: AuditReport, facts: OrphanFacts, standing: Standing, *, 
         remedy = f"run it again when it is older than {round(min_age_s)} s"
         return _cannot(report, where, f"no row knows it, and it is {age}: somebody may be at it", remedy)
     is_whole = facts.metadata is not None and not facts.problem
+    if facts.tombstone_doubt:
+        remedy = "find out who wrote the tombstone; delete it with the store's own tools if it is none of tierd's"
+        return _cannot(report, where, f"no row knows it; {facts.tombstone_doubt}", remedy)
     if TOMBSTONE in report.objects:
         return _remove(report, where, "no row knows it, and its tombstone says that it was given up")
     if MANIFEST not in report.objects:
@@ -162,7 +171,7 @@ def plan_row(report: AuditReport) -> RepairAction | None:
         kind = RepairKind.END_DELETION
     elif "stray-tombstone" in kinds:
         kind = RepairKind.REMOVE_TOMBSTONE
-    elif "missing-tombstone" in kinds:
+    elif kinds & {"missing-tombstone", UNAUTHENTICATED}:
         kind = RepairKind.WRITE_TOMBSTONE
     elif kinds <= _HARMLESS:
         return None
@@ -192,6 +201,20 @@ def plan_identity(finding: Finding, *, is_ours: bool) -> RepairAction:
         why = "it is gone, and the segments below the prefix are those of this metadata store"
         return RepairAction(RepairKind.WRITE_IDENTITY, finding.where, why)
     return RepairAction(RepairKind.NOTHING, finding.where, finding.what, remedy=finding.remedy)
+
+
+def plan_log_start(report: AuditReport, standing: Standing) -> RepairAction:
+    """Decide about a log start record that is left over, or is at odds with the row."""
+    (finding,) = report.findings
+    if finding.kind == STRAY and standing is Standing.DELETED:
+        kind, why = RepairKind.REMOVE_LOG_START, finding.what
+    elif finding.kind == DISAGREES and standing is Standing.LED:
+        kind, why = RepairKind.WRITE_LOG_START, f"{finding.what}; the daemon writes it after its start"
+    elif finding.kind == DISAGREES:
+        return elsewhere(report)
+    else:
+        return unknown(report)
+    return RepairAction(kind, finding.where, why, partition=report.partition, report=report)
 
 
 def plan_gap(partition: TopicIdPartition, offsets: OffsetRange) -> RepairAction:

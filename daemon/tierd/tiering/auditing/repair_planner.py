@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from tierd.clock import Clock
-from tierd.errors import LogError, RemoteStorageError
+from tierd.errors import LogError, RemoteObjectTooLargeError, RemoteStorageError, RemoteUnauthenticatedError
 from tierd.log import parse_lineage
-from tierd.metadata import KeyValueStore, MetadataKeyFactory, read_segment
+from tierd.metadata import KeyValueStore, MetadataKeyFactory, read_partition, read_segment
 from tierd.model import (
     IndexType,
     Lineage,
@@ -21,7 +21,15 @@ from tierd.model import (
 )
 from tierd.remote import SegmentStorage
 from tierd.tiering.auditing.findings import missing_offsets
-from tierd.tiering.auditing.orphans import OrphanUse, is_covered, is_of_lineage, uncovered, use_of
+from tierd.tiering.auditing.log_start_check import DISAGREES, STRAY
+from tierd.tiering.auditing.orphans import (
+    OrphanUse,
+    is_covered,
+    is_of_lineage,
+    lineage_behind_tier,
+    uncovered,
+    use_of,
+)
 from tierd.tiering.auditing.recopy import RemoteSource, Source, local_source
 from tierd.tiering.auditing.repair_plan import (
     OrphanFacts,
@@ -33,6 +41,7 @@ from tierd.tiering.auditing.repair_plan import (
     plan_damaged,
     plan_gap,
     plan_identity,
+    plan_log_start,
     plan_orphan,
     plan_row,
     plan_upload,
@@ -43,7 +52,8 @@ from tierd.tiering.auditing.side_by_side import AuditReport
 from tierd.tiering.auditing.stored_segments import LOG, MANIFEST, TOMBSTONE
 from tierd.tiering.auditing.verify import TierAudit
 from tierd.tiering.reading.tiered_log import TieredLog
-from tierd.tiering.rebuilding.bucket import BucketReader, PartitionObjects
+from tierd.tiering.rebuilding.bucket import BucketReader
+from tierd.tiering.rebuilding.partition_objects import PartitionObjects
 
 LEAST_AGE_S: Final = 3600.0
 """Nothing without a row is touched before it is as old as this, unless somebody says so."""
@@ -120,7 +130,7 @@ class RepairPlanner:
                     continue
                 if action.kind is RepairKind.ADOPT and action.orphan is not None:
                     partition = action.orphan.segment.topic_id_partition
-                    offsets = OffsetRange(action.orphan.start_offset, action.orphan.end_offset)
+                    offsets = OffsetRange(action.orphan.first_readable_offset, action.orphan.end_offset)
                     filled.setdefault(partition, []).append(offsets)
                 yield action
         for partition, missing in gaps.items():
@@ -130,6 +140,8 @@ class RepairPlanner:
     async def _plan(self, report: AuditReport) -> RepairAction | None:
         if report.findings[0].kind in _IDENTITY:
             return plan_identity(report.findings[0], is_ours=await self._knows_a_segment())
+        if report.partition is not None and report.findings[0].kind in (DISAGREES, STRAY):
+            return plan_log_start(report, await self._standing(report))
         if report.partition is None or report.place is None:
             return unknown(report)
         standing = await self._standing(report)
@@ -148,10 +160,12 @@ class RepairPlanner:
 
     async def _standing(self, report: AuditReport) -> Standing:
         assert report.partition is not None, "asked only about partitions"
-        assert report.place is not None, "asked only about segments"
         if report.partition in self._led:
             return Standing.LED
-        _, row = await read_segment(self._rows, self._metadata_keys, report.place.segment)
+        if report.place is None:
+            row = (await read_partition(self._rows, self._metadata_keys, report.partition)).row
+        else:
+            _, row = await read_segment(self._rows, self._metadata_keys, report.place.segment)
         if row is None:
             return Standing.UNKNOWN
         return Standing.DELETED if row.is_tombstone else Standing.NOT_LED
@@ -160,12 +174,12 @@ class RepairPlanner:
 
     async def _plan_damaged(self, report: AuditReport, row: RemoteLogSegmentMetadata) -> RepairAction:
         tiered = await self._tiered_log(row.segment.topic_id_partition)
-        wanted = OffsetRange(row.start_offset, row.end_offset)
+        wanted = OffsetRange(row.first_readable_offset, row.end_offset)
         is_replaced = not _is_read(tiered, row) and is_covered(tiered, wanted, without=row)
         source, problem = None if is_replaced else await self._source(report, row, tiered), ""
         if source is None:
             problem = "neither this host nor the stored log gives its bytes"
-        elif not is_of_lineage(row, tiered.lineage, row.start_offset):
+        elif not is_of_lineage(row, tiered.lineage, row.first_readable_offset):
             source, problem = None, "its leader epochs are not those of this log: what is here is another branch"
         return plan_damaged(report, source, problem, is_replaced=is_replaced)
 
@@ -190,10 +204,13 @@ class RepairPlanner:
         moments = [info.modified_ms for info in report.objects.values()]
         known = [moment for moment in moments if moment is not None]
         age_s = (self._clock.now_ms() - max(known)) / 1000 if len(known) == len(moments) and known else None
-        if MANIFEST not in report.objects or TOMBSTONE in report.objects or standing is not Standing.LED:
-            return OrphanFacts(age_s)
         partition, segment_id = report.place.partition, report.place.segment.id
-        objects = PartitionObjects(partition, {segment_id: dict(report.objects)})
+        objects = PartitionObjects(partition, {str(segment_id): dict(report.objects)})
+        is_whole, is_given_up = MANIFEST in report.objects, TOMBSTONE in report.objects
+        if is_whole and is_given_up and self._storage.asks_for_proof:
+            return OrphanFacts(age_s, tombstone_doubt=await self._tombstone_doubt(objects))
+        if not is_whole or is_given_up or standing is not Standing.LED:
+            return OrphanFacts(age_s)
         found = await self._bucket.read(objects)
         if not found.segments:
             return OrphanFacts(age_s, problem=next((p.what for p in found.problems), "it went meanwhile"))
@@ -205,6 +222,20 @@ class RepairPlanner:
         problem = "" if use.is_none else await self._problem(metadata, report)
         return OrphanFacts(age_s, metadata, problem, use)
 
+    async def _tombstone_doubt(self, objects: PartitionObjects) -> str:
+        """Return why the tombstone beside a whole segment is no reason to remove it; empty where it is one."""
+        found = await self._bucket.read(objects)
+        if not found.segments:
+            return next((problem.what for problem in found.problems), "it went meanwhile")
+        try:
+            tombstone = await self._storage.read_tombstone(found.segments[0].metadata)
+        except (RemoteUnauthenticatedError, RemoteObjectTooLargeError) as error:
+            return str(error)
+        if tombstone is None:
+            return "its tombstone went meanwhile"
+        left_ms = tombstone.delete_after_ms - self._clock.now_ms()
+        return f"its tombstone keeps it for {left_ms // 1000} s more" if left_ms > 0 else ""
+
     async def _problem(self, metadata: RemoteLogSegmentMetadata, report: AuditReport) -> str:
         """What is wrong with an orphan's content, every byte looked at; empty when nothing is."""
         finished = replace(metadata, state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
@@ -215,7 +246,7 @@ class RepairPlanner:
         """The log's epochs as the next readable segment knew them: all that were before it."""
         following = next((m for m in tiered.finished if m.start_offset > metadata.end_offset), None)
         if following is None:
-            return tiered.lineage
+            return lineage_behind_tier(metadata, tiered)
         try:
             content = await self._storage.fetch_index(following, IndexType.LEADER_EPOCH)
             known = parse_lineage(content, name=str(following.segment))

@@ -13,11 +13,13 @@ from tierd.errors import (
     RemoteKeyMissingError,
     RemoteResourceNotFoundError,
     RemoteStorageError,
+    RemoteUnauthenticatedError,
 )
 from tierd.log import check_index
 from tierd.metadata import Claim
-from tierd.model import IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tierd.remote import ObjectStore, SegmentManifest, SegmentStorage
+from tierd.model import IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tierd.remote import MANIFEST as MANIFEST_KIND
+from tierd.remote import ObjectStore, SegmentManifest, SegmentStorage, read_whole
 from tierd.tiering.auditing.content_check import BatchWalk
 from tierd.tiering.auditing.findings import (
     AuditLimits,
@@ -31,10 +33,17 @@ from tierd.tiering.auditing.findings import (
     size_findings,
     tombstone_findings,
 )
+from tierd.tiering.auditing.local_history import LocalHistory
 from tierd.tiering.auditing.stored_segments import INDEXES, LOG, MANIFEST, TOMBSTONE, Objects
+from tierd.tiering.reading.tiered_log import TieredLog
+from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED
 
 _FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _DELETING: Final = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+
+_UNREADABLE_ORPHAN: Final = (
+    *(RemoteIntegrityError, RemoteFormatError, RemoteKeyMissingError, RemoteResourceNotFoundError, ValueError),
+)
 
 Retained = Callable[[], Awaitable[Collection[UUID]]]
 """Which segments' objects the store is known to keep although they were to be deleted."""
@@ -50,6 +59,7 @@ class SegmentCheck:
         clock: time.
         limits: how old what is under way may be.
         retained: asked only where a deletion is overdue.
+        tiered_log: gives both tiers of a partition, whose local log deep checks compare; None compares nothing.
     """
 
     def __init__(
@@ -61,6 +71,7 @@ class SegmentCheck:
         clock: Clock,
         limits: AuditLimits,
         retained: Retained,
+        tiered_log: Callable[[TopicIdPartition], Awaitable[TieredLog]] | None = None,
     ) -> None:
         self._store = store
         self._storage = storage
@@ -68,6 +79,7 @@ class SegmentCheck:
         self._clock = clock
         self._limits = limits
         self._retained = retained
+        self._tiered_log = tiered_log
 
     async def run(
         self, row: RemoteLogSegmentMetadata | None, objects: Objects, claim: Claim | None, *, deep: bool
@@ -85,9 +97,9 @@ class SegmentCheck:
         """
         findings = list(object_findings(row, objects))
         if row is None:
-            return tuple(findings)
+            return (*findings, *await self._unproven(objects))
         now_ms = self._clock.now_ms()
-        findings += await self._unfinished(row, claim, now_ms)
+        findings += await self._unfinished(row, claim, objects, now_ms)
         findings += tombstone_findings(row, objects, now_ms=now_ms, limits=self._limits)
         if TOMBSTONE in objects and row.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
             findings += await self._tombstone(row)
@@ -95,11 +107,32 @@ class SegmentCheck:
             findings += await self._content(row, objects, deep=deep)
         return tuple(findings)
 
-    async def _unfinished(self, row: RemoteLogSegmentMetadata, claim: Claim | None, now_ms: int) -> list[Finding]:
-        found = list(row_findings(row, claim, now_ms=now_ms, limits=self._limits))
+    async def _unfinished(
+        self, row: RemoteLogSegmentMetadata, claim: Claim | None, objects: Objects, now_ms: int
+    ) -> list[Finding]:
+        found = list(row_findings(row, claim, objects, now_ms=now_ms, limits=self._limits))
         if found and row.state is _DELETING and row.segment.id in await self._retained():
-            return list(row_findings(row, claim, now_ms=now_ms, limits=self._limits, is_retained=True))
+            return list(row_findings(row, claim, objects, now_ms=now_ms, limits=self._limits, is_retained=True))
         return found
+
+    async def _unproven(self, objects: Objects) -> list[Finding]:
+        """Return a finding for the manifest of no row that no holder of the key ring is proven to have written."""
+        info = objects.get(MANIFEST)
+        if info is None or not self._storage.asks_for_proof:
+            return []
+        try:
+            self._storage.prove_manifest(await read_whole(self._store, info.key, MANIFEST_KIND), key=info.key)
+        except RemoteUnauthenticatedError as error:
+            return [Finding(Severity.WARNING, UNAUTHENTICATED, str(error), info.key, error.remedy, MANIFEST)]
+        except (
+            RemoteIntegrityError,
+            RemoteFormatError,
+            RemoteKeyMissingError,
+            RemoteResourceNotFoundError,
+            ValueError,
+        ):
+            pass  # an orphan, which is a finding in itself
+        return []
 
     async def _tombstone(self, row: RemoteLogSegmentMetadata) -> list[Finding]:
         try:
@@ -107,7 +140,7 @@ class SegmentCheck:
         except RemoteFormatError as error:
             return [Finding(Severity.WARNING, "unknown-format", str(error), str(row.segment), error.remedy, TOMBSTONE)]
         except RemoteIntegrityError as error:
-            kind = "damaged-tombstone"
+            kind = UNAUTHENTICATED if isinstance(error, RemoteUnauthenticatedError) else "damaged-tombstone"
             return [Finding(Severity.WARNING, kind, str(error), str(row.segment), error.remedy, TOMBSTONE)]
         return []
 
@@ -165,14 +198,19 @@ class SegmentCheck:
         """Download and decode chunk by chunk: the CRC of each chunk, then every whole batch that it completes."""
         walk = BatchWalk(row)
         layout = manifest.layout()
+        tiered = None if self._tiered_log is None else await self._tiered_log(row.segment.topic_id_partition)
+        history = LocalHistory(row, tiered)
         for number, chunk in enumerate(manifest.log.chunks):
             original = layout.original_range(number)
             content = await self._storage.fetch_log_segment(row, original)
             problem = await asyncio.to_thread(walk.take, content, chunk.crc32c, original.start, chunk.timestamps)
             if problem is not None:
                 return [damaged(row, "damaged-log", problem, LOG)]  # what follows cannot be told from damage
+            await asyncio.to_thread(history.take, walk.taken)
         if (problem := walk.end(manifest)) is not None:
             return [damaged(row, "damaged-log", problem, LOG)]
+        if history.problem is not None:
+            return [damaged(row, "diverged-log", history.problem, LOG)]
         return [damaged(row, "wrong-times", walk.wrong_times, MANIFEST)] if walk.wrong_times else []
 
 

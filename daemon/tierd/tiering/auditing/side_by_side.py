@@ -73,11 +73,11 @@ class OpenRows:
 
 
 class Prefixes:
-    """The prefixes to walk: the configured one, and every other one that a row names."""
+    """The prefixes to walk: the configured one, and every other one that a row names; and the forms of keys there."""
 
     def __init__(self, configured: ObjectKeyFactory) -> None:
         self._configured = configured
-        self._known = {configured.prefix}
+        self._known = {configured}
         self._coming = deque([configured])
 
     def sort_out(
@@ -88,18 +88,22 @@ class Prefixes:
         unknown: list[AuditReport] = []
         for row in rows:
             try:
-                prefix = self._configured.for_custom_metadata(row.custom_metadata)
+                stored = self._configured.for_custom_metadata(row.custom_metadata, row.segment.topic_id_partition.topic)
             except RemoteFormatError as error:
-                if keys.prefix == self._configured.prefix:
+                if keys == self._configured:
                     finding = Finding(Severity.ERROR, "unknown-format", str(error), str(row.segment), error.remedy)
                     unknown.append(AuditReport((finding,), row.segment.topic_id_partition))
                 continue
-            if prefix.prefix not in self._known:
-                self._known.add(prefix.prefix)
-                self._coming.append(prefix)
-            if prefix.prefix == keys.prefix:
+            self.add(stored)
+            if stored == keys:
                 mine.append(row)
         return mine, unknown
+
+    def add(self, keys: ObjectKeyFactory) -> None:
+        """Note a prefix, or a form of keys below one, that is to be walked, too."""
+        if keys not in self._known:
+            self._known.add(keys)
+            self._coming.append(keys)
 
     def next(self) -> ObjectKeyFactory | None:
         """The next one to walk; None after the last."""
@@ -111,16 +115,23 @@ OpenPartition = Callable[[TopicIdPartition], Awaitable[tuple[OpenRows, list[Audi
 
 
 async def side_by_side(
-    store: ObjectStore, keys: ObjectKeyFactory, root: str, known: Sequence[TopicIdPartition], open_rows: OpenPartition
+    store: ObjectStore,
+    keys: ObjectKeyFactory,
+    root: str,
+    known: Sequence[TopicIdPartition],
+    open_rows: OpenPartition,
+    *,
+    other_form: Callable[[ObjectKeyFactory], None],
 ) -> AsyncGenerator[SegmentPair | AuditReport | ObjectInfo, None]:
     """Yield every segment once, in the order of its keys; reports about partitions; objects that are no segment's.
 
     Args:
         store: the objects.
-        keys: of the prefix that is walked.
+        keys: of the prefix that is walked, in the form of keys that is looked at.
         root: what the keys that are looked at begin with.
         known: the partitions with rows.
         open_rows: called for each of them, when the walk comes to it.
+        other_form: told of the form of keys that are left out.
 
     Raises:
         RemoteStorageError: the store failed.
@@ -128,7 +139,7 @@ async def side_by_side(
     """
     coming = deque(sorted(known, key=lambda partition: keys.partition_prefix(partition).encode()))
     opened = OpenRows()
-    async with contextlib.aclosing(stored_segments(store, keys, root)) as listing:
+    async with contextlib.aclosing(stored_segments(store, keys, root, other_form)) as listing:
         async for found in listing:
             if isinstance(found, ObjectInfo):
                 yield found

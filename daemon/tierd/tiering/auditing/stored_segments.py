@@ -1,6 +1,6 @@
 """The bucket as segments, in the order of their keys, from one page of its listing at a time."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 from uuid import UUID
@@ -56,11 +56,17 @@ class StoredSegment:
 
 
 async def stored_segments(
-    store: ObjectStore, keys: ObjectKeyFactory, prefix: str
+    store: ObjectStore, keys: ObjectKeyFactory, prefix: str, other_form: Callable[[ObjectKeyFactory], None]
 ) -> AsyncGenerator[StoredSegment | ObjectInfo, None]:
     """Yield what lies below ``prefix``, ascending: segments, and objects that are no segment's as they are.
 
     Memory holds one page and one segment, however many there are.
+
+    Args:
+        store: the objects.
+        keys: in the form of keys that is wanted; other objects come with the form that tierd writes now.
+        prefix: of the keys.
+        other_form: told of the form of a segment's key that is left out, for it is not that of ``keys``.
 
     Raises:
         RemoteStorageError: the store failed.
@@ -71,7 +77,10 @@ async def stored_segments(
     while page := await store.list_objects(prefix, start_after=last, limit=_PAGE):
         last = page[-1].key
         for info in page:
-            place = place_of(keys.parse(info.key))
+            parsed = keys.parse(info.key)
+            if _is_left_out(keys, parsed, other_form):
+                continue
+            place = place_of(parsed)
             if current is not None and place != current:
                 yield StoredSegment(current, objects)
                 objects = {}
@@ -82,6 +91,18 @@ async def stored_segments(
                 objects[info.key[info.key.rindex(".") :]] = info
     if current is not None:
         yield StoredSegment(current, objects)
+
+
+def _is_left_out(
+    keys: ObjectKeyFactory, parsed: SegmentKey | None, other_form: Callable[[ObjectKeyFactory], None]
+) -> bool:
+    if parsed is None:
+        return keys.spells_out
+    form = keys.form_of(parsed)
+    if form == keys:
+        return False
+    other_form(form)
+    return True
 
 
 async def look_at(store: ObjectStore, keys: ObjectKeyFactory, place: SegmentPlace) -> Objects:

@@ -15,35 +15,45 @@ from typing import Final
 from tierd.clock import Clock
 from tierd.errors import (
     RemoteAccessError,
+    RemoteFormatError,
     RemoteIntegrityError,
+    RemoteObjectTooLargeError,
     RemoteResourceNotFoundError,
     RemoteStorageError,
+    RemoteUnauthenticatedError,
 )
 from tierd.metadata import (
     KeyValueStore,
     MetadataKeyFactory,
+    PartitionView,
     is_tier_known,
     list_partitions,
+    read_partition,
     read_segment,
     read_store_identity,
 )
 from tierd.model import RemoteLogSegmentState, TopicIdPartition
 from tierd.remote import (
+    ERASURE_REPORT,
     ObjectInfo,
     ObjectKeyFactory,
     ObjectStore,
     SegmentStorage,
     UnfinishedUpload,
     read_tier_identity,
+    read_whole,
 )
 from tierd.tiering.auditing.findings import AuditLimits, Finding, Severity, offset_findings
+from tierd.tiering.auditing.log_start_check import disagreement, stray
 from tierd.tiering.auditing.segment_check import Retained, SegmentCheck
 from tierd.tiering.auditing.side_by_side import AuditReport, OpenRows, Prefixes, SegmentPair, side_by_side
 from tierd.tiering.auditing.stored_segments import SegmentPlace, look_at, place_of
 from tierd.tiering.reading.tiered_log import TieredLog
+from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED
 
 _CHECKED_AT_ONCE: Final = 32
 _DEEP_AT_ONCE: Final = 4
+_LOGS_AT_ONCE: Final = 2 * _DEEP_AT_ONCE  # whose segments are checked, or wait for it
 _LOOKS: Final = 4  # at something that looks wrong; what still changes is being worked on
 
 Tell = Callable[[str], None]
@@ -88,8 +98,15 @@ class TierAudit:
         self._clock = clock
         self._limits = limits
         self._check = SegmentCheck(
-            store, storage, cluster_id=keys.cluster_id, clock=clock, limits=limits, retained=retained
+            store,
+            storage,
+            cluster_id=keys.cluster_id,
+            clock=clock,
+            limits=limits,
+            retained=retained,
+            tiered_log=self._log_of,
         )
+        self._logs: dict[TopicIdPartition, TieredLog] = {}
         self._tell = tell
         self._segments = 0
 
@@ -110,6 +127,9 @@ class TierAudit:
             yield AuditReport(findings)
         known = await list_partitions(self._rows, self._metadata_keys) if only is None else sorted(only)
         prefixes = Prefixes(self._keys)
+        for partition in known if only is not None else ():
+            for form in self._keys.forms(partition.topic):
+                prefixes.add(form)
         while (keys := prefixes.next()) is not None:
             is_foreign = await self._is_foreign(keys)
             roots = [keys.root] if only is None else [keys.partition_prefix(partition) for partition in known]
@@ -160,7 +180,9 @@ class TierAudit:
         async def open_rows(partition: TopicIdPartition) -> tuple[OpenRows, list[AuditReport]]:
             return await self._open(keys, partition, prefixes)
 
-        async with contextlib.aclosing(side_by_side(self._store, keys, root, known, open_rows)) as pairs:
+        async with contextlib.aclosing(
+            side_by_side(self._store, keys, root, known, open_rows, other_form=prefixes.add)
+        ) as pairs:
             async for each in pairs:
                 if isinstance(each, ObjectInfo):
                     if (foreign := await self._foreign(keys, each)) is not None:
@@ -177,18 +199,41 @@ class TierAudit:
         for report in await self._checked(keys, waiting, deep=deep):
             yield report
 
+    async def _log_of(self, partition: TopicIdPartition) -> TieredLog:
+        """Both tiers of a partition that is being walked, as they were when its rows were read."""
+        return self._logs.get(partition) or await self._tiered_log(partition)
+
     async def _open(
         self, keys: ObjectKeyFactory, partition: TopicIdPartition, prefixes: "Prefixes"
     ) -> tuple["OpenRows", list[AuditReport]]:
         """Read a partition's metadata, and look for holes in its offsets."""
         log = await self._tiered_log(partition)
+        while len(self._logs) >= _LOGS_AT_ONCE:
+            del self._logs[next(iter(self._logs))]
+        self._logs[partition] = log
         mine, reports = prefixes.sort_out(log.view.list(), keys)
-        if keys.prefix == self._keys.prefix and (found := tuple(offset_findings(log))):
+        if keys == self._keys and (found := tuple(offset_findings(log))):
             again = await self._tiered_log(partition)  # a segment may have left one tier while we looked at the other
             lasting = set(found) & set(offset_findings(again))
             if findings := tuple(finding for finding in found if finding in lasting):
                 reports.append(AuditReport(findings, partition, log=again))
+        if keys == self._keys and (report := await self._log_start(partition, log.view)) is not None:
+            reports.append(report)
         return OpenRows(partition, log.view.claim, deque(sorted(mine, key=SegmentPlace.of_row))), reports
+
+    async def _log_start(self, partition: TopicIdPartition, view: PartitionView) -> AuditReport | None:
+        """Return what stays wrong with the log start record of a partition while nothing changes its row."""
+        key, records = self._keys.log_start(partition), self._storage.log_starts
+        try:
+            if disagreement(view.row, await records.read(partition), key) is None:
+                return None
+            again = await read_partition(self._rows, self._metadata_keys, partition)
+            finding = disagreement(again.row, await records.read(partition), key)
+        except RemoteFormatError as error:
+            finding = Finding(Severity.WARNING, "unknown-format", str(error), key, error.remedy)
+        except RemoteObjectTooLargeError as error:
+            finding = Finding(Severity.WARNING, "damaged-log-start", str(error), key, error.remedy)
+        return None if finding is None else AuditReport((finding,), partition)
 
     # ------------------------------------------------------------ one segment
 
@@ -196,10 +241,21 @@ class TierAudit:
         if not pairs:
             return []
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._lasting(keys, pair, deep=deep)) for pair in pairs]
+            tasks = [group.create_task(self._judged(keys, pair, deep=deep)) for pair in pairs]
         self._segments += len(pairs)
         self._tell(f"{self._segments} segments, now in {pairs[-1].place.partition}")
         return [report for task in tasks if (report := task.result()) is not None]
+
+    async def _judged(self, keys: ObjectKeyFactory, pair: SegmentPair, *, deep: bool) -> AuditReport | None:
+        """What is wrong with a segment; what the store refuses of it alone is a finding, and the walk goes on."""
+        try:
+            return await self._lasting(keys, pair, deep=deep)
+        except RemoteStorageError as error:
+            if error.retriable or isinstance(error, RemoteAccessError):
+                raise  # it concerns every segment
+            where = str(pair.place.segment)
+            finding = Finding(Severity.ERROR, "unreadable-segment", str(error), where, error.remedy)
+            return AuditReport((finding,), pair.place.partition, pair.place, pair.row, pair.objects)
 
     async def _lasting(self, keys: ObjectKeyFactory, pair: SegmentPair, *, deep: bool) -> AuditReport | None:
         """What is wrong with a segment, if it stays so while nobody works on it."""
@@ -220,10 +276,14 @@ class TierAudit:
         return None
 
     async def _foreign(self, keys: ObjectKeyFactory, info: ObjectInfo) -> AuditReport | None:
-        """An object below the prefix that is no segment's; young ones are somebody's who is at work, a self-test's."""
+        """Return a finding for an object that is no segment's, unless it is tierd's own, or young: a self-test's."""
         young = info.modified_ms is not None and self._age_s(info.modified_ms) < self._limits.grace_s
-        if info.key == keys.tier_identity or young:
-            return None
+        if keys.belongs_to_tier(info.key) or young:
+            return await self._unproven_report(keys, info)
+        partition = keys.parse_log_start(info.key)
+        if partition is not None:
+            found = stray((await self._log_of(partition)).view.row, info.key)
+            return None if found is None else AuditReport((found,), partition)
         try:
             await self._store.head(info.key)
         except RemoteResourceNotFoundError:
@@ -231,6 +291,23 @@ class TierAudit:
         what = f"an object of {info.size_bytes} bytes that is no segment's"
         remedy = "find out who wrote it; tierd leaves it alone"
         return AuditReport((Finding(Severity.WARNING, "foreign-object", what, info.key, remedy),))
+
+    async def _unproven_report(self, keys: ObjectKeyFactory, info: ObjectInfo) -> AuditReport | None:
+        """Return a finding for a report of an erasure that no holder of the key ring is proven to have written."""
+        request_id = keys.parse_erasure_report(info.key)
+        if request_id is None or not self._storage.asks_for_proof:
+            return None
+        try:
+            content = await read_whole(self._store, info.key, ERASURE_REPORT)
+            self._storage.prove_erasure_report(content, request_id, key=info.key)
+        except RemoteObjectTooLargeError as error:
+            return AuditReport((Finding(Severity.WARNING, UNAUTHENTICATED, str(error), info.key, error.remedy),))
+        except RemoteUnauthenticatedError as error:
+            what, remedy = str(error), f"a running tierd writes those of its own requests anew; else {error.remedy}"
+            return AuditReport((Finding(Severity.WARNING, UNAUTHENTICATED, what, info.key, remedy),))
+        except RemoteResourceNotFoundError:
+            pass  # it went after it was listed
+        return None
 
     # ------------------------------------------------------------ the tier itself
 

@@ -3,27 +3,39 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
 import structlog
 
-from tierd.errors import FencedError, MetadataError, TierError
+from tierd.errors import FencedError, MetadataError, RemoteStorageError, TierError
+from tierd.model import OffsetRange
 from tierd.tiering.copying.copy_state import CopyPhase, CopyState, IntakeGate
 from tierd.tiering.copying.copy_tools import CopyTools
 from tierd.tiering.copying.delay import ages_of
-from tierd.tiering.copying.deletion_requests import DeletionRequests
+from tierd.tiering.copying.deleted_records import DeletedRecords
 from tierd.tiering.copying.due_segments import DueSegments
-from tierd.tiering.copying.frontier import began_anew_at, first_log_start, frontier
+from tierd.tiering.copying.frontier import (
+    began_anew_at,
+    copied_without_hole,
+    find_frontier,
+    first_log_start,
+    holes,
+)
 from tierd.tiering.copying.ordered_copy import OrderedCopy
 from tierd.tiering.copying.segment_copy import CustomMetadataTooLongError
+from tierd.tiering.copying.stale_segments import StaleSegments
 from tierd.tiering.local.broker_state import BrokerOffsets
 from tierd.tiering.local.held_segment import HeldSegment
 from tierd.tiering.local.partition_log import PartitionLog
 from tierd.tiering.local.stable import stable_offset
 from tierd.tiering.pass_waiters import PassWaiters, release
-from tierd.tiering.plan import CopiedThrough, CopyDelay, copy_candidates, deleted_records_before, ripe_segments
+from tierd.tiering.plan import CopiedThrough, CopyDelay, copy_candidates, ripe_segments, without_range
 from tierd.tiering.removing.sweep import DanglingSweep
 
 log = structlog.get_logger()
+
+_SEARCHED_IN_LOOP: Final = 1024  # rows; more go to a thread
 
 
 class CopyTask:
@@ -38,7 +50,9 @@ class CopyTask:
         sweep: DanglingSweep,
         gate: IntakeGate,
         delay: Callable[[], CopyDelay] = CopyDelay,
+        is_compacted: Callable[[], bool] = lambda: False,
         on_tiered: Callable[[], None] = lambda: None,
+        is_sole_replica: bool = False,
     ) -> None:
         """Begin nothing yet.
 
@@ -49,26 +63,34 @@ class CopyTask:
             sweep: removes what nobody will finish.
             gate: says whether new segments may be begun.
             delay: of the topic, at this moment.
-            on_tiered: called at the end of each pass that copied something: the tier has grown.
+            is_compacted: whether the topic's cleanup policy has compaction, at this moment.
+            on_tiered: called at the end of each pass that copied something or moved the log start.
+            is_sole_replica: the cluster named this broker as the only one with a replica.
         """
         self._local = local
         self._partition = local.partition
         self._leader_epoch = leader_epoch
         self._metadata = tools.metadata
         self._log_offsets = tools.log_offsets
+        self._log_starts = tools.log_starts
         self._recorder = tools.recorder
         self._clock = tools.clock
         self._interval_s = tools.interval_s
         self._sweep = sweep
         self._gate = gate
         self._delay = delay
-        self._requests = DeletionRequests(leader_epoch)
+        self._is_compacted = is_compacted
+        self._deleted = DeletedRecords(
+            local, leader_epoch=leader_epoch, broker_id=tools.broker_id, is_sole_replica=is_sole_replica
+        )
         self._due = DueSegments(local, recorder=tools.recorder)
         self._copy = OrderedCopy(
             local, leader_epoch=leader_epoch, tools=tools, gate=gate, on_step=self._step, on_copied=self._copied
         )
+        self._stale = StaleSegments(local, tools.stale)
         self._on_tiered = on_tiered
-        self._grown = False
+        self._grown = False  # or the log start has moved
+        self._holes: tuple[OffsetRange, ...] | None = None  # below the frontier; None until looked for
         self._told: CopiedThrough | None = None  # what the log was told of, last
         self._wake = asyncio.Event()
         self._claimed = False
@@ -148,11 +170,16 @@ class CopyTask:
     async def _pass(self) -> float | None:
         await self._load()
         self._in_doubt = True
+        await self._end_stale()
+        await self._find_holes()
         await self._tell_log()
         waits_s = await self._copy_due()
         swept_s = await self._sweep.run_once()
+        recorded_s = await self._log_starts.keep(self._partition)
         self._in_doubt = False
-        delays = [delay for delay in (waits_s, swept_s, self._requests.look_again_s()) if delay is not None]
+        undecided_s = self._interval_s if self._stale.is_undecided else None
+        waits = (waits_s, swept_s, recorded_s, undecided_s, self._deleted.look_again_s())
+        delays = [delay for delay in waits if delay is not None]
         return min(delays, default=None)
 
     async def _load(self) -> None:
@@ -178,17 +205,64 @@ class CopyTask:
         self._loaded.set()
 
     async def _find_frontier(self) -> None:
-        view, scan = self._metadata.view(self._partition), self._local.scan
+        view = self._metadata.view(self._partition)
+        self._deleted.loaded(view)
         log_start = view.log_start_offset
         if log_start is None:
-            log_start = first_log_start(view, scan, await self._offsets())
+            log_start = first_log_start(view, self._local.scan, await self._offsets())
             await self._metadata.advance_log_start_offset(self._partition, log_start)
-        self._state = replace(self._state, copied_through=frontier(view, scan), log_start_offset=log_start)
+        await self._take_frontier(log_start_offset=log_start)
+
+    async def _take_frontier(self, *, log_start_offset: int | None) -> None:
+        """Take the frontier as rows and local log have it; the holes below it are to be looked for again."""
+        view, scan = self._metadata.view(self._partition), self._local.scan
+        copied = await find_frontier(view, scan, is_compacted=self._is_compacted())
+        self._state = replace(self._state, copied_through=copied, log_start_offset=log_start_offset)
+        self._holes = None
+
+    async def _find_holes(self) -> None:
+        """Look once, after each time the frontier was found, for what the tier lacks below it and the log has."""
+        if self._holes is not None:
+            return
+        find = partial(
+            holes,
+            self._metadata.view(self._partition),
+            self._local.scan,
+            await self._offsets(),
+            log_start_offset=self._log_start(),
+            copied_through=self._copied_offset(),
+        )
+        is_small = len(self._metadata.view(self._partition).segments) <= _SEARCHED_IN_LOOP
+        self._holes = find() if is_small else await asyncio.to_thread(find)
+        for hole in self._holes:
+            log.warning(
+                "copied_again",
+                partition=str(self._partition),
+                first_offset=hole.start,
+                last_offset=hole.end,
+                why="the tier lacks these offsets, and the local log has them",
+            )
+
+    async def _end_stale(self) -> None:
+        """End what was copied of records that the local log lost, and take the frontier back to before them."""
+        view = self._metadata.view(self._partition)
+        try:
+            is_ended = await self._stale.end(view, await self._offsets())
+        except RemoteStorageError:
+            # While the store does not say what it has, everything that has rolled is worth holding.
+            await self._local.protect(copied_through=-1)
+            raise
+        if is_ended:
+            await self._take_frontier(log_start_offset=self._state.log_start_offset)
 
     async def _tell_log(self) -> None:
-        """Let the log's own retention go as far as the tier does: after what is durable there, never before."""
-        copied = self._state.copied_through
-        if copied is not None and copied != self._told:
+        """Let the log's own retention go as far as the tier does without a hole, after what is durable there."""
+        if self._state.copied_through is None:
+            return
+        copied = copied_without_hole(
+            self._state.copied_through, self._holes or (), self._local.scan, log_start_offset=self._log_start()
+        )
+        if copied != self._told:
             await self._log_offsets.copied_through(self._local.log_dir, self._partition, copied)
             self._told = copied
 
@@ -196,7 +270,10 @@ class CopyTask:
         offsets = await self._offsets()
         await self._follow_restarted_log(offsets)
         await self._follow_deleted_records(offsets)
-        due = await self._due.find(copied_through=self._copied_offset(), log_start_offset=self._log_start())
+        below = self._holes or ()
+        due = await self._due.find(
+            copied_through=self._copied_offset(), log_start_offset=self._log_start(), holes=below
+        )
         if not due:
             self._enter(CopyPhase.IDLE, self._gate.closed_because() or "", high_watermark=offsets.high_watermark)
             return None
@@ -209,13 +286,25 @@ class CopyTask:
             copied_through=self._copied_offset(),
             log_start_offset=self._log_start(),
             last_stable_offset=stable,
+            holes=below,
         )
         committed = [candidate.segment for candidate in candidates]
         ripe, next_ripe_ms = await self._ripe(due, len(committed))
-        await self._copy.copy(committed[:ripe])
+        await self._copy_in_order(committed[:ripe])
         if ripe < len(committed) and self._gate.closed_because() is None:
             return self._await_age(committed[ripe], next_ripe_ms)
         return self._settle(due[len(committed) :], offsets.high_watermark, stable)
+
+    async def _copy_in_order(self, segments: Sequence[HeldSegment]) -> None:
+        """Copy what lies above the frontier, then what is copied again: a damaged old segment delays no new one."""
+        frontier_offset = self._copied_offset()
+        await self._copy.copy([held for held in segments if held.end_offset > frontier_offset])
+        for held in [held for held in segments if held.end_offset <= frontier_offset]:
+            await self._copy.copy([held])
+            if self._gate.closed_because() is not None:
+                break
+            self._holes = without_range(self._holes or (), OffsetRange(held.base_offset, held.end_offset))
+        await self._tell_log()
 
     async def _ripe(self, due: Sequence[HeldSegment], count: int) -> tuple[int, int | None]:
         """How many of the first ``count`` the topic's delay lets go, and when age lets the next one go."""
@@ -229,9 +318,11 @@ class CopyTask:
         self._enter(CopyPhase.WAITING, f"copy_lag keeps segment {held.base_offset:020d} local for now")
         return None if due_ms is None else max(0.0, (due_ms - self._clock.now_ms()) / 1000)
 
-    async def _copied(self, copied: CopiedThrough) -> None:
+    async def _copied(self, held: HeldSegment, copied: CopiedThrough) -> None:
+        self._stale.copied(held)
         self._grown = True
-        self._state = replace(self._state, copied_through=copied)
+        if copied.offset > self._copied_offset():
+            self._state = replace(self._state, copied_through=copied)
         await self._tell_log()
 
     def _step(self, reason: str) -> None:
@@ -267,25 +358,13 @@ class CopyTask:
 
     async def _follow_deleted_records(self, offsets: BrokerOffsets) -> None:
         """Raise the tier's log start where a DeleteRecords request raised the broker's."""
-        self._requests.look(offsets)
-        if self._deleted_before(offsets) is None:
-            return
-        await self._local.look()  # the checkpoint may be younger than the listing, which may lack a base
-        deleted = self._deleted_before(offsets)
+        view = self._metadata.view(self._partition)
+        deleted = await self._deleted.find(view, offsets, log_start_offset=self._log_start())
         if deleted is not None:
             await self._metadata.advance_log_start_offset(self._partition, deleted)
             self._state = replace(self._state, log_start_offset=deleted)
+            self._grown = True
             log.info("log_start_raised", partition=str(self._partition), log_start_offset=deleted)
-
-    def _deleted_before(self, offsets: BrokerOffsets) -> int | None:
-        """An offset that records were deleted before on request, if that is news."""
-        deleted = deleted_records_before(
-            checkpointed=offsets.log_start_offset,
-            segments=self._local.scan.segments,
-            high_watermark=offsets.high_watermark,
-        )
-        is_news = deleted is not None and deleted > self._log_start() and self._requests.is_request(deleted)
-        return deleted if is_news else None
 
     async def _offsets(self) -> BrokerOffsets:
         return await self._log_offsets.offsets(self._local.log_dir, self._partition)
@@ -295,8 +374,9 @@ class CopyTask:
         return self._state.copied_through.offset
 
     def _log_start(self) -> int:
+        """Return where both tiers begin; retention moves that up in the metadata meanwhile."""
         assert self._state.log_start_offset is not None, "asked for after loading"
-        return self._state.log_start_offset
+        return max(self._state.log_start_offset, self._metadata.view(self._partition).log_start_offset or 0)
 
     def next_pass(self) -> "asyncio.Future[None]":
         """A future that is done when a pass has ended, well or not, that had not begun yet at this moment."""

@@ -8,8 +8,10 @@ from tierd.metadata import RemoteLogMetadataManager
 from tierd.remote import RemoteStorageManager
 from tierd.tiering.copying.quota_gate import QuotaGate
 from tierd.tiering.copying.segment_copy import SegmentCopy
+from tierd.tiering.copying.stale_segments import StaleSegmentTools
 from tierd.tiering.local.log_offsets import LogOffsets
 from tierd.tiering.recorder import TieringRecorder
+from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,20 +22,26 @@ class CopyTools:
         metadata: what is in the tier.
         remote: what is read of it.
         segment_copy: brings one segment there.
+        log_starts: keeps the log start in the bucket.
         log_offsets: what is committed, and who hears what was copied.
         slots: bounds the segments that are checked or uploaded at once.
         quota: passes segments on as fast as the broker may copy.
         recorder: is told of outcomes.
         clock: time.
+        broker_id: this broker.
         interval_s: longest wait before what waits for the broker is looked at again.
+        stale: ends copied segments that the local log does not have any more.
     """
 
     metadata: RemoteLogMetadataManager
     remote: RemoteStorageManager
     segment_copy: SegmentCopy
+    log_starts: LogStartKeeper
     log_offsets: LogOffsets
     slots: asyncio.Semaphore
     quota: QuotaGate
     recorder: TieringRecorder
     clock: Clock
+    broker_id: int
     interval_s: float
+    stale: StaleSegmentTools

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tierd.errors import CorruptIndexError
-from tierd.log import PartitionScan, TimeIndex
+from tierd.files import open_to_read
+from tierd.log import PartitionScan, TimeIndex, data_bytes
 from tierd.tiering.local.held_segment import HeldSegment, SegmentFile
 from tierd.tiering.plan import Age
 
@@ -18,7 +19,7 @@ def ages_of(due: Sequence[HeldSegment], scan: PartitionScan) -> list[Age]:
     Blocking. What the broker has deleted counts as old as can be: only its hold still keeps it.
     """
     live = {segment.base_offset for segment in scan.segments}
-    behind = _size_of(scan.segments[-1].log) if scan.segments and scan.segments[-1].next_base_offset is None else 0
+    behind = data_bytes(scan.segments[-1]) if scan.segments and scan.segments[-1].next_base_offset is None else 0
     ages = []
     for held in reversed(due):
         ages.append(Age(_largest_timestamp_ms(held) if held.base_offset in live else None, bytes_after=behind))
@@ -37,13 +38,6 @@ def _largest_timestamp_ms(held: HeldSegment) -> int:
 
 
 def _tail(path: Path) -> bytes:
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _ENTRY_BYTES))
         return file.read()
-
-
-def _size_of(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

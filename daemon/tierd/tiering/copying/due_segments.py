@@ -1,6 +1,6 @@
 """DueSegments: what of one log has rolled and is not in the tier, each segment held; and what was lost before that."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import structlog
 
@@ -26,14 +26,18 @@ class DueSegments:
         self._recorder = recorder
         self._reported: set[OffsetRange] = set()
 
-    async def find(self, *, copied_through: int, log_start_offset: int) -> list[HeldSegment]:
+    async def find(
+        self, *, copied_through: int, log_start_offset: int, holes: Sequence[OffsetRange] = ()
+    ) -> list[HeldSegment]:
         """Hold and return what is due, ascending, whatever is missing before or between it.
+
+        ``holes``: offsets up to ``copied_through`` that the tier lacks.
 
         Raises:
             SegmentChangedError: the directory changes at every look.
         """
         due_from = first_offset_due(copied_through=copied_through, log_start_offset=log_start_offset)
-        await self._local.protect(copied_through=due_from - 1)  # what is below needs no hold
+        await self._local.protect(copied_through=due_from - 1, holes=holes)  # the rest below needs no hold
         missing = self._missing(due_from)
         for _ in range(_LOOKS_AT_GAP):
             if not missing - self._reported:
@@ -47,7 +51,9 @@ class DueSegments:
         else:
             if missing - self._reported:
                 raise SegmentChangedError(f"{self._local.path}: changes at every look", remedy="it is looked at again")
-        return rolled_after(self._local.pending, copied_through=copied_through, log_start_offset=log_start_offset)
+        return rolled_after(
+            self._local.pending, copied_through=copied_through, log_start_offset=log_start_offset, holes=holes
+        )
 
     def _missing(self, due_from: int) -> set[OffsetRange]:
         """What is due, and neither held nor in the log."""

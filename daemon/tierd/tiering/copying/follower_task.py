@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.tiering.copying.copy_state import CopyPhase, CopyState
-from tierd.tiering.copying.frontier import frontier
+from tierd.tiering.copying.frontier import find_frontier
 from tierd.tiering.local.log_offsets import LogOffsets
 from tierd.tiering.local.partition_log import PartitionLog
+from tierd.tiering.plan import NOTHING_COPIED
 
 _HOLD_SHARE = 0.5  # of hold.max_bytes: what this broker leads itself goes before what it might lead one day
 
@@ -31,6 +32,7 @@ class FollowerTask:
         interval_s: float,
         idle_interval_s: float,
         is_copied: Callable[[], bool] = lambda: True,
+        is_compacted: Callable[[], bool] = lambda: False,
     ) -> None:
         """Begin nothing yet.
 
@@ -42,6 +44,7 @@ class FollowerTask:
             interval_s: between two looks while something is held.
             idle_interval_s: between two looks at a partition that nobody has led yet.
             is_copied: whether the topic's segments go to the tier, at this moment; else none of them is held.
+            is_compacted: whether the topic's cleanup policy has compaction, at this moment.
         """
         self._local = local
         self._partition = local.partition
@@ -51,6 +54,7 @@ class FollowerTask:
         self._interval_s = interval_s
         self._idle_interval_s = idle_interval_s
         self._is_copied = is_copied
+        self._is_compacted = is_compacted
         self._wake = asyncio.Event()
         self._state = CopyState()
 
@@ -76,12 +80,21 @@ class FollowerTask:
             TierError: the metadata cannot be read; what is held stays held.
         """
         async with self._slots:
-            view = await self._metadata.read_view(self._partition)
-        copied, log_start = frontier(view, self._local.scan), view.log_start_offset
-        self._state = replace(self._state, phase=CopyPhase.IDLE, copied_through=copied, log_start_offset=log_start)
-        await self._log_offsets.copied_through(self._local.log_dir, self._partition, copied)
-        if log_start is None or not self._is_copied():
+            tier = await self._metadata.read_epochs(self._partition)
+        scan, is_compacted = self._local.scan, self._is_compacted()
+        copied = await find_frontier(tier, scan, is_compacted=is_compacted)
+        if copied == NOTHING_COPIED and not tier.is_complete:  # the log may be of an epoch that the row tells no more
+            async with self._slots:
+                tier = await self._metadata.read_view(self._partition)
+            copied = await find_frontier(tier, scan, is_compacted=is_compacted)
+        log_start = tier.log_start_offset
+        is_held = log_start is not None and self._is_copied()
+        if log_start is not None and is_held:
+            await self._local.protect(copied_through=max(copied.offset, log_start - 1), share=_HOLD_SHARE)
+        else:
             await self._local.let_go()
+        await self._log_offsets.copied_through(self._local.log_dir, self._partition, copied)
+        self._state = replace(self._state, phase=CopyPhase.IDLE, copied_through=copied, log_start_offset=log_start)
+        if not is_held:
             return self._idle_interval_s
-        await self._local.protect(copied_through=max(copied.offset, log_start - 1), share=_HOLD_SHARE)
         return self._interval_s if self._local.pending else None

@@ -1,25 +1,101 @@
 """Where the tier ends and begins for one log, as metadata and directory have it (remote-tiering 10.2, 10.3)."""
 
-from tierd.log import PartitionScan
-from tierd.metadata import PartitionView, effective_lineage
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from tierd.errors import LogError
+from tierd.log import PartitionScan, find_log_end_offset
+from tierd.metadata import OwnBranch, PartitionView, TierEpochs, effective_lineage
+from tierd.model import OffsetRange
 from tierd.tiering.local.broker_state import BrokerOffsets
-from tierd.tiering.plan import CopiedThrough, highest_copied, initial_log_start_offset, local_log_start
+from tierd.tiering.plan import NOTHING_COPIED, CopiedThrough, highest_copied, initial_log_start_offset, local_log_start
+
+log = structlog.get_logger()
+
+_ANY_END: Final = (1 << 63) - 1
 
 
-def frontier(view: PartitionView, scan: PartitionScan) -> CopiedThrough:
-    """What of the log that was scanned is in the tier, along its own lineage."""
-    # The active segment's base is an offset that the log surely reaches.
+async def find_frontier(tier: TierEpochs, scan: PartitionScan, *, is_compacted: bool) -> CopiedThrough:
+    """Return what of the log that was scanned is in the tier, along its own lineage.
+
+    A broker that moves a compacted replica to another log dir appends what is left of its records to a new log, whose
+    active segment may begin far below what was copied. Then the batches of that segment say how far the log reaches.
+    """
+    found = frontier(tier, scan)
+    if not is_compacted or found == frontier(tier, scan, log_end_offset=_ANY_END):
+        return found
+    try:
+        log_end_offset = await asyncio.to_thread(find_log_end_offset, scan)
+    except LogError as error:
+        log.warning("log_end_not_found", partition=str(scan.directory.partition), problem=str(error))
+        return found
+    return frontier(tier, scan, log_end_offset=log_end_offset)
+
+
+def frontier(tier: TierEpochs, scan: PartitionScan, *, log_end_offset: int | None = None) -> CopiedThrough:
+    """Return what of the log that was scanned is in the tier, along its own lineage.
+
+    ``log_end_offset``: exclusive; by default the base of the active segment, an offset that the log surely reaches.
+    """
     reached = scan.segments[-1].base_offset if scan.segments else 0
-    return highest_copied(effective_lineage(view, scan.lineage), view.highest_offset_for_epoch, log_end_offset=reached)
+    return highest_copied(
+        effective_lineage(tier, scan.lineage),
+        tier.copied_offset_for_epoch,
+        log_end_offset=reached if log_end_offset is None else log_end_offset,
+    )
 
 
 def first_log_start(view: PartitionView, scan: PartitionScan, offsets: BrokerOffsets) -> int:
     """Where the log begins over both tiers, of a partition that nobody ever led long enough to say."""
+    local = local_log_start(scan.segments, checkpointed=offsets.log_start_offset) if scan.segments else None
     return initial_log_start_offset(
-        effective_lineage(view, scan.lineage),
-        view.list_epoch,
-        local_log_start_offset=local_log_start(scan.segments, checkpointed=offsets.log_start_offset),
+        effective_lineage(view, scan.lineage), view.list_epoch, local_log_start_offset=local
     )
+
+
+def holes(
+    view: PartitionView, scan: PartitionScan, offsets: BrokerOffsets, *, log_start_offset: int, copied_through: int
+) -> tuple[OffsetRange, ...]:
+    """Return the offsets below the frontier that the local log has and no reader finds in the tier, ascending.
+
+    A segment that was copied and whose metadata is lost leaves such a hole, for example where a rebuild found its
+    manifest damaged. The local log has the records from its own log start on, and its leader epochs reach as far down.
+    """
+    if not scan.segments or scan.lineage.earliest is None:
+        return ()
+    local = local_log_start(scan.segments, checkpointed=offsets.log_start_offset)
+    at, end = max(log_start_offset, local, scan.lineage.earliest.start_offset), copied_through + 1
+    end = min(end, scan.segments[-1].base_offset)  # the active segment is copied once it is rolled
+    found = []
+    for stretch in OwnBranch(view, effective_lineage(view, scan.lineage)).stretches(at, end):
+        if stretch.start_offset > at:
+            found.append(OffsetRange(at, stretch.start_offset - 1))
+        at = stretch.end_offset
+    if at < end:
+        found.append(OffsetRange(at, end - 1))
+    return tuple(found)
+
+
+def copied_without_hole(
+    copied: CopiedThrough, found: Sequence[OffsetRange], scan: PartitionScan, *, log_start_offset: int
+) -> CopiedThrough:
+    """Return how far the tier goes without a hole that the log may have to fill.
+
+    Args:
+        copied: the frontier.
+        found: the holes below it, ascending.
+        scan: of the log; what lies below its first segment is gone from it.
+        log_start_offset: of both tiers; nothing below it is wanted.
+    """
+    wanted = max(log_start_offset, scan.segments[0].base_offset if scan.segments else 0)
+    first = next((hole for hole in found if hole.end >= wanted), None)
+    if first is None or first.start > copied.offset:
+        return copied
+    epoch = scan.lineage.epoch_for(first.start - 1)
+    return NOTHING_COPIED if epoch is None else CopiedThrough(first.start - 1, epoch)
 
 
 def began_anew_at(scan: PartitionScan, offsets: BrokerOffsets, *, log_start_offset: int) -> int | None:

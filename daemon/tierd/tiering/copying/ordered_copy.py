@@ -35,7 +35,7 @@ class OrderedCopy:
         tools: CopyTools,
         gate: IntakeGate,
         on_step: Callable[[str], None],
-        on_copied: Callable[[CopiedThrough], Awaitable[None]],
+        on_copied: Callable[[HeldSegment, CopiedThrough], Awaitable[None]],
     ) -> None:
         """``on_step`` is told what goes on, in words that begin with ``queued`` while it waits for others.
 
@@ -84,7 +84,7 @@ class OrderedCopy:
             self._local.partition, held, prepared, leader_epoch=self._leader_epoch, directory=self._local.path
         )
         self._report(held, seconds=clock.monotonic_s() - began_s)
-        await self._on_copied(CopiedThrough(held.end_offset, prepared.epochs[-1].epoch))
+        await self._on_copied(held, CopiedThrough(held.end_offset, prepared.epochs[-1].epoch))
         await self._local.copied(held)
         return True
 

@@ -1,5 +1,6 @@
 """Everything that is checked and gathered of a segment before its first byte leaves. Blocking: runs in a thread."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tierd.errors import (
     MissingArtefactError,
     SegmentChangedError,
 )
+from tierd.files import open_to_read
 from tierd.log import (
     OffsetIndex,
     SegmentCheck,
@@ -108,13 +110,13 @@ def live_path(held: HeldSegment, file: SegmentFile, directory: Path) -> Path:
 
 def _checked(held: HeldSegment, lineage: Lineage, *, name: str) -> CheckedFiles:
     before = FileState.of(held.log)
-    epochs = lineage.entries_in(held.base_offset, held.next_base_offset).entries
-    if not epochs:
+    if not lineage.entries_in(held.base_offset, held.next_base_offset):
         raise MissingArtefactError(
             f"{name}: leader-epoch-checkpoint gives no epoch to offsets {held.base_offset}-{held.end_offset}",
             remedy="restart the broker, which rebuilds the file, or run tierd inspect on the directory",
         )
     check = check_segment(held.log, base_offset=held.base_offset, next_base_offset=held.next_base_offset)
+    lineage = with_forgotten_epochs(lineage, held.lineage, check.epochs)
     if (misfit := epoch_misfit(check.epochs, lineage)) is not None:
         raise SegmentChangedError(
             f"{name}: {misfit}", remedy="the log may have been truncated; the partition is scanned again"
@@ -128,7 +130,7 @@ def _checked(held: HeldSegment, lineage: Lineage, *, name: str) -> CheckedFiles:
         log_file=before,
         # Records without timestamps are as old as their file, not as time itself (Kafka: LogSegment.largestTimestamp).
         max_timestamp_ms=check.max_timestamp_ms if check.max_timestamp_ms >= 0 else held.modified_ms,
-        epochs=epochs,
+        epochs=lineage.entries_in(held.base_offset, held.next_base_offset).entries,
         txn_index_empty=not transactions,
         data=LogSegmentData(
             log=held.log,
@@ -149,6 +151,37 @@ def _checked(held: HeldSegment, lineage: Lineage, *, name: str) -> CheckedFiles:
         index_problem,
         may_lack_index=check.has_abort_markers and not transactions,
     )
+
+
+def with_forgotten_epochs(lineage: Lineage, local: Lineage, seen: Sequence[EpochEntry]) -> Lineage:
+    """Return ``lineage`` with the epochs of a segment that its broker has forgotten.
+
+    A broker forgets the epochs below its log start. Where the log start lies inside the segment and the tier ends
+    before the segment, ``lineage`` gives the offsets between to the last epoch in the tier. The batches tell better.
+
+    Args:
+        lineage: of both tiers.
+        local: what the broker knew when the segment was held.
+        seen: the epochs of the batches, with their first offsets.
+    """
+    first = local.earliest
+    if first is None:
+        return lineage
+    below = [entry for entry in seen if entry.start_offset < first.start_offset and entry.epoch <= first.epoch]
+    forgotten = [entry for entry in below if _is_later(entry, lineage)]
+    if not forgotten:
+        return lineage
+    known = (entry for entry in lineage.entries if entry.start_offset >= first.start_offset)
+    whole = lineage.truncated_from_end(first.start_offset)
+    for epoch, start_offset in (*forgotten, *known):
+        whole = whole.assign(epoch=epoch, start_offset=start_offset)
+    return whole
+
+
+def _is_later(entry: EpochEntry, lineage: Lineage) -> bool:
+    """Return whether ``lineage`` gives the offset to an earlier epoch; where it says nothing, nothing is amiss."""
+    known = lineage.epoch_for(entry.start_offset)
+    return known is not None and known < entry.epoch
 
 
 def epoch_misfit(seen: tuple[EpochEntry, ...], lineage: Lineage) -> str | None:
@@ -209,7 +242,10 @@ def _indexes(held: HeldSegment, name: str) -> tuple[bytes, bytes]:
 
 
 def _read_optional(path: Path | None) -> bytes | None:
-    return path.read_bytes() if path is not None else None
+    if path is None:
+        return None
+    with open_to_read(path) as file:
+        return file.read()
 
 
 def require_unchanged(held: HeldSegment, before: FileState, directory: Path) -> None:

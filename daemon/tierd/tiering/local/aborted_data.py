@@ -1,8 +1,10 @@
 """Whether a segment without a transaction index should have one. Blocking; asked only of such segments."""
 
 import mmap
+import os
 from pathlib import Path
 
+from tierd.files import open_to_read
 from tierd.log import ControlRecordType, RecordBatch, iter_batches
 
 
@@ -12,8 +14,8 @@ def has_aborted_data(log: Path) -> bool:
     Without the index a reader of committed records would take them for committed. A marker alone proves nothing: a
     transaction may have written nothing here, and compaction removes aborted records before their marker.
     """
-    with log.open("rb") as file:
-        if not log.stat().st_size:
+    with open_to_read(log) as file:
+        if not os.fstat(file.fileno()).st_size:
             return False
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             view = memoryview(content)

@@ -48,6 +48,14 @@ class BrokerCheckpoints:
         written = _written(self._files[log_dir / LOG_START_CHECKPOINT][0])
         return BrokerOffsets(watermarks.get(partition), starts.get(partition), written)
 
+    async def high_watermarks(self, log_dir: Path) -> Mapping[TopicPartition, int]:
+        """Return the high watermark of every partition of ``log_dir`` that the broker wrote one for.
+
+        Raises:
+            CheckpointError: the checkpoint cannot be understood; the broker rewrites it every few seconds.
+        """
+        return await self._read(log_dir / HIGH_WATERMARK_CHECKPOINT)
+
     async def _read(self, path: Path) -> Mapping[TopicPartition, int]:
         # One stat on a directory that is in the kernel's cache: cheaper than a thread.
         signature = _signature(path)

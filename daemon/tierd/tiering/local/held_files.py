@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tierd.errors import SegmentChangedError
+from tierd.files import PRIVATE_DIRECTORY, make_private_directory, open_regular
 from tierd.log import encode_lineage, read_lineage
 from tierd.model import Lineage
 from tierd.tiering.local.held_segment import (
@@ -54,7 +55,8 @@ def link_segment(
     """
     unfinished = target.with_name(target.name + UNFINISHED_SUFFIX)
     shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
+    make_private_directory(unfinished.parent)
+    unfinished.mkdir(mode=PRIVATE_DIRECTORY)
     try:
         for source in _sources(plain):
             os.link(source, unfinished / source.name.removesuffix(DELETED_SUFFIX), follow_symlinks=False)
@@ -149,7 +151,7 @@ def _opened(files: Iterable[tuple[SegmentFile, Path | None]]) -> tuple[tuple[Seg
     try:
         for file, source in files:
             assert source is not None, "present files have a path"
-            opened.append((file, os.open(source, os.O_RDONLY | os.O_CLOEXEC)))
+            opened.append((file, open_regular(source)))
     except OSError:
         _close(opened)
         raise
@@ -166,4 +168,5 @@ def _keep_lineage(lineage: Lineage, file: Path, neighbour: HeldSegment | None) -
         with contextlib.suppress(OSError):
             os.link(Path(neighbour.root, LINEAGE_FILE), file)
             return
-    file.write_bytes(encode_lineage(lineage))
+    with os.fdopen(open_regular(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as written:
+        written.write(encode_lineage(lineage))

@@ -12,7 +12,7 @@ import contextlib
 import errno
 import resource
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -21,7 +21,7 @@ import structlog
 
 from tierd.errors import SegmentChangedError, TierError
 from tierd.log import PartitionScan, SegmentFiles
-from tierd.model import uuid_from_text, uuid_to_text
+from tierd.model import OffsetRange, uuid_from_text, uuid_to_text
 from tierd.tiering.local.held_files import (
     UNFINISHED_SUFFIX,
     completed,
@@ -42,6 +42,7 @@ from tierd.tiering.local.rolled import (
     rolled_segments,
     unprotected,
 )
+from tierd.tiering.plan import overlaps
 
 log = structlog.get_logger()
 
@@ -84,11 +85,14 @@ class SegmentHold:
                 count += sum(self._recover_segment(key, path) for path in _directories(partition_dir))
         return count
 
-    def protect(self, scan: PartitionScan, *, copied_through: int, share: float = 1.0) -> tuple[HeldSegment, ...]:
+    def protect(
+        self, scan: PartitionScan, *, copied_through: int, holes: Sequence[OffsetRange] = (), share: float = 1.0
+    ) -> tuple[HeldSegment, ...]:
         """Bring the holds of one partition in line with what is on disk.
 
         Drops what is in the tier already (ends at or below ``copied_through``) and what is no part of the log any
-        more, takes what has rolled since, and returns every rolled segment above ``copied_through``, ascending:
+        more, takes what has rolled since, and returns every rolled segment above ``copied_through``, or with an offset
+        of ``holes``, ascending:
         held, held and deleted by the broker meanwhile, or without protection where nothing else was possible. For this
         partition no more than ``share`` of ``max_bytes`` is used, by all partitions together.
         """
@@ -96,13 +100,13 @@ class SegmentHold:
         sources: dict[int, HeldSegment] = {}
         superseded: list[HeldSegment] = []
         for held in self.held(key):
-            if held.end_offset <= copied_through:
+            if held.end_offset <= copied_through and not overlaps(holes, held.base_offset, held.end_offset):
                 self.release(key, held.base_offset)
             elif is_superseded(held, scan):
                 superseded.append(held)
             else:
                 sources[held.base_offset] = self._complete(key, held, scan.directory.path)
-        is_whole = self._take_rolled(key, scan, sources, copied_through=copied_through, share=share)
+        is_whole = self._take_rolled(key, scan, sources, copied_through=copied_through, holes=holes, share=share)
         for held in superseded:
             if is_whole or is_cut_off(held, scan) or is_within(held, sources.values()):
                 self._release(key, held)
@@ -117,13 +121,16 @@ class SegmentHold:
         sources: dict[int, HeldSegment],
         *,
         copied_through: int,
+        holes: Sequence[OffsetRange],
         share: float,
     ) -> bool:
         """Add what has rolled to ``sources``; whether all of it was as it had been listed."""
         unheld, reason, is_whole = 0, "", True
         for listed in rolled_segments(scan):
             assert listed.next_base_offset is not None, "rolled segments have an end"
-            if listed.next_base_offset - 1 <= copied_through or is_within(listed, sources.values()):
+            last = listed.next_base_offset - 1
+            is_copied = last <= copied_through and not overlaps(holes, listed.base_offset, last)
+            if is_copied or is_within(listed, sources.values()):
                 continue
             try:
                 source, why_not = self._take(key, as_it_ends(listed, scan) if listed.deleted else listed, scan, share)

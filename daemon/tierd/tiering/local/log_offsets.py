@@ -1,11 +1,11 @@
 """LogOffsets: what those who append to a log, the broker or tierd itself, say of it and are told of the tier."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from tierd.log import LogService
-from tierd.model import TopicIdPartition
+from tierd.model import TopicIdPartition, TopicPartition
 from tierd.tiering.local.broker_state import BrokerCheckpoints, BrokerOffsets
 from tierd.tiering.plan import CopiedThrough
 
@@ -18,6 +18,13 @@ class LogOffsets(Protocol):
 
         Raises:
             TierError: nobody can say now.
+        """
+
+    async def high_watermarks(self, log_dir: Path) -> Mapping[TopicPartition, int]:
+        """Return the high watermark of every partition of ``log_dir`` that has one.
+
+        Raises:
+            TierError: the checkpoint cannot be read or understood now.
         """
 
     async def copied_through(self, log_dir: Path, partition: TopicIdPartition, copied: CopiedThrough) -> None:
@@ -44,6 +51,10 @@ class BrokerLogOffsets:
     async def offsets(self, log_dir: Path, partition: TopicIdPartition) -> BrokerOffsets:
         """As the broker's checkpoints have them, up to some seconds old."""
         return await self._checkpoints.offsets(log_dir, partition.topic_partition)
+
+    async def high_watermarks(self, log_dir: Path) -> Mapping[TopicPartition, int]:
+        """Return what the broker's checkpoint says, up to some seconds old."""
+        return await self._checkpoints.high_watermarks(log_dir)
 
     async def copied_through(self, log_dir: Path, partition: TopicIdPartition, copied: CopiedThrough) -> None:
         """Do nothing: its retention asks nobody, which is what holds are for."""
@@ -73,6 +84,12 @@ class OwnLogOffsets:
             return await self._broker.offsets(log_dir, partition)
         log = self._logs.log(partition.topic_partition)
         return BrokerOffsets(high_watermark=log.high_watermark, log_start_offset=log.log_start_offset)
+
+    async def high_watermarks(self, log_dir: Path) -> Mapping[TopicPartition, int]:
+        """Return what the logs have at this moment."""
+        if log_dir not in self._own:
+            return await self._broker.high_watermarks(log_dir)
+        return {log.topic_partition: log.high_watermark for log in self._logs.logs() if log.directory.parent == log_dir}
 
     async def copied_through(self, log_dir: Path, partition: TopicIdPartition, copied: CopiedThrough) -> None:
         """Let retention delete through there. A log that was truncated meanwhile takes no note of it.

@@ -1,15 +1,17 @@
 """PartitionLog: what is known of one local partition; the manager looks at it, the task copies from it."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from tierd.errors import LogDirOfflineError
 from tierd.log import PartitionDirectory, PartitionScan, scan_partition
-from tierd.model import TopicIdPartition
+from tierd.model import OffsetRange, TopicIdPartition
 from tierd.tiering.local.held_register import PartitionKey
 from tierd.tiering.local.held_segment import HeldSegment
 from tierd.tiering.local.hold import SegmentHold
 from tierd.tiering.local.lag import CopyLag, PendingSegment, copy_lag
+from tierd.tiering.plan import overlaps, without_range
 
 
 class PartitionLog:
@@ -25,6 +27,7 @@ class PartitionLog:
         self._looking = asyncio.Lock()
         self._pending: tuple[HeldSegment, ...] = ()
         self._measured_through = -1  # frontier for which ``_pending`` was taken
+        self._holes: tuple[OffsetRange, ...] = ()  # below that frontier
         self._protects = False
         self._share = 1.0
 
@@ -84,14 +87,16 @@ class PartitionLog:
         async with self._looking:
             await self._adopt(scan)
 
-    async def protect(self, *, copied_through: int, share: float = 1.0) -> tuple[HeldSegment, ...]:
-        """Hold every rolled segment above ``copied_through`` from now on, and return them.
+    async def protect(
+        self, *, copied_through: int, holes: Sequence[OffsetRange] = (), share: float = 1.0
+    ) -> tuple[HeldSegment, ...]:
+        """Hold every rolled segment above ``copied_through``, or in ``holes``, from now on, and return them.
 
         Called once the frontier is known: before that, holding would link every segment of a tier that has them all.
         Nothing new is held while more than ``share`` of what may be held at all is held.
         """
         async with self._looking:
-            self._measured_through = copied_through
+            self._measured_through, self._holes = copied_through, tuple(holes)
             self._protects = True
             self._share = share
             await self._adopt(self._scan)
@@ -107,7 +112,8 @@ class PartitionLog:
     async def copied(self, held: HeldSegment) -> None:
         """Note that ``held`` is in the tier and let go of it. Cancelled, a later look lets go of it."""
         self._measured_through = max(self._measured_through, held.end_offset)
-        self._pending = tuple(segment for segment in self._pending if segment.end_offset > self._measured_through)
+        self._holes = without_range(self._holes, OffsetRange(held.base_offset, held.end_offset))
+        self._pending = tuple(filter(self._is_due, self._pending))
         async with self._looking:  # or a look that began before would hold it again
             await asyncio.to_thread(self._hold.release, self.key, held.base_offset)
 
@@ -125,19 +131,25 @@ class PartitionLog:
                 PendingSegment(end_offset=held.end_offset, size_bytes=held.size_bytes, modified_ms=held.modified_ms)
                 for held in self._pending
             ),
-            copied_through=self._measured_through,
+            copied_through=-1,  # all that is pending is due, some of it below the frontier
         )
+
+    def _is_due(self, held: HeldSegment) -> bool:
+        is_above = held.end_offset > self._measured_through
+        return is_above or overlaps(self._holes, held.base_offset, held.end_offset)
 
     async def _adopt(self, scan: PartitionScan) -> None:
         # Most partitions of most brokers have one segment, and a thread costs more than all the rest of a look.
         if self._protects and (self._pending or self._hold.concerns(scan)):
             through = self._measured_through
             try:
-                pending = await asyncio.to_thread(self._hold.protect, scan, copied_through=through, share=self._share)
+                pending = await asyncio.to_thread(
+                    self._hold.protect, scan, copied_through=through, holes=self._holes, share=self._share
+                )
             except OSError as error:
                 raise LogDirOfflineError(
                     f"{error.filename or self.path}: {error.strerror}", remedy="check the disk; it is looked at again"
                 ) from error
             # A copy may have been finished while the thread was at it.
-            self._pending = tuple(held for held in pending if held.end_offset > self._measured_through)
+            self._pending = tuple(filter(self._is_due, pending))
         self._scan, self._log_dir = scan, scan.directory.path.parent

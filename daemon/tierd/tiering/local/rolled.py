@@ -23,7 +23,7 @@ def is_superseded(held: HeldSegment, scan: PartitionScan) -> bool:
         return False
     live = next((s for s in scan.segments if s.base_offset == held.base_offset), None)
     if live is None:
-        return held.next_base_offset > scan.segments[0].base_offset
+        return held.next_base_offset > scan.segments[0].base_offset or _was_begun_anew(held, scan)
     if live.next_base_offset != held.next_base_offset:
         return True
     try:
@@ -32,18 +32,53 @@ def is_superseded(held: HeldSegment, scan: PartitionScan) -> bool:
         return False  # deleted since the listing; the next one decides
 
 
+def _was_begun_anew(held: HeldSegment, scan: PartitionScan) -> bool:
+    """Return whether ``held`` is an empty active segment that was taken while a broker put the first one behind it."""
+    return not held.log_file.size_bytes and _may_begin_anew_at(held.next_base_offset, scan)
+
+
 def rolled_segments(scan: PartitionScan) -> Iterable[SegmentFiles]:
-    """Rolled segments of the log, ascending: those that retention is deleting, then the live ones."""
+    """Rolled segments of the log, ascending: those that retention is deleting, then the live ones.
+
+    Blocking where the last one that is being deleted may be the active segment of a log that began anew.
+    """
     live = {segment.base_offset for segment in scan.segments}
     first = scan.segments[0].base_offset if scan.segments else None
     for segment in scan.deleted_segments:
         # Anything else with this suffix was replaced by compaction or cut off by truncation.
         retained = first is None or (segment.next_base_offset is not None and segment.next_base_offset <= first)
         if segment.next_base_offset is not None and segment.base_offset not in live and retained:
-            yield segment
+            known = _as_far_as_known(segment, scan)
+            if known is not None:
+                yield known
     for segment in scan.segments:
         if segment.next_base_offset is not None:
             yield segment
+
+
+def _as_far_as_known(segment: SegmentFiles, scan: PartitionScan) -> SegmentFiles | None:
+    """Return a segment that is being deleted with the end that is certain; None if it has no batch up to there.
+
+    By the names, the last segment of a log that began anew would reach up to there, over offsets that it never had.
+    """
+    if segment.next_base_offset is None or not _may_begin_anew_at(segment.next_base_offset, scan):
+        return segment
+    try:
+        end = find_segment_end_offset(segment)
+    except TierError:
+        return segment  # gone, or damaged: the reader of its content raises that
+    if end == segment.base_offset:
+        return None
+    return replace(segment, next_base_offset=min(end, segment.next_base_offset))
+
+
+def _may_begin_anew_at(offset: int, scan: PartitionScan) -> bool:
+    """Return whether ``offset`` begins the log, and no snapshot shows that a segment below was rolled there.
+
+    A log that a broker cuts off whole begins anew anywhere above, with no snapshot (LocalLog.truncateFullyAndStartAt):
+    a follower that has fallen behind the log start of its leader, and a replica on the way to another log dir.
+    """
+    return bool(scan.segments) and offset == scan.segments[0].base_offset and offset not in scan.snapshots
 
 
 def require_as_listed(plain: HeldSegment, segment: SegmentFiles) -> None:

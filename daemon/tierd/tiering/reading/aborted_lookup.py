@@ -3,7 +3,7 @@
 import asyncio
 
 from tierd.log import AbortedTransaction, LocalLog
-from tierd.model import RemoteLogSegmentMetadata
+from tierd.metadata import Stretch
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.tiered_log import Tier, TieredLog
 
@@ -15,7 +15,7 @@ class AbortedLookup:
         self._log = log
         self._local = local
         self._indexes = indexes
-        self._probe: tuple[int, RemoteLogSegmentMetadata | None] | None = None  # the last answer of _next_indexed
+        self._probe: tuple[int, Stretch | None] | None = None  # the last answer of _next_indexed
 
     async def touching(self, from_offset: int, upper: int) -> tuple[AbortedTransaction, ...]:
         """Aborted transactions that touch ``[from_offset, upper)``, each once.
@@ -28,12 +28,12 @@ class AbortedLookup:
         if self._log.tier_of(from_offset) is Tier.REMOTE or not self._is_decided_locally(upper):
             segment = self._next_indexed(from_offset)
             while segment is not None:
-                index = await self._indexes.transaction_index(segment)
-                part, complete = index.collect(from_offset, upper)
+                index = await self._indexes.transaction_index(segment.metadata)
+                part, complete = index.collect(from_offset, upper, end_offset=segment.end_offset)
                 found.update(dict.fromkeys(part))
                 if complete:
                     return tuple(found)
-                segment = self._next_indexed(segment.end_offset + 1)
+                segment = self._next_indexed(segment.end_offset)
         if self._local is not None:
             part = await asyncio.to_thread(self._local.aborted_transactions, from_offset, upper)
             found.update(dict.fromkeys(part))
@@ -43,7 +43,7 @@ class AbortedLookup:
         """Whether no marker that decides what lies below ``upper`` is in the tier alone, as for a replica behind it."""
         return self._local is not None and upper <= self._local.last_stable_offset
 
-    def _next_indexed(self, offset: int) -> RemoteLogSegmentMetadata | None:
+    def _next_indexed(self, offset: int) -> Stretch | None:
         """``TieredLog.next_indexed_segment``; a log without aborts would be walked to its end for every piece."""
         if self._probe is not None:
             asked, answer = self._probe

@@ -1,10 +1,12 @@
 """FetchTask: a partition read by offset, local and remote as one log (remote-tiering 14)."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from tierd.errors import CorruptRecordError
 from tierd.log import AbortedTransaction, Record, RecordBatch
 from tierd.remote import RemoteStorageManager
 from tierd.tiering.reading.committed import committed_batches, data_batches
@@ -19,7 +21,9 @@ from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
 from tierd.tiering.reading.timestamps import ListedOffset, list_offset
 from tierd.tiering.recorder import TieringRecorder
 
-_DECODED_BYTES = 1 << 20  # decoded at once: bounds the records in memory
+_DECODED_BYTES = 1 << 20  # as they lie in the log, that are decoded together
+_RECORDS_BYTES = 8 << 20  # decoded at once: bounds the records in memory, beside the batch that they come from
+_RECORD_BYTES = 200  # of a record without key and value, about
 _FIRST_BYTES = 256 << 10  # what a sequential reader waits for before its first record
 _PIECE_BYTES = 4 << 20
 _KEPT_SHARE = 4  # of ``prefetch_bytes`` is for each of the readers that are kept between two reads
@@ -163,13 +167,18 @@ class FetchTask:
 
         Raises:
             OffsetOutOfRangeError: as ``read``; also in the middle, where offsets are in neither tier.
+            BatchTooLargeError: a batch unpacks to more than tierd opens; what comes before it was yielded.
             CorruptRecordError: a local batch is damaged, or records cannot be decoded.
             RemoteIntegrityError: remote bytes are damaged.
         """
         async with aclosing(self.batches(from_offset, to_offset, isolation)) as groups:
             async for group in groups:
-                for record in await asyncio.to_thread(_decode, group, isolation):
-                    yield record
+                records = _decoded(group, isolation)
+                while (step := await asyncio.to_thread(_next_records, records)).records or step.error:
+                    for record in step.records:
+                        yield record
+                    if step.error is not None:
+                        raise step.error
 
     async def batches(
         self, from_offset: int | None, to_offset: int | None, isolation: Isolation
@@ -212,9 +221,33 @@ def _groups(batches: Sequence[RecordBatch]) -> list[list[RecordBatch]]:
     return groups if groups[-1] else []
 
 
-def _decode(group: BatchGroup, isolation: Isolation) -> list[Record]:
+def _decoded(group: BatchGroup, isolation: Isolation) -> Iterator[Record]:
+    """Yield the records of a group; a batch is decompressed when its first record is asked for."""
     is_committed = isolation is Isolation.READ_COMMITTED
     wanted = committed_batches(group.batches, group.aborted) if is_committed else data_batches(group.batches)
-    return [
-        record for batch in wanted for record in batch.records() if group.from_offset <= record.offset < group.to_offset
-    ]
+    for batch in wanted:
+        for record in batch.records():
+            if group.from_offset <= record.offset < group.to_offset:
+                yield record
+
+
+class _Step(NamedTuple):
+    """Some records, and the error that ends them."""
+
+    records: list[Record]
+    error: CorruptRecordError | None = None
+
+
+def _next_records(records: Iterator[Record]) -> _Step:
+    """Take records of about ``_RECORDS_BYTES``: a few kilobytes of compressed batches may hold any number of bytes."""
+    taken: list[Record] = []
+    size = 0
+    try:
+        for record in records:
+            taken.append(record)
+            size += _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
+            if size >= _RECORDS_BYTES:
+                break
+    except CorruptRecordError as error:
+        return _Step(taken, error)
+    return _Step(taken)

@@ -13,6 +13,7 @@ from pathlib import Path
 from uuid import UUID
 
 from tierd.errors import CorruptIndexError
+from tierd.files import make_private_directory, open_regular
 from tierd.log import OffsetIndex, TimeIndex, TransactionIndex
 from tierd.model import IndexType, RemoteLogSegmentMetadata, uuid_from_text, uuid_to_text
 from tierd.remote import (
@@ -62,8 +63,8 @@ class IndexFiles:
             BlockingIOError: another process has it.
             OSError: it cannot be made, locked or listed.
         """
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self.directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        make_private_directory(self.directory)
+        lock = open_regular(self.directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             entries = self._clean_up()

@@ -178,7 +178,7 @@ class ReadSession:
 
     async def _piece(self, log: TieredLog, offset: int, max_bytes: int) -> Piece | None:
         self.empty_to = offset
-        while self.empty_to < self.end_offset:
+        while self.empty_to < self._wanted_end:
             if log.tier_of(self.empty_to) is Tier.LOCAL:
                 return await self._local_piece(log, self.empty_to, max_bytes)
             piece = await self._remote_piece(log, self.empty_to)
@@ -265,8 +265,7 @@ class ReadSession:
 
     def _following(self, log: TieredLog, offset: int) -> Stretch | None:
         """The segment that is read behind another one; None where none is certain, or it has to be looked up."""
-        wanted_end = self.end_offset if self._to_offset is None else min(self.end_offset, self._to_offset)
-        while offset < wanted_end and log.tier_of(offset) is Tier.REMOTE:
+        while offset < self._wanted_end and log.tier_of(offset) is Tier.REMOTE:
             metadata = log.remote_segment(offset)
             if metadata is None or metadata.start_offset != offset:
                 return None
@@ -285,6 +284,11 @@ class ReadSession:
         if offset > metadata.start_offset:
             position = await self._sources.indexes.lookup_offset(metadata, offset)
         return self._ahead.begin(stretch, position)
+
+    @property
+    def _wanted_end(self) -> int:
+        """Exclusive end of what the caller wants and the log has; behind it may lie a hole."""
+        return self.end_offset if self._to_offset is None else min(self.end_offset, self._to_offset)
 
     def _require_log(self) -> TieredLog:
         assert self._log is not None, "a session is begun before it is read"

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from tierd.errors import OffsetOutOfRangeError
 from tierd.log import PartitionScan
-from tierd.metadata import OwnBranch, PartitionView, effective_lineage
+from tierd.metadata import OwnBranch, PartitionView, Stretch, effective_lineage
 from tierd.model import Lineage, RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.tiering.plan import deleted_records_before, local_log_start
 
@@ -48,13 +48,14 @@ class TieredLog:
         return effective_lineage(self.view, self.scan.lineage if self.scan else Lineage())
 
     @cached_property
-    def _branch(self) -> OwnBranch:
+    def branch(self) -> OwnBranch:
+        """The remote segments of our own branch of the log."""
         return OwnBranch(self.view, self.lineage)
 
     @property
     def finished(self) -> tuple[RemoteLogSegmentMetadata, ...]:
         """Readable remote segments, ascending."""
-        return self._branch.finished
+        return self.branch.finished
 
     @property
     def local_start_offset(self) -> int | None:
@@ -75,19 +76,19 @@ class TieredLog:
                 checkpointed=self.log_start_checkpoint, segments=segments, high_watermark=self.high_watermark
             )
         # What the checkpoint says beyond it may be another leader's retention; the leader's copy task judges that.
-        first_remote = self.finished[0].start_offset if self.finished else None
+        first_remote = self.finished[0].first_readable_offset if self.finished else None
         firsts = [first for first in (first_remote, self.local_start_offset) if first is not None]
         return max(start or 0, min(firsts, default=0))
 
     @property
     def remote_end_offset(self) -> int:
         """Exclusive end of what the tier holds of our own branch; 0 when it holds nothing."""
-        return self._branch.end_offset
+        return self.branch.end_offset
 
     @property
     def last_whole_segment(self) -> RemoteLogSegmentMetadata | None:
         """The last remote segment that is of our own branch from end to end."""
-        return self._branch.last_whole
+        return self.branch.last_whole
 
     @property
     def end_offset(self) -> int:
@@ -102,27 +103,35 @@ class TieredLog:
 
     def remote_segment(self, offset: int) -> RemoteLogSegmentMetadata | None:
         """The readable segment that holds ``offset`` in the epoch that wrote it."""
-        return self._branch.segment_for(offset)
+        return self.branch.segment_for(offset)
 
     def readable_end(self, metadata: RemoteLogSegmentMetadata, offset: int) -> int:
         """Exclusive end of what ``metadata`` holds of our own branch, from ``offset`` on; see ``OwnBranch``."""
-        return self._branch.readable_end(metadata, offset)
+        return self.branch.readable_end(metadata, offset)
 
-    def next_indexed_segment(self, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The first segment from ``offset`` on that may name aborted transactions (remote-tiering 14.4)."""
+    def next_indexed_segment(self, offset: int) -> Stretch | None:
+        """Return the first segment from ``offset`` on that may name aborted transactions (remote-tiering 14.4).
+
+        Segments, and ends of segments, that another branch of the log wrote under one of our epochs are no part of it:
+        a broker that lost its end, or another leader, wrote over their offsets.
+        """
         first = self.lineage.epoch_for(offset)
         if first is None:
             return None
         for entry in self.lineage.entries:
             if entry.epoch >= first:
-                found = self.view.next_segment_with_txn_index(entry.epoch, max(entry.start_offset, offset))
+                start = max(entry.start_offset, offset)
+                found = self.view.next_segment_with_txn_index(entry.epoch, start)
                 if found is not None:
-                    return found
+                    start = max(start, found.first_readable_offset)
+                    end = self.readable_end(found, start)
+                    if end > start:
+                        return Stretch(found, start, end)
         return None
 
     def next_available(self, offset: int) -> int | None:
         """The first offset after a hole at ``offset``, None when nothing follows."""
-        starts = [m.start_offset for m in self.finished if m.start_offset > offset]
+        starts = [m.first_readable_offset for m in self.finished if m.first_readable_offset > offset]
         if self.local_start_offset is not None and self.local_start_offset > offset:
             starts.append(self.local_start_offset)
         return min(starts, default=None)

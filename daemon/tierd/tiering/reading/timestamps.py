@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 
-from tierd.errors import CorruptRecordError, RemoteIntegrityError, TierError
+from tierd.errors import BatchTooLargeError, CorruptRecordError, RemoteIntegrityError, TierError
 from tierd.log import RecordBatch, TimestampedOffset, first_since, max_timestamp
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.tiering.plan import highest_copied
@@ -119,7 +119,7 @@ def timestamp_candidates(log: TieredLog, timestamp_ms: int) -> Iterator[RemoteLo
     """The finished segments of our own branch that may hold a record so young, from the log start on, ascending."""
     readable = (m for m in log.finished if m.max_timestamp_ms >= timestamp_ms and m.end_offset >= log.log_start_offset)
     for metadata in readable:
-        first = max(metadata.start_offset, log.log_start_offset)
+        first = max(metadata.first_readable_offset, log.log_start_offset)
         if log.readable_end(metadata, first) > first:
             yield metadata
 
@@ -127,7 +127,7 @@ def timestamp_candidates(log: TieredLog, timestamp_ms: int) -> Iterator[RemoteLo
 async def _first_in_segment(
     sources: ReadSources, log: TieredLog, metadata: RemoteLogSegmentMetadata, timestamp_ms: int, *, start: int
 ) -> TimestampedOffset | None:
-    first = max(start, metadata.start_offset)
+    first = max(start, metadata.first_readable_offset)
     end = remote_end(log, metadata, first)
     position = await sources.indexes.lookup_timestamp(metadata, timestamp_ms, first)
     reader = RemoteSegmentReader(
@@ -143,6 +143,9 @@ async def _first_in_segment(
                     return found
             if batches[-1].last_offset + 1 >= end:
                 return None
+    except BatchTooLargeError:  # nothing is damaged, and its own remedy is the right one
+        sources.recorder.fetch_failed(log.partition.topic)
+        raise
     except CorruptRecordError as error:
         sources.recorder.fetch_failed(log.partition.topic)
         raise RemoteIntegrityError(str(error), remedy=f"run tierd verify --deep {log.partition}") from error
@@ -183,9 +186,9 @@ def _local_start(log: TieredLog) -> int:
 
 
 def _highest_remote_offset(log: TieredLog) -> int:
-    """The last offset ever finished on our branch, inclusive, whatever was deleted since; -1 when there is none."""
+    """The last offset of our branch that counts as copied, inclusive; -1 when there is none."""
     return highest_copied(
-        log.lineage, log.view.highest_offset_for_epoch, log_end_offset=max(log.end_offset, log.high_watermark or 0)
+        log.lineage, log.view.copied_offset_for_epoch, log_end_offset=max(log.end_offset, log.high_watermark or 0)
     ).offset
 
 

@@ -1,14 +1,19 @@
-"""The bucket as segments: its objects grouped by partition, its manifests read and held against what is there."""
+"""The bucket as segments: the manifests of a partition read, proven and held against what is there."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
-from tierd.errors import RemoteIntegrityError, RemoteResourceNotFoundError, RemoteStorageError
-from tierd.metadata import BucketSegment, RebuildProblem, RebuildSeverity
+from tierd.errors import (
+    RemoteIntegrityError,
+    RemoteObjectTooLargeError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RemoteUnauthenticatedError,
+)
+from tierd.metadata import BucketLogStart, BucketSegment, RebuildProblem, RebuildSeverity
 from tierd.model import (
     EpochEntry,
     RemoteLogSegmentId,
@@ -18,23 +23,26 @@ from tierd.model import (
     uuid_from_text,
     uuid_to_text,
 )
-from tierd.remote import ObjectInfo, ObjectKeyFactory, ObjectStore, SegmentKey, SegmentManifest, SegmentStorage
+from tierd.remote import (
+    LOG_START,
+    MANIFEST,
+    TOMBSTONE,
+    ObjectInfo,
+    ObjectKeyFactory,
+    ObjectKind,
+    ObjectStore,
+    SegmentManifest,
+    SegmentStorage,
+    StoredLogStart,
+    Tombstone,
+    read_whole,
+    too_large,
+)
+from tierd.tiering.rebuilding.partition_objects import PartitionObjects
 
-_PAGE: Final = 1000
+UNAUTHENTICATED: Final = "unauthenticated"
 _SEGMENTS_AT_ONCE: Final = 1024  # tasks at a time; how many of them talk to the store is bounded by the slots
-MAX_MANIFEST_BYTES: Final = 16 << 20
-"""Some fifty times what the largest segment's takes. Whatever is larger is never read."""
-MAX_TOMBSTONE_BYTES: Final = 64 << 10
-_LIMITS: Final = ((".manifest", MAX_MANIFEST_BYTES), (".tombstone", MAX_TOMBSTONE_BYTES))
-_SUFFIXES: Final = (".log", ".indexes", ".manifest", ".tombstone")
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionObjects:
-    """The objects of one partition: per segment, by suffix; and keys that are nobody's."""
-
-    partition: TopicIdPartition
-    segments: dict[UUID, dict[str, ObjectInfo]] = field(default_factory=dict)
+_KINDS: Final = ((".manifest", MANIFEST), (".tombstone", TOMBSTONE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,57 +51,72 @@ class FoundSegments:
 
     segments: tuple[BucketSegment, ...]
     problems: tuple[RebuildProblem, ...]
+    log_start: BucketLogStart | None = None
 
 
-async def list_partition_objects(
-    store: ObjectStore, keys: ObjectKeyFactory
-) -> AsyncGenerator[PartitionObjects | RebuildProblem, None]:
-    """Yield partition after partition below the prefix, and a note for every key that is no segment's.
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What one manifest, or the log start record, told."""
 
-    The listing comes in pages, in the order of its keys, so that a partition's objects are neighbours.
+    segment: BucketSegment | None = None
+    log_start: BucketLogStart | None = None
+    problems: tuple[RebuildProblem, ...] = ()
 
-    Raises:
-        RemoteStorageError: the store failed.
-    """
-    current: PartitionObjects | None = None
-    last = ""
-    while page := await store.list_objects(keys.root, start_after=last, limit=_PAGE):
-        last = page[-1].key
-        for info in page:
-            parsed = keys.parse(info.key)
-            partition = None if parsed is None else _partition_of(parsed)
-            if parsed is None or partition is None:
-                if info.key != keys.tier_identity:
-                    yield RebuildProblem(
-                        RebuildSeverity.NOTE, "foreign object", info.key, "it is no object of a segment"
-                    )
-                continue
-            if current is None or current.partition != partition:
-                if current is not None:
-                    yield current
-                current = PartitionObjects(partition)
-            suffix = next(suffix for suffix in _SUFFIXES if info.key.endswith(suffix))
-            current.segments.setdefault(parsed.segment_id, {})[suffix] = info
-    if current is not None:
-        yield current
+    @classmethod
+    def of(cls, *problems: RebuildProblem) -> "_Read":
+        """Nothing but problems."""
+        return cls(problems=problems)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was read of a partition so far."""
+
+    segments: dict[UUID, BucketSegment] = field(default_factory=dict)
+    problems: list[RebuildProblem] = field(default_factory=list)
+    log_start: BucketLogStart | None = None
+
+    def add(self, read: _Read) -> None:
+        """Add what was read. Objects of one segment in two forms of keys are one segment."""
+        self.problems += read.problems
+        self.log_start = read.log_start or self.log_start
+        if read.segment is None:
+            return
+        segment = read.segment.metadata.segment
+        if segment.id in self.segments:
+            what = "its objects are there a second time, under the other form of the topic's name"
+            self.problems.append(RebuildProblem(RebuildSeverity.NOTE, "stored twice", str(segment), what))
+            return
+        self.segments[segment.id] = read.segment
 
 
 class BucketReader:
-    """Reads what manifests and tombstones say.
+    """Reads what manifests, tombstones and log start records say.
+
+    Where a key ring is configured only that is believed which a holder of it wrote (decision 31). Anything else is a
+    conflict and left out: a segment, a tombstone whose segment stays, a log start that stays unset.
 
     Args:
         store: the objects.
-        storage: proves manifests of encrypted segments.
+        storage: proves manifests, tombstones and log starts.
         keys: of the cluster's tier.
+        accepts_unauthenticated: believe also what nothing proves, and note it.
         concurrency: requests at once, over all partitions.
     """
 
     def __init__(
-        self, store: ObjectStore, storage: SegmentStorage, keys: ObjectKeyFactory, *, concurrency: int = 64
+        self,
+        store: ObjectStore,
+        storage: SegmentStorage,
+        keys: ObjectKeyFactory,
+        *,
+        accepts_unauthenticated: bool = False,
+        concurrency: int = 64,
     ) -> None:
         self._store = store
         self._storage = storage
         self._keys = keys
+        self._accepts_unauthenticated = accepts_unauthenticated
         self._slots = asyncio.Semaphore(concurrency)
 
     async def read(self, objects: PartitionObjects) -> FoundSegments:
@@ -102,74 +125,149 @@ class BucketReader:
         Raises:
             RemoteStorageError: retriable; the store failed.
         """
-        found: list[BucketSegment | RebuildProblem] = []
+        found = _Found()
         segments = list(objects.segments.values())
         for start in range(0, len(segments), _SEGMENTS_AT_ONCE):
             some = segments[start : start + _SEGMENTS_AT_ONCE]
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._read(objects.partition, each)) for each in some]
-            found += [task.result() for task in tasks]
-        return FoundSegments(
-            tuple(each for each in found if isinstance(each, BucketSegment)),
-            tuple(each for each in found if isinstance(each, RebuildProblem)),
-        )
+            for task in tasks:
+                found.add(task.result())
+        if objects.log_start is not None:
+            found.add(await self._log_start(objects.partition, objects.log_start))
+        return FoundSegments(tuple(found.segments.values()), tuple(found.problems), found.log_start)
 
-    async def _read(
-        self, partition: TopicIdPartition, objects: dict[str, ObjectInfo]
-    ) -> BucketSegment | RebuildProblem:
+    async def _log_start(self, partition: TopicIdPartition, info: ObjectInfo) -> "_Read":
+        if info.size_bytes > LOG_START.max_bytes:
+            return _Read.of(_too_large(info, LOG_START))
+        try:
+            async with self._slots:
+                stored = await self._storage.log_starts.read(partition)
+        except RemoteStorageError as error:
+            if error.retriable:
+                raise
+            return _Read.of(RebuildProblem(RebuildSeverity.DAMAGE, "not understood", info.key, str(error)))
+        if stored is None:
+            return _Read()  # deleted since it was listed: the whole partition goes
+        return self._judged(stored, info.key)
+
+    def _judged(self, stored: StoredLogStart, key: str) -> "_Read":
+        record, problems = stored.record, []
+        if stored.unauthenticated is not None:
+            problems.append(self._unauthenticated(key, stored.damage))
+            record = stored.unauthenticated if self._accepts_unauthenticated else None
+        elif record is None:
+            problems.append(RebuildProblem(RebuildSeverity.DAMAGE, "damaged", key, stored.damage))
+        if record is None:
+            return _Read.of(*problems)
+        found = BucketLogStart(
+            log_start_offset=record.log_start_offset, leader_epoch=record.leader_epoch, broker_id=record.broker_id
+        )
+        return _Read(log_start=found, problems=tuple(problems))
+
+    async def _read(self, partition: TopicIdPartition, objects: Mapping[str, ObjectInfo]) -> "_Read":
         manifest = objects.get(".manifest")
         if manifest is None:
             key = next(iter(objects.values())).key
             what = "a copy that was never finished, or a deletion that was; its objects are in nobody's metadata"
-            return RebuildProblem(RebuildSeverity.NOTE, "no manifest", key, what)
-        for suffix, limit in _LIMITS:
-            if (info := objects.get(suffix)) is not None and info.size_bytes > limit:
-                what = f"it has {info.size_bytes} bytes, and no {suffix} has more than {limit}"
-                return RebuildProblem(RebuildSeverity.DAMAGE, "too large", info.key, what)
+            return _Read.of(RebuildProblem(RebuildSeverity.NOTE, "no manifest", key, what))
+        if (problem := self._never_read(objects)) is not None:
+            return _Read.of(problem)
         try:
             async with self._slots:
                 return await self._described(partition, manifest.key, objects)
         except RemoteResourceNotFoundError:
-            return RebuildProblem(RebuildSeverity.NOTE, "gone", manifest.key, "it was deleted while it was read")
+            return _Read.of(
+                RebuildProblem(RebuildSeverity.NOTE, "gone", manifest.key, "it was deleted while it was read")
+            )
         except RemoteStorageError as error:
             if error.retriable:
                 raise
             kind = "damaged" if isinstance(error, RemoteIntegrityError) else "not understood"
-            return RebuildProblem(RebuildSeverity.DAMAGE, kind, manifest.key, str(error))
+            return _Read.of(RebuildProblem(RebuildSeverity.DAMAGE, kind, manifest.key, str(error)))
 
-    async def _described(
-        self, partition: TopicIdPartition, key: str, objects: dict[str, ObjectInfo]
-    ) -> BucketSegment | RebuildProblem:
-        manifest = SegmentManifest.decode(await self._store.get(key), key=key)
+    def _never_read(self, objects: Mapping[str, ObjectInfo]) -> RebuildProblem | None:
+        """Return the problem of a segment whose manifest or tombstone is never read.
+
+        A tombstone that is larger than any cannot be proven, so with a key ring it hides no segment.
+        """
+        for suffix, kind in _KINDS:
+            info = objects.get(suffix)
+            if info is None or info.size_bytes <= kind.max_bytes:
+                continue
+            if kind is not TOMBSTONE or not self._storage.asks_for_proof:
+                return _too_large(info, kind)
+        return None
+
+    async def _described(self, partition: TopicIdPartition, key: str, objects: Mapping[str, ObjectInfo]) -> "_Read":
+        content, problems = await read_whole(self._store, key, MANIFEST), list[RebuildProblem]()
         try:
-            metadata = self._metadata(partition, manifest)
+            manifest = self._storage.prove_manifest(content, key=key)
+            is_authentic = True
+        except RemoteUnauthenticatedError as error:
+            problems.append(self._unauthenticated(key, str(error)))
+            if not self._accepts_unauthenticated:
+                return _Read.of(*problems)
+            manifest, is_authentic = SegmentManifest.decode(content, key=key), False
+        except ValueError as error:
+            return _Read.of(_contradiction(key, error))
+        found = self._segment(partition, key, manifest, is_authentic=is_authentic)
+        if isinstance(found, RebuildProblem):
+            return _Read.of(*problems, found)
+        tombstone = None
+        if (info := objects.get(".tombstone")) is not None:
+            tombstone, doubts = await self._tombstone(found.metadata, info)
+            problems += doubts
+        if tombstone is None and (problem := _problem(manifest, key, objects)) is not None:
+            return _Read.of(*problems, problem)
+        return _Read(_given_up(found, tombstone), problems=tuple(problems))
+
+    def _segment(
+        self, partition: TopicIdPartition, key: str, manifest: SegmentManifest, *, is_authentic: bool
+    ) -> BucketSegment | RebuildProblem:
+        """Return the segment that the manifest at ``key`` describes, if it is the one of that key."""
+        parsed = self._keys.parse(key)
+        assert parsed is not None, "only keys of segments are read"
+        keys = self._keys.form_of(parsed)
+        try:
+            metadata = self._metadata(keys, partition, manifest)
             replaces = frozenset(map(uuid_from_text, manifest.replaces))
         except ValueError as error:
-            return RebuildProblem(
-                RebuildSeverity.DAMAGE, "damaged", key, f"the manifest contradicts the model: {error}"
-            )
-        named = (self._keys.segment(metadata, ".manifest"), manifest.cluster_id, manifest.topic_id)
+            return _contradiction(key, error)
+        named = (keys.segment(metadata, ".manifest"), manifest.cluster_id, manifest.topic_id)
         if named != (key, self._keys.cluster_id, uuid_to_text(partition.topic_id)):
             what = f"the manifest describes another segment: {named[0]} of cluster {manifest.cluster_id}"
             return RebuildProblem(RebuildSeverity.DAMAGE, "foreign manifest", key, what)
-        if manifest.encryption is not None:
-            await self._storage.read_manifest(metadata)  # its tag proves that nobody changed it
-        if ".tombstone" in objects and (tombstone := await self._storage.read_tombstone(metadata)) is not None:
-            return BucketSegment(
-                metadata=metadata,
-                replaces=replaces,
-                soft_delete=SoftDelete(tombstone.reason, tombstone.delete_after_ms),
-                deleted_ms=tombstone.deleted_at_ms,
-                deleted_by=tombstone.broker_id,
-            )
-        return _problem(manifest, key, objects) or BucketSegment(metadata=metadata, replaces=replaces)
+        return BucketSegment(metadata=metadata, replaces=replaces, is_authentic=is_authentic)
 
-    def _metadata(self, partition: TopicIdPartition, manifest: SegmentManifest) -> RemoteLogSegmentMetadata:
+    async def _tombstone(
+        self, metadata: RemoteLogSegmentMetadata, info: ObjectInfo
+    ) -> tuple[Tombstone | None, list[RebuildProblem]]:
+        """Return the tombstone as far as it is believed, and why it is not."""
+        try:
+            return await self._storage.read_tombstone(metadata), []
+        except RemoteObjectTooLargeError as error:
+            if not self._storage.asks_for_proof:
+                raise
+            return None, [RebuildProblem(RebuildSeverity.CONFLICT, UNAUTHENTICATED, info.key, str(error))]
+        except RemoteUnauthenticatedError as error:
+            doubts = [self._unauthenticated(info.key, str(error))]
+        if not self._accepts_unauthenticated:
+            return None, doubts
+        return await self._storage.read_tombstone(metadata, accepts_unauthenticated=True), doubts
+
+    def _unauthenticated(self, key: str, why: str) -> RebuildProblem:
+        """Return a conflict, which is a note once a person has said that such objects are believed."""
+        if self._accepts_unauthenticated:
+            return RebuildProblem(RebuildSeverity.NOTE, UNAUTHENTICATED, key, f"accepted as asked for: {why}")
+        return RebuildProblem(RebuildSeverity.CONFLICT, UNAUTHENTICATED, key, why)
+
+    def _metadata(
+        self, keys: ObjectKeyFactory, partition: TopicIdPartition, manifest: SegmentManifest
+    ) -> RemoteLogSegmentMetadata:
         """The segment as it was when its copy began."""
         if (manifest.topic, manifest.partition) != (partition.topic, partition.partition):
             raise ValueError(f"it is of {manifest.topic}-{manifest.partition}")
-        if not -1 <= manifest.leader_epoch < 2**31:  # no leader could claim the partition after it
-            raise ValueError(f"its leader epoch is {manifest.leader_epoch}")
         return RemoteLogSegmentMetadata(
             segment=RemoteLogSegmentId(partition, uuid_from_text(manifest.segment_id)),
             start_offset=manifest.start_offset,
@@ -178,31 +276,37 @@ class BucketReader:
             broker_id=manifest.broker_id,
             event_timestamp_ms=manifest.copy_started_ms,
             size_bytes=manifest.size_bytes,
-            segment_leader_epochs=_epochs(manifest),
+            segment_leader_epochs=tuple(EpochEntry(*entry) for entry in manifest.segment_leader_epochs),
             leader_epoch=manifest.leader_epoch,
             session_id=UUID(manifest.session_id),
-            custom_metadata=self._keys.custom_metadata(is_encrypted=manifest.encryption is not None),
+            custom_metadata=keys.custom_metadata(partition.topic, is_encrypted=manifest.encryption is not None),
             txn_index_empty=manifest.txn_index_empty,
         )
 
 
-def _partition_of(key: SegmentKey) -> TopicIdPartition | None:
-    topic_id = uuid_from_text(key.topic_id)
-    if uuid_to_text(topic_id) != key.topic_id or key.partition >= 2**31:
-        return None
-    return TopicIdPartition(topic_id, key.topic, key.partition)
+def _contradiction(key: str, error: ValueError) -> RebuildProblem:
+    what = f"the manifest contradicts the model: {error}"
+    return RebuildProblem(RebuildSeverity.DAMAGE, "damaged", key, what)
 
 
-def _epochs(manifest: SegmentManifest) -> tuple[EpochEntry, ...]:
-    entries = tuple(EpochEntry(epoch, start) for epoch, start in manifest.segment_leader_epochs)
-    ascending = all(a.epoch < b.epoch and a.start_offset <= b.start_offset for a, b in pairwise(entries))
-    inside = all(0 <= entry.epoch < 2**31 and entry.start_offset <= manifest.end_offset for entry in entries)
-    if not entries or not ascending or not inside or entries[0].start_offset != manifest.start_offset:
-        raise ValueError(f"its leader epochs {manifest.segment_leader_epochs} do not cover it")
-    return entries
+def _too_large(info: ObjectInfo, kind: ObjectKind) -> RebuildProblem:
+    """Return the problem of an object that the listing shows to be larger than any of its kind."""
+    error = too_large(info.key, f"{info.size_bytes} bytes", kind)
+    return RebuildProblem(RebuildSeverity.DAMAGE, "too large", info.key, str(error))
 
 
-def _problem(manifest: SegmentManifest, key: str, objects: dict[str, ObjectInfo]) -> RebuildProblem | None:
+def _given_up(segment: BucketSegment, tombstone: Tombstone | None) -> BucketSegment:
+    if tombstone is None:
+        return segment
+    return replace(
+        segment,
+        soft_delete=SoftDelete(tombstone.reason, tombstone.delete_after_ms),
+        deleted_ms=tombstone.deleted_at_ms,
+        deleted_by=tombstone.broker_id,
+    )
+
+
+def _problem(manifest: SegmentManifest, key: str, objects: Mapping[str, ObjectInfo]) -> RebuildProblem | None:
     for suffix, size_bytes in ((".log", manifest.log.size_bytes), (".indexes", manifest.indexes_size_bytes)):
         info = objects.get(suffix)
         if info is None:

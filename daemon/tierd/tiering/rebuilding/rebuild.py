@@ -27,7 +27,8 @@ from tierd.metadata import (
 )
 from tierd.model import RemoteLogSegmentState, SoftDelete, TopicIdPartition
 from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage, read_tier_identity
-from tierd.tiering.rebuilding.bucket import BucketReader, PartitionObjects, list_partition_objects
+from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED, BucketReader
+from tierd.tiering.rebuilding.partition_objects import PartitionObjects, list_partition_objects
 
 _PARTITIONS_AT_ONCE: Final = 16
 _REPLACED: Final = "replaced"
@@ -39,13 +40,14 @@ class RebuildReport:
 
     Attributes:
         store_id: identity of the metadata store that the tier belongs to; None when the bucket does not say.
-        partitions: with at least one segment.
+        partitions: with at least one segment, or a log start.
         segments: readable ones.
         deleting: segments whose deletion has begun.
         written: partitions that were written now.
         unchanged: partitions that the store had already, equal.
         differing: how the store differs, where it is not to be filled.
         problems: in the bucket.
+        erasures: requests to erase keys that were filed again from their reports; they are no part of a comparison.
     """
 
     store_id: UUID | None = None
@@ -56,11 +58,17 @@ class RebuildReport:
     unchanged: int = 0
     differing: list[str] = field(default_factory=list)
     problems: list[RebuildProblem] = field(default_factory=list)
+    erasures: int = 0
 
     @property
     def is_sound(self) -> bool:
         """Whether nothing but notes was found."""
         return all(problem.severity is RebuildSeverity.NOTE for problem in self.problems)
+
+    @property
+    def has_unauthenticated(self) -> bool:
+        """Whether something was left out because no holder of the key ring is proven to have written it."""
+        return any(p.severity is RebuildSeverity.CONFLICT and p.kind == UNAUTHENTICATED for p in self.problems)
 
 
 class MetadataRebuild:
@@ -77,8 +85,9 @@ class MetadataRebuild:
         keys: of the metadata.
         object_keys: of the tier.
         session_id: becomes the owner of every partition until its next leader claims it.
-        replaced_delete_after_ms: when the objects of segments that a compaction replaced may go.
+        grace_ends_ms: before this no objects go whose deletion has begun: now, and the grace.
         tell: is told how far it is.
+        accepts_unauthenticated: believe also what no holder of the key ring is proven to have written.
         dry_run: look and compare, write nothing.
         strict_kafka_compat: as in ``PartitionView``.
     """
@@ -92,8 +101,9 @@ class MetadataRebuild:
         keys: MetadataKeyFactory,
         object_keys: ObjectKeyFactory,
         session_id: UUID,
-        replaced_delete_after_ms: int,
+        grace_ends_ms: int,
         tell: Callable[[str], None],
+        accepts_unauthenticated: bool = False,
         dry_run: bool = False,
         strict_kafka_compat: bool = False,
     ) -> None:
@@ -101,11 +111,11 @@ class MetadataRebuild:
         self._metadata = metadata
         self._keys = keys
         self._object_keys = object_keys
-        self._reader = BucketReader(store, storage, object_keys)
+        self._reader = BucketReader(store, storage, object_keys, accepts_unauthenticated=accepts_unauthenticated)
         self._plan = partial(
             rebuild_partition,
             session_id=session_id,
-            replaced=SoftDelete.replaced(delete_after_ms=replaced_delete_after_ms),
+            replaced=SoftDelete.replaced(delete_after_ms=grace_ends_ms),
             strict_kafka_compat=strict_kafka_compat,
         )
         self._strict_kafka_compat = strict_kafka_compat
@@ -168,9 +178,11 @@ class MetadataRebuild:
 
     async def _partition(self, objects: PartitionObjects, filling: StoreFilling) -> None:
         found = await self._reader.read(objects)
-        rebuilt = await asyncio.to_thread(self._plan, objects.partition, found.segments)
+        rebuilt = await asyncio.to_thread(
+            partial(self._plan, objects.partition, found.segments, log_start=found.log_start)
+        )
         self._report.problems += [*found.problems, *rebuilt.problems]
-        if rebuilt.view.segments:
+        if rebuilt.view.row is not None:
             await self._settle(rebuilt.view, filling)
 
     async def _settle(self, view: PartitionView, filling: StoreFilling) -> None:
@@ -199,10 +211,15 @@ class MetadataRebuild:
     async def _write(self, view: PartitionView, claimed: PartitionRow | None, filling: StoreFilling) -> None:
         row = view.row
         assert row is not None
-        if claimed is not None:  # by a daemon that found the store empty; its log start is where the local log begins
+        if claimed is not None:
+            # By a daemon that found the store empty; its log start is where the local log begins.
             claim = max(claimed.claim, row.claim, key=lambda claim: claim.leader_epoch)
             row = replace(
-                claimed.bumped(), claim=claim._replace(session_id=row.claim.session_id), log_start_offset=None
+                claimed.bumped(view.newest_epochs),
+                claim=claim._replace(session_id=row.claim.session_id),
+                log_start_offset=row.log_start_offset,
+                recorded_log_start=row.recorded_log_start,
+                only_broker_id=row.only_broker_id,
             )
         rows = await asyncio.to_thread(rows_of, view, self._keys)
         await filling.write(view.partition, rows, row, stored=claimed)

@@ -21,5 +21,8 @@ class DeletableStorage(Protocol):
     async def remove_tombstone(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Remove the tombstone; none is success."""
 
+    async def any_object_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Whether log, indexes, manifest or tombstone is there."""
+
     async def objects_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Whether log, indexes and manifest are all there."""

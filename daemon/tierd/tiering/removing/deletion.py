@@ -2,7 +2,7 @@
 
 ::
 
-    never readable:  ledger ─► row DELETE_STARTED ─► objects go ─► row DELETE_FINISHED
+    never readable:  row DELETE_STARTED ─► ledger, if it has objects ─► objects go ─► row DELETE_FINISHED
     readable:        ledger ─► row DELETE_STARTED, soft ─► tombstone        begin
                                …the grace…                                  until here it can be taken back
                      ledger ─► objects go, the tombstone last ─► row DELETE_FINISHED      finish
@@ -12,6 +12,9 @@
 The row comes before the tombstone, for only the row is fenced: a leader that lost the partition while it slept must not
 tell a rebuild that a segment is gone which the new leader serves. A crash between the two leaves a bucket from which
 the segment would be rebuilt as readable: it would expire once more, and nothing is lost.
+
+An attempt to copy that put no object has no line in the ledger, and a deletion that is tried again and again has its
+lines once in each process: while a store is away, neither drives older lines out.
 """
 
 import contextlib
@@ -41,6 +44,7 @@ from tierd.tiering.removing.ledger import Ledger, LedgerEntry, LedgerStep, NoLed
 log = structlog.get_logger()
 
 RETAINED_RETRY_S: Final = 6 * 3600.0  # a retention period ends in days, not in minutes
+_NOTED_SEGMENTS: Final = 10_000
 
 
 class SegmentDeletion:
@@ -63,6 +67,7 @@ class SegmentDeletion:
         self._broker_id = broker_id
         self._ledger: Ledger = ledger or NoLedger()
         self._busy: set[UUID] = set()
+        self._noted: dict[UUID, frozenset[LedgerStep]] = {}  # of deletions that have not ended
         self.steps = 0
         """How many durable steps were taken so far, by anybody: a sign of life for whoever waits for his turn."""
         self._retained: dict[TopicIdPartition, dict[UUID, float]] = {}  # until when a refused deletion waits
@@ -117,8 +122,13 @@ class SegmentDeletion:
             RemoteObjectRetainedError: the store keeps an object; noted, and tried again after ``RETAINED_RETRY_S``.
             TierError: it stopped half-way; a later pass repeats it.
         """
-        await self._note(metadata, LedgerStep.DELETED, reason, detail)
-        await self._step(metadata, RemoteLogSegmentState.DELETE_SEGMENT_STARTED, metadata.soft_delete)
+        if not _was_never_readable(metadata):
+            await self._note_once(metadata, LedgerStep.DELETED, reason, detail)
+            await self._step(metadata, RemoteLogSegmentState.DELETE_SEGMENT_STARTED, metadata.soft_delete)
+        else:
+            await self._step(metadata, RemoteLogSegmentState.DELETE_SEGMENT_STARTED, metadata.soft_delete)
+            if await self._remote.any_object_present(_found_by(metadata, custom_metadata)):
+                await self._note_once(metadata, LedgerStep.DELETED, reason, detail)
         await self._remove(metadata, custom_metadata, reason)
 
     async def begin(
@@ -131,6 +141,7 @@ class SegmentDeletion:
             TierError: it stopped half-way; a later pass repeats it.
         """
         await self._note(metadata, LedgerStep.TOMBSTONED, reason, detail)
+        self._noted.pop(metadata.segment.id, None)
         soft = SoftDelete(reason, delete_after_ms)
         row = await self._step(metadata, RemoteLogSegmentState.DELETE_SEGMENT_STARTED, soft)
         await self.mark(row, detail=detail)
@@ -201,7 +212,7 @@ class SegmentDeletion:
         # Objects are fenced by nothing: whoever lost the partition while it slept must not remove what a new leader
         # takes back.
         await self._metadata.prove_leadership(metadata.segment.topic_id_partition)
-        await self._note(metadata, LedgerStep.DELETED, soft.reason, detail)
+        await self._note_once(metadata, LedgerStep.DELETED, soft.reason, detail)
         await self._remove(metadata, None, soft.reason)
         return True
 
@@ -223,9 +234,8 @@ class SegmentDeletion:
         """
         topic = metadata.segment.topic_id_partition.topic
         self._recorder.delete_requested(topic)
-        found_by = metadata if custom_metadata is None else replace(metadata, custom_metadata=custom_metadata)
         try:
-            await self._remote.delete_log_segment_data(found_by)
+            await self._remote.delete_log_segment_data(_found_by(metadata, custom_metadata))
         except RemoteObjectRetainedError:
             raise  # an answer, no failure
         except Exception:
@@ -240,6 +250,7 @@ class SegmentDeletion:
         """
         reason = metadata.soft_delete.reason if metadata.soft_delete else ""
         await self._note(metadata, LedgerStep.UNDELETED, reason, detail)
+        self._noted.pop(metadata.segment.id, None)
         self._let_go(metadata.segment)
 
     async def _remove(self, metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None, reason: str) -> None:
@@ -250,9 +261,10 @@ class SegmentDeletion:
             raise
         except TierError as error:
             with contextlib.suppress(StateDirError):  # the failure itself matters more than its line
-                await self._note(metadata, LedgerStep.FAILED, reason, str(error))
+                await self._note_once(metadata, LedgerStep.FAILED, reason, str(error))
             raise
         await self._step(metadata, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, None)
+        self._noted.pop(metadata.segment.id, None)
         self._let_go(metadata.segment)
 
     async def _retain(self, metadata: RemoteLogSegmentMetadata, reason: str, error: TierError) -> None:
@@ -277,6 +289,16 @@ class SegmentDeletion:
         except RemoteIntegrityError:  # damaged, but there
             return True
 
+    async def _note_once(self, metadata: RemoteLogSegmentMetadata, step: LedgerStep, reason: str, detail: str) -> None:
+        """Write a line unless this process has written one of that step, and no other beginning after it."""
+        noted = self._noted.get(metadata.segment.id, frozenset())
+        if step in noted:
+            return
+        await self._note(metadata, step, reason, detail)
+        self._noted[metadata.segment.id] = noted | {step}
+        if len(self._noted) > _NOTED_SEGMENTS:
+            del self._noted[next(iter(self._noted))]
+
     async def _note(self, metadata: RemoteLogSegmentMetadata, step: LedgerStep, reason: str, detail: str) -> None:
         await self._ledger.record(
             LedgerEntry.of(
@@ -298,3 +320,12 @@ class SegmentDeletion:
         await self._metadata.update(update)
         self.steps += 1
         return metadata.updated(update)
+
+
+def _was_never_readable(metadata: RemoteLogSegmentMetadata) -> bool:
+    """Whether the segment is what an attempt to copy left: what was readable has a grace when it goes."""
+    return metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED and metadata.soft_delete is None
+
+
+def _found_by(metadata: RemoteLogSegmentMetadata, custom_metadata: bytes | None) -> RemoteLogSegmentMetadata:
+    return metadata if custom_metadata is None else replace(metadata, custom_metadata=custom_metadata)

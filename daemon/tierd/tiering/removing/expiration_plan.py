@@ -24,6 +24,7 @@ class DeleteReason(StrEnum):
     RETENTION_BYTES = "retention_bytes"
     START_OFFSET = "start_offset"
     UNREFERENCED_EPOCH = "unreferenced_epoch"
+    DIVERGED = "diverged"
     REPLACED = "replaced"
     DANGLING = "dangling"
     DELETE_RETRY = "delete_retry"

@@ -17,13 +17,14 @@ import structlog
 from tierd.clock import Clock
 from tierd.errors import OffsetOutOfRangeError, RemoteObjectRetainedError
 from tierd.metadata import PartitionView, RemoteLogMetadataManager
-from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete, TopicIdPartition
 from tierd.tiering.pass_waiters import PassWaiters, release
 from tierd.tiering.policy import TopicPolicies, TopicPolicy
 from tierd.tiering.recorder import TieringRecorder
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiration_plan import DeleteReason, ExpirationPlan, PlannedDeletion
 from tierd.tiering.removing.local_view import LocalLogView
+from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 from tierd.tiering.removing.partition_plan import LocalFacts, partition_plan
 from tierd.tiering.removing.sweep import DanglingSweep
 from tierd.tiering.removing.workers import in_order
@@ -61,6 +62,7 @@ class ExpirationTools:
 
     Attributes:
         being_copied: ids of the copies under way in this process, live.
+        log_starts: keeps the log start in the bucket.
         slots: bounds the segments deleted at once, over all partitions.
         width: segments of one partition deleted at once.
         grace_s: how long an expired segment can be taken back.
@@ -71,6 +73,7 @@ class ExpirationTools:
     deletion: SegmentDeletion
     policies: TopicPolicies
     being_copied: Collection[UUID]
+    log_starts: LogStartKeeper
     slots: asyncio.Semaphore
     recorder: TieringRecorder
     clock: Clock
@@ -96,7 +99,8 @@ class ExpirationTask:
         self._sweep = sweep
         self._wake = asyncio.Event()
         self._claimed = False
-        self._marked: set[UUID] = set()  # whose tombstones this task knows to be there
+        # Whose tombstones this task knows to be there, and for which deletion: one may be undone, and another begin.
+        self._marked: dict[UUID, SoftDelete | None] = {}
         self._settled: tuple[PartitionView, LocalFacts, TopicPolicy, int | None] | None = None
         self._state = ExpirationState()
         self._waiters = PassWaiters()
@@ -263,7 +267,7 @@ class ExpirationTask:
             metadata
             for metadata in view.list()
             if metadata.soft_delete is not None
-            and metadata.segment.id not in self._marked
+            and self._marked.get(metadata.segment.id) != metadata.soft_delete
             and metadata.segment.id not in except_for
         ]
         unmarked.sort(key=lambda metadata: metadata.start_offset)
@@ -274,7 +278,7 @@ class ExpirationTask:
             present = self._present(metadata)
             if alone and present is not None and present.soft_delete is not None:
                 await self._deletion.mark_left(present)
-                self._marked.add(metadata.segment.id)
+                self._marked[metadata.segment.id] = present.soft_delete
 
     async def _delete(self, planned: PlannedDeletion) -> None:
         """Take one segment as far as it may go now."""
@@ -291,7 +295,7 @@ class ExpirationTask:
         if present.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
             after_ms = self._tools.clock.now_ms() + round(self._grace_s(planned) * 1000)
             row = await self._deletion.begin(present, reason=reason, detail=detail, delete_after_ms=after_ms)
-            self._marked.add(present.segment.id)
+            self._marked[present.segment.id] = row.soft_delete
             self._log("segment_expired", row, reason, detail)
             if self._tools.grace_s > 0:
                 return
@@ -300,7 +304,7 @@ class ExpirationTask:
             is_due = present.soft_delete.delete_after_ms <= self._tools.clock.now_ms()
             if not is_due or not await self._deletion.finish(present):
                 return
-            self._marked.discard(present.segment.id)
+            self._marked.pop(present.segment.id, None)
         elif present.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED and self._sweep is not None:
             await self._sweep.take(present, reason=reason, detail=detail)
         else:
@@ -335,7 +339,7 @@ class ExpirationTask:
         """Look once more at what is left, and say when to come back."""
         view = self._metadata.view(self._partition)
         left = await self._plan(view, facts, policy)
-        self._marked &= view.segments.keys()
+        self._marked = {each: deletion for each, deletion in self._marked.items() if each in view.segments}
         self._state = ExpirationState(in_grace=_in_grace(view))
         retained = [self._deletion.retained_for_s(p.metadata.segment) for p in left.deletions]
         blocked = left.blocked_by is not None and left.blocked_by in self._tools.being_copied
@@ -346,7 +350,8 @@ class ExpirationTask:
 
     async def _rest(self, next_due_ms: int | None, *, undone: bool, retained_s: float = 0.0) -> float | None:
         swept_s = await self._sweep.run_once() if self._sweep is not None else None
-        delays = [swept_s, self._tools.interval_s if undone else retained_s or None]
+        recorded_s = await self._tools.log_starts.keep(self._partition)
+        delays = [swept_s, recorded_s, self._tools.interval_s if undone else retained_s or None]
         if next_due_ms is not None:
             delays.append((next_due_ms - self._tools.clock.now_ms()) / 1000)
         known = [delay for delay in delays if delay is not None]

@@ -17,12 +17,14 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
 from tierd.errors import StateDirError
+from tierd.files import open_regular
 from tierd.model import RemoteLogSegmentMetadata, TopicPartition, uuid_to_text
 
 LEDGER_NAME: Final = "deletions.jsonl"
@@ -85,6 +87,7 @@ class LedgerEntry:
 
 
 _LINES: Final = TypeAdapter(LedgerEntry)
+_MAX_LINE_BYTES: Final = 1 << 20  # what is longer is no entry, and is read in pieces that are none
 
 
 class Ledger(Protocol):
@@ -144,7 +147,7 @@ class DeletionLedger:
     def _append(self, lines: str) -> None:
         """Blocking. A line that a crash tore is ended first, so that it spoils no other."""
         content = lines.encode()
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        descriptor = open_regular(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             size = os.fstat(descriptor).st_size
             torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
@@ -190,7 +193,7 @@ def read_ledger(
             with file.open("rb") as lines:
                 yield from (
                     entry
-                    for entry in map(_parsed, lines)
+                    for entry in map(_parsed, iter(partial(lines.readline, _MAX_LINE_BYTES), b""))
                     if entry is not None
                     and entry.time_ms >= since_ms
                     and (partition is None or entry.partition == str(partition))

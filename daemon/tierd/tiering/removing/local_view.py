@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from tierd.log import PartitionScan, SegmentFiles
+from tierd.log import PartitionScan, SegmentFiles, data_bytes
 from tierd.model import TopicIdPartition
 from tierd.tiering.local.log_offsets import LogOffsets
 from tierd.tiering.local.partition_log import PartitionLog
@@ -68,11 +68,4 @@ def _unsized(segments: Sequence[SegmentFiles]) -> tuple[LocalSegment, ...]:
 
 
 def _sized(segments: Sequence[SegmentFiles]) -> tuple[LocalSegment, ...]:
-    return tuple(LocalSegment(s.base_offset, s.next_base_offset, _size(s)) for s in segments)
-
-
-def _size(segment: SegmentFiles) -> int:
-    try:
-        return segment.log.stat().st_size
-    except OSError:  # deleted since it was listed: it counts no more
-        return 0
+    return tuple(LocalSegment(s.base_offset, s.next_base_offset, data_bytes(s)) for s in segments)

@@ -48,7 +48,7 @@ def partition_plan(
     log_start = view.log_start_offset or 0
     whole = effective_lineage(view, local.lineage)
     reached = local.segments[-1].base_offset if local.segments else local.log_end_offset
-    copied = highest_copied(whole, view.highest_offset_for_epoch, log_end_offset=reached)
+    copied = highest_copied(whole, view.copied_offset_for_epoch, log_end_offset=reached)
     return plan_expiration(
         view.list(),
         view.list_epoch,

@@ -31,6 +31,7 @@ from tierd.model import (
 from tierd.tiering.recorder import TieringRecorder
 from tierd.tiering.removing.deletion import RETAINED_RETRY_S, SegmentDeletion
 from tierd.tiering.removing.expiration_plan import DeleteReason
+from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 from tierd.tiering.removing.sweep import UploadSweep
 from tierd.tiering.removing.workers import in_order
 
@@ -59,6 +60,7 @@ class PartitionRemover:
         deletion: SegmentDeletion,
         being_copied: Collection[UUID],
         slots: asyncio.Semaphore,
+        log_starts: LogStartKeeper,
         recorder: TieringRecorder,
         clock: Clock,
         broker_id: int,
@@ -76,6 +78,7 @@ class PartitionRemover:
             deletion: deletes one segment.
             being_copied: ids of the copies under way in this process, live.
             slots: bounds the segments deleted at once, over all partitions.
+            log_starts: removes the partition's log start from the bucket.
             recorder: is told of outcomes.
             clock: time.
             broker_id: this broker.
@@ -90,6 +93,7 @@ class PartitionRemover:
         self._deletion = deletion
         self._being_copied = being_copied
         self._slots = slots
+        self._log_starts = log_starts
         self._recorder = recorder
         self._clock = clock
         self._broker_id = broker_id
@@ -218,10 +222,21 @@ class PartitionRemover:
         if wait_s is None:
             if self._uploads is not None and event.state is not _FINISHED:
                 await self._uploads.discard_of(partition)  # nobody leads it: no other sweep would ever judge them
+            if event.state is not _FINISHED and not await self._remove_log_start(partition):
+                return RETAINED_RETRY_S
             await self._put(partition, _FINISHED)
             self._let_go(partition)
             log.info("partition_deleted", partition=str(partition))
         return wait_s
+
+    async def _remove_log_start(self, partition: TopicIdPartition) -> bool:
+        """Remove the log start record; return False where the store keeps it."""
+        try:
+            await self._log_starts.remove(partition)
+        except RemoteObjectRetainedError as error:
+            log.warning("log_start_retained", partition=str(partition), problem=str(error), remedy=error.remedy)
+            return False
+        return True
 
     def _let_go(self, partition: TopicIdPartition) -> None:
         """Forget a partition that is deleted, or that somebody else deletes."""

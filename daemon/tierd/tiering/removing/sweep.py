@@ -198,7 +198,8 @@ class UploadSweep:
                 age_ms=age_ms,
                 grace_ms=grace_ms,
             )
-            if abandoned:
+            is_old_log_start = is_ours and segment_id is None and age_ms >= grace_ms  # a young one is being written
+            if abandoned or is_old_log_start:
                 aborted += await self._abort(upload)
             elif is_ours and segment_id not in self._being_copied and age_ms < grace_ms:
                 young += 1

@@ -2,7 +2,8 @@
 
 ::
 
-    every object there? ─► ledger ─► tombstone removed ─► row COPY_FINISHED, and the log start back, in one step
+    every object there? ─► the bucket's log start back ─► ledger ─► tombstone removed
+        ─► row COPY_FINISHED, and the log start back, in one step
 
 The tombstone goes first: a crash behind it leaves a row that is still being deleted, and a bucket that says the segment
 lives. Then expiration begins the grace anew, and the operator repeats the command. The other order could leave a live
@@ -10,6 +11,7 @@ segment that a rebuild from the bucket would ignore.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection
 from functools import partial
 from uuid import UUID
@@ -23,6 +25,7 @@ from tierd.model import RemoteLogSegmentState, TopicIdPartition
 from tierd.tiering.policy import TopicPolicies
 from tierd.tiering.removing.deletable_storage import DeletableStorage
 from tierd.tiering.removing.deletion import SegmentDeletion
+from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 from tierd.tiering.removing.partition_plan import LocalFacts
 from tierd.tiering.removing.undelete_plan import TakenBack, plan_undelete, refuse
 
@@ -40,6 +43,7 @@ class Undeletion:
         metadata: RemoteLogMetadataManager,
         remote: DeletableStorage,
         deletion: SegmentDeletion,
+        log_starts: LogStartKeeper,
         policies: TopicPolicies,
         clock: Clock,
         broker_id: int,
@@ -47,6 +51,7 @@ class Undeletion:
         self._metadata = metadata
         self._remote = remote
         self._deletion = deletion
+        self._log_starts = log_starts
         self._policies = policies
         self._clock = clock
         self._broker_id = broker_id
@@ -128,10 +133,12 @@ class Undeletion:
                     f"{metadata.segment}: some of its objects are gone already",
                     remedy="it cannot come back; another replica may still have the records",
                 )
-            await self._deletion.note_undelete(metadata, "taken back by an operator")
-            await self._remote.remove_tombstone(metadata)
-            update = metadata.advance(_FINISHED, event_timestamp_ms=self._clock.now_ms(), broker_id=self._broker_id)
-            await self._metadata.undelete(update, log_start_offset=each.log_start_offset)
+            async with self._log_start_lowered(metadata.segment.topic_id_partition, each.log_start_offset):
+                await self._deletion.note_undelete(metadata, "taken back by an operator")
+                await self._remote.remove_tombstone(metadata)
+                now_ms = self._clock.now_ms()
+                update = metadata.advance(_FINISHED, event_timestamp_ms=now_ms, broker_id=self._broker_id)
+                await self._metadata.undelete(update, log_start_offset=each.log_start_offset)
         log.info(
             "segment_undeleted",
             segment=str(metadata.segment),
@@ -139,3 +146,9 @@ class Undeletion:
             end_offset=metadata.end_offset,
             log_start_offset=each.log_start_offset,
         )
+
+    def _log_start_lowered(
+        self, partition: TopicIdPartition, offset: int | None
+    ) -> contextlib.AbstractAsyncContextManager[None]:
+        """Lower the log start in the bucket, where the row's will be lowered too."""
+        return contextlib.nullcontext() if offset is None else self._log_starts.lowered(partition, offset)

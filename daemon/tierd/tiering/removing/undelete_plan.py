@@ -46,7 +46,7 @@ def plan_undelete(
         view: the partition's metadata.
         local: its local log.
         policies: says whether a segment would be deleted again at once.
-        wanted: ids, None for everything in its grace but what was replaced.
+        wanted: ids, None for everything in its grace but what was replaced, or what the log lost.
         now_ms: wall clock.
         retained: whether the store keeps a segment's objects, whatever anybody does.
 
@@ -73,6 +73,8 @@ def plan_undelete(
         problem = ""
         if soft.reason == DeleteReason.START_OFFSET:
             problem = "it lies below a log start that was moved, by a request to delete records or before a restart"
+        elif soft.reason == DeleteReason.DIVERGED:
+            problem = "the local log lost these records and may have others in their place, which it would hide"
         elif soft.reason in _NEVER_LOWERS:
             problem = "its leader epochs are not of this log any more: no reader would find it"
         elif soft.delete_after_ms <= now_ms and not retained(metadata.segment):
@@ -115,8 +117,14 @@ def _chosen(view: PartitionView, wanted: Collection[UUID] | None) -> list[Remote
         )
     for segment_id in wanted or ():
         _require_not_replaced(view, in_grace[segment_id])
-    chosen = [m for id_, m in in_grace.items() if (id_ in wanted if wanted is not None else not _is_replaced(m))]
+    chosen = [m for id_, m in in_grace.items() if (id_ in wanted if wanted is not None else not _is_history(m))]
     return sorted(chosen, key=lambda m: (m.end_offset, m.start_offset), reverse=True)
+
+
+def _is_history(metadata: RemoteLogSegmentMetadata) -> bool:
+    """Return whether a segment comes back only by its id: it was replaced, or the log lost its records."""
+    soft = metadata.soft_delete
+    return _is_replaced(metadata) or (soft is not None and soft.reason == DeleteReason.DIVERGED)
 
 
 def _is_replaced(metadata: RemoteLogSegmentMetadata) -> bool:
@@ -154,10 +162,11 @@ def _log_starts(view: PartitionView, back: Sequence[RemoteLogSegmentMetadata]) -
     starts: dict[UUID, int | None] = {}
     for metadata in back:
         reason = metadata.soft_delete.reason if metadata.soft_delete else ""
-        lowers = present is not None and metadata.start_offset < present and reason not in _NEVER_LOWERS
-        starts[metadata.segment.id] = metadata.start_offset if lowers else None
+        first = metadata.first_readable_offset
+        lowers = present is not None and first < present and reason not in _NEVER_LOWERS
+        starts[metadata.segment.id] = first if lowers else None
         if lowers:
-            present = metadata.start_offset
+            present = first
     return starts
 
 
@@ -177,7 +186,7 @@ def _deleted_again(
 def _bridged(readable: Sequence[RemoteLogSegmentMetadata], start: int, end: int) -> bool:
     """Whether ``readable`` holds every offset from ``start`` up to, and not including, ``end``."""
     reached = start
-    for metadata in sorted(readable, key=lambda m: m.start_offset):
-        if metadata.start_offset <= reached:
+    for metadata in sorted(readable, key=lambda m: m.first_readable_offset):
+        if metadata.first_readable_offset <= reached:
             reached = max(reached, metadata.end_offset + 1)
     return reached >= end

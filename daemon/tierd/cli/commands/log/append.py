@@ -1,6 +1,5 @@
 """``tierd log append``: records from standard input into a partition that nobody uses."""
 
-import json as json_module
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ from tierd.cli.failures import ExitCode
 from tierd.cli.interruption import Interruption
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.options import JsonOption, NewPartitionDirectory
+from tierd.cli.printing import print_json, print_line
 from tierd.cli.progress import progress_line
 from tierd.cli.record_lines import MAX_INT, parse_json_line, parse_text_line
 from tierd.cli.session import log_to_stderr
@@ -114,11 +114,11 @@ def _print(directory: Path, log: UnifiedLog, appended: Appended, *, as_json: boo
             "topic_id": None if log.topic_id is None else uuid_to_text(log.topic_id),
             "interrupted": appended.was_interrupted,
         }
-        print(json_module.dumps(answer))
+        print_json(answer)
         return
     ended = "interrupted: " if appended.was_interrupted else ""
     place = f", offsets {appended.first_offset} to {appended.last_offset}" if appended.records else ""
-    print(f"{ended}appended {appended.records} records in {appended.batches} batches{place}")
+    print_line(f"{ended}appended {appended.records} records in {appended.batches} batches{place}")
 
 
 def _codec(name: str) -> Compression:

@@ -1,6 +1,5 @@
 """``tierd log read``: the records of a partition directory, without a configuration."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tierd.cli.options import JsonOption, PartitionDirectory
+from tierd.cli.printing import print_bytes
 from tierd.cli.records import as_json_line, as_text_line
 from tierd.cli.session import log_to_stderr
 from tierd.errors import PartitionNameError
@@ -91,6 +91,5 @@ def _records(directory: Path, from_offset: int | None, to_offset: int | None, *,
 
 
 def _write(pending: bytearray) -> None:
-    sys.stdout.buffer.write(pending)
-    sys.stdout.buffer.flush()
+    print_bytes(bytes(pending))
     pending.clear()

@@ -1,17 +1,16 @@
 """``tierd log recover``: what a broker does to a log dir at its start and clean stop, and nothing more."""
 
-import json as json_module
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import JsonValue
 
-from tierd.cli.display import answer_console, human_size, plain_table
+from tierd.cli.display import human_size, plain_table, print_table
 from tierd.cli.failures import ExitCode
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.options import JsonOption
+from tierd.cli.printing import print_error, print_json, print_line
 from tierd.cli.progress import progress_line
 from tierd.cli.session import log_to_stderr
 from tierd.log import RecoveredLogDir, RecoveredPartition, Remaining, recover_log_dir
@@ -54,7 +53,7 @@ def recover(
             log_dir, config_for=config_for, strict=strict, tell=lambda remaining: tell(_left(remaining))
         )
     if json:
-        print(json_module.dumps(_as_json(found)))
+        print_json(_as_json(found))
     else:
         _print(found)
     if found.is_offline:
@@ -71,18 +70,18 @@ def _left(remaining: Remaining) -> str:
 def _print(found: RecoveredLogDir) -> None:
     if found.problems:
         for problem in found.problems:
-            print(f"DAMAGE {problem}")
-        print(f"{found.log_dir}: {len(found.problems)} problems that a broker would keep; nothing was changed")
+            print_line(f"DAMAGE {problem}")
+        print_line(f"{found.log_dir}: {len(found.problems)} problems that a broker would keep; nothing was changed")
         return
     table = plain_table(("partition", "outcome"), ("segments", "deleted", "cut", "start", "end"), "directory")
     for partition in found.partitions:
         table.add_row(*_row(partition))
-    answer_console().print(table)
+    print_table(table)
     if found.is_offline:
-        print(f"{found.log_dir}: the disk failed; it was not left clean", file=sys.stderr)
+        print_error(f"{found.log_dir}: the disk failed; it was not left clean")
         return
     was = "clean" if found.was_clean else "unclean"
-    print(f"{found.log_dir}: {len(found.partitions)} partitions, the last stop was {was}, this one is clean")
+    print_line(f"{found.log_dir}: {len(found.partitions)} partitions, the last stop was {was}, this one is clean")
 
 
 def _row(partition: RecoveredPartition) -> tuple[str, ...]:

@@ -1,9 +1,8 @@
 """``tierd log roll``: a new segment in a partition that nobody uses."""
 
-import json as json_module
-
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.options import JsonOption, PartitionDirectory
+from tierd.cli.printing import print_json, print_line
 from tierd.cli.session import log_to_stderr
 from tierd.cli.writable_partition import writable_partition
 from tierd.clock import SystemClock
@@ -29,8 +28,8 @@ def roll(directory: PartitionDirectory, *, settings: SetOption = None, json: Jso
         count = log.segment_count
     if json:
         answer = {"directory": str(directory), "rolled": not is_empty, "base_offset": base_offset, "segments": count}
-        print(json_module.dumps(answer))
+        print_json(answer)
     elif is_empty:
-        print(f"the active segment, {base_offset}, is empty already")
+        print_line(f"the active segment, {base_offset}, is empty already")
     else:
-        print(f"rolled: the active segment begins at offset {base_offset}, {count} segments")
+        print_line(f"rolled: the active segment begins at offset {base_offset}, {count} segments")

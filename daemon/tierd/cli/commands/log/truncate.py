@@ -1,6 +1,5 @@
 """``tierd log truncate``: the end of a log cut off, and kept."""
 
-import json as json_module
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +11,11 @@ from tierd.cli.failures import ExitCode
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.mended import as_json, plan_lines, print_mended
 from tierd.cli.options import JsonOption, PartitionDirectory
+from tierd.cli.printing import print_error, print_json
 from tierd.cli.progress import progress_line
 from tierd.cli.session import log_to_stderr
 from tierd.clock import SystemClock
+from tierd.control_characters import visible
 from tierd.errors import NotConfirmedError
 from tierd.log import RepairPlan, truncate_partition
 from tierd.model import TopicPartition
@@ -53,7 +54,7 @@ def truncate(
         raise NotConfirmedError("nothing was cut", remedy="give --yes to cut without a question")
     if json:
         answer: dict[str, JsonValue] = {"offset": offset, **as_json(mended)}
-        print(json_module.dumps(answer))
+        print_json(answer)
     else:
         print_mended(mended, is_plan=False, done="cut")
     if mended.plan.log_end_offset > offset:  # damage lies before it, and the batch cannot be found
@@ -62,7 +63,8 @@ def truncate(
 
 def _confirm(directory: Path, plan: RepairPlan) -> bool:
     for line in plan_lines(plan, is_plan=True):
-        print(line, file=sys.stderr)
+        print_error(line)
     if not sys.stdin.isatty():
         return False
-    return typer.confirm(f"{directory.name}: let the log end at offset {plan.log_end_offset}?", err=True)
+    question = visible(f"{directory.name}: let the log end at offset {plan.log_end_offset}?")
+    return typer.confirm(question, err=True)

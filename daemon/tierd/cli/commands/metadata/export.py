@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -11,9 +10,11 @@ import typer
 
 from tierd.app import export_metadata, run_in_loop
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption
+from tierd.cli.printing import print_exactly
 from tierd.cli.progress import progress_line
 from tierd.cli.session import begin
 from tierd.errors import NotConfirmedError, StateDirError
+from tierd.files import open_regular
 
 
 def export(
@@ -38,13 +39,14 @@ def export(
 @contextlib.contextmanager
 def _writer(file: Path | None) -> Iterator[Callable[[str], object]]:
     if file is None:
-        yield sys.stdout.write
+        yield print_exactly
         return
     if file.exists():
         raise NotConfirmedError(f"{file} exists already", remedy="name another file")
     draft = file.with_name(f".{file.name}.{os.getpid()}.new")
     try:
-        with draft.open("x", encoding="utf-8", newline="\n") as lines:
+        descriptor = open_regular(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)  # keys of open erasures are in it
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as lines:
             yield lines.write
             lines.flush()
             os.fsync(lines.fileno())

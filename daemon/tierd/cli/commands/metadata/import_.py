@@ -7,6 +7,7 @@ import typer
 
 from tierd.app import import_metadata, run_in_loop
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption
+from tierd.cli.printing import print_line
 from tierd.cli.progress import progress_line
 from tierd.cli.session import begin
 
@@ -29,4 +30,4 @@ def import_(
     with progress_line("importing") as tell:
         counts = run_in_loop(import_metadata(settings, config, file, tell=tell))
     before = f", {counts.present} of them were there already" if counts.present else ""
-    print(f"{counts.partitions} partitions with {counts.rows} rows imported{before}")
+    print_line(f"{counts.partitions} partitions with {counts.rows} rows imported{before}")

@@ -2,6 +2,8 @@
 
 from typing import Protocol
 
+import pytest
+
 from tierd.remote import ObjectStore, ObjectVersion, VersionedObjects
 
 
@@ -9,6 +11,7 @@ class VersionedStore(ObjectStore, VersionedObjects, Protocol):
     """A store with the further promise."""
 
 
+@pytest.mark.asyncio
 class ObjectVersionsContract:
     """Every test gets an empty store that keeps versions or does not."""
 

@@ -7,17 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.contracts.bodies import chunked_body, chunks_of, content_of, file_body
-from tests.fakes.cancellation import cancel_at
-from tierd.errors import LogError, RemoteConflictError, RemoteIntegrityError, RemoteResourceNotFoundError
+from tierd.errors import (
+    LogError,
+    RemoteConflictError,
+    RemoteIntegrityError,
+    RemoteObjectTooLargeError,
+    RemoteResourceNotFoundError,
+)
 from tierd.kernels import crc32c
 from tierd.model import ByteRange
-from tierd.remote import ChunkedBody, FileBody, ObjectStore
+from tierd.remote import ChunkedBody, FileBody, ObjectKind, ObjectStore, read_whole
+from tierd.testing.bodies import chunked_body, chunks_of, content_of, file_body
+from tierd.testing.cancellation import cancel_at
+from tierd.testing.conformance import conformance
 
 LARGE_BYTES = (12 << 20) + 777
 """More than two parts of the smallest size that S3 takes, the last one short."""
 
 
+@pytest.mark.asyncio
 class ObjectStoreContract:
     """Every test gets an empty store."""
 
@@ -131,6 +139,32 @@ class ObjectStoreContract:
         await store.replace("key", b"second", previous=b"second")
         assert await store.get("key") == b"second"
 
+    @pytest.mark.parametrize("previous", [b"", b"old"])
+    async def test_content_is_replaced_where_an_object_is_empty_or_becomes_so(
+        self, store: ObjectStore, previous: bytes
+    ) -> None:
+        await store.put("key", previous)
+        await store.replace("key", b"new", previous=previous)
+        await store.replace("key", b"", previous=b"new")
+        assert await store.get("key") == b""
+
+    async def test_object_much_larger_than_was_expected_is_not_replaced(self, store: ObjectStore) -> None:
+        await store.put("key", b"x" * LARGE_BYTES)
+        with pytest.raises(RemoteConflictError):
+            await store.replace("key", b"second", previous=b"first")
+        assert (await store.head("key")).size_bytes == LARGE_BYTES
+
+    @pytest.mark.parametrize("size", [0, 99, 100, 101, LARGE_BYTES])
+    async def test_object_is_read_whole_up_to_its_limit_and_refused_beyond(self, store: ObjectStore, size: int) -> None:
+        kind = ObjectKind("note", 100)
+        content = content_of(size)
+        await store.put("a/note", content)
+        if size <= kind.max_bytes:
+            assert await read_whole(store, "a/note", kind) == content
+            return
+        with pytest.raises(RemoteObjectTooLargeError, match=f"a/note has {size} bytes, and no note has more than 100"):
+            await read_whole(store, "a/note", kind)
+
     async def test_what_is_not_there_is_not_replaced(self, store: ObjectStore) -> None:
         with pytest.raises(RemoteResourceNotFoundError):
             await store.replace("key", b"second", previous=b"first")
@@ -169,7 +203,7 @@ class ObjectStoreContract:
         await store.put("small", b"123456789")
         assert (await store.head("small")).crc32c in {0xE3069283, None}
 
-    @pytest.mark.spec("remote-tiering 243")
+    @conformance.spec("remote-tiering 243")
     async def test_ranges_are_clipped_at_the_end(self, store: ObjectStore) -> None:
         await store.put("key", b"0123456789")
         assert await store.get("key", ByteRange(0, 0)) == b"0"
@@ -246,7 +280,7 @@ class ObjectStoreContract:
             await store.put("key", body)
         await self._assert_nothing_is_left(store)
 
-    @pytest.mark.spec("remote-tiering 245")
+    @conformance.spec("remote-tiering 245")
     async def test_what_is_deleted_is_gone_and_may_be_deleted_again(self, store: ObjectStore) -> None:
         await store.put("a/key", b"content")
         await store.put("a/other", b"content")

@@ -2,7 +2,7 @@
 
 ::
 
-    python -m tests.scenarios.soak --seconds 3600 --seed 4 --store postgres
+    python -m tests.soak.several_brokers --seconds 3600 --seed 4 --store postgres
 """
 
 import argparse
@@ -47,7 +47,7 @@ def main() -> int:
 
 def _lab(stack: ExitStack, folder: Path, arguments: argparse.Namespace) -> ClusterLab:
     services = stack.enter_context(Services())
-    s3 = _s3(services)
+    s3 = S3Service.of(services.start("s3"), services)
     toxiproxy_url = services.start("toxiproxy")["TIERD_TEST_TOXIPROXY_URL"]
     cluster = stack.enter_context(KafkaCluster(folder / "kafka", nodes=3, version=arguments.kafka))
     admin = S3Admin(s3)
@@ -62,17 +62,6 @@ def _lab(stack: ExitStack, folder: Path, arguments: argparse.Namespace) -> Clust
             warm=stack.enter_context(WarmTierd()),
             seed=arguments.seed,
         )
-    )
-
-
-def _s3(services: Services) -> S3Service:
-    settings = services.start("s3")
-    return S3Service(
-        endpoint_url=settings["TIERD_TEST_S3_ENDPOINT"],
-        region=settings["TIERD_TEST_S3_REGION"],
-        access_key_id=settings["TIERD_TEST_S3_ACCESS_KEY"],
-        secret_access_key=settings["TIERD_TEST_S3_SECRET_KEY"],
-        services=services,
     )
 
 

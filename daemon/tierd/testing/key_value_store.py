@@ -9,44 +9,57 @@ from uuid import UUID
 
 import pytest
 
-from tests.fakes.cancellation import cancel_at
 from tierd.errors import PreconditionFailedError, TierError
-from tierd.metadata import Batch, Delete, Expect, KeyValueStore, MetadataKeyFactory, Put
+from tierd.metadata import (
+    Batch,
+    Delete,
+    DeletePrefix,
+    Expect,
+    ExpectPresent,
+    KeyValueStore,
+    MetadataKeyFactory,
+    Put,
+)
 from tierd.model import TopicIdPartition
+from tierd.testing.cancellation import cancel_at
+from tierd.testing.conformance import conformance
 
 KEYS = MetadataKeyFactory("cluster")
 
 
+@pytest.mark.asyncio
 class KeyValueStoreContract:
+    """Every test gets an empty store."""
+
     async def test_a_key_that_was_never_written_has_no_value(self, store: KeyValueStore) -> None:
         assert await store.get("a") is None
 
-    @pytest.mark.spec("remote-tiering 75")
+    @conformance.spec("remote-tiering 75")
     @pytest.mark.parametrize("value", [b"one", b"", bytes(range(256)), b"x" * 300_000])
     async def test_a_written_value_is_read_back_byte_for_byte(self, store: KeyValueStore, value: bytes) -> None:
         await store.apply(Batch([Put("a", value)]))
         assert await store.get("a") == value
 
-    @pytest.mark.spec("remote-tiering 76")
+    @conformance.spec("remote-tiering 76")
     async def test_a_second_put_replaces_the_value(self, store: KeyValueStore) -> None:
         await store.apply(Batch([Put("a", b"one")]))
         await store.apply(Batch([Put("a", b"two")]))
         assert await store.get("a") == b"two"
 
-    @pytest.mark.spec("remote-tiering 77")
+    @conformance.spec("remote-tiering 77")
     async def test_a_replacement_of_what_is_not_there_is_refused(self, store: KeyValueStore) -> None:
         with pytest.raises(PreconditionFailedError) as caught:
             await store.apply(Batch([Put("a", b"two")], [Expect("a", b"one")]))
         assert (caught.value.key, caught.value.actual) == ("a", None)
         assert await store.get("a") is None
 
-    @pytest.mark.spec("remote-tiering 78")
+    @conformance.spec("remote-tiering 78")
     async def test_the_writes_of_a_batch_happen_in_order(self, store: KeyValueStore) -> None:
         await store.apply(Batch([Put("a", b"1"), Put("b", b"2"), Put("a", b"3"), Put("c", b"4"), Delete("c")]))
         assert await store.scan("") == [("a", b"3"), ("b", b"2")]
 
-    @pytest.mark.spec("remote-tiering 79")
-    @pytest.mark.spec("remote-tiering 85")
+    @conformance.spec("remote-tiering 79")
+    @conformance.spec("remote-tiering 85")
     async def test_a_failed_precondition_leaves_nothing_written_and_names_its_key(self, store: KeyValueStore) -> None:
         await store.apply(Batch([Put("held", b"theirs"), Put("old", b"kept")]))
         batch = Batch([Put("new", b"x"), Delete("old")], [Expect("old", b"kept"), Expect("held", b"ours")])
@@ -72,7 +85,7 @@ class KeyValueStoreContract:
         await store.apply(Batch([Delete("a"), Put("b", b"1")]))
         assert await store.scan("") == [("b", b"1")]
 
-    @pytest.mark.spec("remote-tiering 80")
+    @conformance.spec("remote-tiering 80")
     async def test_a_scan_returns_what_lies_below_its_prefix_in_byte_order(self, store: KeyValueStore) -> None:
         keys = ["v/2/b", "v/10/a", "v/1/b", "v/1/a", "v/1", "v/1/", "v/1/~", "u/9", "w", "v/1/A"]
         await store.apply(Batch([Put(key, key.encode()) for key in keys]))
@@ -81,21 +94,126 @@ class KeyValueStoreContract:
         assert [key for key, _ in await store.scan("")] == sorted(keys)
         assert await store.scan("v/3/") == []
 
-    @pytest.mark.spec("remote-tiering 84")
+    @conformance.spec("remote-tiering 84")
     @pytest.mark.parametrize("wildcard", ["_", "%", "*", "?", "[a]", "\\"])
     async def test_no_character_of_a_prefix_is_a_wildcard(self, store: KeyValueStore, wildcard: str) -> None:
         await store.apply(Batch([Put("axb/1", b"other"), Put(f"a{wildcard}b/1", b"own")]))
         assert await store.scan(f"a{wildcard}b/") == [(f"a{wildcard}b/1", b"own")]
 
-    @pytest.mark.spec("remote-tiering 81")
-    @pytest.mark.spec("remote-tiering 83")
+    @conformance.spec("remote-tiering 81")
+    @conformance.spec("remote-tiering 83")
     async def test_what_a_scan_found_can_be_deleted_and_the_rest_stays(self, store: KeyValueStore) -> None:
         await store.apply(Batch([Put(f"t/{number}/x", b"1") for number in (1, 10, 11)]))
         found = await store.scan("t/1/")
         await store.apply(Batch([Delete(key) for key, _ in found]))
         assert [key for key, _ in await store.scan("t/")] == ["t/10/x", "t/11/x"]
 
-    @pytest.mark.spec("remote-tiering 82")
+    @conformance.spec("remote-tiering 75")
+    async def test_create_writes_absent_key_and_refuses_present_one(self, store: KeyValueStore) -> None:
+        await store.create("a", b"")
+        with pytest.raises(PreconditionFailedError) as caught:
+            await store.create("a", b"second")
+        assert (caught.value.key, caught.value.actual) == ("a", b"")
+        assert await store.get("a") == b""
+
+    @conformance.spec("remote-tiering 76")
+    @conformance.spec("remote-tiering 77")
+    async def test_update_replaces_present_key_and_refuses_absent_one(self, store: KeyValueStore) -> None:
+        with pytest.raises(PreconditionFailedError) as caught:
+            await store.update("a", b"1")
+        assert (caught.value.key, caught.value.actual) == ("a", None)
+        assert await store.scan("") == []
+        await store.create("a", b"")
+        await store.update("a", b"2")
+        assert await store.get("a") == b"2"
+
+    @conformance.spec("remote-tiering 81")
+    @conformance.spec("remote-tiering 83")
+    async def test_remove_prefix_removes_what_lies_below_it_and_nothing_else(self, store: KeyValueStore) -> None:
+        kept = ["t/1", "t/1-x", "t/10/x", "t/11/x", "t/1.", "t/10", "u", "t0"]
+        removed = ["t/1/", "t/1/a", "t/1/b/c", "t/1/~"]
+        await store.apply(Batch([Put(key, b"v") for key in (*kept, *removed)]))
+        await store.remove_prefix("t/1/")
+        assert [key for key, _ in await store.scan("")] == sorted(kept)
+        await store.remove_prefix("t/1/")
+        assert [key for key, _ in await store.scan("")] == sorted(kept)
+
+    @conformance.spec("remote-tiering 84")
+    @pytest.mark.parametrize("wildcard", ["_", "%", "*", "?", "[a]", "\\"])
+    async def test_remove_prefix_takes_every_character_literally(self, store: KeyValueStore, wildcard: str) -> None:
+        await store.apply(Batch([Put("axb/1", b"other"), Put(f"a{wildcard}b/1", b"own")]))
+        await store.remove_prefix(f"a{wildcard}b/")
+        assert await store.scan("") == [("axb/1", b"other")]
+
+    async def test_prefix_is_removed_in_the_order_of_the_writes_of_its_batch(self, store: KeyValueStore) -> None:
+        await store.apply(Batch([Put("t/old", b"1"), Put("t/kept", b"1"), Put("u", b"1")]))
+        writes: list[Put | Delete | DeletePrefix] = [
+            Put("t/gone", b"2"),
+            Put("v", b"2"),
+            DeletePrefix("t/"),
+            Put("t/kept", b"3"),
+            Delete("u"),
+        ]
+        await store.apply(Batch(writes, [Expect("t/old", b"1")]))
+        assert await store.scan("") == [("t/kept", b"3"), ("v", b"2")]
+        await store.apply(Batch([DeletePrefix("t/"), Put("t/a", b"4"), DeletePrefix("t/a"), Put("t/b", b"4")]))
+        assert await store.scan("t/") == [("t/b", b"4")]
+
+    async def test_batch_that_is_refused_removes_no_prefix(self, store: KeyValueStore) -> None:
+        await store.apply(Batch([Put("t/1", b"1"), Put("t/2", b"1")]))
+        for expected in (ExpectPresent("absent"), Expect("t/1", b"other")):
+            with pytest.raises(PreconditionFailedError) as caught:
+                await store.apply(Batch([DeletePrefix("t/"), Put("new", b"1")], [ExpectPresent("t/2"), expected]))
+            assert caught.value.key == expected.key
+        assert await store.scan("") == [("t/1", b"1"), ("t/2", b"1")]
+
+    async def test_removals_and_writes_asked_for_in_order_are_applied_in_order(self, store: KeyValueStore) -> None:
+        async with asyncio.timeout(60):
+            calls = []
+            for number in range(30):
+                calls += [
+                    store.apply(Batch([Put("t/x", str(number).encode()), Put(f"t/{number}", b"")])),
+                    store.apply(Batch([DeletePrefix("t/"), Put(f"u/{number}", b"")])),
+                    store.create("t/y", b""),
+                ]
+            await asyncio.gather(*calls)
+        assert await store.scan("t/") == [("t/y", b"")]
+        assert len(await store.scan("u/")) == 30
+
+    async def test_prefix_of_thousands_of_rows_is_removed_at_once(
+        self, store: KeyValueStore, other: KeyValueStore
+    ) -> None:
+        keys = [f"k{number:05}" for number in range(2500)]
+        await store.apply(Batch([Put(key, b"v") for key in keys]))
+        removal = asyncio.ensure_future(store.remove_prefix("k"))
+        seen = set()
+        while not removal.done():
+            seen.add(len(await other.scan("k")))
+        await removal
+        assert seen <= {0, len(keys)}
+        assert await other.scan("k") == []
+
+    async def test_of_clients_that_update_and_remove_a_prefix_none_brings_a_row_back(
+        self, store: KeyValueStore, other: KeyValueStore
+    ) -> None:
+        for number in range(20):
+            prefix = f"t/{number}/"
+            await store.apply(Batch([Put(f"{prefix}row", b"1"), Put(f"{prefix}seg", b"1")]))
+            update = Batch([Put(f"{prefix}seg", b"2")], [ExpectPresent(f"{prefix}row")])
+            outcomes = await asyncio.gather(store.remove_prefix(prefix), other.apply(update), return_exceptions=True)
+            assert outcomes[0] is None
+            assert outcomes[1] is None or isinstance(outcomes[1], PreconditionFailedError)
+            assert await store.scan(prefix) == []
+
+    async def test_removal_that_is_cancelled_leaves_all_or_nothing(self, store: KeyValueStore) -> None:
+        await store.apply(Batch([Put("t/1", b""), Put("t/2", b"")]))
+        suspension = 1
+        while await cancel_at(suspension, lambda: store.remove_prefix("t/")):
+            assert len(await store.scan("t/")) in {0, 2}
+            suspension += 1
+        assert await store.scan("t/") == []
+
+    @conformance.spec("remote-tiering 82")
     async def test_reading_several_keys_leaves_the_absent_ones_out(self, store: KeyValueStore) -> None:
         keys = [f"k{number:04}" for number in range(1200)]
         await store.apply(Batch([Put(key, key.encode()) for key in keys]))
@@ -240,8 +358,8 @@ class KeyValueStoreContract:
         for key in keys:
             assert await store.scan(key[:-1]) == [(key, key.encode())]
 
-    @pytest.mark.spec("remote-tiering 83")
-    @pytest.mark.spec("remote-tiering 84")
+    @conformance.spec("remote-tiering 83")
+    @conformance.spec("remote-tiering 84")
     async def test_partitions_and_topics_whose_names_resemble_each_other_are_apart(self, store: KeyValueStore) -> None:
         partitions = [
             TopicIdPartition(topic_id, topic, number)

@@ -1,0 +1,65 @@
+"""Every line that the command line prints; beside ``display``, for tables, the only module that writes to a terminal.
+
+What is printed holds names of topics, keys of objects, paths and texts of errors, which strangers choose. Control
+characters are shown as their escapes (``visible``), and nothing is taken for markup. JSON is exact data, and escapes by
+its own rules.
+"""
+
+import json
+import sys
+import traceback
+from types import TracebackType
+
+from tierd.control_characters import visible
+from tierd.masking import Masking
+
+
+def prepare_streams() -> None:
+    """Print characters that the encoding lacks as escapes, and the traceback of a bug as plain text without secrets."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+    sys.excepthook = _print_traceback
+
+
+def print_line(text: str, *, flush: bool = False) -> None:
+    """Print one line to standard output; a line end in ``text`` is shown as its escape."""
+    print(visible(text), flush=flush)
+
+
+def print_error(text: str) -> None:
+    """Print one line to standard error, at once."""
+    print(visible(text), file=sys.stderr, flush=True)
+
+
+def json_text(value: object, *, indent: int | None = None) -> str:
+    """Return a value as JSON: the same data, in ASCII without any control character but the line ends of ``indent``."""
+    return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")
+
+
+def print_json(value: object, *, indent: int | None = None, flush: bool = False) -> None:
+    """Print a value as ``json_text`` gives it, and a line end."""
+    print(json_text(value, indent=indent), flush=flush)
+
+
+def print_exactly(*texts: str, flush: bool = False) -> None:
+    """Write parts of a document whose every byte counts, as of an export: JSON lines, without control characters."""
+    for text in texts:
+        sys.stdout.write(text)
+    if flush:
+        sys.stdout.flush()
+
+
+def print_bytes(data: bytes) -> None:
+    """Write whole lines that hold no control characters any more, as those of ``records`` and exports."""
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print what ended the process: a bug, whose text may hold anything."""
+    del kind, trace
+    for text in traceback.format_exception(Masking().error(error)):
+        for line in text.splitlines():
+            print_error(line)

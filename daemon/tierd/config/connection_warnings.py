@@ -1,0 +1,91 @@
+"""Connections to other hosts that a valid configuration leaves without protection. Pure; no text repeats an address."""
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from tierd.config.config_warning import ConfigWarning
+from tierd.config.metadata_settings import MetadataSettings
+from tierd.config.remote_settings import RemoteSettings
+
+_CHECKED: Final = ("verify-ca", "verify-full")
+
+
+def unprotected_metadata(settings: MetadataSettings) -> Iterator[ConfigWarning]:
+    """Find a metadata store on another host that is asked without TLS, or without a look at its certificate."""
+    if settings.backend == "postgres" and settings.postgres and settings.postgres.dsn:
+        yield from _postgres(settings.postgres.dsn.get_secret_value())
+    if settings.backend == "redis" and settings.redis and settings.redis.url:
+        yield from _redis(settings.redis.url.get_secret_value())
+
+
+def unprotected_store(settings: RemoteSettings) -> Iterator[ConfigWarning]:
+    """Find an object store on another host that is asked over http."""
+    section = {"s3": settings.s3, "gcs": settings.gcs, "azure": settings.azure}.get(settings.backend)
+    address = section.endpoint_url if section else None
+    if address and address.startswith("http:") and not _is_local(urlsplit(address).hostname or ""):
+        yield ConfigWarning(
+            f"remote.{settings.backend}.endpoint_url",
+            "http to another host: what is stored and what is read can be seen and changed on the way",
+            "begin the address with https://",
+        )
+
+
+def _postgres(dsn: str) -> Iterator[ConfigWarning]:
+    try:
+        parts = urlsplit(dsn)
+        options = parse_qs(parts.query)
+    except ValueError:  # opening it is an error that says more
+        return
+    named = ",".join([parts.netloc.rpartition("@")[2], *options.get("host", [])])
+    mode = options.get("sslmode", [""])[-1]
+    if mode in _CHECKED or all(_is_local(_host(each)) for each in named.split(",")):
+        return
+    problem = (
+        "sslmode=require encrypts the way to another host, and any certificate is accepted there"
+        if mode == "require"
+        else f"{f'sslmode={mode}' if mode else 'no sslmode'}: rows and password may go to another host unencrypted"
+    )
+    yield ConfigWarning(
+        "metadata.postgres.dsn",
+        problem,
+        "end the address with ?sslmode=verify-full&sslrootcert=FILE, where FILE has the authority's certificate",
+    )
+
+
+def _redis(url: str) -> Iterator[ConfigWarning]:
+    try:
+        parts = urlsplit(url)
+        host, unchecked = parts.hostname or "", "none" in parse_qs(parts.query).get("ssl_cert_reqs", [])
+    except ValueError:  # as above
+        return
+    if parts.scheme not in {"redis", "rediss"} or _is_local(host):
+        return
+    if parts.scheme == "redis":
+        problem = "redis:// to another host: rows and password go there unencrypted"
+    elif unchecked:
+        problem = "ssl_cert_reqs=none encrypts the way to another host, and any certificate is accepted there"
+    else:
+        return
+    yield ConfigWarning(
+        "metadata.redis.url",
+        problem,
+        "write rediss:// and no ssl_cert_reqs, with ?ssl_ca_certs=FILE for an authority of your own",
+    )
+
+
+def _host(named: str) -> str:
+    """Return the host of ``host:port``; an address of IPv6 stands in brackets."""
+    host = named[1:].partition("]")[0] if named.startswith("[") else named.partition(":")[0]
+    return unquote(host)
+
+
+def _is_local(host: str) -> bool:
+    """Return True for this host: no name, the path of a socket, localhost, or a loopback address."""
+    if host in {"", "localhost"} or host.startswith("/"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

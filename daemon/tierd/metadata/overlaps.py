@@ -1,0 +1,46 @@
+"""Overlaps: segments of which one leader copied the same offsets twice, both of them read. Decisions only.
+
+The one judgement for ``tierd verify`` and for a rebuild from the bucket. No overlap is what normal operation makes:
+
+- a copy that covers earlier ones, as after the broker's cleaner has merged small segments: readers find the longer
+  copy only (docs/decisions/0007);
+- copies of two leaders, whose logs need not roll at the same offsets;
+- a segment that goes on with a branch of the log that was abandoned: its offsets are copied again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tierd.metadata.branch import OwnBranch
+from tierd.model import OffsetRange, RemoteLogSegmentMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Two readable segments, the second of which begins inside the first."""
+
+    earlier: RemoteLogSegmentMetadata
+    later: RemoteLogSegmentMetadata
+
+    @property
+    def offsets(self) -> OffsetRange:
+        """What both hold."""
+        return OffsetRange(self.later.first_readable_offset, min(self.earlier.end_offset, self.later.end_offset))
+
+
+def overlaps(branch: OwnBranch) -> Iterator[Overlap]:
+    """Yield every segment that overlaps an earlier one of the same leader, ascending."""
+    furthest: dict[int, RemoteLogSegmentMetadata] = {}
+    for metadata in branch.finished:
+        if not branch.is_whole(metadata) or not branch.view.is_readable(metadata):
+            continue
+        earlier = furthest.get(metadata.leader_epoch)
+        if earlier is not None and _share_offsets(earlier, metadata):
+            yield Overlap(earlier, metadata)
+        if earlier is None or metadata.end_offset > earlier.end_offset:
+            furthest[metadata.leader_epoch] = metadata
+
+
+def _share_offsets(earlier: RemoteLogSegmentMetadata, later: RemoteLogSegmentMetadata) -> bool:
+    shared = {e.epoch for e in earlier.segment_leader_epochs} & {e.epoch for e in later.segment_leader_epochs}
+    return later.first_readable_offset <= earlier.end_offset and bool(shared)

@@ -1,0 +1,102 @@
+"""KeyMap: the latest offset of every key of a log's dirty part, in bounded memory (log-format 9.2)."""
+
+from typing import Final
+
+import numpy as np
+
+from tierd.kernels import latest_per_key
+from tierd.pipeline.rewriting import KeyColumns, RecordRows, keys_of
+
+BYTES_PER_KEY: Final = 96
+"""What a key takes at most: its hash and offset, and room to sort it among the others."""
+
+
+class KeyMap:
+    """Hashes of 128 bits under a secret, and the largest offset that was noted for each. Equal hashes are one key."""
+
+    def __init__(self, max_keys: int, *, secret: bytes) -> None:
+        """Begin without a key; at least one finds room.
+
+        Args:
+            max_keys: no more are noted.
+            secret: 16 bytes, so that a producer cannot make two keys meet.
+        """
+        self._max_keys = max(1, max_keys)
+        self._secret = secret
+        self._hi, self._lo, self._offset = np.zeros((3, 0), dtype=np.int64)  # ascending by (hi, lo)
+        self._waiting: list[KeyColumns] = []
+        self._waiting_count = 0
+
+    def __len__(self) -> int:
+        return self._hi.size
+
+    def add(self, columns: KeyColumns) -> int | None:
+        """Note keys whose offsets are above all those before.
+
+        Returns:
+            The first offset that found no room, from which on nothing was noted; None as long as that is not known.
+        """
+        self._waiting.append(columns)
+        self._waiting_count += len(columns)
+        # Merging sorts everything: seldom enough, it costs the same for every record.
+        return self.merge() if self._waiting_count >= max(self._hi.size, 1) else None
+
+    def merge(self) -> int | None:
+        """Note what waits; see ``add`` for what it returns."""
+        waiting, self._waiting, self._waiting_count = self._waiting, [], 0
+        if not waiting:
+            return None
+        hi = np.concatenate([one.hash_hi for one in waiting])
+        lo = np.concatenate([one.hash_lo for one in waiting])
+        offset = np.concatenate([one.offset for one in waiting])
+        is_new = (self._find(hi, lo) < 0) & _first_of_key(hi, lo)
+        is_over = self._hi.size + np.cumsum(is_new) > self._max_keys
+        end = int(np.argmax(is_over)) if is_over.any() else offset.size
+        found = latest_per_key(
+            np.concatenate((self._hi, hi[:end])),
+            np.concatenate((self._lo, lo[:end])),
+            np.concatenate((self._offset, offset[:end])),
+        )
+        order = np.lexsort((found[1], found[0]))
+        self._hi, self._lo, self._offset = (column[order] for column in found)
+        return int(offset[end]) if end < offset.size else None
+
+    def keeps(self, rows: RecordRows) -> np.ndarray:
+        """Return which records no noted one of their key supersedes: bool[n]; true of keyless ones."""
+        kept = np.ones(rows.size, dtype=np.bool_)
+        keys = keys_of(rows, self._secret)
+        if not len(keys) or not self._hi.size:
+            return kept
+        at = self._find(keys.hash_hi, keys.hash_lo)
+        kept[rows.key_size >= 0] = (at < 0) | (keys.offset >= self._offset[at])
+        return kept
+
+    def _find(self, hi: np.ndarray, lo: np.ndarray) -> np.ndarray:
+        """Return where each key is noted, int64[n]; -1 for those that are not."""
+        found = np.full(hi.size, -1, dtype=np.int64)
+        if not self._hi.size:
+            return found
+        at = np.searchsorted(self._hi, hi)
+        asked = np.arange(hi.size)
+        while asked.size:  # once, unless two keys share half of their hash
+            place = at[asked]
+            inside = place < self._hi.size
+            asked, place = asked[inside], place[inside]
+            same_half = self._hi[place] == hi[asked]
+            asked, place = asked[same_half], place[same_half]
+            is_key = self._lo[place] == lo[asked]
+            found[asked[is_key]] = place[is_key]
+            asked = asked[~is_key]
+            at[asked] += 1
+        return found
+
+
+def _first_of_key(hi: np.ndarray, lo: np.ndarray) -> np.ndarray:
+    """Return which rows are the first of their key: bool[n]."""
+    order = np.lexsort((np.arange(hi.size), lo, hi))
+    sorted_hi, sorted_lo = hi[order], lo[order]
+    begins = np.ones(hi.size, dtype=np.bool_)
+    begins[1:] = (sorted_hi[1:] != sorted_hi[:-1]) | (sorted_lo[1:] != sorted_lo[:-1])
+    first = np.zeros(hi.size, dtype=np.bool_)
+    first[order[begins]] = True
+    return first

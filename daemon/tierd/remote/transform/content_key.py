@@ -1,0 +1,76 @@
+"""ContentDigest: a data key that follows from a secret seed and from exactly what is encrypted under it.
+
+Tasks that are given the same seed and make the same content make the same data key, so the same objects. Tasks that
+make other content, be it by another compressor, make another data key: no nonce is ever used for two contents.
+
+::
+
+    piece digest = SHA-256(additional data of the piece, what is encrypted: the chunk as compressed, or the index)
+    data key     = HKDF-SHA256(seed, info = domain, SHA-256(nonce and digest of every piece, ascending by nonce))
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Final
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from tierd.remote.transform.binding import ArtefactKind, Piece, SegmentBinding
+from tierd.remote.transform.cipher import piece_digest
+from tierd.remote.transform.codec import Bytes, ChunkCodec, index_piece
+from tierd.remote.transform.key_ring import KEY_BYTES
+
+KEY_SEED_BYTES: Final = 32
+_DOMAIN: Final = b"tierd content key 1\x00"
+
+
+class ContentDigest:
+    """Takes the place of a segment's codec in a first pass over its content, and stores nothing. Threads may share it.
+
+    Args:
+        level: of zstd, as in the second pass.
+        binding: of the segment.
+    """
+
+    def __init__(self, level: int | None, binding: SegmentBinding) -> None:
+        self._codec = ChunkCodec(level, None)
+        self._binding = binding
+        self._pieces: dict[bytes, bytes] = {}  # nonce to digest
+
+    @property
+    def overhead_bytes(self) -> int:
+        """Nothing is stored."""
+        return 0
+
+    @property
+    def pieces(self) -> Mapping[bytes, bytes]:
+        """The digest of each piece by its nonce, for the cipher of the second pass."""
+        return self._pieces
+
+    def encode(self, content: Bytes, *, number: int, count: int) -> tuple[bytes, bool]:
+        """Take in chunk ``number`` of ``count``; return no bytes, and whether it is compressed. Blocking."""
+        stored, is_compressed = self._codec.encode(content, number=number, count=count)
+        self._add(Piece(ArtefactKind.LOG, number, count, len(content), is_compressed), stored)
+        return b"", is_compressed
+
+    def add_index(self, kind: ArtefactKind, content: bytes) -> None:
+        """Take in an index."""
+        self._add(index_piece(kind, len(content)), content)
+
+    def data_key(self, seed: bytes) -> bytes:
+        """Return the data key of the content that was taken in.
+
+        Args:
+            seed: ``KEY_SEED_BYTES`` secret random bytes.
+
+        Raises:
+            ValueError: the seed has another length.
+        """
+        if len(seed) != KEY_SEED_BYTES:
+            raise ValueError(f"a seed of {len(seed)} bytes, not {KEY_SEED_BYTES}")
+        whole = hashlib.sha256(b"".join(nonce + self._pieces[nonce] for nonce in sorted(self._pieces)))
+        return HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=_DOMAIN + whole.digest()).derive(seed)
+
+    def _add(self, piece: Piece, content: Bytes) -> None:
+        self._pieces[piece.nonce] = piece_digest(self._binding, piece, content)

@@ -1,0 +1,168 @@
+"""ConnectionGate: how many connections a port may have, of which peers, and which of them is cut for another.
+
+::
+
+    accepted ──► waiting for a request ──► answering ──► waiting for a request …
+                  │ request_timeout_s       │ answer_timeout_s
+                  └──── cut ◄───────────────┘
+
+A deadline is set at the beginning of a state; bytes that arrive do not move it.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_network
+
+from tierd.clock import Clock
+
+CONNECTIONS_WHEN_SHORT = 4
+"""Places that stay while descriptors are short, so that probes and scrapes still show it."""
+
+_WATCH_INTERVAL_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """What one port grants.
+
+    Attributes:
+        connections: at a time.
+        per_peer: of them to one peer.
+        request_timeout_s: from the beginning of a connection, or the end of an answer, to a whole request.
+        answer_timeout_s: from a whole request until its answer is taken.
+    """
+
+    connections: int
+    per_peer: int
+    request_timeout_s: float = 10.0
+    answer_timeout_s: float = 30.0
+
+
+class Connection:
+    """Place of one connection in a gate."""
+
+    __slots__ = ("_transport", "deadline_s", "is_answering", "is_cut", "peer", "since_s")
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self.is_answering = False
+        self.is_cut = False
+        self.since_s = 0.0
+        self.deadline_s = 0.0
+        self._transport: asyncio.WriteTransport | None = None
+
+    def attach(self, transport: asyncio.WriteTransport) -> None:
+        """Name the transport, which is aborted at once if the connection was cut before it had one."""
+        self._transport = transport
+        if self.is_cut:
+            transport.abort()
+
+    def cut(self) -> None:
+        """Close the connection at once; bytes that its peer has not taken are dropped."""
+        self.is_cut = True
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class ConnectionGate:
+    """Places of one port."""
+
+    def __init__(self, limits: ConnectionLimits, *, clock: Clock, is_short: Callable[[], bool]) -> None:
+        """``is_short`` tells that the process is close to its limit of descriptors."""
+        self._limits = limits
+        self._clock = clock
+        self._is_short = is_short
+        self._connections: set[Connection] = set()
+        self._occupied = asyncio.Event()
+        self.refused = 0
+        """Connections that found no place, since the start."""
+
+    @property
+    def connections(self) -> int:
+        """Return how many places are taken."""
+        return len(self._connections)
+
+    def admit(self, peer: str) -> Connection | None:
+        """Return a place, or None when each is taken by a connection that is being answered.
+
+        A connection that waits for a request is cut for a new one: where ``peer`` has as many as one peer may have,
+        its longest waiting one; where the port is full, the longest waiting one of the peer that has most.
+        """
+        own = [connection for connection in self._connections if connection.peer == peer]
+        if len(own) >= self._limits.per_peer and not self._evict(own):
+            return self._refuse()
+        limit = self._limits.connections
+        if self._is_short():
+            limit = min(limit, CONNECTIONS_WHEN_SHORT)
+        while len(self._connections) >= limit:
+            if not self._evict(self._connections):
+                return self._refuse()
+        connection = Connection(peer)
+        self._connections.add(connection)
+        self._occupied.set()
+        self.begin_request(connection)
+        return connection
+
+    def begin_request(self, connection: Connection) -> None:
+        """Let the connection wait for its next request."""
+        self._enter(connection, self._limits.request_timeout_s, is_answering=False)
+
+    def begin_answer(self, connection: Connection) -> None:
+        """Let the connection be answered: until ``begin_request`` it is not cut for another."""
+        self._enter(connection, self._limits.answer_timeout_s, is_answering=True)
+
+    def leave(self, connection: Connection) -> None:
+        """Give the place back; a second time does nothing."""
+        self._connections.discard(connection)
+        if not self._connections:
+            self._occupied.clear()
+
+    def cut_waiting(self) -> None:
+        """Cut every connection that is not being answered."""
+        for connection in [each for each in self._connections if not each.is_answering]:
+            self._cut(connection)
+
+    def cut_overdue(self) -> None:
+        """Cut every connection whose deadline has passed."""
+        now_s = self._clock.monotonic_s()
+        for connection in [each for each in self._connections if each.deadline_s <= now_s]:
+            self._cut(connection)
+
+    async def watch(self) -> None:
+        """Cut what is overdue, until cancelled. An empty gate has no timer."""
+        while True:
+            await self._occupied.wait()
+            await self._clock.sleep(_WATCH_INTERVAL_S)
+            self.cut_overdue()
+
+    def _enter(self, connection: Connection, timeout_s: float, *, is_answering: bool) -> None:
+        connection.is_answering = is_answering
+        connection.since_s = self._clock.monotonic_s()
+        connection.deadline_s = connection.since_s + timeout_s
+
+    def _evict(self, among: Iterable[Connection]) -> bool:
+        counts = Counter(connection.peer for connection in self._connections)
+        waiting = [connection for connection in among if not connection.is_answering]
+        if not waiting:
+            return False
+        self._cut(max(waiting, key=lambda connection: (counts[connection.peer], -connection.since_s)))
+        return True
+
+    def _refuse(self) -> Connection | None:
+        self.refused += 1
+        return None
+
+    def _cut(self, connection: Connection) -> None:
+        self.leave(connection)
+        connection.cut()
+
+
+def peer_of(address: str) -> str:
+    """Return what counts as one peer: an IPv4 address, or an IPv6 network of 64 bits, which one host may have alone."""
+    host = address.partition("%")[0]  # without the zone of a link-local address
+    try:
+        return str(ip_network((IPv6Address(host), 64), strict=False))
+    except ValueError:
+        return host

@@ -1,0 +1,38 @@
+"""The contract suites, for pytest: what every metadata backend and every object store promises.
+
+A package with a backend of its own subclasses a contract and provides its fixtures (docs/backends.md). Needs the extra
+``testing``; no other room imports this one.
+"""
+
+import pytest
+
+pytest.register_assert_rewrite(
+    "tierd.testing.key_value_store", "tierd.testing.object_store", "tierd.testing.object_versions"
+)
+
+from tierd.testing.bodies import checksums_of, chunked_body, chunks_of, content_of, file_body
+from tierd.testing.cancellation import cancel_at
+from tierd.testing.key_value_store import KeyValueStoreContract
+from tierd.testing.object_store import LARGE_BYTES, ObjectStoreContract
+from tierd.testing.object_versions import (
+    KeptVersionsContract,
+    ObjectVersionsContract,
+    VersionedStore,
+    versions_left,
+)
+
+__all__ = [
+    "LARGE_BYTES",
+    "KeptVersionsContract",
+    "KeyValueStoreContract",
+    "ObjectStoreContract",
+    "ObjectVersionsContract",
+    "VersionedStore",
+    "cancel_at",
+    "checksums_of",
+    "chunked_body",
+    "chunks_of",
+    "content_of",
+    "file_body",
+    "versions_left",
+]

@@ -1,0 +1,110 @@
+"""DeletedRecords: finds the offset that a DeleteRecords request raised the broker's log start to."""
+
+import asyncio
+
+import structlog
+
+from tierd.errors import CorruptRecordError
+from tierd.log import BatchHeader, batch_at
+from tierd.metadata import PartitionView
+from tierd.tiering.copying.deletion_requests import DeletionRequests
+from tierd.tiering.local.broker_state import BrokerOffsets
+from tierd.tiering.local.partition_log import PartitionLog
+from tierd.tiering.plan import deleted_records_before
+
+log = structlog.get_logger()
+
+
+class DeletedRecords:
+    """The watch of one leadership over the log start of its broker."""
+
+    def __init__(self, local: PartitionLog, *, leader_epoch: int, broker_id: int, is_sole_replica: bool) -> None:
+        """Look at nothing yet. ``is_sole_replica``: the cluster named this broker as the only one with a replica."""
+        self._local = local
+        self._broker_id = broker_id
+        self._is_sole_replica = is_sole_replica
+        self._requests = DeletionRequests(leader_epoch)
+        self._unproven: int | None = None  # judged by its batches, which do not change
+        self._retained: int | None = None  # a bound of segments that were copied
+
+    def loaded(self, view: PartitionView) -> None:
+        """Take note of who has had the tier when the leadership began; a later load changes nothing.
+
+        Segments alone do not tell: a leader may have copied nothing, and its segments may be compacted away.
+        """
+        only_broker_id = None if view.row is None else view.row.only_broker_id
+        brokers = {only_broker_id, *(each.broker_id for each in view.list())}
+        if self._is_sole_replica and brokers == {self._broker_id}:
+            self._requests.took_over_nothing()
+        self._is_sole_replica = False
+
+    async def find(self, view: PartitionView, offsets: BrokerOffsets, *, log_start_offset: int) -> int | None:
+        """Return an offset above ``log_start_offset`` that records were deleted before on request; None without one.
+
+        Raises:
+            TierError: the log cannot be read now.
+        """
+        self._requests.look(offsets)
+        if self._candidate(offsets, log_start_offset) is None:
+            return None
+        await self._local.look()  # the checkpoint may be younger than the listing, which may lack a base
+        inside = self._candidate(offsets, log_start_offset)
+        if inside is None:
+            return None
+        if _is_bound(view, inside):
+            self._retained = inside
+            self._warn(inside)
+            return None
+        return inside if await self._is_request(inside) else None
+
+    def look_again_s(self) -> float | None:
+        """Seconds until the broker has surely said more; None when it has said enough."""
+        return self._requests.look_again_s()
+
+    def _candidate(self, offsets: BrokerOffsets, log_start_offset: int) -> int | None:
+        """Return a log start inside a segment that is news, and that was not judged before."""
+        inside = deleted_records_before(
+            checkpointed=offsets.log_start_offset,
+            segments=self._local.scan.segments,
+            high_watermark=offsets.high_watermark,
+        )
+        if inside is None or inside <= log_start_offset or inside == self._retained:
+            return None
+        return inside if inside != self._unproven or self._requests.has_risen(inside) else None
+
+    async def _is_request(self, inside: int) -> bool:
+        if self._requests.has_risen(inside):
+            return True
+        latest = self._local.scan.lineage.latest
+        batch = await asyncio.to_thread(self._batch_before, inside)
+        if self._requests.is_proven_by(batch, inside=inside, latest_epoch=latest.epoch if latest else None):
+            return True
+        self._unproven = inside
+        self._warn(inside)
+        return False
+
+    def _warn(self, inside: int) -> None:
+        log.warning(
+            "log_start_in_doubt",
+            partition=str(self._local.partition),
+            log_start_offset=inside,
+            remedy="the tier keeps the records below; if a DeleteRecords request deleted them, repeat it with an "
+            "offset that is higher by one, a minute from now",
+        )
+
+    def _batch_before(self, inside: int) -> BatchHeader | None:
+        segments = [each for each in self._local.scan.segments if each.base_offset < inside]
+        try:
+            return batch_at(segments[-1], inside - 1) if segments else None
+        except CorruptRecordError:
+            return None  # proves nothing; the copy of the segment reports the damage
+
+
+def _is_bound(view: PartitionView, offset: int) -> bool:
+    """Return whether a segment in the tier begins or ends at ``offset``.
+
+    A log with such a base was copied, and its retention may have led there. This log has the offset inside a segment,
+    because its replica was moved from another log dir, or followed another broker (decision 0021).
+    """
+    segments = (*view.list(), *view.tombstones.values())
+    return any(offset in (each.start_offset, each.end_offset + 1) for each in segments)

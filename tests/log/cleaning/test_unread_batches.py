@@ -1,0 +1,57 @@
+"""The cleaner of tierd's own logs around batches that unpack to more than tierd opens (rewriting/unread.py)."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fakes.opening_limit import opening_at_most
+from tests.log.cleaning.test_log_cleaner import TOPIC, House, append, batches, compacted, fill
+from tierd.log import Compression, NewRecord, encode_batch
+from tierd.log.log_service import PartitionWriter
+
+LIMIT_BYTES = 64 << 10
+
+
+@pytest.fixture(autouse=True)
+def _small_limit() -> Iterator[None]:
+    with opening_at_most(LIMIT_BYTES):
+        yield
+
+
+async def append_large(writer: PartitionWriter, house: House, key: bytes, value: bytes | None) -> bytes:
+    """Append a batch that is not opened; return its records as they lie in the log."""
+    now_ms = house.clock.now_ms()
+    records = [NewRecord(key, value, now_ms), NewRecord(b"large", bytes(LIMIT_BYTES), now_ms)]
+    data = bytes(encode_batch(records, compression=Compression.ZSTD))
+    appended = await writer.append_as_leader(data, leader_epoch=1)
+    writer.log.update_high_watermark(appended.last_offset + 1)
+    return data[61:]
+
+
+async def tombstones(writer: PartitionWriter) -> list[bytes | None]:
+    plain = [batch for batch in await batches(writer) if batch.compression is Compression.NONE]
+    return [record.key for batch in plain for record in batch.records() if record.value is None]
+
+
+@pytest.mark.parametrize("cleans_before", [False, True])
+async def test_tombstones_behind_an_unread_batch_stay_whichever_round_cleaned_it(*, cleans_before: bool) -> None:
+    """A later round maps the keys of what is dirty alone, and finds the batch while it rewrites the clean part."""
+    house = House(compacted(min_cleanable_dirty_ratio=0.0, delete_retention_ms=60_000))
+    async with house.service() as service:
+        writer = await service.get_or_create(TOPIC)
+        await append(writer, house, b"before", None)
+        large = await append_large(writer, house, b"gone", b"old")
+        if cleans_before:
+            await fill(writer, house, 20)
+            await house.let(16)
+            assert (house.cleaned_to() or 0) > 3
+        await append(writer, house, b"gone", None)
+        for _ in range(3):
+            await fill(writer, house, 20)
+            await house.let(16)
+            await house.let(70)
+        assert await tombstones(writer) == [b"gone"]
+        assert (house.cleaned_to() or 0) > 40
+        assert sum(bytes(batch.data[61:]) == large for batch in await batches(writer)) == 1
+        kept = [batch for batch in await batches(writer) if batch.compression is Compression.NONE]
+        assert len(kept) < 40, "the others are cleaned"

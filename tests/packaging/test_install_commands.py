@@ -1,0 +1,30 @@
+"""tierd is in no package index: what is written for people and in errors installs it from the repository."""
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+WRITTEN = [
+    *(ROOT / "docs").rglob("*.md"),
+    *(ROOT / "config").glob("*.yaml"),
+    *(ROOT / "daemon").rglob("*.py"),
+    ROOT / "README.md",
+    ROOT / "Dockerfile",
+]
+_ASKS_AN_INDEX = re.compile(r"pip install [^\n`#]*(?<=[\s'\"])tierd(?:\[[^\n]*|['\"\s]|$)", re.MULTILINE)
+_EXTRAS = re.compile(r"'\.\[([a-z,]+)\]'")
+
+
+def test_no_command_asks_an_index_for_tierd() -> None:
+    asked = {str(file.relative_to(ROOT)): _ASKS_AN_INDEX.findall(file.read_text()) for file in WRITTEN}
+
+    assert {file: commands for file, commands in asked.items() if commands} == {}
+
+
+def test_every_extra_that_a_command_names_is_there() -> None:
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    named = {name for file in WRITTEN for each in _EXTRAS.findall(file.read_text()) for name in each.split(",")}
+
+    assert named
+    assert named <= extras

@@ -1,0 +1,132 @@
+"""One broker with two log dirs, a tierd beside it, a bucket behind a path that can be spoiled."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.scenarios.installation import Installation, Settings
+from tests.scenarios.stores import SpoilableS3
+from tests.scenarios.warm_tierd import WarmTierd
+from tests.services.kafka_cluster import KafkaBroker
+from tests.services.waiting import wait_until
+from tests.soak.consumer_oracle import ConsumerOracle, Partition
+from tests.soak.topics import COMPACTED, DELETED_ONLY, SoakTraffic
+from tierd.log import LOG_START_OFFSET_CHECKPOINT, read_offset_checkpoint
+from tierd.model import TopicPartition
+
+READY_DEADLINE_S = 90.0
+SETTLE_DEADLINE_S = 180.0
+ALL_PARTITIONS: Sequence[Partition] = [*(each for topic in DELETED_ONLY for each in topic.partitions), (COMPACTED, 0)]
+
+
+class SoakLab:
+    """Everything that a soak runs and knows. A context manager: everything runs inside.
+
+    Attributes:
+        log_starts: the offset of the last DeleteRecords request of each partition.
+    """
+
+    def __init__(self, root: Path, broker: KafkaBroker, s3: SpoilableS3, warm: WarmTierd, *, seed: int) -> None:
+        self.root = root
+        self.broker = broker
+        self.s3 = s3
+        self.warm = warm
+        self.traffic = SoakTraffic(broker, seed=seed)
+        self.oracle = ConsumerOracle(broker)
+        self.log_starts: dict[Partition, int] = {}
+        self.tierd = self.installation("tierd", broker.log_dirs)
+        self.daemon = self.tierd.daemon()
+        self._stack = ExitStack()
+
+    def installation(self, name: str, log_dirs: Sequence[Path]) -> Installation:
+        """Return an installation over the soak's bucket, with a state dir and metadata of its own."""
+        return Installation(
+            self.root / name, log_dirs, remote=self.s3.remote(), settings=self._settings(), warm=self.warm
+        )
+
+    def _settings(self) -> Settings:
+        kafka = {"bootstrap_servers": [self.broker.address(1)], "refresh": "500ms", "request_timeout": "20s"}
+        return {
+            "leadership": {"source": "kafka", "kafka": kafka} if self.has_kafka_connection else {"source": "static"},
+            "topics": {
+                "exclude": ["__.*"],
+                "defaults": {"segment_bytes": "128KiB", "delete_retention": "2s", "min_cleanable_dirty_ratio": 0.05},
+                "overrides": [
+                    {"match": "recreated", "delete_with_topic": True},
+                    {"match": COMPACTED, "cleanup_policy": "compact"},
+                ],
+            },
+            "copy": {"dangling_grace": "2s"},
+            "expire": {"interval": "1s", "grace": "20s"},
+            "pipeline": {"driver_memory": "512MiB", "audit_bytes": 0, "local_dir": str(self.root / "spark")},
+        }
+
+    @property
+    def has_kafka_connection(self) -> bool:
+        """Return True where the daemon asks the broker for leaders: with Kafka 4; beside 3.9 it reads files only."""
+        return not self.broker.version.startswith("3.")
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.callback(self._kill_daemon)
+            self.traffic.create_topics()
+            self.daemon.start()
+            self.daemon.wait_ready(deadline_s=READY_DEADLINE_S)
+            stack.enter_context(self.traffic)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def restart_daemon(self) -> None:
+        """SIGKILL the daemon and start it again."""
+        self._kill_daemon()
+        self.daemon.start()
+        self.daemon.wait_ready(deadline_s=READY_DEADLINE_S)
+
+    def restart_broker(self) -> None:
+        """SIGKILL the broker and start it again."""
+        self.broker.kill()
+        self.broker.start()
+        self.wait_led()
+
+    def wait_led(self) -> None:
+        """Wait until the broker leads every partition."""
+        for topic, partition in ALL_PARTITIONS:
+            wait_until(
+                lambda t=topic, p=partition: self.broker.leader(t, p) == 1,  # type: ignore[misc]  # defaults bind the loop's values
+                what=f"the broker to lead {topic}-{partition}",
+                deadline_s=READY_DEADLINE_S,
+                interval_s=0.2,
+            )
+
+    def wait_copied(self, partitions: Sequence[Partition]) -> None:
+        """Wait until the tier has every segment that the broker has rolled by now."""
+        for topic, partition in partitions:
+            rolled = self.broker.base_offsets(topic, partition)[-1] - 1
+            self.daemon.wait_copied({f"{topic}-{partition}": rolled}, deadline_s=SETTLE_DEADLINE_S)
+
+    def wait_log_start_checkpointed(self, partition: Partition, offset: int) -> None:
+        """Wait until the broker has a log start on disk: one that is killed before has forgotten the request."""
+        directory = self.broker.partition_dir(*partition)
+        assert directory is not None, f"{partition} has no directory"
+        checkpoint = directory.parent / LOG_START_OFFSET_CHECKPOINT
+        wait_until(
+            lambda: read_offset_checkpoint(checkpoint).get(TopicPartition(*partition), 0) >= offset,
+            what=f"log start {offset} of {partition} in {checkpoint}",
+            deadline_s=READY_DEADLINE_S,
+            interval_s=0.2,
+        )
+
+    def committed_end(self, partition: Partition) -> int:
+        """Return the high watermark of a partition, exclusive."""
+        return self.broker.end_offset(*partition)
+
+    def _kill_daemon(self) -> None:
+        if self.daemon.is_running:
+            self.daemon.kill()

@@ -1,0 +1,142 @@
+"""JSON and YAML from outside: every reader reports text that is nested too deeply, or no number, as its own fault."""
+
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tests.fakes.clock import FakeClock
+from tierd.cli.record_lines import parse_json_line
+from tierd.config.document import read_document
+from tierd.cost.usage import UsageLedger
+from tierd.errors import (
+    MetadataDecodeError,
+    MetadataExportError,
+    ReadOptionError,
+    RecordLineError,
+    RemoteIntegrityError,
+    TierError,
+    WorkOrderError,
+)
+from tierd.log.files.clean_shutdown import parse_broker_epoch
+from tierd.metadata import FillingSource, MemoryKeyValueStore, MetadataKeyFactory, Put, StoreFilling, serde
+from tierd.metadata.export_format import ExportReader
+from tierd.metadata.kv.base import Batch
+from tierd.model import TopicIdPartition
+from tierd.pipeline.committing.messages import decode_answer, decode_request
+from tierd.pipeline.erasing.reports import decode_report
+from tierd.pipeline.running.history import HISTORY_NAME, RunHistory
+from tierd.pipeline.source.options import parse_options
+from tierd.pipeline.source.positions import parse_offsets
+from tierd.remote import LogStartRecord, SegmentManifest, Tombstone, claim_tier, read_tier_identity
+from tierd.remote.backends.gcs_errors import GcsRefusal
+from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.serve import ConnectionGate, ConnectionLimits, ControlServer
+from tierd.tiering.removing.ledger import LEDGER_NAME, read_ledger
+
+KEYS = MetadataKeyFactory("cluster")
+PARTITION = TopicIdPartition(UUID(int=7), "orders", 0)
+
+ATTACKS = {
+    "3,000 levels of lists": '{"a": ' + "[" * 3_000 + "]" * 3_000 + "}",
+    "300 levels of objects": '{"a": ' * 300 + "1" + "}" * 300,
+    "a list alone": "[" * 100_000,
+    "an integer of 5,000 digits": '{"format_version": ' + "9" * 5_000 + "}",
+    "a number that is none": '{"format_version": NaN}',
+}
+attacks = pytest.mark.parametrize("text", ATTACKS.values(), ids=ATTACKS)
+
+READERS: dict[str, tuple[Callable[[str], object], type[TierError]]] = {
+    "manifest": (lambda text: SegmentManifest.decode(text.encode(), key="k"), RemoteIntegrityError),
+    "tombstone": (lambda text: Tombstone.decode(text.encode(), key="k"), RemoteIntegrityError),
+    "log start": (
+        lambda text: LogStartRecord.decode(text.encode(), key="k", cluster_id="c", partition=PARTITION),
+        RemoteIntegrityError,
+    ),
+    "erasure report": (lambda text: decode_report("k", text.encode()), RemoteIntegrityError),
+    "partition row": (lambda text: serde.decode_row("k", b"\x01" + text.encode()), MetadataDecodeError),
+    "export": (lambda text: ExportReader([text + "\n"]), MetadataExportError),
+    "request of a job": (lambda text: decode_request(text.encode()), WorkOrderError),
+    "answer of a leader": (lambda text: decode_answer(text.encode()), WorkOrderError),
+    "record line": (lambda text: parse_json_line(text.encode(), 1, 0), RecordLineError),
+    "offsets of Spark": (lambda text: parse_offsets(text, option="startingOffsets", smallest=0), ReadOptionError),
+    "assignment of Spark": (lambda text: parse_options({"assign": text}, is_streaming=False), ReadOptionError),
+}
+
+
+@attacks
+@pytest.mark.parametrize("name", READERS)
+def test_reader_of_json_reports_an_attack_as_its_own_fault(name: str, text: str) -> None:
+    read, fault = READERS[name]
+    with pytest.raises(fault) as caught:
+        read(text)
+    assert caught.value.remedy
+
+
+@attacks
+async def test_identity_of_the_tier_that_is_an_attack_is_reported_as_damaged(text: str) -> None:
+    store = MemoryObjectStore()
+    await claim_tier(store, key_prefix="", cluster_id="cluster", store_id=UUID(int=1))
+    (info,) = await store.list_objects("")
+    await store.replace(info.key, text.encode(), previous=await store.get(info.key))
+    with pytest.raises(RemoteIntegrityError, match=info.key):
+        await read_tier_identity(store, key_prefix="", cluster_id="cluster")
+
+
+@attacks
+async def test_mark_of_a_filling_that_is_an_attack_is_reported_with_its_key(text: str) -> None:
+    store = MemoryKeyValueStore()
+    await store.apply(Batch([Put(KEYS.moving_key, b"\x01" + text.encode())]))
+    with pytest.raises(MetadataDecodeError, match=KEYS.moving_key):
+        await StoreFilling(store, KEYS, FillingSource("import", "a")).is_begun()
+
+
+@attacks
+async def test_request_to_the_control_socket_that_is_an_attack_is_answered(text: str, tmp_path: Path) -> None:
+    clock = FakeClock()
+    gate = ConnectionGate(ConnectionLimits(connections=1, per_peer=1), clock=clock, is_short=lambda: False)
+    answer = await ControlServer(tmp_path, {}, gate=gate, clock=clock)._answer(text.encode())
+    assert (answer.ok, answer.error.startswith("not a control request")) == (False, True)
+
+
+@attacks
+def test_line_of_ledger_or_history_that_is_an_attack_is_skipped(text: str, tmp_path: Path) -> None:
+    for name in (LEDGER_NAME, HISTORY_NAME):
+        (tmp_path / name).write_text(text + "\n")
+    assert list(read_ledger(tmp_path)) == []
+    assert RunHistory(tmp_path).read() == []
+
+
+@attacks
+def test_line_of_usage_that_is_an_attack_is_skipped(text: str, tmp_path: Path) -> None:
+    (tmp_path / "1970-01.jsonl").write_text(text + "\n")
+    assert list(UsageLedger(tmp_path).read(from_ms=0, to_ms=3_600_000)) == []
+
+
+@attacks
+def test_clean_marker_that_is_an_attack_tells_no_broker_epoch(text: str) -> None:
+    assert parse_broker_epoch(text.encode()) is None
+
+
+@attacks
+def test_refusal_of_gcs_that_is_an_attack_is_told_by_its_first_characters(text: str) -> None:
+    refusal = GcsRefusal(operation="get", bucket="b", key="k", status=400, text=text)
+    assert refusal.reasons == frozenset()
+    assert len(refusal.message) <= 200
+
+
+@pytest.mark.parametrize(
+    "text", ["a: " + "[" * 3_000 + "]" * 3_000, "a: " + "{b: " * 3_000 + "}" * 3_000, "- " * 3_000 + "a"]
+)
+def test_configuration_nested_too_deeply_is_one_fault(text: str) -> None:
+    document = read_document(text, {})
+    ((_, problem),) = document.faults
+    assert "nested too deeply" in problem
+    assert document.tree == {}
+
+
+def test_configuration_with_an_endless_number_is_one_fault() -> None:
+    document = read_document("a: " + "9" * 5_000, {})
+    ((_, problem),) = document.faults
+    assert len(problem) < 300

@@ -1,0 +1,191 @@
+"""What verify finds and repair does in an encrypted tier with objects that no holder of its key ring wrote."""
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tests.tiering.auditing.audited import GRACE_S, MIN_AGE_S, OBJECT_KEYS
+from tests.tiering.rebuilding.encrypted_tier import EncryptedTier
+from tests.tiering.setups import BROKER_ID, CLUSTER_ID
+from tierd.metadata import MemoryKeyValueStore
+from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete
+from tierd.remote import (
+    ERASURE_REPORT,
+    TOMBSTONE,
+    LogStartRecord,
+    Tombstone,
+    Transform,
+    erasure_report_binding,
+    with_tag,
+)
+
+DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+
+
+@pytest.fixture
+async def tier(tmp_path: Path) -> EncryptedTier:
+    tier = EncryptedTier(tmp_path)
+    await tier.copy()
+    return tier
+
+
+async def keys_of(tier: EncryptedTier) -> set[str]:
+    return {info.key for info in await tier.tier.store.list_objects("")}
+
+
+def grow_old(tier: EncryptedTier) -> None:
+    tier.tier.clock.advance(MIN_AGE_S + GRACE_S)
+
+
+async def being_deleted(tier: EncryptedTier) -> RemoteLogSegmentMetadata:
+    """Begin to delete the first of the two segments, in the metadata alone; return its row of before."""
+    (first, _) = await tier.rows()
+    now_ms = tier.tier.clock.now_ms()
+    await tier.session.metadata.advance_log_start_offset(tier.partition, 8)
+    soft = SoftDelete("retention_time", now_ms + 10_000_000)
+    await tier.session.metadata.update(
+        first.advance(DELETING, event_timestamp_ms=now_ms, broker_id=1, soft_delete=soft)
+    )
+    return first
+
+
+async def test_verify_finds_a_forged_segment_and_repair_leaves_it_alone(tier: EncryptedTier) -> None:
+    records = await tier.records()
+    await tier.intruder.segments(records=16)
+    grow_old(tier)
+    assert sorted(await tier.kinds()) == ["orphan", "orphan", "orphan", "unauthenticated"]
+    before = await keys_of(tier)
+    assert await tier.results() == [("nothing", "cannot")]
+    assert await keys_of(tier) == before
+    assert await tier.records() == records
+
+
+async def test_repair_neither_adopts_a_forged_segment_nor_fills_a_gap_with_it(tier: EncryptedTier) -> None:
+    tier.lose_local(0, 8)
+    await tier.forget_rows(0)
+    await tier.lose(".manifest", ".log", ".indexes")
+    await tier.intruder.segments(records=8)
+    grow_old(tier)
+    outcomes = await tier.outcomes()
+    assert {outcome.action.kind.value for outcome in outcomes} == {"nothing"}
+    assert "not encrypted" in "; ".join(outcome.action.why for outcome in outcomes)
+    assert [row.start_offset for row in await tier.rows()] == [8]
+
+
+async def test_repair_adopts_a_plain_segment_that_a_person_accepts(tier: EncryptedTier) -> None:
+    encrypted, tier.transform = tier.transform, Transform()
+    tier.tier.rows = MemoryKeyValueStore()
+    for info in await tier.tier.store.list_objects(""):
+        await tier.tier.store.delete(info.key)
+    tier.session = tier.tier.session(storage=tier._transforming)
+    await tier.session.copy_once()
+    tier.transform = encrypted
+    tier.lose_local(0, 8)
+    await tier.forget_rows(0)
+    grow_old(tier)
+    assert ("adopt", "done") not in await tier.results()
+    assert ("adopt", "done") in await tier.results(tier.repair(accepts_unauthenticated=True))
+    assert [row.start_offset for row in await tier.rows()] == [0, 8]
+
+
+async def test_forged_tombstone_beside_a_segment_whose_row_is_lost_removes_nothing(tier: EncryptedTier) -> None:
+    """A backup of the metadata knows less than the bucket: what it does not know must not go by a forged word."""
+    await tier.forget_rows(0)
+    await tier.intruder.tombstones()
+    grow_old(tier)
+    before = await keys_of(tier)
+    outcomes = await tier.outcomes()
+    results = [(outcome.action.kind.value, outcome.result.value) for outcome in outcomes]
+    assert results == [("nothing", "cannot"), ("remove-tombstone", "done")]
+    assert "it has no tag of the key ring" in outcomes[0].problem
+    gone = before - await keys_of(tier)
+    assert [key.rpartition(".")[2] for key in gone] == ["tombstone"]
+
+
+async def test_tombstone_of_a_holder_of_the_ring_removes_an_orphan_once_its_grace_is_over(tier: EncryptedTier) -> None:
+    (first, _) = await tier.rows()
+    now_ms = tier.tier.clock.now_ms()
+    tombstone = Tombstone("retention_time", now_ms, now_ms + round(2000 * (MIN_AGE_S + GRACE_S)), BROKER_ID)
+    await tier.storage().write_tombstone(first, tombstone)
+    await tier.forget_rows(0)
+    grow_old(tier)
+    (outcome,) = await tier.outcomes()
+    assert (outcome.action.kind.value, outcome.result.value) == ("nothing", "cannot")
+    assert "its tombstone keeps it for 4200 s more" in outcome.problem
+    grow_old(tier)
+    assert await tier.results(is_confirmed=False) == [("remove-orphan", "done")]
+
+
+async def test_tombstone_without_a_tag_of_a_segment_that_is_being_deleted_is_found_and_written_anew(
+    tier: EncryptedTier,
+) -> None:
+    first, now_ms = await being_deleted(tier), tier.tier.clock.now_ms()
+    untagged = Tombstone("retention_time", now_ms, now_ms + 10_000_000, BROKER_ID)
+    await tier.tier.store.put(OBJECT_KEYS.segment(first, ".tombstone"), untagged.encode())
+    assert await tier.kinds() == ["unauthenticated"]
+    assert await tier.results(is_confirmed=False) == [("write-tombstone", "done")]
+    assert await tier.findings() == []
+
+
+async def test_log_start_without_a_tag_is_found_and_the_daemon_writes_it_with_one(tier: EncryptedTier) -> None:
+    await tier.session.metadata.advance_log_start_offset(tier.partition, 8)
+    await tier.session.copy_once()
+    key = OBJECT_KEYS.log_start(tier.partition)
+    assert b"authentication" in await tier.tier.store.get(key)
+    assert await tier.findings() == []
+    untagged = LogStartRecord(log_start_offset=8, leader_epoch=2**31 - 1, broker_id=2, written_ms=0)
+    await tier.overwrite(key, untagged.encode(CLUSTER_ID, tier.partition))
+    (finding,) = await tier.findings()
+    assert finding.kind == "log-start-disagrees"
+    assert "a rebuild would not believe the record" in finding.what
+    assert await tier.results() == [("write-log-start", "done")]
+    tier.session = tier.tier.session(storage=tier._transforming)
+    await tier.session.copy_once()
+    assert await tier.findings() == []
+    stored = await tier.storage().log_starts.read(tier.partition)
+    assert stored is not None
+    assert stored.record is not None
+    assert (stored.record.log_start_offset, stored.record.leader_epoch) == (8, 0)
+
+
+async def test_verify_finds_a_report_of_an_erasure_without_a_tag_and_believes_one_that_has_it(
+    tier: EncryptedTier,
+) -> None:
+    request_id = UUID(int=77)
+    key, content = OBJECT_KEYS.erasure_report(request_id), b'{"format_version": 1}'
+    binding = erasure_report_binding(CLUSTER_ID, request_id)
+    await tier.tier.store.put(key, with_tag(content, tier.transform.ring, binding))
+    assert await tier.findings() == []
+    await tier.intruder.put(key, content)
+    (finding,) = await tier.findings()
+    assert (finding.kind, finding.where) == ("unauthenticated", key)
+    assert await tier.results() == [("nothing", "cannot")]
+    assert await tier.tier.store.get(key) == content
+
+
+async def test_oversized_tombstone_beside_a_segment_whose_row_is_lost_removes_nothing(tier: EncryptedTier) -> None:
+    row = (await tier.rows())[0]
+    await tier.intruder.put(OBJECT_KEYS.segment(row, ".tombstone"), b" " * (TOMBSTONE.max_bytes + 1))
+    await tier.forget_rows(0)
+    grow_old(tier)
+    before = await keys_of(tier)
+    assert ("nothing", "cannot") in await tier.results()
+    assert await keys_of(tier) == before
+
+
+async def test_oversized_tombstone_of_a_segment_that_is_being_deleted_is_found_and_ends_no_repair(
+    tier: EncryptedTier,
+) -> None:
+    first = await being_deleted(tier)
+    await tier.intruder.put(OBJECT_KEYS.segment(first, ".tombstone"), b" " * (TOMBSTONE.max_bytes + 1))
+    assert await tier.kinds() == ["damaged-tombstone"]
+    assert await tier.results(is_confirmed=False) == [("nothing", "cannot")]
+
+
+async def test_verify_finds_a_report_of_an_erasure_that_is_larger_than_any(tier: EncryptedTier) -> None:
+    key = OBJECT_KEYS.erasure_report(UUID(int=77))
+    await tier.intruder.put(key, b" " * (ERASURE_REPORT.max_bytes + 1))
+    (finding,) = await tier.findings()
+    assert (finding.kind, finding.where) == ("unauthenticated", key)
+    assert f"more than {ERASURE_REPORT.max_bytes}" in finding.what

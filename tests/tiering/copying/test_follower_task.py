@@ -1,0 +1,124 @@
+"""FollowerTask: what it shows is true already when it is shown."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.log_dirs import LogDirWriter, SegmentShape
+from tests.fakes.remote_segments import FINISHED, segment, step
+from tests.tiering.setups import CLUSTER_ID, Tier, partition_of
+from tierd.log import PartitionScan, identify_directory, scan_partition
+from tierd.metadata import RemoteLogMetadataManager
+from tierd.metadata.newest_epochs import EPOCHS_KEPT
+from tierd.model import OffsetRange
+from tierd.tiering.copying.follower_task import FollowerTask
+from tierd.tiering.local.held_segment import HeldSegment
+from tierd.tiering.local.hold import SegmentHold
+from tierd.tiering.local.log_offsets import BrokerLogOffsets
+from tierd.tiering.local.partition_log import PartitionLog
+
+
+class WatchedLog(PartitionLog):
+    """Notes what a task shows while segments are held, or let go."""
+
+    def __init__(self, scan: PartitionScan, hold: SegmentHold, shown: Callable[[], int | None]) -> None:
+        super().__init__(scan, hold)
+        self._shown = shown
+        self.shown_before: list[int | None] = []
+
+    async def protect(
+        self, *, copied_through: int, holes: Sequence[OffsetRange] = (), share: float = 1.0
+    ) -> tuple[HeldSegment, ...]:
+        self.shown_before.append(self._shown())
+        return await super().protect(copied_through=copied_through, holes=holes, share=share)
+
+    async def let_go(self) -> None:
+        self.shown_before.append(self._shown())
+        await super().let_go()
+
+
+@pytest.mark.parametrize("is_copied", [True, False])
+async def test_follower_shows_the_frontier_after_it_has_held_what_lies_above_it(
+    tmp_path: Path, is_copied: bool
+) -> None:
+    log_dir = LogDirWriter(tmp_path / "kafka")
+    writer = log_dir.add_partition("orders")
+    writer.fill(rolled_segments=2, shape=SegmentShape())
+    log_dir.write_checkpoints()
+    session = Tier(tmp_path, [log_dir.path]).session()
+    await session.copy_once()
+    writer.roll()
+    directory = identify_directory(writer.path)
+    assert directory is not None
+    tasks: list[FollowerTask] = []
+    log = WatchedLog(scan_partition(directory), session.hold, lambda: _shown(tasks))
+    task = FollowerTask(
+        log,
+        metadata=session.metadata,
+        log_offsets=BrokerLogOffsets(),
+        slots=asyncio.Semaphore(1),
+        interval_s=1,
+        idle_interval_s=300,
+        is_copied=lambda: is_copied,
+    )
+    tasks.append(task)
+
+    await task.run_once()
+
+    assert log.shown_before == [None]
+    assert task.state.copied_through is not None
+    assert task.state.copied_through.offset == 15
+    held = session.hold.held((partition_of(writer.path).topic_id, 0))
+    assert [each.base_offset for each in held] == ([16] if is_copied else [])
+
+
+async def test_follower_whose_log_ends_before_the_epochs_of_the_row_finds_its_frontier_in_all_rows(
+    tmp_path: Path,
+) -> None:
+    log_dir = LogDirWriter(tmp_path / "kafka")
+    writer = log_dir.add_partition("orders")
+    writer.fill(rolled_segments=1, shape=SegmentShape())
+    log_dir.write_checkpoints()
+    directory = identify_directory(writer.path)
+    assert directory is not None
+    log_of_a_replica_that_is_behind = scan_partition(directory)
+    session = Tier(tmp_path, [log_dir.path]).session()
+    await session.copy_once()
+    view = session.metadata.view(partition_of(writer.path))
+    (first,) = view.list()
+    for epoch in range(1, EPOCHS_KEPT + 1):
+        metadata = segment(
+            epoch * 100,
+            epoch * 100 + 9,
+            epoch,
+            partition=view.partition,
+            leader_epoch=first.leader_epoch,
+            session_id=first.session_id,
+        )
+        await session.metadata.add(metadata)
+        await session.metadata.update(step(metadata, FINISHED))
+    follower = RemoteLogMetadataManager(
+        session.tier.rows, cluster_id=CLUSTER_ID, broker_id=2, session_id=first.session_id, clock=session.tier.clock
+    )
+    follower.follow(view.partition)
+    assert not (await follower.read_epochs(view.partition)).is_complete
+    task = FollowerTask(
+        PartitionLog(log_of_a_replica_that_is_behind, session.hold),
+        metadata=follower,
+        log_offsets=BrokerLogOffsets(),
+        slots=asyncio.Semaphore(1),
+        interval_s=1,
+        idle_interval_s=300,
+    )
+
+    await task.run_once()
+
+    assert task.state.copied_through is not None
+    assert task.state.copied_through.offset == first.end_offset
+
+
+def _shown(tasks: Sequence[FollowerTask]) -> int | None:
+    copied = tasks[0].state.copied_through
+    return None if copied is None else copied.offset

@@ -1,0 +1,125 @@
+"""Usage: a leak shows, garbage and chance do not. Every leak here is on purpose."""
+
+import asyncio
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tiering.usage import (
+    BYTES_A_DAY,
+    DESCRIPTORS_ALLOWED,
+    PARTS_ALLOWED,
+    TASKS_ALLOWED,
+    Usage,
+    assert_steady,
+    median_slope,
+)
+from tierd.tiering.pass_waiters import PassWaiters
+
+DAYS = 8
+EVENTS = 15  # a day; the least that the simulated week has of any kind
+
+
+def days_of(live: Callable[[int], object]) -> list[Usage]:
+    """The usage at the end of each day, after two days that are no part of it."""
+    live(0)
+    Usage()
+    days = []
+    for day in range(1, DAYS + 1):
+        live(day)
+        days.append(Usage())
+    return days
+
+
+@pytest.fixture
+def leaked() -> Iterator[list[object]]:
+    """What is never let go of while the test lasts."""
+    kept: list[object] = []
+    yield kept
+    kept.clear()
+
+
+def garbage(_day: int) -> None:
+    """Use a lot and let all of it go, more on some days than on others."""
+    amount = random.Random(_day).randrange(1, 8)
+    large = [bytes(2_000_000) for _ in range(amount)]
+    small = [[number] for number in range(2_000 * amount)]
+    cycle: list[object] = [large, small]
+    cycle.append(cycle)
+
+
+async def test_days_that_only_leave_garbage_are_steady() -> None:
+    days = days_of(garbage)
+    assert_steady(days)
+    for day in days[1:]:
+        day.assert_no_more_than(days[0], marks=Counter())
+
+
+@pytest.mark.parametrize(
+    ("leak", "name"),
+    [
+        pytest.param(lambda: bytes(40_000), "allocated_bytes", id="buffers"),
+        pytest.param(lambda: [object() for _ in range(100)], "allocated_blocks", id="small-objects"),
+        pytest.param(lambda: bytearray(1_000_000), "allocated_bytes", id="pages-that-are-mapped"),
+    ],
+)
+async def test_leak_at_each_event_shows_beside_garbage(
+    leaked: list[object], leak: Callable[[], object], name: str
+) -> None:
+    def live(day: int) -> None:
+        garbage(day)
+        leaked.extend(leak() for _ in range(EVENTS))
+
+    with pytest.raises(AssertionError, match=rf"^{name} grows by"):
+        assert_steady(days_of(live))
+
+
+async def test_leak_of_objects_of_tierd_shows_by_their_name(leaked: list[object]) -> None:
+    settled = Usage()
+    leaked.extend(PassWaiters() for _ in range(PARTS_ALLOWED + 1))
+    with pytest.raises(AssertionError, match="PassWaiters"):
+        Usage().assert_no_more_than(settled, marks=Counter())
+
+
+async def test_leak_of_tasks_shows() -> None:
+    settled, never = Usage(), asyncio.Event()
+    tasks = [asyncio.create_task(never.wait()) for _ in range(TASKS_ALLOWED + 1)]
+    with pytest.raises(AssertionError, match="tasks"):
+        Usage().assert_no_more_than(settled, marks=Counter())
+    never.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_leak_of_descriptors_shows() -> None:
+    settled = Usage()
+    opened = [os.open("/dev/null", os.O_RDONLY) for _ in range(DESCRIPTORS_ALLOWED + 1)]
+    try:
+        with pytest.raises(AssertionError, match="descriptors"):
+            Usage().assert_no_more_than(settled, marks=Counter())
+    finally:
+        for each in opened:
+            os.close(each)
+
+
+@given(
+    slope=st.integers(-(10**6), 10**6),
+    noise=st.lists(st.integers(-1000, 1000), min_size=DAYS, max_size=DAYS),
+    peak=st.integers(0, DAYS - 1),
+)
+def test_slope_is_found_below_noise_and_one_peak(slope: int, noise: list[int], peak: int) -> None:
+    values = [slope * day + each for day, each in enumerate(noise)]
+    assert abs(median_slope(values) - slope) <= 2000
+    values[peak] += 10**9
+    assert abs(median_slope(values) - slope) <= 2000
+
+
+def test_step_between_two_days_is_no_slope() -> None:
+    """An arena more, of which the process makes use from then on: it is as large on each day after that."""
+    settled, step = 320_000_000, 4 * BYTES_A_DAY
+    for at in range(1, DAYS):
+        assert median_slope([settled] * at + [settled + step] * (DAYS - at)) <= BYTES_A_DAY
