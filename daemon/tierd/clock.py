@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the daemon knows of time. Tests pass a fake whose ``sleep`` moves it on."""
+    """Time as the daemon sees it. Tests pass a fake whose ``sleep`` moves it on."""
 
     def now_ms(self) -> int:
         """Return wall-clock time, milliseconds since the epoch; it may step."""

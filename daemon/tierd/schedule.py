@@ -16,7 +16,7 @@ from croniter.croniter import CroniterError
 
 _FIELDS: Final = 5
 _TIME_OF_DAY: Final = r"([01]\d|2[0-3]):([0-5]\d)"
-_LONGEST_WINDOWS: Final = 32  # more rests in a row than anybody writes
+_LONGEST_WINDOWS: Final = 32  # more windows in a row than a configuration has
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class PauseWindow:
         return cls(begin, end)
 
     def end_after(self, moment: datetime) -> datetime | None:
-        """When the window that ``moment`` lies in ends; None when it lies in none."""
+        """Return the end of the window that ``moment`` lies in; None when it lies in none."""
         for days in (-1, 0):
             begin = datetime.combine(moment.date() + timedelta(days=days), self.begin, moment.tzinfo)
             end = datetime.combine(begin.date() + timedelta(days=self.end <= self.begin), self.end, moment.tzinfo)
@@ -51,13 +51,13 @@ class PauseWindow:
         return None
 
     def next_begin(self, moment: datetime) -> datetime:
-        """When the window begins next, ``moment`` excluded."""
+        """Return the next begin of the window, ``moment`` excluded."""
         today = datetime.combine(moment.date(), self.begin, moment.tzinfo)
         return today if today.timestamp() > moment.timestamp() else today + timedelta(days=1)
 
 
 class Schedule:
-    """When a run begins next, and until when none may go on. Times are milliseconds since the epoch."""
+    """Timetable of runs and of the pauses between them. Times are milliseconds since the epoch."""
 
     def __init__(
         self, expression: str, *, time_zone: str = "UTC", pause_windows: Sequence[str] = (), jitter_s: float = 0.0
@@ -85,13 +85,13 @@ class Schedule:
             raise ValueError(f"{expression!r} is no cron expression: {error}") from error
 
     def next_begin_ms(self, after_ms: int, *, random: Callable[[], float]) -> int:
-        """When the next run begins: after ``after_ms``, never in a pause window; ``random`` is in [0, 1)."""
+        """Return the begin of the next run: after ``after_ms``, outside the pause windows; ``random`` is in [0, 1)."""
         due = self._following(self._local(after_ms))
         begin_ms = _ms(due) + int(self._jitter_s * 1000 * random())
         return self.paused_until_ms(begin_ms) or begin_ms
 
     def paused_until_ms(self, at_ms: int) -> int | None:
-        """When the windows around ``at_ms`` end; None outside of all."""
+        """Return the end of the windows around ``at_ms``; None outside of all."""
         moment, until = self._local(at_ms), None
         for _ in range(_LONGEST_WINDOWS):
             ends = [end for window in self._windows if (end := window.end_after(until or moment)) is not None]
@@ -101,7 +101,7 @@ class Schedule:
         return None if until is None else _ms(until)
 
     def next_pause_ms(self, after_ms: int) -> int | None:
-        """When the next window begins; None without any."""
+        """Return the begin of the next window; None without any."""
         moment = self._local(after_ms)
         return min((_ms(window.next_begin(moment)) for window in self._windows), default=None)
 

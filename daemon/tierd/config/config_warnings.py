@@ -1,4 +1,4 @@
-"""What a valid configuration says that is seldom meant. Pure."""
+"""Warnings about a valid configuration that says what is seldom meant. Pure."""
 
 from tierd.config.config_warning import ConfigWarning
 from tierd.config.connection_warnings import unprotected_metadata, unprotected_store

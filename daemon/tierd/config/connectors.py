@@ -23,7 +23,7 @@ class PluginSettings(Settings):
 
 
 class Connector(Protocol):
-    """What every connector tells of itself; ``open`` and the rest differ by kind."""
+    """Attributes that every connector has; ``open`` and the rest differ by kind."""
 
     @property
     def interface_version(self) -> int:

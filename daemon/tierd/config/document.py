@@ -32,7 +32,7 @@ Fault = tuple[Place | None, str]
 
 @dataclass(slots=True)
 class Document:
-    """What a file says, and where.
+    """Content of a YAML file, with the place of every key and value.
 
     Attributes:
         tree: mappings, lists and scalars; null is left out, as if its key were not there.
@@ -62,7 +62,7 @@ class Document:
         self.spoilt[location] = (self.values.get(location), f"{dotted(location)}: {message}")
 
     def nearest_place(self, location: Location) -> Place | None:
-        """Where the value at ``location`` is, or else the innermost section around it."""
+        """Return the place of the value at ``location``, or else of the innermost section around it."""
         for length in range(len(location), 0, -1):
             if (
                 place := self.values.get(location[:length])

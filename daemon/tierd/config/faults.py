@@ -1,4 +1,4 @@
-"""What pydantic found, in the words of somebody who edits the file. Pure."""
+"""Faults that pydantic found, in the words of the configuration file. Pure."""
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches

@@ -1,4 +1,4 @@
-"""Where tierd learns which partitions this broker leads."""
+"""Source of leadership: how tierd learns which partitions this broker leads."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ from tierd.config.values import AbsolutePath, BrokerAddress, Duration, Pattern, 
 
 
 class KafkaConnectionSettings(Settings):
-    """How the cluster is asked for leaders and topic settings."""
+    """Connection to the cluster for leaders and topic settings."""
 
     bootstrap_servers: tuple[BrokerAddress, ...] = Field(
         min_length=1, description="brokers to ask first, host:port each", examples=['["127.0.0.1:9092"]']
@@ -55,7 +55,7 @@ class KafkaConnectionSettings(Settings):
 
 
 class LeadershipSettings(Settings):
-    """Where tierd learns which partitions this broker leads."""
+    """Source of leadership: how tierd learns which partitions this broker leads."""
 
     source: Literal["static", "kafka"] = Field(
         "static",

@@ -137,5 +137,5 @@ def _validate(document: Document, schema: type[TierdConfig]) -> TierdConfig | No
 
 
 def _follows_from(location: Location, spoilt: Collection[Location]) -> bool:
-    """Whether a fault only says that a value is not there which an earlier fault has taken away."""
+    """Return True if a fault only says that a value is missing which an earlier fault has taken away."""
     return any(location == other[: len(location)] for other in spoilt)

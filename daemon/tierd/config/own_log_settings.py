@@ -23,7 +23,7 @@ _Count = Annotated[WholeNumber, AfterValidator(_count_or_none)]
 
 
 class OwnLogSettings(Settings):
-    """How tierd writes and tends its own log of a topic. Log dirs of a broker go by the broker's settings."""
+    """Settings of tierd's own log of a topic. Log dirs of a broker go by the broker's settings."""
 
     segment_ms: Milliseconds = Field(604_800_000, ge=1, description="age at which a segment rolls")
     segment_jitter_ms: Milliseconds = Field(
@@ -68,7 +68,7 @@ class LogCleanerSettings(Settings):
 
 
 class OwnLogOverride(Settings):
-    """What differs from ``defaults.log``."""
+    """Settings of a topic's own log that differ from ``defaults.log``."""
 
     segment_ms: Milliseconds | None = Field(None, ge=1, description="as in defaults")
     segment_jitter_ms: Milliseconds | None = Field(None, description="as in defaults")

@@ -14,7 +14,7 @@ from tierd.schedule import PauseWindow, Schedule, parse_time_zone
 
 
 class PipelineSettings(Settings):
-    """When the job runs, where Spark runs it, and how much it may take."""
+    """Timetable of the job, its Spark installation and its limits."""
 
     enabled: Switch = Field(False, description="true: tierd run starts the job by the schedule; needs the extra spark")
     schedule: Text = Field("0 3 * * *", description="cron expression of five fields: when a run begins")
@@ -65,7 +65,7 @@ class PipelineSettings(Settings):
     )
 
     def timetable(self) -> Schedule:
-        """When runs begin and rest."""
+        """Return the schedule of runs and pauses."""
         return Schedule(
             self.schedule, time_zone=self.time_zone, pause_windows=self.pause_windows, jitter_s=self.jitter_s
         )

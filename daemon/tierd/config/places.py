@@ -1,4 +1,4 @@
-"""Where a setting is, and the rules that bind several of them. Pure, no I/O."""
+"""Locations of settings, and rules that bind several of them. Pure."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -80,7 +80,7 @@ def _yaml_section(model: type[BaseModel], *, indent: str, active: bool) -> Itera
 
 
 def _is_written(key: str, field: FieldInfo) -> bool:
-    """Whether the file cannot do without the key; the shipped file tiers to S3."""
+    """Return True if the file must have the key; the shipped file tiers to S3."""
     return field.is_required() or key == "s3"
 
 

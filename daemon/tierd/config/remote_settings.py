@@ -197,7 +197,7 @@ class EncryptionSettings(Settings):
 
 
 class RetrySettings(Settings):
-    """How often a call to the store is repeated after a passing failure: waits double, with 20 % jitter."""
+    """Limit of repetitions of a store call after a retriable failure: waits double, with 20 % jitter."""
 
     attempts: WholeNumber = Field(
         5, ge=1, le=100, description="how often one request of a call is sent at most, the first time included"

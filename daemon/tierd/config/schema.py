@@ -122,7 +122,7 @@ class FetchSettings(Settings):
 
 
 class CostSettings(Settings):
-    """What the tier costs."""
+    """Prices of the tier."""
 
     price_file: AbsolutePath | None = Field(
         None, description="YAML file of prices for tierd cost and tierd estimate; default: list prices of S3 Standard"
@@ -198,17 +198,17 @@ class TierdConfig(Settings):
 
     @property
     def hold_dir(self) -> Path:
-        """Where held segments are linked."""
+        """Return the directory in which held segments are linked."""
         return self.hold.dir or self.state_dir / "hold"
 
     @property
     def cache_dir(self) -> Path:
-        """Where fetched chunks and indexes are kept."""
+        """Return the directory of fetched chunks and indexes."""
         return self.fetch.cache_dir or self.state_dir / "cache"
 
     @property
     def pipeline_dir(self) -> Path:
-        """Where the job keeps its log and its scratch files."""
+        """Return the directory of the job's log and scratch files."""
         return self.pipeline.local_dir or self.state_dir / "pipeline"
 
     @property

@@ -1,4 +1,4 @@
-"""Where secrets come from: the file itself, a file beside it, or a systemd credential."""
+"""Sources of secrets: the file itself, a file beside it, or a systemd credential."""
 
 import base64
 import contextlib

@@ -59,7 +59,7 @@ def protection_faults(master: str, settings: Mapping[str, str]) -> list[tuple[st
     if not _is_on(settings, _ENCRYPTS_FILES):
         faults.append((_ENCRYPTS_FILES, "must be true: keys and data lie in Spark's local files"))
     if _is_on(settings, _PAGES) and not is_on_this_host(master):
-        faults.append((_PAGES, "must be false with a cluster: these pages listen on every address, for everybody"))
+        faults.append((_PAGES, "must be false with a cluster: these pages listen on every address, without a login"))
     if not settings.get(SECRET) and _MAKES_SECRETS.fullmatch(master) is None:
         faults.append((SECRET, f"is missing: {master} has one secret for all, which its master and workers have too"))
     return faults

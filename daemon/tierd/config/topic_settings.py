@@ -1,4 +1,4 @@
-"""Which topics are tiered, and what each of them keeps."""
+"""Selection of tiered topics, and the settings of each topic."""
 
 from typing import Literal
 
@@ -27,7 +27,7 @@ CleanupPolicy = Literal["from-broker", "delete", "compact", "compact,delete"]
 
 
 class TopicDefaults(Settings):
-    """What a topic keeps, and how it is copied. ``from-broker`` needs the section leadership.kafka."""
+    """Retention and copy settings of a topic. ``from-broker`` needs the section leadership.kafka."""
 
     retention_ms: RetentionMs = Field(
         -1,
@@ -80,7 +80,7 @@ class TopicDefaults(Settings):
 
 
 class TopicOverride(Settings):
-    """What differs for topics whose whole name matches; of several the last one that says something wins."""
+    """Settings of topics whose whole name matches; of several overrides the last one that sets a key wins."""
 
     match: Pattern = Field(description="full-match regular expression over the topic name", examples=["orders"])
     retention_ms: RetentionMs | None = Field(None, alias="retention", description="as in defaults")
@@ -110,7 +110,7 @@ def left_to_brokers(topics: "TopicsSettings") -> list[Location]:
 
 
 class TopicsSettings(Settings):
-    """Which topics are tiered: included and not excluded, by full-match regular expressions over the topic name."""
+    """Selection of tiered topics: included and not excluded, by full-match regular expressions over the name."""
 
     include: tuple[Pattern, ...] = Field((".*",), description="topics to tier: full-match regular expressions")
     exclude: tuple[Pattern, ...] = Field(("__.*",), description="topics to leave alone, even when included")
@@ -118,11 +118,11 @@ class TopicsSettings(Settings):
     overrides: tuple[TopicOverride, ...] = Field((), description="what differs for some topics; the last match wins")
 
     def wants(self, topic: str) -> bool:
-        """Whether ``topic`` is tiered."""
+        """Return True if ``topic`` is tiered."""
         return full_match(self.include, topic) and not full_match(self.exclude, topic)
 
     def for_topic(self, topic: str) -> TopicDefaults:
-        """What holds for ``topic``: the defaults, and over them every override that matches, in their order."""
+        """Return the settings of ``topic``: the defaults, and over them every matching override, in file order."""
         changes: dict[str, object] = {}
         log_changes: dict[str, object] = {}
         for override in self.overrides:

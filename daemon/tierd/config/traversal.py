@@ -43,17 +43,17 @@ def section_of(annotation: object) -> type[BaseModel] | None:
 
 
 def is_list(annotation: object) -> bool:
-    """Whether YAML has a list here."""
+    """Return True if YAML has a list here."""
     return get_origin(annotation) is tuple
 
 
 def unit_of(field: FieldInfo) -> Unit | None:
-    """How the value, or each item of a list of them, is written; None for plain text, numbers and switches."""
+    """Return the unit of the value, or of each item of a list; None for plain text, numbers and switches."""
     return next((item for item in (*field.metadata, *_annotations(field.annotation)) if isinstance(item, Unit)), None)
 
 
 def is_secret(field: FieldInfo) -> bool:
-    """Whether the value never prints."""
+    """Return True if the value is a secret, which is not printed."""
     return SecretStr in _nested(field.annotation)
 
 

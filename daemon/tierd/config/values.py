@@ -25,7 +25,7 @@ class ExpandedText(str):
 
 
 class Unit(Enum):
-    """How the value of a key is written, for the generated reference."""
+    """Notation of a key's value, for the generated reference."""
 
     DURATION = "duration"
     SIZE = "size"
@@ -233,7 +233,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def full_match(patterns: Sequence[str], text: str) -> bool:
-    """Whether any of ``patterns`` matches the whole of ``text``."""
+    """Return True if any of ``patterns`` matches the whole of ``text``."""
     return any(_compiled(pattern).fullmatch(text) for pattern in patterns)
 
 

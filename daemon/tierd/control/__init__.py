@@ -1,4 +1,4 @@
-"""Who leads which partition: the sources of leadership. None is an authority over data; the metadata store fences."""
+"""Sources of leadership: the partitions that this broker leads. The metadata store fences, whatever a source says."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What a broker says of its cluster: parsed once, at the door. Values only."""
+"""Cluster metadata of a broker's answers, as values: parsed once, at the door."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where a broker listens; ``node_id`` is None for one that only the configuration names."""
+    """Address of a broker; ``node_id`` is None for a broker that only the configuration names."""
 
     host: str
     port: int
@@ -30,7 +30,7 @@ class PartitionLeader:
 
 
 class TopicKnowledge(Enum):
-    """What a broker's answer says about a topic id."""
+    """State of a topic id according to a broker's answer."""
 
     KNOWN = "known"
     UNKNOWN = "unknown"  # no topic with this id in the metadata that this broker has
@@ -66,7 +66,7 @@ class ClusterMetadata:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSoftware:
-    """What a broker can do.
+    """Version and abilities of a broker.
 
     Attributes:
         requests: API key to lowest and highest version, both inclusive.

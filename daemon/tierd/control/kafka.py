@@ -31,10 +31,10 @@ _FAILURES_THAT_MATTER: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadershipStatistics:
-    """How well the cluster is heard.
+    """State of the connection to the cluster's metadata.
 
     Attributes:
-        broker: who is asked, empty while nobody answers.
+        broker: the broker that is asked, empty while none answers.
         last_refresh_ms: wall clock of the last complete round, None before the first.
         errors: rounds that failed since start.
         last_error, remedy: of the present failure; empty once a round is complete.
@@ -55,10 +55,10 @@ class LeadershipStatistics:
 
 
 class KafkaLeadership:
-    """Asks brokers for the leaders of what is observed, again and again, and tells what changed.
+    """Asks brokers periodically for the leaders of the observed partitions, and reports changes.
 
     All work happens within ``changes``, in the task of its one consumer. While no broker answers every role stays as
-    it is: the metadata store fences whoever is no leader any more.
+    it is: the metadata store fences a daemon whose broker is no longer the leader.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class KafkaLeadership:
         deletion_grace_s: float = 30.0,
         on_outcome: Callable[[KafkaError | None], None] = lambda _: None,
     ) -> None:
-        """Connect to nobody yet.
+        """Keep the collaborators; no connection is made yet.
 
         Args:
             settings: how to connect, and how often to ask.
@@ -98,7 +98,7 @@ class KafkaLeadership:
         self._rounds_at_broker = 0
 
     def observe(self, partition: TopicIdPartition, leader_epoch: int | None) -> None:
-        """Take note of a replica; a new one, or an epoch that nobody announced, is asked for at once."""
+        """Take note of a replica; a new replica, or an epoch that was not announced, is asked for at once."""
         if self._roles.observe(partition, leader_epoch):
             self._news.set()
 
@@ -131,7 +131,7 @@ class KafkaLeadership:
         return await self._ask(everything=True)
 
     def statistics(self) -> LeadershipStatistics:
-        """How well the cluster is heard, at this moment."""
+        """Return the present state of the connection to the cluster's metadata."""
         current = self._connections.current
         return LeadershipStatistics(
             broker=str(current.address) if current else "",
@@ -147,13 +147,13 @@ class KafkaLeadership:
 
     @property
     def never_heard(self) -> KafkaError | None:
-        """Why no round was ever complete; None once one was, and before the first has failed."""
+        """Return the error of all rounds so far; None once a round was complete, and before the first failure."""
         return self._failure if self._last_refresh_ms is None else None
 
     def not_ready(self) -> str:
-        """Why the roles are not known or no longer heard of, in one line; empty when they are.
+        """Return in one line why the roles are unknown or out of date; empty when they are known.
 
-        One broker that went is no news: the next one is asked at once.
+        The loss of one broker is no reason: the next one is asked at once.
         """
         is_known = self._last_refresh_ms is not None
         if self._failure is not None and (self._failures >= _FAILURES_THAT_MATTER or not is_known):

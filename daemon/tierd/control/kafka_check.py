@@ -1,4 +1,4 @@
-"""What a broker says of itself when it is asked once: its version, its cluster, the controller; how it was reached."""
+"""One question to a broker: its version, its cluster, the controller, and the way in which it was reached."""
 
 from bisect import bisect_left
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _LAST_LEVELS: Final[Mapping[int, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerProbe:
-    """What one bootstrap server answered."""
+    """Answer of one bootstrap server."""
 
     address: BrokerAddress
     security: str

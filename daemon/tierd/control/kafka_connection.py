@@ -61,7 +61,7 @@ class KafkaConnection:
         """Connect, agree on versions and log in, within ``connect_timeout_s``; a cancellation leaves nothing open.
 
         Raises:
-            KafkaUnreachableError: nobody there, or no answer in time.
+            KafkaUnreachableError: no connection, or no answer in time.
             KafkaTlsError: certificates, or TLS on one side only.
             KafkaAuthenticationError: the login was refused.
             KafkaProtocolError: not a broker, or too old a one.
@@ -104,7 +104,7 @@ class KafkaConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether a call can be tried; a login that is about to end counts as closed (KIP-368)."""
+        """Return True if a call can be tried; a login that is about to end counts as closed (KIP-368)."""
         ended = asyncio.get_running_loop().time() >= self._login_ends_s
         return not (ended or self._writer.is_closing() or self._reader.at_eof())
 

@@ -202,7 +202,7 @@ def _decoded(response: type[P], content: bytes) -> P:
 
 
 def _header_end(content: bytes) -> int:
-    """Where the header's tagged fields end; brokers send none."""
+    """Return the position at which the header's tagged fields end; brokers send none."""
     if content[:1] != b"\0":
         raise KafkaProtocolError(
             "an answer begins with a header that no broker sends",

@@ -9,7 +9,7 @@ from tierd.model import TopicIdPartition
 
 
 class Role(Enum):
-    """What this broker is to a partition."""
+    """Role of this broker for a partition."""
 
     LEADER = "leader"
     FOLLOWER = "follower"

@@ -32,7 +32,7 @@ _SIZES: Final = {
 
 
 class MessageType(Protocol):
-    """What every generated message class says of itself."""
+    """Attributes of every generated message class."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]  # as typeshed declares any dataclass
     __flexible__: ClassVar[bool]
@@ -188,7 +188,7 @@ def _tags_skip(known: Mapping[int, Skip]) -> Skip:
 
 
 def _fits(skip: Skip, content: _Walked, at: int, end: int) -> bool:
-    """Whether a known tagged field ends in time, and has nothing unknown inside: its size would change with that."""
+    """Return True if a known tagged field ends before ``end`` and has no unknown field, which would change its size."""
     edits = len(content.edits)
     return skip(content, at) <= min(end, len(content)) and len(content.edits) == edits
 

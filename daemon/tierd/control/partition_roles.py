@@ -22,7 +22,7 @@ from tierd.model import TopicIdPartition
 UNKNOWN_ANSWERS: Final = 3
 """Answers in a row that must not know a topic before the other brokers are asked."""
 DEPARTED_WATCH_S: Final = 600.0
-"""How long a topic is asked for after its last replica went: a broker removes the files before anybody is told."""
+"""Time for which a topic is asked for after its last replica went: a broker removes files before it announces it."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class _Topic:
 
 @dataclass(frozen=True, slots=True)
 class RoleCounts:
-    """How many observed partitions are what."""
+    """Numbers of observed partitions by role."""
 
     leaders: int
     followers: int
@@ -81,7 +81,7 @@ class PartitionRoles:
         is_news = observed is None or observed.departed_at_s is not None
         if observed is None or observed.departed_at_s is not None:
             observed = topic.partitions[partition.partition] = _Observed(partition)
-            topic.is_deleted = False  # whoever returns is told again
+            topic.is_deleted = False  # a replica that returns is told again
         if leader_epoch is not None and leader_epoch > observed.floor:
             observed.floor, is_news = leader_epoch, True
         if is_news:
@@ -166,7 +166,7 @@ class PartitionRoles:
         return events
 
     def is_current(self, event: Leadership) -> bool:
-        """Whether nothing newer is known than ``event``; a deletion stays true of replicas that left."""
+        """Return True if nothing newer than ``event`` is known; a deletion stays true of replicas that left."""
         topic = self._topics.get(event.partition.topic_id)
         observed = topic.partitions.get(event.partition.partition) if topic else None
         if event.role is Role.DELETED:
@@ -176,7 +176,7 @@ class PartitionRoles:
     # ---------------------------------------------------------------- what is known
 
     def counts(self) -> RoleCounts:
-        """How many partitions are what."""
+        """Return the numbers of observed partitions by role."""
         told = [observed.told.role if observed.told else None for observed in self._observed()]
         return RoleCounts(
             leaders=told.count(Role.LEADER),

@@ -26,7 +26,7 @@ _MAX_ITERATIONS: Final = 1_000_000  # Kafka stores 16384 at most; beyond this a 
 
 
 def is_scram(mechanism: str) -> bool:
-    """Whether ``mechanism`` is one of SCRAM's."""
+    """Return True if ``mechanism`` is one of SCRAM's."""
     return mechanism in _HASHES
 
 

@@ -11,7 +11,7 @@ from tierd.model import TopicIdPartition
 class StaticLeadership:
     """Every observed replica whose name matches is led, at the latest epoch of its local checkpoint.
 
-    Right where a broker leads all it holds: a single broker, or a list that somebody keeps. Two daemons that both
+    Right where a broker leads all it holds: a single broker, or a list that an operator keeps. Two daemons that both
     claim a partition through one metadata store are told apart by its fencing, not here.
     """
 

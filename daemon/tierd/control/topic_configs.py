@@ -1,4 +1,4 @@
-"""BrokerTopicConfigs: what the brokers say of topics' settings, asked every minute for the topics somebody reads."""
+"""BrokerTopicConfigs: topics' settings from the brokers, asked every minute for the topics that are read."""
 
 import asyncio
 import random as _random
@@ -33,7 +33,7 @@ _REFRESH_S: Final = 60.0
 _JITTER: Final = 0.1
 _SETTLE_S: Final = 0.1  # so that a thousand topics that appear at once are asked for together
 _TOPICS_PER_REQUEST: Final = 250
-_UNREAD_ROUNDS: Final = 10  # a topic that nobody read for so many rounds is asked for no more
+_UNREAD_ROUNDS: Final = 10  # a topic that was not read for so many rounds is asked for no more
 
 
 class BrokerTopicConfigs:
@@ -48,7 +48,7 @@ class BrokerTopicConfigs:
         random: Callable[[], float] = _random.random,
         on_outcome: Callable[[KafkaError | None], None] = lambda _: None,
     ) -> None:
-        """Connect to nobody yet.
+        """Keep the collaborators; no connection is made yet.
 
         Args:
             settings: how to connect.
@@ -81,7 +81,7 @@ class BrokerTopicConfigs:
 
     @property
     def problem(self) -> str:
-        """Why settings may be old or missing, in one line; empty when all are known."""
+        """Return in one line why settings may be old or missing; empty when all are known."""
         if self._failure is not None:
             return f"topic settings cannot be asked for: {self._failure}"
         if self._refused:

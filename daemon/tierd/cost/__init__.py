@@ -1,4 +1,4 @@
-"""What the tier costs: usage hour by hour, priced; and an estimate before anything is switched on."""
+"""Costs of the tier: usage hour by hour, priced; and an estimate before anything is switched on."""
 
 from tierd.cost.estimate import Bound, Plan, TopicEstimate
 from tierd.cost.log_dirs import estimate_log_dirs

@@ -1,4 +1,4 @@
-"""What a tier would cost, before anything is switched on (``tierd estimate``). Pure."""
+"""Estimated costs of a tier, before anything is switched on (``tierd estimate``). Pure."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ _DELETES = 4  # the tombstone is put, then four objects go
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is asked.
+    """Assumptions of an estimate.
 
     Attributes:
         retention_days: how long the tier would keep records; None for ever, then the twelfth month is priced.

@@ -48,14 +48,14 @@ class PriceList(_Prices):
     per_gib: TrafficPrices = TrafficPrices()
 
     def of_requests(self, kind: RequestClass, count: float) -> float:
-        """What ``count`` requests of a class cost."""
+        """Return the price of ``count`` requests of a class."""
         return float(getattr(self.per_1000_requests, kind.value)) * count / 1000
 
 
 FREE = PriceList(
     storage_per_gib_month=0, per_1000_requests=RequestPrices(put=0, list=0, get=0, delete=0), per_gib=TrafficPrices()
 )
-"""What a directory of one's own costs, as far as anybody can tell."""
+"""Prices of a directory: none that tierd could know."""
 
 
 def load_prices(path: Path) -> PriceList:

@@ -1,4 +1,4 @@
-"""What the tier has cost, and what a month like it will cost. Pure."""
+"""Past costs of the tier, and the costs of a month like it. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -61,12 +61,12 @@ class CostReport:
 
     @property
     def past(self) -> Cost:
-        """What the period cost."""
+        """Return the costs of the period."""
         return sum((topic.past for topic in self.topics), Cost())
 
     @property
     def month(self) -> Cost:
-        """What a month will cost."""
+        """Return the expected costs of a month."""
         return sum((topic.month for topic in self.topics), Cost())
 
 
@@ -87,7 +87,7 @@ class _Tally:
             self.moved[kind] += line.size_bytes
 
     def hourly_stored(self, first_ms: int, hours: int) -> list[int]:
-        """What was stored in each hour; an hour without a sample had what the one before it had."""
+        """Return the bytes stored in each hour; an hour without a sample counts as the hour before it."""
         found, present = [], 0
         for hour_ms in range(first_ms, first_ms + hours * HOUR_MS, HOUR_MS):
             present = self.stored.get(hour_ms, present)

@@ -1,11 +1,11 @@
-"""What a store bills for one call: how many requests, of which class."""
+"""Requests that a store bills for one call: their number and their class."""
 
 from enum import Enum
 from typing import NamedTuple
 
 
 class RequestClass(Enum):
-    """How stores price requests; writes and listings usually cost ten times a read, deletions nothing."""
+    """Price class of a request; writes and listings usually cost ten times a read, deletions nothing."""
 
     PUT = "put"
     LIST = "list"
@@ -57,7 +57,7 @@ def billed_requests(operation: str, size_bytes: int, *, part_size_bytes: int | N
 
 
 def puts_of(size_bytes: int, *, part_size_bytes: int | None) -> int:
-    """How many write requests one object of ``size_bytes`` takes."""
+    """Return the number of write requests for one object of ``size_bytes``."""
     if part_size_bytes is None or size_bytes <= part_size_bytes:
         return 1
     return -(-size_bytes // part_size_bytes) + 2

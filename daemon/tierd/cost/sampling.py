@@ -1,4 +1,4 @@
-"""How much smaller a topic's segments would be in the tier, tried on a few pieces of them."""
+"""Compression ratio of a topic's segments in the tier, measured on a few pieces of them."""
 
 from collections.abc import Iterable
 

@@ -48,7 +48,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What is appended to a partition per day, in bytes: as the files show it, and within which range.
+    """Bytes appended to a partition per day, as the files show it, with a range.
 
     Attributes:
         low: as in the slower half of the files; of a base of less than a day, as if the day brought nothing more.

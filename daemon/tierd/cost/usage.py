@@ -38,7 +38,7 @@ _MONTH = "%Y-%m"
 
 @dataclass(frozen=True, slots=True)
 class UsageLine:
-    """What happened in one hour.
+    """Usage of one hour.
 
     Attributes:
         operation: a request class, or ``stored``.
@@ -59,7 +59,7 @@ class _Key(NamedTuple):
 
 
 class Usage:
-    """Counts in memory until somebody takes the lines out. Never blocks, never fails."""
+    """Counters in memory, until ``take`` removes their lines. No call blocks or fails."""
 
     def __init__(self, *, part_size_bytes: int | None) -> None:
         self._part_size_bytes = part_size_bytes

@@ -1,4 +1,4 @@
-"""Which twin works: the compiled one, once there is enough to do that loading it pays."""
+"""Choice between the twins: the compiled one works once there is enough to do that loading it pays."""
 
 import threading
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ WORTH_COMPILING_RECORDS = 100_000
 
 
 class _Kernels(Protocol):
-    """What both twins have; the reference says what each does."""
+    """Functions of both twins; the docstrings are in the reference."""
 
     def decode_records(
         self,

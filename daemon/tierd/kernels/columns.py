@@ -12,7 +12,7 @@ too few to get fresh pages from the system every time, which costs more than dec
 
 
 class RecordFault(IntEnum):
-    """Why bytes are no records; the numbers are the kernels' return values."""
+    """Reason why bytes are no records; the numbers are the kernels' return values."""
 
     NONE = 0
     NEGATIVE_COUNT = 1

@@ -15,7 +15,7 @@ _LOOKUPS_PER_DECODING = 8
 def hash_keys(
     payload: bytes | memoryview, key_start: Numbers, key_size: Numbers, secret: bytes
 ) -> tuple["np.ndarray", "np.ndarray"]:
-    """Hash keys so that nobody without the secret can make two that collide; see ``reference.keys.hash_keys``."""
+    """Hash keys with a secret, as ``reference.keys.hash_keys`` does: without it no two colliding keys can be made."""
     kernels = CHOICE.for_records(_DECODINGS_PER_HASH * len(key_start))
     return kernels.hash_keys(payload, key_start, key_size, secret)
 

@@ -87,7 +87,7 @@ class Lineage:
         return next((entry for entry in reversed(self.entries) if entry.epoch < epoch), None)
 
     def end_offset_for(self, epoch: int, *, log_end_offset: int) -> EpochEndOffset:
-        """Where ``epoch`` ends, exclusive, together with the epoch that the answer is about."""
+        """Return the end of ``epoch``, exclusive, together with the epoch that the answer is about."""
         latest = self.latest
         if latest is None or epoch < 0:
             return UNDEFINED_END

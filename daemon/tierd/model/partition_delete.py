@@ -1,4 +1,4 @@
-"""How far the deletion of a partition's remote data has come (remote-tiering 3.2; KIP-405)."""
+"""State of the deletion of a partition's remote data (remote-tiering 3.2; KIP-405)."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -8,7 +8,7 @@ from tierd.model.identity import TopicIdPartition
 
 
 class RemotePartitionDeleteState(IntEnum):
-    """Where the deletion stands; the numbers are Kafka's.
+    """State of a partition's deletion; the numbers are Kafka's.
 
     ::
 
@@ -22,7 +22,7 @@ class RemotePartitionDeleteState(IntEnum):
     DELETE_PARTITION_FINISHED = 2
 
     def may_become(self, target: "RemotePartitionDeleteState") -> bool:
-        """Whether the lifecycle has this step."""
+        """Return True if the lifecycle has this step."""
         return target - self in (0, 1)
 
 

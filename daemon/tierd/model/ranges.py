@@ -26,7 +26,7 @@ class ByteRange:
 
     @property
     def size(self) -> int:
-        """How many bytes the range spans, before any clipping."""
+        """Return the size of the range in bytes, before any clipping."""
         return self.end - self.start + 1
 
     def clipped(self, object_size: int) -> Self | None:

@@ -1,4 +1,4 @@
-"""What is known of one remote segment, and the states it lives through (remote-tiering 2 and 3; KIP-405)."""
+"""Metadata of one remote segment, and the states of its life (remote-tiering 2 and 3; KIP-405)."""
 
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
@@ -14,7 +14,7 @@ from tierd.model.timestamps import TimestampRange
 
 
 class RemoteLogSegmentState(IntEnum):
-    """Where a segment stands; the numbers are Kafka's.
+    """State of a remote segment; the numbers are Kafka's.
 
     ::
 
@@ -32,7 +32,7 @@ class RemoteLogSegmentState(IntEnum):
     DELETE_SEGMENT_FINISHED = 3
 
     def may_become(self, target: "RemoteLogSegmentState") -> bool:
-        """Whether the lifecycle has this step."""
+        """Return True if the lifecycle has this step."""
         return target == self or (self, target) in _STEPS
 
 
@@ -51,7 +51,7 @@ _REPLACED: Final = "replaced"
 
 @dataclass(frozen=True, slots=True)
 class SoftDelete:
-    """Why a readable segment is being deleted, and until when it can be taken back.
+    """Reason why a readable segment is being deleted, and the time until which the deletion can be undone.
 
     Attributes:
         reason: one word, as the ledger of deletions has it.
@@ -68,7 +68,7 @@ class SoftDelete:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether another segment has taken its place, so that it must never be read again."""
+        """Return True if another segment has taken its place, so that it must not be read again."""
         return self.reason == _REPLACED
 
 
@@ -86,11 +86,11 @@ class RemoteLogSegmentMetadataUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLogSegmentMetadata:
-    """What is known of one remote segment. Offsets are inclusive at both ends, as in Kafka.
+    """Metadata of one remote segment. Offsets are inclusive at both ends, as in Kafka.
 
     Attributes:
         max_timestamp_ms: largest record timestamp, -1 when there is none.
-        broker_id: who produced this event, not who owns the data.
+        broker_id: the broker that produced this event, not the owner of the data.
         event_timestamp_ms: wall clock of this event.
         size_bytes: the log file only, before any transformation by the store.
         custom_metadata: opaque; the remote storage gave it and gets it back with every fetch and delete.
@@ -99,8 +99,8 @@ class RemoteLogSegmentMetadata:
         leader_epoch: leader epoch under which the copy was begun (tierd, for fencing and the sweep).
         session_id: process that began the copy (the same).
         txn_index_empty: True only when the transaction index was known to be empty at the copy.
-        soft_delete: of a segment in DELETE_SEGMENT_STARTED that was readable before; None where nobody can want it
-            back, such as a copy that was never finished.
+        soft_delete: of a segment in DELETE_SEGMENT_STARTED that was readable before; None where there is nothing to
+            want back, such as a copy that was never finished.
 
     Raises:
         InvalidMetadataError: a negative start, an end before it, or epochs that are not those of such a segment.
@@ -220,7 +220,7 @@ class IndexType(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSegmentData:
-    """What the copy task hands to the remote storage: the checked log file and its small companions.
+    """Data of a segment that the copy task hands to the remote storage: the checked log file and its indexes.
 
     Attributes:
         log: path of the records; may be ``/proc/self/fd/N`` when the segment is held by descriptor.

@@ -1,4 +1,4 @@
-"""Which span of time parts of a log cover, so that readers of a span can leave the others alone."""
+"""Timestamps of parts of a log, so that readers of a time range can skip the others."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ class TimestampRange(NamedTuple):
 class BlockTimestamps:
     """Collects, batch by batch, the times of the records that overlap each block of ``CHECKSUM_BLOCK_BYTES`` bytes.
 
-    A batch counts whole in every block that it reaches into: of a compressed one nobody can say more.
+    A batch counts whole in every block that it reaches into: positions inside a compressed batch are unknown.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What the daemon says about itself: every metric declared once, and the log with its secrets masked."""
+"""Metrics and log of the daemon: every metric declared once, and the log with its secrets masked."""
 
 from tierd.telemetry.declaration import Declaration
 from tierd.telemetry.log_cleaner import LogCleanerUse

@@ -1,4 +1,4 @@
-"""What a metric is, apart from its value."""
+"""Declaration of a metric: everything apart from its value."""
 
 from dataclasses import dataclass
 from enum import Enum

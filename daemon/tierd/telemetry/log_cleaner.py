@@ -1,4 +1,4 @@
-"""What the cleaner of tierd's own logs says of itself at each scrape."""
+"""Metrics of the cleaner of tierd's own logs, at each scrape."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

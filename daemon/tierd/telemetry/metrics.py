@@ -289,7 +289,7 @@ class Metrics:
         self._own_logs = source
 
     def watch_leadership(self, source: Callable[[], LeadershipUse | None]) -> None:
-        """Ask ``source`` at every scrape how well the cluster is heard; None where nobody is asked."""
+        """Ask ``source`` at every scrape for the state of leadership; None where no broker is asked."""
         self._leadership = source
 
     def watch_services(self, source: Callable[[], Mapping[str, float]]) -> None:

@@ -1,4 +1,4 @@
-"""What each log in tierd's own log dirs says of itself at each scrape."""
+"""Metrics of each log in tierd's own log dirs, at each scrape."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the Spark job says of itself at each scrape: the run under way, and what runs did since the start."""
+"""Metrics of the Spark job at each scrape: the run under way, and the runs since the start."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ class PipelineUse:
 
     Attributes:
         running: whether a run is under way.
-        progress: how far it is in its present stage, from 0 to 1; 0 while nobody knows.
+        progress: how far it is in its present stage, from 0 to 1; 0 while it is unknown.
         next_begin_s: Unix time at which the timetable begins the next run; None without one.
         runs: ended, by outcome.
         last_ended_s: Unix time at which the last run of an outcome ended.

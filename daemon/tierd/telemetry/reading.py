@@ -1,4 +1,4 @@
-"""What reading from the tier says of itself at each scrape: its caches, and the reads that run and wait."""
+"""Metrics of reading from the tier at each scrape: its caches, and the reads that run and wait."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Sample = tuple[str, tuple[str, ...], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheUse:
-    """What one cache on disk did since the start; ``entries`` and ``size_bytes`` are as of now."""
+    """Counts of one cache on disk since the start; ``entries`` and ``size_bytes`` are as of now."""
 
     hits: int = 0
     misses: int = 0
@@ -33,7 +33,7 @@ class ReadingUse:
         pending: wait for their turn.
         rejected: since the start, for too many waited.
         caches: by name, ``chunks`` and ``indexes``.
-        bytes_per_second: as the fetch quota sees it; None where nobody reads.
+        bytes_per_second: as the fetch quota sees it; None where there are no reads.
     """
 
     running: int = 0

@@ -14,7 +14,7 @@ PARTITION_STATES = ("copying", "following", "idle", "loading", "paused", "quaran
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLag:
-    """How far the tier is behind one partition, and how large its part of the tier is.
+    """Lag of the tier behind one partition, and the size of that partition in the tier.
 
     Attributes:
         lag_segments: rolled segments that are due and not in the tier yet.
@@ -57,7 +57,7 @@ class HoldUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadershipUse:
-    """How well the cluster is heard.
+    """State of the connection to the cluster's metadata.
 
     Attributes:
         last_refresh_s: Unix time of the last complete answer about every partition; None before the first.
@@ -74,7 +74,7 @@ class LeadershipUse:
 
 @dataclass(frozen=True, slots=True)
 class EngineUse:
-    """How busy the tasks are: by pool (copy, delete) the idle part of it, by quota (copy, fetch) the rate it sees."""
+    """Use of the task pools and quotas: by pool (copy, delete) its idle part, by quota (copy, fetch) its rate."""
 
     idle_ratio: Mapping[str, float] = field(default_factory=dict)
     bytes_per_second: Mapping[str, float] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataCounts:
-    """What the metadata manager counted since start; ``tombstones`` and ``dirty_partitions`` are as of now."""
+    """Counts of the metadata manager since start; ``tombstones`` and ``dirty_partitions`` are as of now."""
 
     reloads: int = 0
     fenced_writes: int = 0
@@ -138,7 +138,7 @@ SCRAPED = (
     Declaration(
         "tierd_remote_log_manager_tasks_idle_ratio",
         Kind.GAUGE,
-        "Part of the copy or delete slots that nobody uses, from 0 to 1.",
+        "Part of the copy or delete slots that is not in use, from 0 to 1.",
         ("pool",),
     ),
     Declaration(

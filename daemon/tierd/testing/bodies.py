@@ -15,7 +15,7 @@ def content_of(size_bytes: int, *, seed: int = 0) -> bytes:
 
 
 def checksums_of(content: bytes) -> BlockChecksums:
-    """What the walk over a segment would have found."""
+    """Return the checksums that the walk over a segment of this content finds."""
     starts = range(0, len(content), CHECKSUM_BLOCK_BYTES)
     return BlockChecksums(len(content), tuple(crc32c(content[at : at + CHECKSUM_BLOCK_BYTES]) for at in starts))
 

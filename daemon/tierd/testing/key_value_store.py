@@ -1,4 +1,4 @@
-"""What any KeyValueStore promises.
+"""Contract suite of every KeyValueStore.
 
 Subclass it and provide two fixtures: ``store``, and ``other``, a second client of the same data, as another process
 would have it; the store itself where there can be none.

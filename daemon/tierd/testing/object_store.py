@@ -1,4 +1,4 @@
-"""What every ``ObjectStore`` promises. Subclass the contract and provide a ``store`` fixture."""
+"""Contract suite of every ``ObjectStore``. Subclass the contract and provide a ``store`` fixture."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What every store that tells of versions promises. Subclass the contract and provide a ``store`` fixture."""
+"""Contract suite of every store with object versions. Subclass the contract and provide a ``store`` fixture."""
 
 from typing import Protocol
 
@@ -35,7 +35,7 @@ class ObjectVersionsContract:
 
 
 class KeptVersionsContract(ObjectVersionsContract):
-    """Of a store that keeps versions."""
+    """Contract of a store that keeps versions."""
 
     async def test_what_was_deleted_is_told_of_until_its_versions_are_deleted(self, store: VersionedStore) -> None:
         await store.put("a/1.log", b"secret")

@@ -1,4 +1,4 @@
-"""How the kernels are compiled: at import, for given types, kept on disk, without the interpreter's lock."""
+"""Compilation of the kernels: at import, for given types, kept on disk, without the interpreter's lock."""
 
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar

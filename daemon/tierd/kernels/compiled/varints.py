@@ -1,7 +1,7 @@
 """Numbers of zigzag and base 128, and big-endian ones, in compiled code.
 
-numba keeps what it compiled per file and does not see that a function of another file changed: whoever changes this one
-removes the ``__pycache__`` beside it.
+numba keeps what it compiled per file and does not see that a function of another file changed: after a change of this
+file, remove the ``__pycache__`` beside it.
 """
 
 import numpy as np
@@ -42,7 +42,7 @@ def read_field(data: np.ndarray, at: int, end: int) -> tuple[int, int]:
 
 @compile_for("int64(int64)")
 def varint_size_bytes(number: int) -> int:
-    """How many bytes ``write_varint`` takes."""
+    """Return the number of bytes that ``write_varint`` writes."""
     rest, size = np.uint64((number << 1) ^ (number >> 63)), 1
     while rest > np.uint64(0x7F):
         rest >>= np.uint64(7)

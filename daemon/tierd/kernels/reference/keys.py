@@ -23,7 +23,7 @@ def hash_keys(
         payload: what holds the keys.
         key_start: int32[n], where each begins, as in ``Columns``.
         key_size: int32[n]; a negative one, of a null key, counts as 0.
-        secret: 16 bytes. Whoever does not know it cannot make keys that collide.
+        secret: 16 bytes. A producer that does not know it cannot make keys that collide.
 
     Returns:
         The upper and the lower half of each hash, read as a little-endian number: int64[n] both.

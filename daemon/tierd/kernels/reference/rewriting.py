@@ -157,7 +157,7 @@ def encode_records(
 
 
 def _bounds(payload: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Where the body of the record at ``at`` begins, and where it ends."""
+    """Return the positions at which the body of the record at ``at`` begins and ends."""
     length, body = read_varint(payload, at)
     if length < 0 or body + length > len(payload):
         raise FaultError(RecordFault.RECORD_SIZE)
