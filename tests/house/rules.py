@@ -11,8 +11,10 @@ MAX_COLLABORATORS = 8
 SMALL_FILE_LINES = 60
 # Question words and indefinite persons: a docstring opens with a verb and its object, or with a noun phrase.
 REFUSED_OPENINGS = frozenset(
-    ["what", "who", "whom", "whose", "whether", "where", "how", "which", "why", "when", "of"]
-    + ["nobody", "somebody", "whoever", "anybody", "everybody", "nothing"]
+    (
+        *("what", "who", "whom", "whose", "whether", "where", "how", "which", "why", "when", "of"),
+        *("nobody", "somebody", "whoever", "anybody", "everybody", "nothing"),
+    )
 )
 
 
