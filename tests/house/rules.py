@@ -1,0 +1,160 @@
+"""The house rules that a program can check. Each rule takes the modules of the package and yields findings."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.house.tree import Module
+
+MAX_COLLABORATORS = 8
+SMALL_FILE_LINES = 60
+# Question words and indefinite persons: a docstring opens with a verb and its object, or with a noun phrase.
+REFUSED_OPENINGS = frozenset(
+    (
+        *("what", "who", "whom", "whose", "whether", "where", "how", "which", "why", "when", "of"),
+        *("nobody", "somebody", "whoever", "anybody", "everybody", "nothing"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One place that breaks a rule."""
+
+    module: Module
+    line: int
+    subject: str  # the name that an exception gives
+    text: str
+
+    def __str__(self) -> str:
+        """Return file, line and text, as compilers print them."""
+        return f"{self.module.file}:{self.line}: {self.text}"
+
+
+def class_defined_twice(modules: Sequence[Module]) -> Iterator[Finding]:
+    """Yield each definition of a class name that more than one place defines."""
+    places: dict[str, list[tuple[Module, ast.ClassDef]]] = defaultdict(list)
+    for module in modules:
+        for node in module.classes():
+            places[node.name].append((module, node))
+    for name, found in places.items():
+        if len(found) > 1:
+            for module, node in found:
+                yield Finding(module, node.lineno, name, f"class {name} is defined {len(found)} times")
+
+
+def refused_opening(modules: Sequence[Module]) -> Iterator[Finding]:
+    """Yield each docstring that opens with one of ``REFUSED_OPENINGS``."""
+    for module in modules:
+        for line, text in module.docstrings():
+            opening = text.split()[0].strip(".,:;")
+            if opening.lower() in REFUSED_OPENINGS:
+                yield Finding(
+                    module, line, module.name, f'docstring opens with "{opening}": use a verb or a noun phrase'
+                )
+
+
+def large_constructor(modules: Sequence[Module]) -> Iterator[Finding]:
+    """Yield each ``__init__`` with more than ``MAX_COLLABORATORS`` parameters, ``self`` not counted."""
+    for module in modules:
+        for owner in module.classes():
+            for node in owner.body:
+                if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                    count = len(node.args.posonlyargs) + len(node.args.args) + len(node.args.kwonlyargs) - 1
+                    if count > MAX_COLLABORATORS:
+                        text = f"{owner.name}.__init__ takes {count} parameters, more than {MAX_COLLABORATORS}"
+                        yield Finding(module, node.lineno, owner.name, text)
+
+
+def small_file(modules: Sequence[Module]) -> Iterator[Finding]:
+    """Yield each file of less than ``SMALL_FILE_LINES`` that one single module imports.
+
+    A file that the ``__init__`` of its room exports is a value that both sides of a boundary speak.
+    """
+    importers = _importers(modules)
+    packages = {module.name for module in modules if module.is_package}
+    for module in modules:
+        users = importers[module.name]
+        if module.line_count < SMALL_FILE_LINES and len(users) == 1 and not packages & {module.name, users[0]}:
+            text = f"{module.line_count} lines with one importer, {users[0]}: join it"
+            yield Finding(module, 1, module.name, text)
+
+
+def unused_export(modules: Sequence[Module]) -> Iterator[Finding]:
+    """Yield each name that a room's ``__init__`` exports and no other room imports."""
+    used = {
+        (room, name)
+        for module in modules
+        for room, name in module.imported_names()
+        if not f"{module.name}.".startswith(f"{room}.")
+    }
+    for module in modules:
+        if module.is_package:
+            for name, line in _exports(module):
+                if (module.name, name) not in used:
+                    yield Finding(
+                        module, line, f"{module.name}.{name}", f"{name} is exported, and no other room uses it"
+                    )
+
+
+def import_past_the_door(modules: Sequence[Module]) -> Iterator[Finding]:
+    """Yield each import of a module inside another room: rooms are imported by their ``__init__`` only."""
+    rooms = {module.name for module in modules if module.is_package and module.name.count(".") == 1}
+    known = frozenset(module.name for module in modules)
+    for module in modules:
+        for target in sorted(module.imported_modules(known)):
+            room = ".".join(target.split(".")[:2])
+            if room in rooms and target != room and not f"{module.name}.".startswith(f"{room}."):
+                yield Finding(module, 1, f"{module.name} -> {target}", f"imports {target}, a module inside {room}")
+
+
+RULES = (class_defined_twice, refused_opening, large_constructor, small_file, unused_export, import_past_the_door)
+
+
+def broken_rules(
+    modules: Sequence[Module], exceptions: Mapping[str, Mapping[str, str]]
+) -> tuple[list[Finding], list[str]]:
+    """Return the findings that no exception allows, and the exceptions that allow nothing any more.
+
+    Args:
+        modules: the package.
+        exceptions: for the name of a rule, subjects and the reason why each is allowed. A subject that ends in ``.*``
+            stands for every subject below it.
+    """
+    findings, unneeded = [], []
+    for rule in RULES:
+        allowed = exceptions.get(rule.__name__, {})
+        found = list(rule(modules))
+        findings += [finding for finding in found if not _allowing(allowed, finding.subject)]
+        needed = {exception for finding in found for exception in _allowing(allowed, finding.subject)}
+        unneeded += [f"{rule.__name__}: {subject}" for subject in allowed if subject not in needed]
+    return findings, unneeded
+
+
+def _allowing(exceptions: Iterable[str], subject: str) -> list[str]:
+    """Return those of ``exceptions`` that stand for ``subject``."""
+    return [
+        exception
+        for exception in exceptions
+        if exception == subject or (exception.endswith(".*") and f"{subject}.".startswith(exception[:-1]))
+    ]
+
+
+def _importers(modules: Sequence[Module]) -> dict[str, list[str]]:
+    """Return for each module the names of the modules that import it."""
+    known = frozenset(module.name for module in modules)
+    importers: dict[str, list[str]] = defaultdict(list)
+    for module in modules:
+        for target in module.imported_modules(known) - {module.name}:
+            importers[target].append(module.name)
+    return importers
+
+
+def _exports(module: Module) -> Iterator[tuple[str, int]]:
+    """Yield (name, line) of what ``__all__`` of the module lists."""
+    for node in module.syntax.body:
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
+            for element in ast.walk(node.value):
+                if isinstance(element, ast.Constant) and isinstance(element.value, str):
+                    yield element.value, element.lineno

@@ -1,0 +1,67 @@
+"""Modules of the package as parsed sources: the classes, docstrings, constructors and imports that the rules check."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file of the package."""
+
+    name: str  # dotted, without ".__init__"
+    file: Path
+    text: str
+
+    @cached_property
+    def syntax(self) -> ast.Module:
+        """The parsed source."""
+        return ast.parse(self.text, str(self.file))
+
+    @property
+    def is_package(self) -> bool:
+        """True for an ``__init__.py``."""
+        return self.file.name == "__init__.py"
+
+    @property
+    def line_count(self) -> int:
+        """Number of lines, blank ones included."""
+        return self.text.count("\n")
+
+    def classes(self) -> Iterator[ast.ClassDef]:
+        """Yield every class, nested ones too."""
+        return (node for node in ast.walk(self.syntax) if isinstance(node, ast.ClassDef))
+
+    def docstrings(self) -> Iterator[tuple[int, str]]:
+        """Yield (line, text) of the docstring of every module, class and function that has one."""
+        for node in ast.walk(self.syntax):
+            if isinstance(node, Documented) and (text := ast.get_docstring(node)):
+                yield node.body[0].lineno, text
+
+    def imported_names(self) -> Iterator[tuple[str, str]]:
+        """Yield (module, name) of every ``from module import name``, relative imports not among them."""
+        for node in ast.walk(self.syntax):
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                yield from ((node.module, alias.name) for alias in node.names)
+
+    def imported_modules(self, known: frozenset[str]) -> set[str]:
+        """Return the modules of ``known`` that this one imports, under any spelling."""
+        found = {f"{module}.{name}" for module, name in self.imported_names()}
+        found |= {module for module, _ in self.imported_names()}
+        for node in ast.walk(self.syntax):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+        return found & known
+
+
+def read_modules(folder: Path) -> list[Module]:
+    """Read every module below ``folder``, whose name is that of the top package."""
+    modules = []
+    for file in sorted(folder.rglob("*.py")):
+        parts = [folder.name, *file.relative_to(folder).with_suffix("").parts]
+        modules.append(Module(".".join(part for part in parts if part != "__init__"), file, file.read_text()))
+    return modules
