@@ -37,7 +37,7 @@ class OwnBranch:
 
     @cached_property
     def _first_offsets(self) -> tuple[int, ...]:
-        """Where each readable segment begins to answer, ascending."""
+        """Return the offset from which each readable segment answers, ascending."""
         return tuple(sorted(m.first_readable_offset for m in self.finished))
 
     @property
@@ -59,7 +59,7 @@ class OwnBranch:
         return next((m for m in reversed(self.finished) if self.is_whole(m)), None)
 
     def is_whole(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Whether everything that the segment answers for is of the branch."""
+        """Return True if every offset that the segment answers for is of the branch."""
         return self.readable_end(metadata, metadata.first_readable_offset) > metadata.end_offset
 
     def segment_for(self, offset: int) -> RemoteLogSegmentMetadata | None:
@@ -71,7 +71,7 @@ class OwnBranch:
         """Exclusive end of what ``metadata`` holds of the branch, from ``offset`` on.
 
         After an unclean election a segment may go on with epochs, or with offsets of an epoch, that the lineage has
-        abandoned; whoever reads on must take those from another segment.
+        abandoned; a reader must take those from another segment.
         """
         end = offset
         while end <= metadata.end_offset:
@@ -86,7 +86,7 @@ class OwnBranch:
         return end
 
     def stretches(self, start_offset: int, end_offset: int) -> Iterator[Stretch]:
-        """What to read of ``[start_offset, end_offset)``, ascending; between two of them the tier may have a hole."""
+        """Yield the readable parts of ``[start_offset, end_offset)``, ascending; the tier may have holes in between."""
         at, starts = start_offset, iter(self._first_offsets)
         while at < end_offset:
             metadata = self.segment_for(at)

@@ -1,7 +1,7 @@
-"""PartitionView: all that is known of one partition's remote segments, as one immutable value (remote-tiering 6).
+"""PartitionView: the remote segments of one partition, as one immutable value (remote-tiering 6).
 
 An event gives a ``ViewChange``: the next view and the rows that differ. The view it was made from stays as it was, so
-whoever reads sees all of an event or none of it. What readers ask is in ``lookups``.
+a reader sees all of an event or none of it. What readers ask is in ``lookups``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -84,7 +84,7 @@ class PartitionView(PartitionLookups):
     ) -> "ViewChange":
         """Take a segment back whose deletion has begun, as a finish: the one step that Kafka lacks (DESIGN 4).
 
-        Repeating it succeeds. Whoever asks has made sure that every object is there. ``log_start_offset``: where the
+        Repeating it succeeds. The caller has made sure that every object is there. ``log_start_offset``: where the
         log begins from then on, in the same step, if that is below the present start: what expired is readable again.
 
         Raises:
@@ -155,7 +155,7 @@ class PartitionView(PartitionLookups):
         """Take a step in the deletion of the whole partition; a repeated step changes nothing.
 
         Finished, the view is empty but for its row: what is still stored of it may be erased. That step is refused
-        while a segment is left, whose objects nobody would ever remove.
+        while a segment is left, whose objects would never be removed.
 
         Raises:
             InvalidSegmentTransitionError: the lifecycle has no such step.
@@ -209,7 +209,7 @@ class PartitionView(PartitionLookups):
             raise InvalidMetadataError(f"{partition} with id {partition.topic_id} is not {self.partition}")
 
     def _is_added(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Whether the very same was added already.
+        """Return True if the very same metadata was added already.
 
         Raises:
             As ``with_added``.
@@ -278,7 +278,7 @@ class ViewChange:
     deletion: PartitionDelete | None = None
 
     def is_empty(self) -> bool:
-        """Whether there is nothing to store."""
+        """Return True if there is nothing to store."""
         return not self.segments and not self.epochs and not self.expired and not self.row_changed
 
     def lowering_log_start(self, offset: int | None) -> Self:

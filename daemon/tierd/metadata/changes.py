@@ -20,7 +20,7 @@ from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicId
 
 @dataclass(frozen=True, slots=True)
 class SegmentChange:
-    """What became of one segment by ``revision``.
+    """Change of one segment, seen at ``revision``.
 
     Attributes:
         revision: of the partition, when the change was seen.

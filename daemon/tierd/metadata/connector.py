@@ -18,7 +18,7 @@ _OPENING_TIMEOUTS: Final = 4  # connecting and making a table are several calls
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataOpening:
-    """How a metadata store is to be opened.
+    """Conditions under which a metadata store is opened.
 
     Attributes:
         timeout_s: longest wait for a connection and for an answer, ``metadata.timeout``.

@@ -1,4 +1,4 @@
-"""What an event of a partition does to its epochs: one change for each epoch that the segments of the event mention."""
+"""Changes of a partition's epochs by an event: one change for each epoch that the segments of the event mention."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

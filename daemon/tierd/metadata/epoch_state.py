@@ -14,7 +14,7 @@ from tierd.model import OffsetRange, RemoteLogSegmentMetadata
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogLeaderEpochState:
-    """Which segment answers for which offset of one epoch.
+    """Segments that answer for the offsets of one epoch.
 
     Attributes:
         first_offsets: ascending; the first offset of this epoch inside each finished segment that a lookup can return.
@@ -58,7 +58,7 @@ class RemoteLogLeaderEpochState:
         return tuple(found)
 
     def is_blank(self) -> bool:
-        """Whether nothing would be lost by forgetting this state."""
+        """Return True if the state holds nothing that must be kept."""
         return not self.ids and not self.unreferenced and self.highest is None
 
     def listed(self, get: Callable[[UUID], RemoteLogSegmentMetadata | None]) -> tuple[RemoteLogSegmentMetadata, ...]:
@@ -77,7 +77,7 @@ class RemoteLogLeaderEpochState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochChange:
-    """What one event does to one epoch; everything but ``state`` is the difference, to be stored."""
+    """Change of one epoch by one event; everything but ``state`` is the difference, to be stored."""
 
     epoch: int
     state: RemoteLogLeaderEpochState
@@ -88,7 +88,7 @@ class EpochChange:
     highest: int | None = None
 
     def is_empty(self) -> bool:
-        """Whether the state is what it was."""
+        """Return True if the state did not change."""
         return self.highest is None and not (
             self.dereferenced or self.referenced or self.unreferenced or self.forgotten
         )
@@ -103,7 +103,7 @@ class EpochRange:
     last: int
 
     def holds(self, other: "EpochRange") -> bool:
-        """Whether ``other`` lies in this range and is shorter."""
+        """Return True if ``other`` lies in this range and is shorter."""
         inside = self.first <= other.first and other.last <= self.last
         return inside and (self.first, self.last) != (other.first, other.last)
 
@@ -219,7 +219,7 @@ def _difference(epoch: int, before: RemoteLogLeaderEpochState, after: RemoteLogL
 
 
 def _popped_by_kafka(state: RemoteLogLeaderEpochState, span: EpochRange) -> tuple[int, int, tuple[UUID, ...]]:
-    """Which references a finisher replaces in Kafka, as a slice, and which of them stay listed."""
+    """Return the references that a finisher replaces in Kafka, as a slice, and those of them that stay listed."""
     start = bisect_left(state.first_offsets, span.first)
     if state.highest is None or state.highest <= span.last:
         return start, len(state.ids), state.ids[start:]

@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class ExportHeader:
-    """Whose metadata it is.
+    """Origin of the exported metadata.
 
     Attributes:
         cluster_id: of the Kafka cluster.
@@ -50,7 +50,7 @@ class ExportHeader:
 
     @property
     def source(self) -> str:
-        """What tells this export from another one."""
+        """Return the name that distinguishes this export from others."""
         return f"store {self.store_id}, exported {self.exported_ms}"
 
 

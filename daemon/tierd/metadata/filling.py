@@ -30,7 +30,7 @@ _NOT_EMPTY: Final = "name an empty metadata store; remove this one's rows only i
 
 @dataclass(frozen=True, slots=True)
 class FillingSource:
-    """Where the rows come from; two fillings of one source may continue one another.
+    """Source of the rows; two fillings of one source may continue one another.
 
     Attributes:
         kind: ``import`` or ``rebuild``.
@@ -50,7 +50,7 @@ class StoreFilling:
         self._mark = _encode(source)
 
     async def is_begun(self) -> bool:
-        """Whether an earlier, interrupted filling from this source may be continued.
+        """Return True if an earlier, interrupted filling from this source may be continued.
 
         Raises:
             MetadataFillingRefusedError: one from another source is under way.
@@ -89,7 +89,7 @@ class StoreFilling:
             stored: the present partition row, None when there is none.
 
         Raises:
-            MetadataFillingRefusedError: somebody else writes the partition; it is not there.
+            MetadataFillingRefusedError: another process writes the partition; it is not there.
             BackendUnavailableError: the store did not answer; the partition is not there.
             OutcomeUnknownError: it may or may not be there; go on with another run.
         """
@@ -134,7 +134,7 @@ class StoreFilling:
 
 
 async def holds_segments(store: KeyValueStore, keys: MetadataKeyFactory) -> bool:
-    """Whether any partition of the cluster has a row of a segment; partitions that were only claimed do not count.
+    """Return True if any partition of the cluster has a segment row; partitions that were only claimed do not count.
 
     Raises:
         MetadataDecodeError: a row that cannot be understood.

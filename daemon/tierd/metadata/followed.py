@@ -26,7 +26,7 @@ class _Followed:
     def __init__(self) -> None:
         self.view: PartitionView | None = None
         self.is_ready = False
-        self.lock = asyncio.Lock()  # held across the read on purpose: one load serves everybody who waits
+        self.lock = asyncio.Lock()  # held across the read on purpose: one load serves every caller that waits
 
 
 class FollowedPartitions:
@@ -59,7 +59,7 @@ class FollowedPartitions:
         return partition in self._followed
 
     def views(self) -> Iterator[PartitionView]:
-        """What is kept now."""
+        """Yield the views that are kept now."""
         return (followed.view for followed in self._followed.values() if followed.view is not None)
 
     def follow(self, partition: TopicIdPartition) -> None:
@@ -71,7 +71,7 @@ class FollowedPartitions:
         self._followed.pop(partition, None)
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """Whether the partition is announced and the store answered its last read."""
+        """Return True if the partition is announced and the store answered its last read."""
         followed = self._followed.get(partition)
         return followed is not None and followed.is_ready
 

@@ -1,4 +1,4 @@
-"""Which store this is, and which tiers it has made its own: what keeps two stores from filling one prefix unseen."""
+"""Identity of a metadata store, and the tiers that it owns: keeps two stores from filling one prefix unseen."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -41,7 +41,7 @@ async def read_store_identity(store: KeyValueStore, keys: MetadataKeyFactory) ->
 
 
 async def is_tier_known(store: KeyValueStore, keys: MetadataKeyFactory, *, key_prefix: str) -> bool:
-    """Whether ``remember_tier`` was ever called for the prefix: then its ``tierd.json`` must be there.
+    """Return True if ``remember_tier`` was ever called for the prefix: then its ``tierd.json`` must be there.
 
     Raises:
         BackendUnavailableError: the store does not answer.

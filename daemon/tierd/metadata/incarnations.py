@@ -1,4 +1,4 @@
-"""Which of several topics of one name a name means, where no log dir says it."""
+"""Choice of the topic that a name means among several topics of that name, where no log dir says it."""
 
 from tierd.metadata.cache import PartitionView
 from tierd.model import RemoteLogSegmentState

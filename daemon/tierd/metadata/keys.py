@@ -75,7 +75,7 @@ class MetadataKeyFactory:
         return f"{self.tier_prefix}{hashlib.blake2s(key_prefix.encode(), digest_size=16).hexdigest()}"
 
     def lease(self, name: str) -> str:
-        """Which process holds the lease of that name."""
+        """Return the key of the lease of that name."""
         return f"{self.all_prefix}lease/{name}"
 
     def erasure(self, request_id: UUID) -> str:
@@ -83,7 +83,7 @@ class MetadataKeyFactory:
         return f"{self.erasure_prefix}{uuid_to_text(request_id)}"
 
     def partition_prefix(self, partition: TopicIdPartition) -> str:
-        """What every key of the partition begins with, its index row excepted."""
+        """Return the prefix of every key of the partition, its index row excepted."""
         return f"{self.all_prefix}{_suffix(partition)}/"
 
     def index(self, partition: TopicIdPartition) -> str:
@@ -107,7 +107,7 @@ class MetadataKeyFactory:
         return f"{self.partition_prefix(partition)}seg/{uuid_to_text(segment_id)}"
 
     def epoch_reference(self, partition: TopicIdPartition, epoch: int, first_offset: int) -> str:
-        """Which segment a lookup finds from ``first_offset`` on; a row of its own, so that events stay small."""
+        """Return the key of the segment that a lookup finds from ``first_offset`` on; a row each keeps events small."""
         return f"{self.partition_prefix(partition)}ep/{epoch:010d}/at/{first_offset:020d}"
 
     def epoch_unreferenced(self, partition: TopicIdPartition, epoch: int, segment_id: UUID) -> str:

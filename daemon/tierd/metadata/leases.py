@@ -24,17 +24,17 @@ from tierd.metadata.kv.base import Batch, Delete, Expect, KeyValueStore, Put
 from tierd.metadata.value_fields import decoded_value, encode_value, int_field, text_field
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,96}")
-_ATTEMPTS: Final = 5  # each time somebody else has changed the row in between
+_ATTEMPTS: Final = 5  # each time another process has changed the row in between
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """What one holder has until a time.
+    """Exclusive right of one holder until a time.
 
     Attributes:
         name: what is leased, 1 to 96 of ``A-Z a-z 0-9 . _ -``.
-        holder: who; different for any two processes that may ask at a time, told to others as it is.
-        expires_at_ms: wall clock from which on anybody may take it.
+        holder: name of the process; different for any two processes that may ask at a time, shown as it is.
+        expires_at_ms: wall clock from which on any process may take it.
     """
 
     name: str
@@ -50,7 +50,7 @@ async def acquire_lease(
     Cancelled, or of unknown outcome, it may be held until then; the same call may be repeated.
 
     Raises:
-        LeaseHeldError: somebody else has it; says who, and until when.
+        LeaseHeldError: another process has it; names the process and the time of its end.
         InvalidMetadataError: a name or a holder that no lease can have.
         BackendUnavailableError: the store did not answer, or the row changes all the time.
         OutcomeUnknownError: it may or may not be held.
@@ -75,7 +75,7 @@ async def acquire_lease(
 async def renew_lease(
     store: KeyValueStore, keys: MetadataKeyFactory, lease: Lease, *, ttl_s: float, now_ms: int
 ) -> Lease:
-    """Keep a lease for ``ttl_s`` from ``now_ms`` on; one that has run out is kept if nobody has taken it since.
+    """Keep a lease for ``ttl_s`` from ``now_ms`` on; one that has run out is kept if it was not taken since.
 
     Raises:
         LeaseLostError: it is another holder's, or was released.
@@ -97,7 +97,7 @@ async def renew_lease(
 
 
 async def release_lease(store: KeyValueStore, keys: MetadataKeyFactory, lease: Lease) -> None:
-    """Give a lease back; what is somebody else's by now stays his.
+    """Release a lease; a lease that another process has taken meanwhile stays with it.
 
     Raises:
         BackendUnavailableError: the store did not answer; the lease runs out by itself.

@@ -9,7 +9,7 @@ from tierd.model import TopicIdPartition
 
 
 class LedPartition:
-    """The live view and how far it can be trusted. All but the lock changes only while the lock is held.
+    """Live view of a led partition, and its state. All but the lock changes only while the lock is held.
 
     Attributes:
         partition: which one.
@@ -18,7 +18,7 @@ class LedPartition:
         revision: the highest one that we tried to write; a store that lost writes is not given them again.
         view: the live view, replaced in one assignment; None until loaded, and after a fence.
         dirty: why the view may be behind the store; None while it is not.
-        fenced: who took the partition from us; None while nobody did.
+        fenced: the claim that took the partition from us; None while there is none.
         lock: gives operations on the partition their order.
     """
 
@@ -33,7 +33,7 @@ class LedPartition:
         self.lock = asyncio.Lock()
 
     def is_ready(self) -> bool:
-        """Whether reads and writes may go ahead."""
+        """Return True if reads and writes may go ahead."""
         return self.view is not None and self.held and self.dirty is None and self.fenced is None
 
     def reclaim_as(self, claim: Claim) -> None:

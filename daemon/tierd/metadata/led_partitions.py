@@ -95,7 +95,7 @@ class LedPartitions:
             led.fenced = None  # an announcement asks the store again
             await self._partitions.make_ready(led)
 
-        async with led.lock:  # whoever asked before may have made it ready: copying and expiration ask alike
+        async with led.lock:  # an earlier caller may have made it ready: copying and expiration ask alike
             if self._led.get(partition) is led and led.claim == claim and led.is_ready():
                 return
         await self._exclusively(led, take)
@@ -111,7 +111,7 @@ class LedPartitions:
         self._followed.stop(partition)
 
     def is_ready(self, partition: TopicIdPartition) -> bool:
-        """Whether a led partition is loaded, with nothing in doubt, or the store answered last for a followed one."""
+        """Return True if a led partition is loaded and not in doubt, or a followed one's last read was answered."""
         led = self._led.get(partition)
         return self._followed.is_ready(partition) if led is None else led.is_ready()
 
@@ -165,7 +165,7 @@ class LedPartitions:
         return self.view(partition) if partition in self._led else await self._followed.read_epochs(partition)
 
     def statistics(self) -> MetadataStatistics:
-        """What happened so far, and what is held now."""
+        """Return the counts so far, and the present state."""
         led, counts = self._led.values(), self._partitions.counts
         views = [*(entry.view for entry in led if entry.view is not None), *self._followed.views()]
         return MetadataStatistics(

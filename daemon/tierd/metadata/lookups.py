@@ -32,7 +32,7 @@ class PartitionLookups:
 
     Attributes:
         partition: whose segments they are.
-        row: the partition row, None while nobody ever claimed the partition.
+        row: the partition row, None while the partition was never claimed.
         segments: every segment that is not DELETE_SEGMENT_FINISHED, by id.
         epochs: how lookups go, by leader epoch.
         tombstones: segments whose objects are gone, oldest first; no list or count shows them.
@@ -50,12 +50,12 @@ class PartitionLookups:
 
     @property
     def revision(self) -> int:
-        """How many batches the partition has seen, 0 before the first."""
+        """Return the number of batches that the partition has seen, 0 before the first."""
         return self.row.revision if self.row else 0
 
     @property
     def claim(self) -> Claim | None:
-        """Who may write, None while nobody ever claimed the partition."""
+        """Return the claim that may write, None while the partition was never claimed."""
         return self.row.claim if self.row else None
 
     @property
@@ -75,7 +75,7 @@ class PartitionLookups:
 
     @property
     def delete_state(self) -> RemotePartitionDeleteState | None:
-        """How far the deletion of the partition has come; None while it is not being deleted."""
+        """Return the state of the partition's deletion; None while it is not being deleted."""
         return self.row.deletion.state if self.row and self.row.deletion else None
 
     def require_not_deleted(self) -> None:
@@ -150,7 +150,7 @@ class PartitionLookups:
         return sum(metadata.size_bytes for metadata in self.list_epoch(epoch))
 
     def is_readable(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Whether some lookup finds the segment."""
+        """Return True if a lookup finds the segment."""
         return any(
             self.epochs.get(epoch, NO_STATE).referenced_at(first) == metadata.segment.id
             for epoch, first in metadata.segment_leader_epochs

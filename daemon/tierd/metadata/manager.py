@@ -43,7 +43,7 @@ class RemoteLogMetadataManager(LedPartitions):
         await self._begin([metadata], lambda view: view.with_added(metadata))
 
     async def adopt(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Record a segment as finished whose objects are there and in nobody's metadata, in one step.
+        """Record a segment as finished whose objects are there and in no metadata yet, in one step.
 
         The caller has made sure that every object is there and sound. ``metadata`` is COPY_SEGMENT_STARTED, under the
         claim of this session. Repeating the same request succeeds.
@@ -89,7 +89,7 @@ class RemoteLogMetadataManager(LedPartitions):
 
         Raises:
             InvalidMetadataError: COPY_SEGMENT_STARTED, which only ``add`` may set.
-            RemoteResourceNotFoundError: nobody added the segment.
+            RemoteResourceNotFoundError: the segment was never added.
             InvalidSegmentTransitionError: the lifecycle has no such step; nothing was written.
             FencedError: the partition is not ours; nothing was written.
             BackendUnavailableError: nothing was written.
@@ -144,7 +144,7 @@ class RemoteLogMetadataManager(LedPartitions):
         Raises:
             InputsChangedError: an input is not what it was, or no reader finds it any more; nothing was written.
             InvalidMetadataError: the request contradicts itself, or what the output was begun as; nothing was written.
-            RemoteResourceNotFoundError: nobody began the output.
+            RemoteResourceNotFoundError: the output was never begun.
             InvalidSegmentTransitionError: the output goes, or was finished otherwise; nothing was written.
             FencedError: the partition is not ours; nothing was written.
             BackendUnavailableError: nothing was written.
@@ -230,7 +230,7 @@ class RemoteLogMetadataManager(LedPartitions):
         await self._write(self._leading(partition), lambda view: ViewChange(view).recording_log_start(offset))
 
     async def prove_leadership(self, partition: TopicIdPartition) -> None:
-        """Write the partition's row anew, which nobody but its owner can: before what no store would fence.
+        """Write the partition's row anew, which only its owner can: before an action that no store would fence.
 
         Raises:
             FencedError: the partition is not ours.

@@ -14,7 +14,7 @@ EPOCHS_KEPT: Final = 4
 
 
 class TierEpochs(Protocol):
-    """What a log's lineage is held against to find how far the log is in the tier."""
+    """Leader epochs of the tier, which a log's lineage is compared with to find how far the log is in the tier."""
 
     @property
     def is_complete(self) -> bool:

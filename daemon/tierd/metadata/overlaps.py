@@ -24,7 +24,7 @@ class Overlap:
 
     @property
     def offsets(self) -> OffsetRange:
-        """What both hold."""
+        """Return the offsets that both hold."""
         return OffsetRange(self.later.first_readable_offset, min(self.earlier.end_offset, self.later.end_offset))
 
 

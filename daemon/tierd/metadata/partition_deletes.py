@@ -30,7 +30,7 @@ class PartitionBeingDeleted:
 
 
 async def partitions_being_deleted(store: KeyValueStore, keys: MetadataKeyFactory) -> list[PartitionBeingDeleted]:
-    """Return every partition of the cluster whose deletion has begun and not ended, whoever began it.
+    """Return every partition of the cluster whose deletion has begun and not ended, under any leader.
 
     Raises:
         MetadataDecodeError: a row that cannot be understood; names the key.

@@ -1,6 +1,6 @@
 """PartitionStore: claims, loads and writes led partitions in atomic batches (remote-tiering 7.5 to 7.7).
 
-Every method runs under the lock of its partition, and shielded from the cancellation of whoever asked for it.
+Every method runs under the lock of its partition, and shielded from the cancellation of its caller.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class PartitionStore:
         stored, row = await self._claim(led)
         led.held = True
         if kept is not None and not reloading and kept.row == stored:
-            led.view = view = replace(kept, row=row)  # nobody wrote since: a later leader epoch needs no reload
+            led.view = view = replace(kept, row=row)  # no write since: a later leader epoch needs no reload
             return view
         led.view = None
         view = await self._load(led, row)

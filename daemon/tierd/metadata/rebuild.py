@@ -1,8 +1,8 @@
-"""What the bucket tells of a partition, made into its metadata; decisions only (DESIGN 4).
+"""Decisions of a rebuild: the metadata of a partition from the content of the bucket (DESIGN 4).
 
 - A segment is finished if its manifest is there and nothing says that it goes.
 - One that has a tombstone, or that a later output replaces, is DELETE_SEGMENT_STARTED. It is not read, it counts for
-  the highest offset, and the expiration ends its deletion, so that its objects do not stay for ever. It hides nobody:
+  the highest offset, and the expiration ends its deletion, so that its objects do not stay for ever. It hides none:
   what it had shadowed can be read, where the lost metadata may have said no.
 - An output whose commit a crash prevented is believed all the same: everything was checked before its manifest was
   written (docs/decisions/0019).
@@ -41,7 +41,7 @@ _Order: TypeAlias = tuple[int, int, int, UUID]
 
 
 class RebuildSeverity(Enum):
-    """What a problem means for the result: a note is normal, the others make the answer "no"."""
+    """Meaning of a problem for the result: a note is normal, the others make the answer "no"."""
 
     NOTE = "note"
     CONFLICT = "conflict"
@@ -53,7 +53,7 @@ class RebuildProblem:
     """Something in the bucket that did not become metadata, or only one side of it.
 
     Attributes:
-        severity: see there.
+        severity: meaning of the problem for the result.
         kind: one word or two, fixed, for programs.
         where: a key, or a segment.
         what: a sentence for people.
@@ -88,12 +88,12 @@ class BucketSegment:
 
     @property
     def may_replace(self) -> bool:
-        """Whether what it says of its inputs is believed."""
+        """Return True if its list of inputs is believed."""
         return self.soft_delete is None or self.soft_delete.is_replaced
 
     @property
     def order(self) -> _Order:
-        """When it was copied, relative to the others."""
+        """Return the position of its copy in the order of all copies."""
         return _order(self.metadata)
 
 
@@ -214,9 +214,9 @@ def _row(
 
 
 def _replacements(segments: Sequence[BucketSegment]) -> tuple[set[UUID], set[UUID], list[RebuildProblem]]:
-    """Which outputs lose against another one, which segments are replaced, and the conflicts.
+    """Return the outputs that lose against another one, the segments that are replaced, and the conflicts.
 
-    A later output wins. One that is being deleted itself replaces nobody: its commit may never have happened. But it
+    A later output wins. One that is being deleted itself replaces none: its commit may never have happened. But it
     has, where the output goes because it was replaced in its turn. An output that nothing proves replaces no segment
     that is proven, whatever a person has accepted: it is left out.
     """
@@ -269,7 +269,7 @@ class _Replay:
         self.states: dict[int, RemoteLogLeaderEpochState] = {}
         self._strict_kafka_compat = strict_kafka_compat
         self._ranges: dict[UUID, dict[int, EpochRange]] = {}
-        for each in sorted(metadata, key=lambda m: m.state is _FINISHED):  # first those that go: they hide nobody
+        for each in sorted(metadata, key=lambda m: m.state is _FINISHED):  # first those that go: they hide no other
             self._apply(each)
 
     def _apply(self, metadata: RemoteLogSegmentMetadata) -> None:

@@ -1,4 +1,4 @@
-"""When an output may take the place of its inputs: what a compaction or merge has to leave as readers found it.
+"""Conditions under which an output takes the place of its inputs: what a compaction or merge must leave as it was.
 
 ::
 
@@ -31,7 +31,7 @@ _START_AGAIN = "nothing to do: the next run begins with what is there then"
 def is_replaced_already(
     view: PartitionLookups, output: RemoteLogSegmentMetadata, inputs: Sequence[RemoteLogSegmentMetadata]
 ) -> bool:
-    """Whether this very replacement has happened: the batch was applied, and the request is repeated."""
+    """Return True if this replacement has happened: the batch was applied, and the request is repeated."""
     present = view.segments.get(output.segment.id)
     if present is None or _lasting(present) != _lasting(output):
         return False
@@ -48,7 +48,7 @@ def require_replaceable(
 
     Raises:
         InvalidMetadataError: the request contradicts itself, or what the output was begun as.
-        RemoteResourceNotFoundError: nobody began the output.
+        RemoteResourceNotFoundError: the output was never begun.
         InvalidSegmentTransitionError: the output is finished already, or goes.
         InputsChangedError: an input is not what it was, or no reader finds it any more.
     """
@@ -191,7 +191,7 @@ def _age(metadata: RemoteLogSegmentMetadata) -> tuple[int, int]:
 
 
 def _begun_as(metadata: RemoteLogSegmentMetadata) -> tuple[object, ...]:
-    """What no finish may change."""
+    """Return the fields that a finish must not change."""
     return (
         metadata.segment,
         metadata.start_offset,

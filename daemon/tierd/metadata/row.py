@@ -25,7 +25,7 @@ class Claim(NamedTuple):
 
 
 class PartitionDelete(NamedTuple):
-    """How far the deletion of the partition has come, since when, and by whom."""
+    """State of the partition's deletion, with the time and the author of its last step."""
 
     state: RemotePartitionDeleteState
     event_timestamp_ms: int
@@ -34,7 +34,7 @@ class PartitionDelete(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRow:
-    """What the store knows of a partition as a whole.
+    """Row of a partition as a whole.
 
     Attributes:
         topic: the name; the id is in the key.
@@ -46,7 +46,7 @@ class PartitionRow:
         compacted_to: up to where compaction has cleaned the partition, exclusive; it only grows. None while it never
             has: everything is dirty.
         recorded_log_start: log start that the bucket's record of the partition has; ``RECORD_IN_DOUBT`` while the
-            record is written or where nobody knows how that ended. None while the bucket has no record, which stands
+            record is written or where the outcome of that is unknown. None while the bucket has no record, which stands
             for a log start of 0.
         only_broker_id: broker that every claim since the first came from. None where several brokers have claimed the
             partition, or where the row tells nothing of earlier claims: after a rebuild, or from an earlier tierd.
@@ -73,7 +73,7 @@ class PartitionRow:
 
     @property
     def is_tombstone(self) -> bool:
-        """Whether the partition was deleted."""
+        """Return True if the partition was deleted."""
         return self.deletion is not None and self.deletion.state is _FINISHED
 
     def compacted(self, to: int | None) -> Self:

@@ -8,7 +8,7 @@ from tierd.metadata.kv.deadline import CallLatency
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataStatistics:
-    """What the manager did since it began, and what it holds now.
+    """Counts of the manager since it began, and its present state.
 
     Attributes:
         partitions: announced to be led and not stopped.

@@ -28,7 +28,7 @@ from tierd.model import TopicIdPartition
 
 @dataclass(frozen=True, slots=True)
 class TransferCounts:
-    """What was moved. ``present`` partitions were there already, from an import that was interrupted."""
+    """Counts of a transfer. ``present`` partitions were there already, from an import that was interrupted."""
 
     partitions: int = 0
     rows: int = 0
@@ -86,7 +86,7 @@ async def import_lines(
 
     Raises:
         MetadataExportError: the export is damaged; nothing was written.
-        MetadataFillingRefusedError: of another cluster, the store is not empty, or somebody else writes to it.
+        MetadataFillingRefusedError: of another cluster, the store is not empty, or another process writes to it.
         BackendUnavailableError: the store did not answer; run it again.
         OutcomeUnknownError: the same.
     """
@@ -145,7 +145,7 @@ def _pairs(exported: ExportedPartition, keys: MetadataKeyFactory) -> list[tuple[
 
 
 async def _has_identity(store: KeyValueStore, keys: MetadataKeyFactory, header: ExportHeader) -> bool:
-    """Whether this is the exported store itself, or one that the import has completed: nothing is to be written."""
+    """Return True if this is the exported store itself, or one that the import has completed: nothing is written."""
     identity = await store.get(keys.store_key)
     return identity is not None and serde.decode_identity(keys.store_key, identity) == header.store_id
 

@@ -58,7 +58,7 @@ def encode_value(body: Mapping[str, object]) -> bytes:
 
 
 def decoded_value(key: str, value: bytes, convert: Callable[[dict[str, object]], _T]) -> _T:
-    """What ``convert`` makes of the fields of the value stored under ``key``.
+    """Return the result of ``convert`` for the fields of the value stored under ``key``.
 
     Raises:
         MetadataDecodeError: of another format, no JSON object, or refused by ``convert``; names the key.

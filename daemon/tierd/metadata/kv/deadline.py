@@ -17,7 +17,7 @@ OnOutcome = Callable[[TierError | None], None]
 
 @dataclass(frozen=True, slots=True)
 class CallLatency:
-    """How many calls there were, how long all of them took together, and how many of them failed.
+    """Number of calls, their total time, and the number of failed calls.
 
     A precondition that did not hold is an answer and no failure.
     """

@@ -49,7 +49,7 @@ def writer(connections: PostgresConnections, statements: Statements) -> WriteGro
         return await connections.run(statements.apply, *_columns(batches))
 
     async def holding(absent: Sequence[str], batches: Sequence[Batch]) -> Sequence[asyncpg.Record]:
-        """The same, while nobody else can write the keys in ``absent``; rare, and five round trips."""
+        """Apply the batches while no other client can write the keys in ``absent``; rare, and five round trips."""
         async with connections.connection() as connection:
             try:
                 await connection.execute("BEGIN")
@@ -67,7 +67,7 @@ def writer(connections: PostgresConnections, statements: Statements) -> WriteGro
 
 
 def _only_expected_absent(batch: Batch) -> Iterator[str]:
-    """Keys that somebody else might write between the look at them and the end of the batch."""
+    """Yield the keys that another client might write between their check and the end of the batch."""
     put = {write.key for write in batch.writes if isinstance(write, Put)}
     return (
         expect.key
@@ -77,7 +77,7 @@ def _only_expected_absent(batch: Batch) -> Iterator[str]:
 
 
 def _columns(batches: Sequence[Batch]) -> tuple[list[object], ...]:
-    """What is expected, deleted, put and removed by prefix, each with the number of its batch."""
+    """Return the rows that are expected, deleted, put and removed by prefix, each with the number of its batch."""
     expected = [
         (number, expect.key, None, True)
         if isinstance(expect, ExpectPresent)

@@ -145,7 +145,7 @@ def _settings(timeout_s: float, *, read_only: bool) -> dict[str, str]:
         "application_name": "tierd",
         "default_transaction_isolation": "repeatable read",
         "statement_timeout": limit_ms,
-        # Whoever shares a statement with a batch that waits for a row is still answered in time.
+        # A batch that shares a statement with one that waits for a row is still answered in time.
         "lock_timeout": str(max(1, int(timeout_s * 1000 * _LOCK_SHARE))),
         "idle_in_transaction_session_timeout": limit_ms,
         # Statements are few and always go by key: plan each once, and never for the table as it was when it was small.

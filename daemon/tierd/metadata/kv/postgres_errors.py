@@ -1,4 +1,4 @@
-"""What an error of PostgreSQL, or of the way to it, means for us."""
+"""Translation of errors of PostgreSQL and of the connection to it."""
 
 from typing import Final
 
@@ -27,7 +27,7 @@ _UNREACHABLE: Final = "check that the server runs and that its host and port in 
 
 
 def is_answer(error: BaseException) -> bool:
-    """Whether the server itself refused the statement: nothing was written, and the connection is still good."""
+    """Return True if the server itself refused the statement: nothing was written, the connection is still good."""
     if not isinstance(error, asyncpg.PostgresError):
         return False
     state = error.sqlstate or "08"
@@ -35,17 +35,17 @@ def is_answer(error: BaseException) -> bool:
 
 
 def is_standby(error: BaseException) -> bool:
-    """Whether the server takes no writes, as one that is no primary any more."""
+    """Return True if the server takes no writes, as a former primary."""
     return getattr(error, "sqlstate", None) == "25006"
 
 
 def is_retried(error: BaseException) -> bool:
-    """Whether another transaction was first, so that the same statement may succeed now."""
+    """Return True if another transaction was first, so that the same statement may succeed now."""
     return getattr(error, "sqlstate", None) in _RETRIED
 
 
 def is_unknown(error: BaseException) -> bool:
-    """Whether a statement that ended with ``error`` may have been committed, or still may be."""
+    """Return True if a statement that ended with ``error`` may have been committed, or still may be."""
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or "08"
         return state.startswith("08") or state in _UNKNOWN

@@ -21,7 +21,7 @@ _MAKING: Final = 0x7469657264  # "tierd": one maker at a time
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """Each is a transaction of its own and one round trip.
+    """Texts of the statements. Each is a transaction of its own and one round trip.
 
     Attributes:
         get: keys to rows.
@@ -31,7 +31,7 @@ class Statements:
             their keys, then judged; a batch that was refused writes nothing and is returned with the key and what it
             holds. A row that appeared or changed since the statement began makes it fail with 40001, also where it was
             expected to be absent and is put. Where it is only expected to be absent nothing is locked: see ``hold``.
-        hold: makes rows where there are none, so that until the end of the transaction nobody else can.
+        hold: makes rows where there are none, so that until the end of the transaction no other client can.
         let_go: removes them again.
     """
 

@@ -128,7 +128,7 @@ class RedisKeyValueStore(KeyValueStore):
         return outcomes if reached >= self._replicas else self._too_few(reached, outcomes)
 
     def _too_few(self, reached: int, outcomes: Sequence[TierError | None]) -> list[TierError | None]:
-        """What is only on the primary may be lost with it: also what another batch was refused for."""
+        """Return the outcomes when too few replicas confirmed: also a refusal may rest on a write that can be lost."""
         cause = f"{self._connections.name}: {reached} of {self._replicas} replicas have the batch"
         remedy = "look at the replicas and the network, or lower metadata.redis.replicas"
         unknown, refused = OutcomeUnknownError(cause, remedy=remedy), BackendUnavailableError(cause, remedy=remedy)
@@ -192,7 +192,7 @@ class _Snapshot:
 
 
 async def _prepare(connections: "RedisConnections", *, read_only: bool) -> None:
-    """Check whose database it is, and say so when nobody did; warn where it forgets."""
+    """Check the format mark of the database, write it where there is none, and warn if the server may forget data."""
     found = await connections.run_repeatable("GET", scripts.FORMAT_KEY)
     if found is None:
         if read_only:
@@ -213,7 +213,7 @@ async def _prepare(connections: "RedisConnections", *, read_only: bool) -> None:
 async def _warn_if_forgetful(connections: "RedisConnections") -> None:
     try:
         told = cast("list[bytes]", await connections.run_repeatable("CONFIG", "GET", "append*"))
-    except BackendUnavailableError:  # managed servers do not let everybody ask
+    except BackendUnavailableError:  # managed servers do not let every client ask
         return
     settings = dict(zip(told[::2], told[1::2], strict=True))
     appendonly, appendfsync = settings.get(b"appendonly", b"").decode(), settings.get(b"appendfsync", b"").decode()

@@ -22,7 +22,7 @@ _FAILURES: Final = (exceptions.RedisError, OSError, ValueError)
 
 
 class _Connection(Protocol):
-    """What is used of the client's connections."""
+    """Used part of the client's connections."""
 
     def pack_commands(self, commands: Sequence[Sequence[Argument]]) -> list[bytes]: ...
 
@@ -34,7 +34,7 @@ class _Connection(Protocol):
 
 
 class _Pool(Protocol):
-    """What is used of the client's pool, which has no types of its own."""
+    """Used part of the client's pool, which has no types of its own."""
 
     async def get_connection(self) -> _Connection: ...
 
@@ -46,7 +46,7 @@ class _Pool(Protocol):
 
 
 class RedisConnections:
-    """Nothing is sent twice behind the back of the caller: a batch that landed would be refused the second time."""
+    """Connections that repeat no command unasked: a batch that was applied would be refused the second time."""
 
     def __init__(self, url: str, *, pool_size: int, timeout_s: float) -> None:
         self.name = name_of("redis", url)
@@ -131,7 +131,7 @@ class RedisConnections:
             failure = kind(self.name, self.masking, error)
             raise failure from failure.__cause__
         finally:
-            if not answered:  # an answer may still come, and nobody would know whose it is
+            if not answered:  # an answer may still come, and would be taken for another command's
                 await connection.disconnect(nowait=True)
             await self._pool.release(connection)
         for number, answer in enumerate(answers):

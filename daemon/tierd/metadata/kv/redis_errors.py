@@ -1,4 +1,4 @@
-"""What an error of Redis, or of the way to it, means for us."""
+"""Translation of errors of Redis and of the connection to it."""
 
 from typing import Final
 
@@ -32,12 +32,12 @@ class ScriptMissingError(BackendUnavailableError):
 
 
 def is_answer(error: BaseException) -> bool:
-    """Whether the server itself refused the command: nothing was written, and the connection is still good."""
+    """Return True if the server itself refused the command: nothing was written, and the connection is still good."""
     return isinstance(error, exceptions.ResponseError)
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether nothing was written, although the connection may be of no use any more."""
+    """Return True if nothing was written, although the connection may be of no use any more."""
     return isinstance(
         error,
         exceptions.ResponseError
@@ -48,7 +48,7 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def is_demoted(error: BaseException) -> bool:
-    """Whether the server is a primary no more."""
+    """Return True if the server is no longer a primary."""
     return isinstance(error, exceptions.ReadOnlyError | exceptions.MasterDownError | exceptions.MovedError)
 
 

@@ -1,4 +1,4 @@
-r"""What Redis is asked to do, as scripts, and the form of their arguments and answers.
+r"""Scripts that Redis runs, and the form of their arguments and answers.
 
 Four keys, all with the hash tag ``{tierd}`` and so in one slot, since a batch may touch any row::
 

@@ -117,7 +117,7 @@ class SqliteKeyValueStore(KeyValueStore):
             self._begin_turn()
 
     def _withdraw(self, call: "_Read[object] | _Write") -> None:
-        """While a disk hangs, callers time out and ask again: what nobody waits for must not pile up."""
+        """Remove a call whose caller timed out: while a disk hangs, abandoned calls must not pile up."""
         with contextlib.suppress(ValueError):
             self._waiting.remove(call)
 

@@ -1,4 +1,4 @@
-"""What an error of SQLite, or of the file system below it, means for us."""
+"""Translation of errors of SQLite and of the file system below it."""
 
 import sqlite3
 from pathlib import Path
@@ -28,7 +28,7 @@ def damaged(path: Path, problem: str) -> MetadataError:
 
 
 def restore_remedy(path: Path) -> str:
-    """How to bring a backup back: a log left beside it would be played into it."""
+    """Return the steps that bring a backup back: a log left beside it would be played into it."""
     return f"stop tierd, move {path.name}-wal and {path.name}-shm away, and restore {path} from a backup"
 
 

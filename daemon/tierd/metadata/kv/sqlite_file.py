@@ -276,7 +276,7 @@ def _close_to_others(path: Path) -> None:
 def _require_no_stray_log(path: Path) -> None:
     """SQLite would play the log of the lost file into the new one."""
     log = path.with_name(f"{path.name}-wal")
-    if log.exists() and not path.exists():  # not made by somebody else a moment ago
+    if log.exists() and not path.exists():  # not made by another process a moment ago
         raise MetadataError(f"{path}: missing, but {log.name} is there", remedy=restore_remedy(path))
 
 
