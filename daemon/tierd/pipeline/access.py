@@ -45,7 +45,7 @@ _CALL_TIMEOUT_S: Final = 900.0  # the store has deadlines and repetitions of its
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierAccess:
-    """What it takes to open one cluster's tier. Picklable; the settings carry secrets, their ``repr`` does not.
+    """Settings and identity that open one cluster's tier. Picklable; the settings have secrets, their ``repr`` has none.
 
     Attributes:
         metadata: None for a task, which reads and stages segments and asks no metadata.
@@ -126,7 +126,7 @@ class OpenTier:
 
     @property
     def fetched_bytes(self) -> int:
-        """What came from the object store so far: logs, indexes and manifests."""
+        """Return the bytes fetched from the object store so far: logs, indexes and manifests."""
         return self._fetched_bytes
 
     def partitions(self) -> list[TopicIdPartition]:
@@ -198,7 +198,7 @@ class OpenTier:
     ) -> Generator[bytes, None, None]:
         """Yield the log's bytes of ``[start, end)`` in order, in pieces that end where stored chunks end.
 
-        At most ``ahead + 1`` pieces are in memory or under way. Whoever stops early closes the iterator.
+        At most ``ahead + 1`` pieces are in memory or under way. A caller that stops early closes the iterator.
 
         Args:
             metadata: whose log.

@@ -38,7 +38,7 @@ class Beginning:
         self._new_id = new_id
 
     async def describe(self, round_: PartitionRound, group: int) -> Output | str:
-        """What is to be written for a group, or why nothing is."""
+        """Return the output that is to be written for a group, or the reason why there is none."""
         if (problem := await self._replacing.inputs_problem(round_, group)) is not None:
             return problem
         work = round_.work

@@ -1,4 +1,4 @@
-"""What planning needs of a partition's objects: who wrote last, which transactions are open, and which were aborted."""
+"""Facts that planning needs from a partition's objects: the last producers, and the open and aborted transactions."""
 
 import asyncio
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from tierd.pipeline.planning import Chain, TierEvidence
 
 
 class IndexSource(Protocol):
-    """Where indexes of remote segments are read."""
+    """Source of the indexes of remote segments."""
 
     async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         """Return one artefact, checked; ``RemoteIndexAbsentError`` when the segment never had it."""

@@ -2,7 +2,7 @@
 
 ::
 
-    prepare ─► order                          inputs of the order: nobody expires them while the run is on
+    prepare ─► order                          inputs of the order: they do not expire while the run is on
     begin   ─► rows COPY_SEGMENT_STARTED      then the job may write .log and .indexes of exactly those ids
     commit  ─► .manifest ─► one atomic batch  output FINISHED, inputs DELETE_STARTED, perhaps compacted_to
     end     ─► what is open DELETE_STARTED    the sweep removes its objects
@@ -86,16 +86,16 @@ class CompactionLeader:
 
     @property
     def order(self) -> WorkOrder | None:
-        """Of the present run, None between two."""
+        """Return the order of the present run, None between two runs."""
         return self._order
 
     @property
     def rounds(self) -> tuple[PartitionRound, ...]:
-        """How far each partition of the present run is; empty between two."""
+        """Return the round of each partition in the present run; empty between two runs."""
         return self._rounds
 
     def statistics(self) -> RunStatistics:
-        """What the present run, or the last one, has done."""
+        """Return the statistics of the present run, or of the last one."""
         return self.record.statistics()
 
     async def prepare(
@@ -283,7 +283,7 @@ class CompactionLeader:
         reason = outcome.problem or ""
         if outcome.is_unknown:  # to delete its row would delete the only copy, if it happened
             self._outputs.forget(opened)
-            reason = f"nobody knows whether it was committed: {reason}"
+            reason = f"it is unknown whether it was committed: {reason}"
         else:
             await self._outputs.give_up(opened)
         self._leave(opened.round, opened.output.group, reason)

@@ -48,7 +48,7 @@ class LeaderClient:
     """One connection to the leader; threads may share it, and then take turns.
 
     Every call raises ``LeaderChannelError`` when the leader is gone, silent or not to be understood. The connection is
-    closed then, for nobody could tell which answer would come next: the run is over, and the leader puts away what is
+    closed then, since the next answer could be of either request: the run is over, and the leader puts away what is
     open. ``PipelineError`` says that the leader could not carry out this request; the run may go on.
     """
 
@@ -74,7 +74,7 @@ class LeaderClient:
             clock: of the deadlines.
 
         Raises:
-            LeaderChannelError: nobody listens there, or it does not speak the protocol.
+            LeaderChannelError: no process listens there, or it does not speak the protocol.
             PipelineError: it says why it does not talk to us.
         """
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -163,7 +163,7 @@ class LeaderClient:
         self.close()
 
     def fileno(self) -> int:
-        """The connection, for whoever waits for its end beside the calls; -1 once it is closed."""
+        """Descriptor of the connection, to wait for its end beside the calls; -1 once it is closed."""
         return self._channel.fileno()
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ _SAME_TIERD: Final = "leader and job must be of one tierd"
 
 
 class LeaderServer:
-    """Serves exactly one client: the next one finds nobody.
+    """Serves exactly one client: the next one is refused.
 
     Args:
         leader: whose run was prepared.
@@ -87,11 +87,11 @@ class LeaderServer:
     async def serve(self) -> bool:
         """Wait for the client and answer it to the end; whether it said that it is done.
 
-        A client that goes away is no error: it failed, and whoever started it knows why. Cancelled, it is told by the
+        A client that goes away is no error: it failed, and its parent process knows why. Cancelled, it is told by the
         end of its stream. The run is not ended: that is for the caller.
 
         Raises:
-            LeaderChannelError: nobody came, or fell silent, or does not speak the protocol.
+            LeaderChannelError: no client came, or it fell silent, or it does not speak the protocol.
         """
         reader, writer = await self._accept()
         try:
@@ -256,10 +256,10 @@ def _bound(path: Path) -> socket.socket:
 
 
 def _make_private(directory: Path) -> None:
-    """Make the directory, for its owner alone; whoever connects may rewrite the tier.
+    """Make the directory, for its owner alone; a process that connects may rewrite the tier.
 
     Raises:
-        PermissionError: it is somebody else's, or others may enter it.
+        PermissionError: it belongs to another user, or others may enter it.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = directory.stat()

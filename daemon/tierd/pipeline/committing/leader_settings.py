@@ -1,4 +1,4 @@
-"""What the leader of a run is given: where outputs are stored, and how patient it is."""
+"""Settings of the leader of a run: the storage of outputs, and its deadlines."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from tierd.remote import SegmentManifest
 
 
 class OutputStorage(Protocol):
-    """What committing needs of a remote storage; ``SegmentStorage`` has it."""
+    """Part of a remote storage that committing uses; ``SegmentStorage`` has it."""
 
     def custom_metadata(self, metadata: RemoteLogSegmentMetadata) -> bytes:
-        """What lets this storage find the segment's objects again."""
+        """Return the metadata by which this storage finds the segment's objects again."""
 
     async def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         """Return one artefact, checked."""
@@ -25,7 +25,7 @@ class OutputStorage(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderSettings:
-    """How patient the leader is.
+    """Deadlines of the leader.
 
     Attributes:
         grace_s: how long the objects of replaced segments stay, for readers that are at them.

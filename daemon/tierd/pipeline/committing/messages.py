@@ -1,4 +1,4 @@
-"""What job and leader say to one another: one JSON object a line, a request and its answer by turns.
+"""Messages between job and leader: one JSON object a line, a request and its answer by turns.
 
 ::
 
@@ -42,7 +42,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskOrder:
-    """What is to be done? Answered by ``OrderHeader``."""
+    """Request for the order of the run. Answered by ``OrderHeader``."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -51,7 +51,7 @@ class AskOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskWork:
-    """What is to be done to one partition? Answered by ``Work``."""
+    """Request for the work on one partition. Answered by ``Work``."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -90,7 +90,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unchanged:
-    """Nothing in the group would be different, so it stays as it is. Answered by ``Noted``."""
+    """Report that the group stays as it is, since the output would equal the inputs. Answered by ``Noted``."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -114,7 +114,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far the job is: a sign of life, too. Answered by ``Noted``."""
+    """Progress of the job, which is a sign of life, too. Answered by ``Noted``."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -179,7 +179,7 @@ class RefusedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """What may be written now, ascending by group, and what may not."""
+    """Outputs that may be written now, ascending by group, and refused groups."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -190,7 +190,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Whether the output took the place of its inputs; if not, why."""
+    """Answer that the output took the place of its inputs, or the reason why not."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 

@@ -1,4 +1,4 @@
-"""OpenOutputs: the outputs that a run has begun, and the ids that nobody else may touch meanwhile."""
+"""OpenOutputs: the outputs that a run has begun, and the ids that no other task may touch meanwhile."""
 
 from collections.abc import Callable, Iterable, MutableSet
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class OpenOutput:
 
     @property
     def inputs(self) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """What it is to replace."""
+        """Return the segments that it is to replace."""
         return self.round.work.group_inputs(self.output.group)
 
 
@@ -63,7 +63,7 @@ class OpenOutputs:
         return len(self._open)
 
     def guard(self, segments: Iterable[RemoteLogSegmentMetadata]) -> None:
-        """Keep everybody else from segments, until they are released."""
+        """Keep other tasks from segments, until they are released."""
         ids = {metadata.segment.id for metadata in segments} - self._being_copied
         self._guarded |= ids
         self._being_copied |= ids
@@ -88,7 +88,7 @@ class OpenOutputs:
         return next((e for e in self._open.values() if e.round is round_ and e.output.group == group), None)
 
     def forget(self, opened: OpenOutput) -> None:
-        """Leave an output, inputs too, to whoever finds them: it has come to its end, or the sweep will see to it."""
+        """Release an output and its inputs: the output has come to its end, or the sweep removes it."""
         self._open.pop(opened.row.segment.id, None)
         self.release([opened.row, *opened.inputs])
 

@@ -128,7 +128,7 @@ def _taken(proposals: Iterable[Proposal], max_bytes: int | None) -> tuple[list[P
 def _works(
     chosen: Iterable[Proposal], found: Iterable[TierEvidence | Skipped], *, max_bytes: int | None, now_ms: int
 ) -> tuple[list[PartitionWork], list[Skipped]]:
-    """What becomes of the proposals by what was found in their objects."""
+    """Return the work of each proposal, given the facts from its objects."""
     works: list[PartitionWork] = []
     skipped: list[Skipped] = []
     budget = RunBudget(max_bytes)

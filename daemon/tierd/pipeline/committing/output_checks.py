@@ -1,4 +1,4 @@
-"""What must hold of an output before it may take the place of its inputs. Decisions over plain values."""
+"""Conditions under which an output may take the place of its inputs. Decisions over plain values."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -73,7 +73,7 @@ def finished_output(
 
 
 def inputs_problem(view: PartitionView, inputs: Sequence[RemoteLogSegmentMetadata]) -> str | None:
-    """Why the inputs are not there to be replaced any more; None when they are."""
+    """Return why the inputs can no longer be replaced; None when they can."""
     log_start = view.log_start_offset or 0
     if inputs[-1].end_offset < log_start:
         return f"the log starts at offset {log_start} by now: the inputs expire"

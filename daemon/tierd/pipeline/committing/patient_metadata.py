@@ -17,7 +17,7 @@ from tierd.model import TopicIdPartition
 
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
-    """What became of a write.
+    """Outcome of a write.
 
     Attributes:
         problem: why it did not happen, in words; None when it did.

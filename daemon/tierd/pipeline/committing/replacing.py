@@ -45,14 +45,14 @@ class Replacing:
         return _noted(round_, await self._metadata.write(operation))
 
     async def inputs_problem(self, round_: PartitionRound, group: int) -> str | None:
-        """Why the inputs of a group are not there to be replaced; None when they are."""
+        """Return why the inputs of a group can no longer be replaced; None when they can."""
         view = await self._metadata.view(round_.work.partition)
         if isinstance(view, WriteOutcome):
             return _noted(round_, view).problem
         return inputs_problem(view, round_.work.group_inputs(group))
 
     async def _leadership_problem(self, round_: PartitionRound) -> str | None:
-        """Why the partition is not ours, asked of the store: nothing fences a manifest, which a rebuild believes."""
+        """Ask the store why the partition is not ours; None when it is. A manifest is not fenced, and a rebuild believes it."""
         partition = round_.work.partition
         return (await self.write(round_, lambda: self._metadata.manager.prove_leadership(partition))).problem
 

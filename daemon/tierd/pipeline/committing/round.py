@@ -21,7 +21,7 @@ ORDERED_COUNTS: Final = ("records_tombstone", "records_expired", "records_erased
 
 
 class GroupState(Enum):
-    """Where a group stands."""
+    """State of a group."""
 
     WAITING = "waiting"
     OPEN = "open"
@@ -50,22 +50,22 @@ class PartitionRound:
 
     @property
     def states(self) -> tuple[GroupState, ...]:
-        """Of every group."""
+        """Return the state of every group."""
         return tuple(self._states)
 
     @property
     def is_audit(self) -> bool:
-        """Whether its segments are only looked at."""
+        """Return True if its segments are only looked at."""
         return self.work.kind is WorkKind.AUDIT
 
     @property
     def is_complete(self) -> bool:
-        """Whether every group is as this round is to leave it."""
+        """Return True if every group is as this round is to leave it."""
         return all(state is GroupState.DONE for state in self._states)
 
     @property
     def has_failed(self) -> bool:
-        """Whether a group is left that was to be rewritten."""
+        """Return True if a group is left that was to be rewritten."""
         return not self.is_audit and GroupState.LEFT in self._states
 
     def move(self, group: int, state: GroupState) -> None:
@@ -87,7 +87,7 @@ class PartitionRound:
         self.erased.update(erased)
 
     def why_not_begin(self, group: int) -> str | None:
-        """Why a group must not be begun; None when it may."""
+        """Return why a group must not be begun; None when it may."""
         if self.lost is not None:
             return self.lost
         if not 0 <= group < len(self._states):
@@ -99,7 +99,7 @@ class PartitionRound:
         return None
 
     def why_not_settle(self, group: int) -> str | None:
-        """Why nothing more can be said of a group; None when it can."""
+        """Return why no outcome of a group is taken any more; None when it is."""
         if not 0 <= group < len(self._states):
             return f"the order has no group {group} of {self.work.partition}"
         if self._states[group] not in (GroupState.WAITING, GroupState.OPEN):
@@ -107,7 +107,7 @@ class PartitionRound:
         return None
 
     def why_not_commit(self, group: int, counts: Mapping[str, int]) -> str | None:
-        """Why an open group must not be committed now; None when it may.
+        """Return why an open group must not be committed now; None when it may.
 
         A compaction takes a tombstone away once nothing is left that it hides. What it hides lies in the groups before
         it: while one of those is not done, the tombstone stays, and so does the whole group. It is the same with a
@@ -129,7 +129,7 @@ class PartitionRound:
         return f"{' and '.join(gone)}: what they hide may still be there, since {where}"
 
     def _may_go(self, name: str) -> bool:
-        """Whether this round takes such records out, so that a count that is not told may be any number."""
+        """Return True if this round takes such records out, so that a count that is not told may be any number."""
         return bool(self.work.erased_keys) if name == "records_erased" else self.work.compacts
 
     def compacted_to_with(self, group: int) -> int | None:

@@ -22,7 +22,7 @@ class GroupProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTally:
-    """What came of a run, or of several together; its fields are those of every JSON that tells of runs.
+    """Results of a run, or of several together; its fields are those of every JSON output about runs.
 
     Bytes are those of logs, before compression.
 
@@ -144,7 +144,7 @@ class RunRecord:
         self._leave(RunTally(damaged_segments=1), GroupProblem(partition, group, f"{said}; {advice}"))
 
     def statistics(self) -> RunStatistics:
-        """What happened so far."""
+        """Return the counts so far."""
         stage, done, total = self._stage
         return RunStatistics(
             run_id=self._run_id,

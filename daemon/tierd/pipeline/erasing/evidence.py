@@ -1,4 +1,4 @@
-"""What a run proves for a request: which segments are without its keys now, and which were replaced. Pure."""
+"""Proofs of a run for a request: the segments without its keys, and the segments that were replaced. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _PROBLEMS_KEPT: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What one round of a partition proves for one request.
+    """Proof of one round of a partition for one request.
 
     Attributes:
         searched: ids of segments without the keys that were not known to be before.

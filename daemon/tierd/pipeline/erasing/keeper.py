@@ -32,7 +32,7 @@ class DiskCaches(Protocol):
 
     @property
     def host(self) -> str:
-        """Which host it is, for people."""
+        """Return the name of the host, for people."""
 
     async def evict(self, partition: TopicIdPartition, segments: Sequence[LeftSegment]) -> int:
         """Drop everything of these segments; return of how many something is left, for it is in use."""
@@ -40,11 +40,11 @@ class DiskCaches(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperParts:
-    """What the steps act on.
+    """Collaborators of the steps.
 
     Attributes:
         find: the partition as a run would take it, loaded; None where this broker does not lead it.
-        remove: removes a segment that was replaced, without its grace; False while somebody is at it.
+        remove: removes a segment that was replaced, without its grace; False while a task works on it.
         versions: of objects.
         caches: of this host.
         reports: of requests, in the bucket.
@@ -162,7 +162,7 @@ class ErasureKeeper:
         return cancelled
 
     async def attest(self, request_id: UUID, *, by: str, statement: str) -> EraseRequest:
-        """Take somebody's word that no older versions are left, where the store cannot tell, and go on.
+        """Accept the statement of a person that no older versions are left, where the store cannot tell, and go on.
 
         Raises:
             UnknownErasureError: there is none of that id.

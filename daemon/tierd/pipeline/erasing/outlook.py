@@ -35,17 +35,17 @@ class Outlook:
 
     @property
     def replaced(self) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """Those that leave because others have taken their place: nobody can want them back."""
+        """Return the segments that leave because others have taken their place, so that they are never undeleted."""
         return tuple(each for each in self.leaving if each.soft_delete is not None and each.soft_delete.is_replaced)
 
     @property
     def is_searched(self) -> bool:
-        """Whether no segment that could be read holds a key, nor any that is to come."""
+        """Return True if no segment that could be read holds a key, nor any that is to come."""
         return not self.unsearched and not self.unreachable and self.missing_from is None
 
     @property
     def has_left(self) -> bool:
-        """Whether the bucket has no object of a segment that may hold a key, as far as metadata knows."""
+        """Return True if the bucket has no object of a segment that may hold a key, as far as metadata knows."""
         return not self.leaving and not self.under_way
 
 
@@ -124,7 +124,7 @@ def next_phase(
 
 @dataclass(frozen=True, slots=True)
 class SearchWork:
-    """What the next run over a partition is to look for.
+    """Keys that the next run over a partition is to look for.
 
     Attributes:
         keys: of every request for which something is to be searched.

@@ -29,7 +29,7 @@ _STRICT: Final = ConfigDict(extra="forbid", ser_json_bytes="base64", val_json_by
 
 
 class ErasePhase(StrEnum):
-    """What a request waits for, or how it ended."""
+    """Condition that a request waits for, or its end."""
 
     SEARCHING = "searching"
     LEAVING = "leaving"
@@ -40,7 +40,7 @@ class ErasePhase(StrEnum):
 
     @property
     def is_end(self) -> bool:
-        """Whether nothing more happens."""
+        """Return True if nothing more happens."""
         return self in (ErasePhase.DONE, ErasePhase.CANCELLED)
 
 
@@ -64,7 +64,7 @@ class LeftSegment:
 
     @classmethod
     def of(cls, metadata: RemoteLogSegmentMetadata, *, gone_at_ms: int | None = None) -> Self:
-        """What is to be remembered of a segment."""
+        """Return the part of a segment's metadata that is kept."""
         return cls(
             id=metadata.segment.id,
             start_offset=metadata.start_offset,
@@ -77,7 +77,7 @@ class LeftSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchNote:
-    """What one run did for a request.
+    """Result of one run for a request.
 
     Attributes:
         searched: segments that were found free of the keys, or made so.
@@ -178,11 +178,11 @@ class EraseRequest:
 
     @property
     def is_open(self) -> bool:
-        """Whether anything is still to be done."""
+        """Return True if anything is still to be done."""
         return not self.phase.is_end
 
     def concerns(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Whether a segment may hold one of the keys, as far as the request is about it."""
+        """Return True if a segment may hold one of the keys, as far as the request is about it."""
         return metadata.start_offset < self.end_offset and metadata.segment.id not in self.searched
 
     def after_search(

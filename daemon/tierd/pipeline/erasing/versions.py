@@ -1,4 +1,4 @@
-"""Old versions: what the store keeps of segments that are gone, which of it goes, and what nobody may remove."""
+"""Old versions that the store keeps of removed segments: those that go, and those that are locked."""
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _UPLOAD_AGE_MS: Final = 3_600_000  # no attempt at a copy takes longer
 
 @dataclass(frozen=True, slots=True)
 class VersionsPlan:
-    """What is to happen to versions below the partition's prefixes.
+    """Versions below the partition's prefixes that are removed, and those that stay.
 
     Attributes:
         looked_at: how many there are.
@@ -64,7 +64,7 @@ def plan_versions(
 
 @dataclass(frozen=True, slots=True)
 class VersionsOutcome:
-    """What became of a plan: a note where nothing is left, else why something is."""
+    """Outcome of a plan: a note where no version is left, else the reason why some are."""
 
     note: VersionsNote | None = None
     problem: str = ""
@@ -90,8 +90,8 @@ class OldVersions:
         if kept:
             key, why = next(iter(kept.items()))
             return VersionsOutcome(
-                problem=f"the store keeps old versions of {len(kept)} objects whatever anybody asks, such as {key}: "
-                f"{why}; it is tried again until their retention, lock or soft delete has ended"
+                problem=f"the store keeps old versions of {len(kept)} objects and refuses to remove them, "
+                f"such as {key}: {why}; it is tried again until their retention, lock or soft delete has ended"
             )
         young = await self._abort_uploads(request, view, now_ms=now_ms)
         if young:
@@ -127,7 +127,7 @@ class OldVersions:
         return kept
 
     async def _abort_uploads(self, request: EraseRequest, view: PartitionView, *, now_ms: int) -> int:
-        """Abort what dead processes left half-way of segments that nobody knows; return how many may be under way."""
+        """Abort uploads that dead processes left of unknown segments; return how many may be under way."""
         young = 0
         for factory in self._factories(request, view):
             for upload in await self._store.list_unfinished_uploads(factory.partition_prefix(request.partition)):

@@ -1,4 +1,4 @@
-"""What keeps a request from getting on, in words for people. Pure."""
+"""Reasons why a request does not get on, in words for people. Pure."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

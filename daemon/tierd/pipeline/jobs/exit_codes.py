@@ -1,10 +1,10 @@
-"""What a job's process tells whoever started it."""
+"""Exit codes of a job's process, for the process that started it."""
 
 from enum import IntEnum
 
 
 class JobExit(IntEnum):
-    """How a run ended.
+    """Exit code of a run.
 
     Attributes:
         DONE: the order was worked through; what became of each group the leader has heard.

@@ -51,7 +51,7 @@ class LatestKeys:
 
     @property
     def is_full(self) -> bool:
-        """Whether most of what is held are keys that differ, so that holding more of them would not pay."""
+        """Return True if most of what is held are keys that differ, so that holding more of them would not pay."""
         return self._fold_at > self._smallest_fold
 
     def take(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

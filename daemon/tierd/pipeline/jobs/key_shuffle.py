@@ -1,4 +1,4 @@
-"""What Spark is asked for: two shuffles of packed blocks, whose result the groups are rewritten from.
+"""Jobs that Spark runs: two shuffles of packed blocks, whose result the groups are rewritten from.
 
 Blocks instead of rows: 10 million keys shuffled as rows of a data frame took over three times as long. The result of
 both shuffles stays on the executors' disks as long as the RDD lives, so that groups can be rewritten some at a time.
@@ -32,7 +32,7 @@ Context = Broadcast[RunContext]
 
 @dataclass(frozen=True, slots=True)
 class GroupSurvey:
-    """What the first pass found of group ``number``.
+    """Findings of the first pass about group ``number``.
 
     Attributes:
         latest: how many of its records are the latest of their keys.

@@ -1,4 +1,4 @@
-"""How the work of an order is cut up for Spark. Values only.
+"""Division of an order's work into Spark tasks. Values only.
 
 ::
 
@@ -79,7 +79,7 @@ def cut_splits(works: Iterable[PartitionWork], *, parallelism: int) -> tuple[Spl
 
 
 def bucket_count(works: Iterable[PartitionWork], *, parallelism: int) -> int:
-    """How many buckets the keys of all partitions are spread over."""
+    """Return the number of buckets that the keys of all partitions are spread over."""
     offsets = sum(input_offsets(work.inputs) for work in works)
     return min(max(-(-offsets // BUCKET_OFFSETS), parallelism), MAX_BUCKETS)
 

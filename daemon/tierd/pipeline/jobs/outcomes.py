@@ -1,4 +1,4 @@
-"""What became of a group, on its way from an executor to the driver, and in which order the leader hears of it."""
+"""Outcomes of groups, on their way from an executor to the driver, and the order in which the leader gets them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

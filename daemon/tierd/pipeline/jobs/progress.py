@@ -1,4 +1,4 @@
-"""RunProgress: how far a run is, told by whoever works and asked for by the thread that tells the leader."""
+"""RunProgress: set by the threads that work, read by the thread that reports to the leader."""
 
 import threading
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Stage(StrEnum):
-    """What a run does, in this order; stages for which there is nothing are left out."""
+    """Stage of a run, in this order; stages for which there is nothing are left out."""
 
     STARTING = "starting"
     AUDIT = "auditing"
@@ -17,7 +17,7 @@ class Stage(StrEnum):
 
 
 class Reached(NamedTuple):
-    """How many bytes of inputs are done in a stage, of how many."""
+    """Bytes of inputs that are done in a stage, and their total."""
 
     stage: Stage
     done: int
@@ -33,7 +33,7 @@ class RunProgress:
         self._measure: Callable[[], int] | None = None
 
     def begin(self, stage: Stage, total: int, measure: Callable[[], int] | None = None) -> None:
-        """Begin a stage; ``measure`` tells what is done, where nobody calls ``advance``."""
+        """Begin a stage; ``measure`` returns what is done, where ``advance`` is not called."""
         with self._lock:
             self._reached, self._measure = Reached(stage, 0, total), measure
 
@@ -44,7 +44,7 @@ class RunProgress:
             self._reached = Reached(stage, min(done + size_bytes, total), total)
 
     def reached(self) -> Reached:
-        """How far it is now."""
+        """Return the present progress."""
         with self._lock:
             stage, done, total = self._reached
             return Reached(stage, min(self._measure(), total) if self._measure else done, total)

@@ -1,4 +1,4 @@
-"""What is known of each group before it is rewritten: whether it has to be, and how it begins. Pure."""
+"""Facts about each group before it is rewritten: the need to rewrite it, and its initial state. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ def compaction_prospects(
     """Judge the groups of a partition that is compacted.
 
     A group with an input that cannot be read is left alone. So are those behind such an input that is in no group: what
-    of it is still there nobody knows, so nothing that it may need can be taken away.
+    of it is still there is unknown, so nothing that it may need can be taken away.
 
     Args:
         work: of the partition.
@@ -57,7 +57,7 @@ def compaction_prospects(
 
 
 class _Before:
-    """What lies before a group.
+    """State of the log before a group.
 
     Attributes:
         problem: why nothing behind it may be rewritten.

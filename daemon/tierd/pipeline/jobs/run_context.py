@@ -27,7 +27,7 @@ class RunContext:
         return self.order.partitions[place.index]
 
     def rules(self, place: GroupPlace | InputPlace) -> RewriteRules:
-        """What decides about the partition's records.
+        """Return the rules for the partition's records.
 
         Raises:
             CorruptIndexError: the snapshot of its producers cannot be understood.
@@ -47,5 +47,5 @@ class RunContext:
 
 
 def scratch_directory(spark_local_dirs: str) -> Path:
-    """Where a task keeps a file for a while: the first of Spark's own directories, which goes when the session does."""
+    """Return the directory for a task's temporary files: the first of Spark's own, which goes with the session."""
     return Path(spark_local_dirs.partition(",")[0])

@@ -1,4 +1,4 @@
-"""Which records are the latest of their keys: one task reads a split, another one joins a bucket of keys.
+"""Search for the latest record of each key: one task reads a split, another one joins a bucket of keys.
 
 ::
 
@@ -39,7 +39,7 @@ class OffsetBlock:
 
     @property
     def count(self) -> int:
-        """How many."""
+        """Return the number of entries."""
         return len(self.distances) // 4
 
     def offsets(self, start_offset: int) -> np.ndarray:
@@ -49,7 +49,7 @@ class OffsetBlock:
 
 @dataclass(frozen=True, slots=True)
 class InputNote:
-    """What the driver has to know of an input that was read.
+    """Facts about an input that was read, for the driver.
 
     Attributes:
         keyed: how many records could be the latest of a key.
@@ -67,7 +67,7 @@ class InputNote:
 
 @dataclass(frozen=True, slots=True)
 class ErasureNote:
-    """How many records of an input are to be erased, or why that cannot be told.
+    """Number of records of an input that are to be erased, or the reason why it is unknown.
 
     Attributes:
         records: those with a key that is to be erased; a batch that goes unopened counts as one.
@@ -80,7 +80,7 @@ class ErasureNote:
 
 @dataclass(frozen=True, slots=True)
 class AuditNote:
-    """What is wrong with a segment; None when nothing is."""
+    """Problem of a segment; None when there is none."""
 
     place: InputPlace
     problem: str | None

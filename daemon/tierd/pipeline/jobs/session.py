@@ -1,4 +1,4 @@
-"""The settings of the Spark session that a run works in; imports no pyspark, for whoever starts spark-submit."""
+"""Settings of the Spark session of a run; imports no pyspark, for the process that starts spark-submit."""
 
 import os
 import re

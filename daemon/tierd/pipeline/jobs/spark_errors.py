@@ -1,4 +1,4 @@
-"""What Spark says when a job of it fails, in one line."""
+"""Error of a failed Spark job, in one line."""
 
 import re
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def spark_errors(spark: SparkContext, doing: str) -> Iterator[None]:
 
 
 def _problem_of(spark: SparkContext, error: Py4JJavaError) -> str:
-    """Why a job failed, as the innermost exception says it; a full disk is named."""
+    """Return why a job failed, from the innermost exception; a full disk is named."""
     text = masked(str(error.java_exception.getMessage() or error.java_exception))
     if "No space left on device" in text:
         return f"no space is left in {spark.getConf().get('spark.local.dir', '')}, Spark's local directory"

@@ -26,7 +26,7 @@ _BLOCKS_AT_ONCE: Final = 64  # 8 MiB of offsets
 
 @dataclass(frozen=True, slots=True)
 class GroupTask:
-    """What a task is to do with one group.
+    """Work of a task on one group.
 
     Attributes:
         open_producers: whose transactions go on where the group begins.
@@ -84,7 +84,7 @@ def _rewrite(
 
 
 def _told(statistics: RewriteStatistics) -> Mapping[str, int]:
-    """What people are told of a group that stays as it is."""
+    """Return the reported counts of a group that stays as it is."""
     return {"batches_unread": statistics.batches_unread} if statistics.batches_unread else {}
 
 

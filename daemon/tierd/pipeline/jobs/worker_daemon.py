@@ -1,4 +1,4 @@
-"""What Spark forks its Python workers from: a process that has imported and compiled what they need.
+"""Process that Spark forks its Python workers from: it has imported and compiled what they need.
 
 By itself every worker would do that again, which takes seconds of each run; and Spark's loop collects garbage after
 each task, which takes 100 ms as long as the modules' objects are looked through. Named in

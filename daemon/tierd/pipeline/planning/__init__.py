@@ -1,4 +1,4 @@
-"""What a run does, decided from metadata alone: which segments, in which groups, by which rules. Values only."""
+"""Plan of a run, decided from metadata alone: its segments, groups and rules. Values only."""
 
 from tierd.pipeline.planning.audit_sample import audit_works
 from tierd.pipeline.planning.chain import Chain, readable_chain

@@ -1,4 +1,4 @@
-"""Which segments a run audits: a sample of all that readers find, chosen anew each time. Pure."""
+"""Choice of the segments that a run audits: a sample of all readable ones, drawn anew each time. Pure."""
 
 import math
 from collections.abc import Callable, Container, Iterable, Iterator
@@ -52,7 +52,7 @@ def audit_works(
 
 
 def _readable(candidate: Candidate) -> Iterator[RemoteLogSegmentMetadata]:
-    """What readers take at least a part of."""
+    """Yield the segments that readers take at least a part of."""
     chain = candidate.chain()
     yield from chain.segments
     begins = {metadata.start_offset for metadata in chain.segments}
@@ -62,7 +62,7 @@ def _readable(candidate: Candidate) -> Iterator[RemoteLogSegmentMetadata]:
 
 
 def _turn(metadata: RemoteLogSegmentMetadata, random: Callable[[], float]) -> float:
-    """When a segment's turn comes: ascending, that is a choice by weight without replacement (Efraimidis, Spirakis)."""
+    """Return a sort key: ascending, it is a choice by weight without replacement (Efraimidis, Spirakis)."""
     return -math.log(1.0 - random()) / max(metadata.size_bytes, _LEAST_BYTES)
 
 

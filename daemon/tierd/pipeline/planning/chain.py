@@ -78,6 +78,6 @@ def _continues(metadata: RemoteLogSegmentMetadata, previous: RemoteLogSegmentMet
 
 
 def is_of_lineage(metadata: RemoteLogSegmentMetadata, lineage: Lineage) -> bool:
-    """Whether every offset that the segment answers for is of the epoch that ``lineage`` assigns to it."""
+    """Return True if every offset that the segment answers for is of the epoch that ``lineage`` assigns to it."""
     own = Lineage(metadata.segment_leader_epochs).with_data()
     return own == lineage.entries_in(metadata.first_readable_offset, metadata.end_offset + 1).with_data()

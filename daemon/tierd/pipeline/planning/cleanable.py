@@ -1,4 +1,4 @@
-"""What of a partition is worth compacting (log-format 9.1; Kafka: LogToClean, LogCleanerManager.cleanableOffsets)."""
+"""Part of a partition that is worth compacting (log-format 9.1; Kafka: LogToClean, LogCleanerManager)."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from tierd.pipeline.planning.chain import Chain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleanable:
-    """How much of a chain is dirty, and how far it may be compacted.
+    """Dirty part of a chain, and the end of what may be compacted.
 
     Attributes:
         first_dirty_offset: below it everything was compacted before.
@@ -32,7 +32,7 @@ class Cleanable:
         return self.cleanable_bytes / total if total else 0.0
 
     def is_due(self, min_ratio: float) -> bool:
-        """Whether to compact now: dirty enough, strictly, or overdue with anything to do."""
+        """Return True if to compact now: dirty enough, strictly, or overdue with anything to do."""
         return self.ratio > min_ratio or (self.is_overdue and self.cleanable_bytes > 0)
 
 
@@ -79,7 +79,7 @@ def cleanable_of(
 
 
 def _is_older(segments: tuple[RemoteLogSegmentMetadata, ...], first_dirty: int, cutoff_ms: int) -> bool:
-    """Whether a dirty segment may hold a record older than ``cutoff_ms``.
+    """Return True if a dirty segment may hold a record older than ``cutoff_ms``.
 
     Kafka asks the first batch of each, of which metadata tells nothing. It is about as old as the newest record of the
     segment before: so a compaction may be early by as much as a topic pauses between the two, and is never late.

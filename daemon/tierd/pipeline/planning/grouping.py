@@ -1,4 +1,4 @@
-"""Which neighbouring segments become one (log-format 9.3; Kafka: Cleaner.groupSegmentsBySize)."""
+"""Groups of neighbouring segments that become one (log-format 9.3; Kafka: Cleaner.groupSegmentsBySize)."""
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _TIME_INDEX_ENTRY_BYTES: Final = 12  # the larger of the two
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
-    """How large one output may become, as its inputs stand now.
+    """Limits of one output, measured by its inputs.
 
     Attributes:
         segment_bytes: of the log.
@@ -31,7 +31,7 @@ class GroupLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sum:
-    """What a group comes to so far."""
+    """Totals of a group so far."""
 
     first_offset: int
     log_bytes: int
@@ -68,7 +68,7 @@ class _Sum:
 
 
 def index_bytes(log_bytes: int) -> int:
-    """What the larger index of a log of that size has at most."""
+    """Return the largest size of the larger index of a log of that size."""
     return (log_bytes // INDEX_INTERVAL_BYTES + 1) * _TIME_INDEX_ENTRY_BYTES if log_bytes else 0
 
 
@@ -110,5 +110,5 @@ def _packed(
 
 
 def _reaches(total: _Sum, following: RemoteLogSegmentMetadata) -> bool:
-    """Whether offsets relative to the group's base still fit its indexes; those tell nothing of an empty log."""
+    """Return True if offsets relative to the group's base still fit its indexes; those tell nothing of an empty log."""
     return following.size_bytes == 0 or following.end_offset - total.first_offset <= MAX_OFFSET_SPAN

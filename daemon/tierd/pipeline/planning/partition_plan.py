@@ -1,4 +1,4 @@
-"""What to do to one partition in this run, from its metadata alone."""
+"""Plan for one partition in this run, from its metadata alone."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ def plan_partition(candidate: Candidate, *, now_ms: int, last_stable_offset: int
     Args:
         candidate: whose metadata is loaded.
         now_ms: wall clock.
-        last_stable_offset: of the tier; None while nobody has looked: then the answer is what it would be at most.
+        last_stable_offset: of the tier; None while it is unknown: then the answer is an upper bound.
     """
     chain = candidate.chain()
     if not chain.segments:

@@ -53,7 +53,7 @@ class Candidate:
 
     @property
     def partition(self) -> TopicIdPartition:
-        """Which it is."""
+        """Return the partition."""
         return self.view.partition
 
     def chain(self) -> Chain:
@@ -71,7 +71,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierEvidence:
-    """What only the objects of a partition tell.
+    """Facts that only the objects of a partition hold.
 
     Attributes:
         producer_snapshot: of the last finished segment, as Kafka writes it.
@@ -102,7 +102,7 @@ class Proposal:
 
     @property
     def partition(self) -> TopicIdPartition:
-        """Whose work it is."""
+        """Return the partition of the work."""
         return self.candidate.partition
 
     @property

@@ -1,4 +1,4 @@
-"""Which proposals one run carries out, over all partitions: what people asked for, then the dirtiest, within bytes."""
+"""Selection of the proposals of one run: first what people asked for, then the dirtiest, up to a limit of bytes."""
 
 from collections.abc import Container, Iterable
 from typing import Final
@@ -32,7 +32,7 @@ class RunBudget:
         self._is_untouched = True
 
     def take(self, proposal: Proposal) -> Proposal | None:
-        """What of a proposal fits, None when it has to wait for another run.
+        """Return the part of a proposal that fits, None when it has to wait for another run.
 
         The first is cut to what is there, and goes beyond it only where less would bring it nowhere: otherwise a
         partition larger than the limit would never have its turn. Later ones are taken whole.

@@ -26,7 +26,7 @@ _JSON: Final = ConfigDict(extra="forbid", strict=True, ser_json_bytes="base64", 
 
 
 class WorkKind(StrEnum):
-    """What is done to a partition in this run."""
+    """Kind of work on a partition in this run."""
 
     COMPACT = "compact"
     MERGE = "merge"
@@ -98,12 +98,12 @@ class PartitionWork:
 
     @property
     def compacts(self) -> bool:
-        """Whether only the latest record of a key stays; otherwise nothing goes but what is erased."""
+        """Return True if only the latest record of a key stays; otherwise nothing goes but what is erased."""
         return self.kind is WorkKind.COMPACT
 
     @property
     def is_ordered(self) -> bool:
-        """Whether a record that goes may hide what is left in a group before it."""
+        """Return True if a record that goes may hide what is left in a group before it."""
         return self.compacts or (self.is_compacted_topic and bool(self.erased_keys))
 
     @property
@@ -138,7 +138,7 @@ class PartitionWork:
         return {key: places[place] for place, key in enumerate(sorted(self.erased_keys)) if place in places}
 
     def live_producers(self) -> Mapping[int, ProducerStateEntry]:
-        """What was known of the producers at the end of the tier, by producer id.
+        """Return the state of the producers at the end of the tier, by producer id.
 
         Raises:
             CorruptIndexError: the snapshot cannot be understood.
@@ -149,11 +149,11 @@ class PartitionWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkOrder:
-    """What one run does. The same order gives the same outputs, byte for byte.
+    """Order of one run. The same order gives the same outputs, byte for byte.
 
     Attributes:
         now_ms: wall clock of the run, for every decision in it.
-        secret: key of the hash that keys are compared by: nobody can prepare keys that collide. Not in ``repr``.
+        secret: key of the hash that keys are compared by: no producer can prepare keys that collide. Not in ``repr``.
         partitions: at the place that their ``index`` says. An audit is a work of its own, beside another one of the
             same partition but never of the same segments.
 
@@ -184,8 +184,8 @@ class Output:
     Attributes:
         index: of the partition in the order.
         group: place in that partition's ``groups``.
-        metadata: COPY_SEGMENT_STARTED, with provisional size, largest timestamp and ``txn_index_empty``. Whoever
-            writes the objects puts the true ones in their place, and changes nothing else.
+        metadata: COPY_SEGMENT_STARTED, with provisional size, largest timestamp and ``txn_index_empty``. The
+            task that writes the objects replaces these by the true ones, and changes nothing else.
         key_seed: secret; with the content of the output it gives its data key, so that every task that makes the same
             content makes the same objects. Not in ``repr``.
 

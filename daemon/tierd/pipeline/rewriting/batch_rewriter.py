@@ -118,7 +118,7 @@ class BatchRewriter:
         self.statistics.batches_removed += len(stretch) - left
 
     def _take_batch(self, batch: RecordBatch, opened: Opened | None, reasons: np.ndarray | None) -> None:
-        """Take one batch; ``opened`` and ``reasons`` are None of one that nobody has opened yet."""
+        """Take one batch; ``opened`` and ``reasons`` are None for a batch that is not opened yet."""
         self.statistics.batches_read += 1
         self.statistics.bytes_read += batch.size_bytes
         if batch.is_control:
@@ -228,6 +228,6 @@ class BatchRewriter:
 
 
 def _runs(flags: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Where neighbours that are equal begin and end."""
+    """Yield the begin and end of each run of equal neighbours."""
     changes = (np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist()
     return zip([0, *changes], [*changes, flags.size], strict=True)

@@ -1,4 +1,4 @@
-"""What becomes of a batch: pure decisions from its header, the transactions, and the rules (log-format 9.5 and 9.6)."""
+"""Disposition of a batch: pure decisions from header, transactions and rules (log-format 9.5 and 9.6)."""
 
 from enum import Enum
 
@@ -9,7 +9,7 @@ from tierd.pipeline.rewriting.rules import RewriteRules
 
 
 class Fate(Enum):
-    """What the output has of a batch."""
+    """Part of a batch that the output has."""
 
     COPIED = "copied"  # byte for byte
     REWRITTEN = "rewritten"
@@ -18,7 +18,7 @@ class Fate(Enum):
 
 
 def discards_records(batch: BatchHeader, *, is_discardable: bool, now_ms: int) -> bool:
-    """Whether all records of a batch go, whatever they are: aborted data at once, a marker once its time has come.
+    """Return True if all records of a batch go: aborted data at once, a marker once its time has come.
 
     Args:
         batch: any.
@@ -32,7 +32,7 @@ def discards_records(batch: BatchHeader, *, is_discardable: bool, now_ms: int) -
 
 
 def is_protected(batch: BatchHeader, rules: RewriteRules) -> bool:
-    """Whether a batch stays even without records: its producer's state rests on it, or the end of the round.
+    """Return True if a batch stays even without records: its producer's state rests on it, or the end of the round.
 
     A producer that has data is known by its last batch of data, another one by a marker of its epoch. One that the
     tier does not know any more has expired and protects nothing.
@@ -48,7 +48,7 @@ def is_protected(batch: BatchHeader, rules: RewriteRules) -> bool:
 
 
 def may_be_protected(producer_ids: np.ndarray, last_offsets: np.ndarray, rules: RewriteRules) -> np.ndarray:
-    """Of which batches of data ``is_protected`` has to be asked: bool[n]; of all others it is false."""
+    """Return the data batches for which ``is_protected`` may be true: bool[n]; for all others it is false."""
     found: np.ndarray = last_offsets + 1 == rules.round_end_offset
     for producer_id in np.unique(producer_ids).tolist():
         producer = rules.producers.get(producer_id)
@@ -58,13 +58,13 @@ def may_be_protected(producer_ids: np.ndarray, last_offsets: np.ndarray, rules: 
 
 
 def needs_horizon(batch: BatchHeader, *, keeps_tombstone: bool, is_discardable: bool) -> bool:
-    """Whether the time begins in this pass after which what is left of the batch may go."""
+    """Return True if the time begins in this pass after which what is left of the batch may go."""
     waits = keeps_tombstone or (batch.is_control and is_discardable)
     return waits and batch.delete_horizon_ms is None
 
 
 def fate_of(batch: BatchHeader, rules: RewriteRules, *, kept_count: int, record_count: int, sets_horizon: bool) -> Fate:
-    """What becomes of a batch of which ``kept_count`` of ``record_count`` records are kept.
+    """Return the disposition of a batch of which ``kept_count`` of ``record_count`` records are kept.
 
     Args:
         batch: the batch.

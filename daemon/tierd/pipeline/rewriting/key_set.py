@@ -7,7 +7,7 @@ import numpy as np
 from tierd.kernels import hash_keys
 from tierd.pipeline.rewriting.rows import RecordRows
 
-_SECRET = bytes(16)  # what collides is compared, so nobody gains by knowing it
+_SECRET = bytes(16)  # keys that collide are compared, so knowing it gains nothing
 
 
 class KeySet:
@@ -26,7 +26,7 @@ class KeySet:
         return bool(self._keys)
 
     def matches(self, rows: RecordRows) -> np.ndarray:
-        """Which records have one of the keys: bool[n]."""
+        """Return the records that have one of the keys: bool[n]."""
         found = np.zeros(rows.size, dtype=np.bool_)
         candidates = np.flatnonzero(np.isin(rows.key_size, self._sizes))
         if candidates.size:

@@ -98,5 +98,5 @@ class NewBatch:
 
 
 def _range(times: np.ndarray, max_timestamp_ms: int) -> TimestampRange:
-    """What records and header say, so that nobody who believes either is led past the batch."""
+    """Return the range that covers the timestamps of records and header, so that a reader of either finds the batch."""
     return TimestampRange(min(int(times.min()), max_timestamp_ms), max(int(times.max()), max_timestamp_ms))

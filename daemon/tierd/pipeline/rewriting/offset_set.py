@@ -69,7 +69,7 @@ class OffsetSet:
             self._pages[number] = _packed(low if known is None else np.union1d(_unpacked(known), low))
 
     def contains(self, offsets: np.ndarray) -> np.ndarray:
-        """Which of ``offsets``, int64[n] ascending, are in the set: bool[n]."""
+        """Return the members among ``offsets``, int64[n] ascending: bool[n]."""
         relative = offsets - self.base_offset
         if relative.size and relative[0] >> _PAGE_BITS == relative[-1] >> _PAGE_BITS:
             return self._in_page(int(relative[0]) >> _PAGE_BITS, relative & _PAGE_OFFSETS - 1)
@@ -100,7 +100,7 @@ class OffsetSet:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """What ``to_bytes`` gave.
+        """Return the set that ``to_bytes`` encoded.
 
         Raises:
             ValueError: it is of another version.

@@ -135,12 +135,12 @@ class OutputLog:
 
     @property
     def offset_index(self) -> bytes:
-        """Of what was finished."""
+        """Return the index of what was finished."""
         return bytes(self._indexes.offsets)
 
     @property
     def time_index(self) -> bytes:
-        """Of what was finished."""
+        """Return the index of what was finished."""
         return bytes(self._indexes.times)
 
     @property

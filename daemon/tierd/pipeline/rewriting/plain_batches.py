@@ -49,7 +49,7 @@ class NewBatches:
 
 
 def plain_batches(stretch: Stretch, keep: np.ndarray, rules: RewriteRules) -> np.ndarray:
-    """Which batches are data outside of transactions that waits for no time and begins none: bool[n].
+    """Return the batches of data outside of transactions that have no delete horizon and get none: bool[n].
 
     Such a batch is copied if it keeps all records, rewritten if it keeps some, and gone if it keeps none.
 

@@ -34,12 +34,12 @@ class RecordRows(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Return the number of rows."""
         return self.offset.size
 
     @classmethod
     def of_columns(cls, payload: bytes | memoryview, columns: Columns) -> Self:
-        """What was decoded of ``payload``."""
+        """Return the rows that were decoded from ``payload``."""
         return cls(
             payload,
             np.asarray(columns.offset),

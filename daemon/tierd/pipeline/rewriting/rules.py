@@ -10,7 +10,7 @@ _MAX_LONG = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteRules:
-    """What decides about records and batches, besides themselves.
+    """Rules about records and batches of one partition in one run.
 
     Attributes:
         now_ms: time of the pass; delete horizons before it, or at it, are past.
@@ -42,5 +42,5 @@ class RewriteRules:
 
     @property
     def delete_horizon_ms(self) -> int:
-        """What a batch gets whose tombstones or marker begin to wait in this pass."""
+        """Return the delete horizon of a batch whose tombstones or marker begin to wait in this pass."""
         return min(self.now_ms + self.delete_retention_ms, _MAX_LONG)

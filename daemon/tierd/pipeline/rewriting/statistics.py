@@ -9,7 +9,7 @@ from tierd.pipeline.rewriting.survivors import Reason
 
 @dataclass(slots=True, kw_only=True)
 class RewriteStatistics:
-    """Of one group, or of several put together. Every record that was read is counted once more below.
+    """Counts of one group, or of several added up. Every record that was read is counted once more below.
 
     Attributes:
         bytes_read: of the inputs, as they lie in the segments.
@@ -59,7 +59,7 @@ class RewriteStatistics:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether the output has the very batches of the inputs: of a single segment, that it need not be replaced."""
+        """Return True if the output has the very batches of the inputs: a single segment then need not be replaced."""
         return self.batches_copied == self.batches_read
 
     @property

@@ -75,23 +75,23 @@ class Stretch:
 
     @property
     def is_compressed(self) -> bool:
-        """Whether the batches are, all of them."""
+        """Return True if the batches are, all of them."""
         return self.plain is not self.data
 
     @property
     def base_offsets(self) -> np.ndarray:
-        """Of every batch, int64[n]."""
+        """Return the base offset of every batch, int64[n]."""
         found: np.ndarray = self.headers["base_offset"].astype(np.int64)
         return found
 
     @property
     def last_offsets(self) -> np.ndarray:
-        """Of every batch, inclusive, int64[n]."""
+        """Return the last offset of every batch, inclusive, int64[n]."""
         found: np.ndarray = self.base_offsets + self.headers["last_offset_delta"]
         return found
 
     def flagged(self, flags: int) -> np.ndarray:
-        """Which batches have one of the attributes: bool[n]."""
+        """Return the batches that have one of the attributes: bool[n]."""
         found: np.ndarray = (self.headers["attributes"] & flags) != 0
         return found
 
@@ -121,11 +121,11 @@ class Stretch:
         )
 
     def rows_in(self, is_chosen: np.ndarray) -> np.ndarray:
-        """Which rows are of the chosen batches, bool[n]: bool[m]."""
+        """Return the rows of the chosen batches, bool[n]: bool[m]."""
         return np.repeat(is_chosen, np.diff(self.first_rows))
 
     def count_by_batch(self, is_chosen: np.ndarray) -> np.ndarray:
-        """How many of the chosen rows, bool[m], every batch has: int64[n]."""
+        """Return the number of chosen rows, bool[m], in every batch: int64[n]."""
         return np.diff(np.concatenate(([0], np.cumsum(is_chosen)))[self.first_rows])
 
 
@@ -191,7 +191,7 @@ def _decompressed(data: memoryview, name: str, position: int) -> tuple[bytes, li
             break
         try:
             pieces.append(decompress_batch(batch.checked()))
-        except InvalidRecordError:  # whoever opens it by itself says so
+        except InvalidRecordError:  # it is reported when the batch is opened by itself
             break
         plain_bytes += len(pieces[-1])
         bounds.append(at + batch.size_bytes)

@@ -12,7 +12,7 @@ from tierd.pipeline.rewriting.rules import RewriteRules
 
 
 class Reason(IntEnum):
-    """Why a record goes: the first of these that is true of it."""
+    """Reason why a record goes: the first of these that applies."""
 
     NONE = 0  # it stays
     ERASED = 1
@@ -40,7 +40,7 @@ class Survivors:
             latest: which records of the group are the latest of their key; None when the rules do not compact.
 
         Raises:
-            ValueError: the rules compact, and nobody says what is the latest.
+            ValueError: the rules compact, and the latest records are not given.
         """
         if rules.compacts and latest is None:
             raise ValueError("a compaction needs the offsets that are the latest of their key")
@@ -52,7 +52,7 @@ class Survivors:
         self._mapped_end_offset = rules.mapped_end_offset
 
     def reasons(self, rows: RecordRows) -> np.ndarray:
-        """Why records go, as far as that does not depend on their batch: a ``Reason`` each, uint8[n]."""
+        """Return why records go, as far as that does not depend on their batch: a ``Reason`` each, uint8[n]."""
         reasons = np.zeros(rows.size, dtype=np.uint8)  # the last word is the first of the reasons, so from behind
         if self._expire_before_ms is not None:
             is_old = (rows.timestamp_ms < self._expire_before_ms) & (rows.timestamp_ms >= 0)
@@ -68,7 +68,7 @@ class Survivors:
         return reasons
 
     def reasons_in(self, batch: BatchHeader, reasons: np.ndarray, value_size: np.ndarray) -> np.ndarray:
-        """Why the records of one batch go.
+        """Return why the records of one batch go.
 
         Args:
             batch: magic 2 or legacy.

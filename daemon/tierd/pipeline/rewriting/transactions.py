@@ -1,4 +1,4 @@
-"""What a pass knows of transactions: whose data was aborted, which markers outlived theirs (log-format 9.4)."""
+"""Transactions in a pass: aborted data, and markers that outlived their data (log-format 9.4)."""
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable
@@ -33,13 +33,13 @@ class AbortedTransactions:
         return None
 
     def is_aborted(self, batch: BatchHeader) -> bool:
-        """Whether the records of a batch of data were aborted."""
+        """Return True if the records of a batch of data were aborted."""
         return batch.is_transactional and self.around(batch) is not None
 
 
 @dataclass(slots=True)
 class TransactionTrace:
-    """What consecutive batches leave behind them: which producers' transactions go on, with data that is still there.
+    """Transactions that go on after consecutive batches, by producer, with data that is still there.
 
     Cheap to take while a part of the log is read for another reason; the traces of consecutive parts, put together,
     tell with which open transactions a group begins.
@@ -83,12 +83,12 @@ class TransactionPass:
         self._seen = TransactionTrace(dict.fromkeys(open_producers, True))
 
     def on_data(self, batch: BatchHeader) -> bool:
-        """Whether the records of the next batch, one of data, were aborted."""
+        """Return True if the records of the next batch, one of data, were aborted."""
         self._seen.note(batch, None)
         return self._aborted.is_aborted(batch)
 
     def on_control(self, batch: BatchHeader, control_type: ControlRecordType | None) -> bool:
-        """Whether the next batch, one of control, says nothing any more.
+        """Return True if the next batch, one of control, says nothing any more.
 
         A marker does not once no batch of its transaction is left; an emptied control batch never does; what does not
         end a transaction stays.
@@ -103,5 +103,5 @@ class TransactionPass:
         return self._seen.open_producers
 
     def entry_of(self, marker: BatchHeader) -> AbortedTransaction | None:
-        """What the transaction index has to say of an ABORT marker; None when nothing was aborted."""
+        """Return the entry of the transaction index for an ABORT marker; None when nothing was aborted."""
         return self._aborted.around(marker)

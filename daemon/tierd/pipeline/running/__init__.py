@@ -1,4 +1,4 @@
-"""When the job runs, as a process of its own, within which limits, and what is remembered of it. No pyspark here."""
+"""Timetable, process, limits and history of the job. No pyspark here."""
 
 from tierd.pipeline.running.history import RunHistory, RunOutcome, RunReport, report_json
 from tierd.pipeline.running.leasing import PartitionLeases

@@ -31,18 +31,18 @@ PROBLEMS_KEPT: Final = 20
 
 
 class RunOutcome(StrEnum):
-    """How a run ended."""
+    """Outcome of a run."""
 
     SUCCEEDED = "succeeded"
     NOTHING_DUE = "nothing_due"
     PARTLY = "partly"  # some groups or partitions could not be done; the others were
     FAILED = "failed"
-    CANCELLED = "cancelled"  # by a shutdown, a pause, or somebody's Ctrl-C
+    CANCELLED = "cancelled"  # by a shutdown, a pause, or Ctrl-C
     TIMED_OUT = "timed_out"
 
     @property
     def is_problem(self) -> bool:
-        """Whether somebody should look."""
+        """Return True if an operator should look."""
         return self in (RunOutcome.PARTLY, RunOutcome.FAILED, RunOutcome.TIMED_OUT)
 
 

@@ -23,7 +23,7 @@ class PartitionLeases:
     """The leases of one process at a time, in the metadata store."""
 
     def __init__(self, store: KeyValueStore, keys: MetadataKeyFactory, *, holder: str, clock: Clock) -> None:
-        """Prepare to ask for leases; ``holder`` names this process, and whoever may go on in its place, for others."""
+        """Prepare to ask for leases; ``holder`` names this process, and one that may go on in its place, for others."""
         self._store = store
         self._keys = keys
         self._holder = holder

@@ -14,11 +14,11 @@ _LONGEST_PROBLEM: Final = 2_000
 
 @dataclass(slots=True, kw_only=True)
 class RunProgress:
-    """Filled by whoever works, read by whoever asks; lives on the event loop.
+    """Progress of the run under way, set by its tasks; lives on the event loop.
 
     Attributes:
         stage: what it is at, in a word or two.
-        done: of ``total``, in the unit of the stage; ``total`` is 0 while nobody knows.
+        done: of ``total``, in the unit of the stage; ``total`` is 0 while it is unknown.
         problems: the first few, and ``problem_count`` of all.
     """
 
@@ -59,7 +59,7 @@ class RunProgress:
             self.problems.append(problem[:_LONGEST_PROBLEM])
 
     def outcome(self) -> RunOutcome:
-        """How the run ended that came to its end by itself."""
+        """Return the outcome of a run that ended by itself."""
         tally = self.tally
         if self.problem_count or tally.groups_failed:
             did_some = tally.groups_replaced or tally.groups_unchanged or tally.audited_segments
@@ -84,7 +84,7 @@ class RunProgress:
 
 @dataclass(slots=True)
 class RunTotals:
-    """What the runs since the start did together."""
+    """Totals of the runs since the start."""
 
     runs: Counter[str] = field(default_factory=Counter)
     last_ended_s: dict[str, float] = field(default_factory=dict)

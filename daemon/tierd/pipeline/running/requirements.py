@@ -1,4 +1,4 @@
-"""What a host needs before the job can run there: pyspark, and a Java that it can use."""
+"""Requirements of the job on a host: pyspark, and a Java that it can use."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 
 @dataclass(frozen=True, slots=True)
 class SparkInstallation:
-    """Where Spark and its Java are.
+    """Locations of Spark and its Java.
 
     Attributes:
         home: Spark's own directory; ``bin/spark-submit`` is below it.

@@ -1,4 +1,4 @@
-"""PipelineScheduler: one run at a time, by the timetable or because somebody asks, each within its limits."""
+"""PipelineScheduler: one run at a time, by the timetable or on request, each within its limits."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -28,7 +28,7 @@ Work = Callable[[RunProgress, Sequence[TopicPartition] | None], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLimits:
-    """What one run may take.
+    """Limits of one run.
 
     Attributes:
         timeout_s: then it is cancelled.
@@ -70,7 +70,7 @@ class PipelineScheduler:
             await self._until_due()
             self.next_begin_ms = self._after(self._clock.now_ms())  # what is due by now is not the next any more
             if self.current is not None:
-                log.warning("run_left_out", reason="a run that somebody asked for is under way")
+                log.warning("run_left_out", reason="a requested run is under way")
                 continue
             try:
                 await self._run_with_retries()
@@ -78,7 +78,7 @@ class PipelineScheduler:
                 log.warning("run_not_remembered", problem=str(error), remedy=error.remedy)
 
     async def run_now(self, names: Sequence[TopicPartition] | None, *, trigger: str = "command") -> RunReport:
-        """Run once because somebody asks, whatever the timetable says.
+        """Run once on request, whatever the timetable says.
 
         Raises:
             PipelineBusyError: a run is under way.
@@ -120,7 +120,7 @@ class PipelineScheduler:
             raise
         finally:
             record = progress.ended(outcome, self._clock.now_ms())
-            try:  # whoever hears that it is over finds it in the history, and the next one is added behind it
+            try:  # a waiter that is told of the end finds it in the history, and the next run is added behind it
                 await asyncio.shield(self._remember(record))
             finally:
                 self.current, self.last = None, record
@@ -194,7 +194,7 @@ class PipelineScheduler:
 
 
 def _outcome(working: "asyncio.Future[None]", progress: RunProgress) -> RunOutcome:
-    """How a run ended by itself; what is no error of ours goes on."""
+    """Return the outcome of a run that ended by itself; an error that is not tierd's is raised."""
     try:
         working.result()
     except TierError as error:

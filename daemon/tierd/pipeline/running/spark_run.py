@@ -37,7 +37,7 @@ class SparkRun:
     """The ``Work`` of a scheduler.
 
     Args:
-        leader: prepares and commits; of nobody else.
+        leader: prepares and commits; no other run uses it.
         planner: prepares what is only looked at; it begins nothing, and guards nothing of the run under way.
         candidates: the partitions that this broker leads, or those of them that are named.
         leases: keep other daemons from the same partitions.
@@ -76,7 +76,7 @@ class SparkRun:
         self._stop_timeout_s = stop_timeout_s
 
     async def plan(self, names: Sequence[TopicPartition] | None) -> PreparedRun:
-        """What a run would do now, and why not more; nothing is begun.
+        """Return the plan of a run now, and why it is not more; nothing is begun.
 
         Raises:
             TierError: a named partition is not led here, or a store does not answer.
@@ -191,7 +191,7 @@ def _prepare(scratch: Path, logs: Path) -> None:
 
 
 def _failure(running: "asyncio.Future[int]", serving: "asyncio.Future[bool]", log_file: Path) -> PipelineError:
-    """Why a run ended in disorder: what the job, or else the leader, says of it. Blocking."""
+    """Return why a run failed, from the job's log or else from the leader. Blocking."""
     for task in (running, serving):
         if task.done() and (error := task.exception()) is not None:
             if not isinstance(error, TierError):

@@ -1,4 +1,4 @@
-"""Which aborted transactions a split has to know; their markers may lie in later segments, or still on the host."""
+"""Aborted transactions that a split has to know; their markers may lie in later segments, or still on the host."""
 
 from collections.abc import Sequence
 from uuid import UUID

@@ -18,7 +18,7 @@ from tierd.pipeline.source.splits import Split
 
 
 class TierPartition(InputPartition):
-    """What Spark hands to a task; one without a split has nothing to read."""
+    """Partition that Spark hands to a task; one without a split has nothing to read."""
 
     def __init__(self, split: Split | None) -> None:
         super().__init__(split)
@@ -55,7 +55,7 @@ class TierBatchReader(DataSourceReader):
         return {**self.__dict__, "access": self.access.for_tasks()}
 
     def plan(self, tier: OpenTier) -> list[Split]:
-        """What each task reads.
+        """Return the split of each task.
 
         Raises:
             TierError: as ``partitions``.

@@ -1,4 +1,4 @@
-"""Which records a query wants, as far as its filters say so in offsets, times, topics and partitions."""
+"""Bounds of a query's records, as far as its filters name offsets, times, topics and partitions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,18 +45,18 @@ class Range:
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing is left out."""
+        """Return True if nothing is left out."""
         return (self.low, self.high) == (_SMALLEST, _LARGEST)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left."""
+        """Return True if nothing is left."""
         return self.low > self.high
 
 
 @dataclass(frozen=True, slots=True)
 class RecordBounds:
-    """What every row has to fulfil. Picklable.
+    """Conditions of every row. Picklable.
 
     Attributes:
         offsets: of the record.
@@ -69,7 +69,7 @@ class RecordBounds:
     names: tuple[Filter, ...] = field(default=())
 
     def wants(self, name: TopicPartition) -> bool:
-        """Whether any row of the partition may be wanted."""
+        """Return True if any row of the partition may be wanted."""
         return all(_holds(condition, name) for condition in self.names)
 
 
@@ -152,7 +152,7 @@ def _numbers(condition: Filter, value: int, unit: int) -> Range:
 
 
 def _is_comparable(condition: Filter, kind: type) -> bool:
-    """Whether the condition compares with values of ``kind`` alone, and none of them null."""
+    """Return True if the condition compares with values of ``kind`` alone, and none of them null."""
     if isinstance(condition, In):
         return all(isinstance(value, kind) for value in condition.value)
     if isinstance(condition, (StringStartsWith, StringEndsWith, StringContains)):
@@ -161,7 +161,7 @@ def _is_comparable(condition: Filter, kind: type) -> bool:
 
 
 def _holds(condition: Filter, name: TopicPartition) -> bool:
-    """Whether a condition that ``_is_comparable`` holds for the partition."""
+    """Return True if a condition that ``_is_comparable`` holds for the partition."""
     own = name.topic if condition.attribute == ("topic",) else name.partition  # type: ignore[attr-defined]
     match condition:
         case EqualTo(value=value) | EqualNullSafe(value=value):

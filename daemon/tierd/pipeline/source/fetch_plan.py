@@ -1,4 +1,4 @@
-"""Which bytes of a segment may hold what is wanted. Pure; what is not known is read."""
+"""Ranges of a segment that may hold wanted records. Pure; a range of unknown content is read."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ class ChunkTimes:
     max_timestamp_ms: int | None
 
     def may_hold(self, timestamps_ms: Range) -> bool:
-        """Whether a record of the chunk may have such a time."""
+        """Return True if a record of the chunk may have such a time."""
         is_old = self.max_timestamp_ms is not None and self.max_timestamp_ms < timestamps_ms.low
         is_young = self.min_timestamp_ms is not None and self.min_timestamp_ms > timestamps_ms.high
         return not (is_old or is_young)
@@ -44,7 +44,7 @@ def whole_batches(wanted: Sequence[Bytes], index: OffsetIndex, size_bytes: int) 
 
 
 def batches_of_offsets(index: OffsetIndex, start_offset: int, end_offset: int, size_bytes: int) -> Bytes:
-    """Where the batches of ``[start_offset, end_offset)`` are, by a sparse index."""
+    """Return the range of the batches of ``[start_offset, end_offset)``, by a sparse index."""
     start = index.lookup(start_offset).position
     # An entry stands for the batches from its position to its offset, and what follows them begins at the next entry.
     last = bisect_left(range(len(index)), end_offset - 1, key=lambda at: index[at].offset)
@@ -52,7 +52,7 @@ def batches_of_offsets(index: OffsetIndex, start_offset: int, end_offset: int, s
 
 
 def clipped(wanted: Sequence[Bytes], limits: Bytes) -> list[Bytes]:
-    """What of ``wanted`` lies within ``limits``."""
+    """Return the parts of ``wanted`` within ``limits``."""
     found = (Bytes(max(w.start, limits.start), min(w.end, limits.end)) for w in wanted)
     return [each for each in found if each.start < each.end]
 

@@ -1,4 +1,4 @@
-"""What of a partition is on this host and not in the tier yet: rolled segments, and the one that grows."""
+"""Part of a partition that is on this host and not in the tier yet: rolled segments, and the active one."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence

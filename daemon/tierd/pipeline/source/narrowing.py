@@ -1,4 +1,4 @@
-"""What of a span a query's filters leave, as far as metadata and manifests tell."""
+"""Narrowing of a span by a query's filters, as far as metadata and manifests allow."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -37,7 +37,7 @@ _BY_LOWER: Final = {name.lower(): name for name in NAMES}
 
 @dataclass(frozen=True, slots=True)
 class PartitionChoice:
-    """Which partitions are read; exactly one of the three is set."""
+    """Choice of partitions; exactly one of the three is set."""
 
     topics: frozenset[str] | None = None
     pattern: re.Pattern[str] | None = None
@@ -58,7 +58,7 @@ class PartitionChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What a query asked for.
+    """Options of a query.
 
     Attributes:
         config: tierd's configuration file, read where the query is planned.
@@ -116,7 +116,7 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> ReadOption
 
 
 def includes_headers(given: Mapping[str, str]) -> bool:
-    """Whether rows have headers.
+    """Return True if rows have headers.
 
     Raises:
         ReadOptionError: as ``parse_options``.

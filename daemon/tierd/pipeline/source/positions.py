@@ -1,4 +1,4 @@
-"""Where a query begins and ends, in the words of Spark's Kafka source."""
+"""Begin and end of a query, in the words of Spark's Kafka source."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

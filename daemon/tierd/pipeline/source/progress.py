@@ -1,4 +1,4 @@
-"""How far a micro-batch goes. Pure."""
+"""End of a micro-batch. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Offsets = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What a micro-batch may hold at most; None: no limit.
+    """Limits of a micro-batch; None: no limit.
 
     Attributes:
         max_offsets: over all partitions.
@@ -23,14 +23,14 @@ class Admission:
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether everything is admitted."""
+        """Return True if everything is admitted."""
         return self.max_offsets is None and self.max_bytes is None
 
 
 def admitted(
     spans: Mapping[TopicPartition, OffsetSpan], starts: Offsets, limits: Admission
 ) -> dict[TopicPartition, int]:
-    """Where the next micro-batch ends in each partition, exclusive; each gets its share of what is waiting.
+    """Return the end of the next micro-batch in each partition, exclusive; each gets its share of what is waiting.
 
     A partition in which something waits goes on by one offset at least, so that every query comes to its end.
 
@@ -56,7 +56,7 @@ def _share(limit: int | None, waiting: int) -> float:
 
 
 def _end_of_bytes(span: OffsetSpan, share: float) -> int:
-    """Where the first ``share`` of a span's bytes ends; of offsets it may be any share."""
+    """Return the offset at which the first ``share`` of a span's bytes ends; of offsets it may be any share."""
     left_bytes = span.size_bytes * share
     for part in span.parts:
         if part.size_bytes > left_bytes:

@@ -46,7 +46,7 @@ class QueryPlanner:
         self._local = LocalTails(access.log_dirs) if options.include_local else None
 
     def look(self, wants: Callable[[TopicPartition], bool] = lambda _: True) -> dict[TopicPartition, PartitionSnapshot]:
-        """What the query may read now of the partitions that it chose and that ``wants`` wants.
+        """Return what the query may read now of the partitions that it chose and that ``wants`` accepts.
 
         Raises:
             UnknownPartitionError: a topic or partition that it names is not there.
@@ -131,7 +131,7 @@ class QueryPlanner:
         ]
 
     def span(self, snapshot: PartitionSnapshot, start_offset: int, end_offset: int) -> OffsetSpan:
-        """Where ``[start_offset, end_offset)`` of a partition lies.
+        """Return the location of ``[start_offset, end_offset)`` of a partition.
 
         Raises:
             DataLossError: some of it is not there, and the query is to fail then.

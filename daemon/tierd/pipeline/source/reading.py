@@ -85,14 +85,14 @@ def _legacy_rows(entry: RecordBatch, wanted: "WantedRecords", rows: ArrowRows) -
 
 
 class WantedRecords:
-    """Which records of a part a query gets: within its bounds, no markers, and nothing of an aborted transaction."""
+    """Filter of the records that a query gets: within its bounds, no markers, no aborted transactions."""
 
     def __init__(self, bounds: RecordBounds, aborted: Iterable[AbortedTransaction]) -> None:
         self.bounds = bounds
         self._aborted = _by_producer(aborted)
 
     def may_want(self, batch: BatchHeader) -> bool:
-        """Whether a batch may hold a record that is wanted. A legacy entry's header does not say where it begins."""
+        """Return True if a batch may hold a wanted record. A legacy entry's header does not say where it begins."""
         if batch.is_control or batch.last_offset < self.bounds.offsets.low:
             return False
         if batch.magic >= 2 and batch.base_offset > self.bounds.offsets.high:
@@ -100,7 +100,7 @@ class WantedRecords:
         return batch.magic < 2 or batch.max_timestamp_ms >= self.bounds.timestamps_ms.low
 
     def wants(self, offset: int, timestamp_ms: int) -> bool:
-        """Whether a record is wanted that is in no transaction."""
+        """Return True if a record is wanted that is in no transaction."""
         offsets, times = self.bounds.offsets, self.bounds.timestamps_ms
         return offsets.low <= offset <= offsets.high and times.low <= timestamp_ms <= times.high
 

@@ -1,4 +1,4 @@
-"""What Spark shows of an error is its traceback: so the next step goes there too."""
+"""Remedies in tracebacks: Spark shows only the traceback of an error."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

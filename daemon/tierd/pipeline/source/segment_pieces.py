@@ -46,7 +46,7 @@ def runs_of(tier: OpenTier, stretch: Stretch, bounds: RecordBounds, *, ahead: in
 
 
 def fetch_plan(tier: OpenTier, stretch: Stretch, bounds: RecordBounds) -> list[Bytes]:
-    """Which bytes to read; the indexes are fetched only where they say something.
+    """Return the ranges to read; the indexes are fetched only where they narrow them.
 
     Raises:
         As ``runs_of``.
@@ -71,7 +71,7 @@ def fetch_plan(tier: OpenTier, stretch: Stretch, bounds: RecordBounds) -> list[B
 
 
 def chunk_times(tier: OpenTier, metadata: RemoteLogSegmentMetadata, times: Range) -> list[ChunkTimes]:
-    """What the manifest says of the chunks' times; nothing is asked where every time is wanted."""
+    """Return the timestamps of the chunks by the manifest, which is not read where every time is wanted."""
     return [] if times.is_all else times_of_chunks(tier.manifest(metadata))
 
 

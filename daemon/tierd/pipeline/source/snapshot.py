@@ -1,4 +1,4 @@
-"""What a query sees of one partition, pinned when it is planned."""
+"""View of one partition that a query has, pinned when it is planned."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class PartitionSnapshot:
         return list(self.branch.stretches(start_offset, min(end_offset, self.branch.end_offset)))
 
     def local_start(self, start_offset: int) -> int | None:
-        """Where the local log goes on behind the tier, at or behind ``start_offset``; None where it does not."""
+        """Return the offset, from ``start_offset`` on, at which the local log continues the tier; None where it does not."""
         if self.tail is None or not self.tail.scan.segments:
             return None
         return max(self.branch.end_offset, self.tail.start_offset, start_offset)
@@ -86,7 +86,7 @@ class Snapshots:
         return PartitionSnapshot(partition, branch, tail, end)
 
     def _stable_end(self, branch: OwnBranch) -> int:
-        """Where a transaction began whose marker is not in the tier yet, exclusive; the tier's end if there is none.
+        """Return the begin of a transaction whose marker is not in the tier yet, exclusive; the tier's end without one.
 
         Only decided data is copied, but what it was decided to be may stand behind the last segment.
         """

@@ -25,7 +25,7 @@ class Part:
     size_bytes: int
 
     def cut(self, start_offset: int, end_offset: int) -> "Part":
-        """What of it lies in a narrower range, its size in proportion."""
+        """Return the part in a narrower range, its size in proportion."""
         start, end = max(self.start_offset, start_offset), min(self.end_offset, end_offset)
         share = (end - start) / (self.end_offset - self.start_offset)
         return Part(self.source, start, end, round(self.size_bytes * share))
@@ -33,7 +33,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What one task reads: exactly the records with an offset in ``[start_offset, end_offset)``. Picklable.
+    """Work of one task: exactly the records with an offset in ``[start_offset, end_offset)``. Picklable.
 
     Attributes:
         parts: where they are, ascending.
@@ -54,7 +54,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpan:
-    """What a query reads of one partition: ``[start_offset, end_offset)``, and where that lies, ascending."""
+    """Range of one partition that a query reads: ``[start_offset, end_offset)``, and its locations, ascending."""
 
     name: TopicPartition
     start_offset: int

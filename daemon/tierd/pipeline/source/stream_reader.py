@@ -49,7 +49,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Mapping[TopicPartition, int] | None = None  # of a query that ends when it has everything
 
     def initialOffset(self) -> Progress:  # noqa: N802 - Spark's name
-        """Where a query without a checkpoint begins.
+        """Return the begin of a query without a checkpoint.
 
         Raises:
             TierError: a store or a log dir cannot be read, or what the query asks for is not there.
@@ -59,7 +59,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return encode_offsets(planner.offsets_at(self._options.starting, planner.look()))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """What the options limit; Spark knows one limit at a time, the other one is kept beside it."""
+        """Return the limit of the options; Spark knows one limit at a time, the other one is kept beside it."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.max_bytes_per_trigger is not None:
@@ -77,7 +77,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._target = {name: snapshot.end_offset for name, snapshot in snapshots.items()}
 
     def latestOffset(self, start: Progress, limit: ReadLimit) -> Progress:  # noqa: N802 - Spark's name
-        """Where the next micro-batch ends: all that is there, or as much of it as ``limit`` admits.
+        """Return the end of the next micro-batch: all that is there, or as much of it as ``limit`` admits.
 
         Raises:
             DataLossError: offsets that come next are not there, and the query is to fail then.
@@ -95,7 +95,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return encode_offsets(ends)
 
     def reportLatestOffset(self) -> Progress | None:  # noqa: N802 - Spark's name
-        """What there is now, for the query's status.
+        """Return the present end, for the query's status.
 
         Raises:
             TierError: as ``initialOffset``.
@@ -127,7 +127,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_task(self._access, partition, RecordBounds(), self._schema)
 
     def commit(self, end: Progress) -> None:
-        """Nothing is to be done: the tier keeps no positions of its readers."""
+        """Do nothing: the tier keeps no positions of its readers."""
 
     def stop(self) -> None:
         """Close what is open."""
@@ -149,7 +149,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _starts(
         self, progress: Mapping[TopicPartition, int], snapshots: Mapping[TopicPartition, PartitionSnapshot]
     ) -> dict[TopicPartition, int]:
-        """Where to go on; a partition that is new begins at its beginning.
+        """Return where to go on; a new partition begins at its beginning.
 
         Raises:
             DataLossError: a partition is gone, and the query is to fail then.
@@ -165,7 +165,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _ends(
         self, starts: Mapping[TopicPartition, int], snapshots: Mapping[TopicPartition, PartitionSnapshot]
     ) -> dict[TopicPartition, int]:
-        """What is there, never behind ``starts``, nor beyond what the query is to read at all."""
+        """Return the present ends, at or above ``starts``, and within the range of the query."""
         ends = dict(starts)
         for name, snapshot in snapshots.items():
             end = snapshot.end_offset
