@@ -45,7 +45,7 @@ _CALL_TIMEOUT_S: Final = 900.0  # the store has deadlines and repetitions of its
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierAccess:
-    """Settings and identity that open one cluster's tier. Picklable; the settings have secrets, their ``repr`` has none.
+    """Settings and identity that open one cluster's tier. Picklable; the ``repr`` of its settings hides secrets.
 
     Attributes:
         metadata: None for a task, which reads and stages segments and asks no metadata.

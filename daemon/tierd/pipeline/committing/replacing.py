@@ -52,7 +52,7 @@ class Replacing:
         return inputs_problem(view, round_.work.group_inputs(group))
 
     async def _leadership_problem(self, round_: PartitionRound) -> str | None:
-        """Ask the store why the partition is not ours; None when it is. A manifest is not fenced, and a rebuild believes it."""
+        """Ask the store why the partition is not ours; None when it is. Needed for manifests, which no store fences."""
         partition = round_.work.partition
         return (await self.write(round_, lambda: self._metadata.manager.prove_leadership(partition))).problem
 

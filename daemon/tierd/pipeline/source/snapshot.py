@@ -54,7 +54,7 @@ class PartitionSnapshot:
         return list(self.branch.stretches(start_offset, min(end_offset, self.branch.end_offset)))
 
     def local_start(self, start_offset: int) -> int | None:
-        """Return the offset, from ``start_offset`` on, at which the local log continues the tier; None where it does not."""
+        """Return the offset, from ``start_offset`` on, at which the local log continues the tier, or None."""
         if self.tail is None or not self.tail.scan.segments:
             return None
         return max(self.branch.end_offset, self.tail.start_offset, start_offset)
