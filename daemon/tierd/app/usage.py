@@ -79,8 +79,10 @@ def broker_cost(config: TierdConfig, *, days: int, price_file: Path | None) -> C
         lines = _ledger(config).read(from_ms=now_ms - days * _DAY_MS, to_ms=now_ms)
         return cost_report(lines, prices, to_ms=now_ms)
     except OSError as error:
-        remedy = "run it as the user of the daemon, and look at the disk of state_dir"
-        raise StateDirError(f"{error.filename or config.state_dir}: {error.strerror or error}", remedy=remedy) from error
+        raise StateDirError(
+            f"{error.filename or config.state_dir}: {error.strerror or error}",
+            remedy="run it as the user of the daemon, and look at the disk of state_dir",
+        ) from error
 
 
 def _prices(config: TierdConfig, price_file: Path | None) -> PriceList:
