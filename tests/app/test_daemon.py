@@ -187,6 +187,22 @@ def test_systemd_is_told_of_the_whole_life(tierd: Installation, notify_socket: s
     assert process.wait(30) == 0
 
 
+def test_daemon_whose_log_goes_to_a_full_disk_copies_and_ends_cleanly(tierd: Installation) -> None:
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.Popen([TIERD, "run", "--config", str(tierd.config_file)], stderr=full)
+    try:
+        wait_until(
+            lambda: tierd.frontier("synthetic-0") == 3 * SEGMENT_RECORDS - 1,
+            what="the copies",
+            deadline_s=30,
+            last_seen=process.poll,
+        )
+    finally:
+        process.send_signal(signal.SIGTERM)
+        exit_code = process.wait(30)
+    assert exit_code == 0
+
+
 class BrokenManager(RemoteLogManager):
     """A manager whose watching dies, which nothing in it foresees."""
 
