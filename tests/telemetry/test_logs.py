@@ -137,7 +137,6 @@ def test_what_is_no_secret_stays() -> None:
     assert mask_secrets(None, "info", dict(event)) == event
 
 
-
 class FailingStream(io.StringIO):
     """A stream on a disk that is full, or to a reader that has left."""
 
