@@ -9,8 +9,8 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_child_of_a_test_is_ended_by_sigint() -> None:
-    # No interpreter, which loses a signal that arrives between its last look at its flags and the start of a blocking call. The kernel
-    # ends this child, and Popen returns after exec, so there is no moment at which the signal is lost.
+    # No interpreter: it loses a signal that arrives between its last look at its flags and the start of a blocking
+    # call. The kernel ends this child, and Popen returns after exec, so there is no moment at which the signal is lost.
     with subprocess.Popen(["sleep", "600"]) as child:
         try:
             child.send_signal(signal.SIGINT)
