@@ -64,3 +64,17 @@ async def test_a_brokers_log_dirs_are_opened_by_nobody(tmp_path: Path) -> None:
         assert isinstance(engine.logs, LocalLogs)
         assert engine.logs.service is None
     assert list((tmp_path / "kafka").iterdir()) == [], "not even a lock"
+
+
+async def test_outage_of_the_metadata_store_is_noticed_whoever_asks_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(self: object, prefix: str) -> list[tuple[str, bytes]]:
+        raise BackendUnavailableError("down for a test")
+
+    async with compose(_config(tmp_path), tmp_path / "tierd.yaml") as engine:
+        assert not engine.services.metadata_store.suspected.is_set()
+        monkeypatch.setattr(SqliteKeyValueStore, "scan", fail)
+        with pytest.raises(BackendUnavailableError, match="down for a test"):
+            await engine.rows.scan("")  # as the keeper of erasures does, when nothing is copied
+        assert engine.services.metadata_store.suspected.is_set()

@@ -159,6 +159,9 @@ def test_systemd_is_told_of_the_whole_life(tierd: Installation, notify_socket: s
     def hear(word: str) -> None:
         wait_until(lambda: heard(word), what=word, deadline_s=30, last_seen=lambda: said)
 
+    def status() -> str:
+        return [line.removeprefix("STATUS=") for line in said if line.startswith("STATUS=")][-1]
+
     environment = os.environ | {"NOTIFY_SOCKET": notify_socket.getsockname(), "WATCHDOG_USEC": "200000"}
     process = subprocess.Popen(
         [TIERD, "run", "--config", str(tierd.config_file)], env=environment, stderr=subprocess.DEVNULL
@@ -170,9 +173,34 @@ def test_systemd_is_told_of_the_whole_life(tierd: Installation, notify_socket: s
     process.send_signal(signal.SIGHUP)
     hear("RELOADING=1")
     hear("READY=1")
+    assert status().startswith("1 partitions (")
+    good = tierd.config_file.read_text()
+    for content, shown in (("state_dir: [", "the configuration file was rejected: "), (good, "1 partitions (")):
+        tierd.config_file.write_text(content)
+        said.clear()
+        process.send_signal(signal.SIGHUP)
+        hear("READY=1")
+        assert status().startswith(shown)
+        assert "1 partitions (" in status()
     process.send_signal(signal.SIGTERM)
     hear("STOPPING=1")
     assert process.wait(30) == 0
+
+
+def test_daemon_whose_log_goes_to_a_full_disk_copies_and_ends_cleanly(tierd: Installation) -> None:
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.Popen([TIERD, "run", "--config", str(tierd.config_file)], stderr=full)
+    try:
+        wait_until(
+            lambda: tierd.frontier("synthetic-0") == 3 * SEGMENT_RECORDS - 1,
+            what="the copies",
+            deadline_s=30,
+            last_seen=process.poll,
+        )
+    finally:
+        process.send_signal(signal.SIGTERM)
+        exit_code = process.wait(30)
+    assert exit_code == 0
 
 
 class BrokenManager(RemoteLogManager):

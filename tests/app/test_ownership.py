@@ -6,7 +6,13 @@ from structlog.testing import capture_logs
 from tests.fakes.clock import FakeClock
 from tierd.app.ownership import OwnedObjectStore, own_until_done
 from tierd.backoff import Backoff
-from tierd.errors import ForeignTierError, RetriableRemoteStorageError
+from tierd.errors import (
+    BackendUnavailableError,
+    ForeignTierError,
+    OutcomeUnknownError,
+    RetriableRemoteStorageError,
+    TierError,
+)
 from tierd.remote import UnfinishedUpload
 from tierd.remote.backends.memory import MemoryObjectStore
 
@@ -69,6 +75,15 @@ async def test_an_unreachable_store_is_waited_for_with_backoff_and_named_once() 
         await own_until_done(store, clock=clock, random=lambda: 0.5, backoff=Backoff(base_s=1, cap_s=3))
     assert clock.sleeps_s == [1, 2, 3, 3]
     assert [entry["event"] for entry in logs] == ["tier_not_reachable"]
+
+
+@pytest.mark.parametrize("failure", [BackendUnavailableError("disk full"), OutcomeUnknownError("no answer")])
+async def test_metadata_store_that_is_away_during_the_claim_is_waited_for(failure: TierError) -> None:
+    clock = FakeClock()
+    store = OwnedObjectStore(MemoryObjectStore(), Claim(unreachable(), failure))
+    await own_until_done(store, clock=clock, random=lambda: 0.5, backoff=Backoff(base_s=1, cap_s=3))
+    assert clock.sleeps_s == [1, 2]
+    assert store.problem == ""
 
 
 async def test_a_foreign_tier_is_no_matter_of_waiting() -> None:

@@ -46,7 +46,12 @@ def test_outage_comes_first_with_its_beginning_and_cause(service: Service, name:
 
 
 @pytest.mark.parametrize(
-    ("service", "left"), [("object_store", ["no roles"]), ("kafka", ["the tier cannot be written: no answer"])]
+    ("service", "left"),
+    [
+        ("object_store", ["no roles"]),
+        ("metadata_store", ["no roles"]),
+        ("kafka", ["the tier cannot be written: no answer"]),
+    ],
 )
 def test_consequence_of_an_outage_is_not_told_besides(service: Service, left: list[str]) -> None:
     told = causes(outages=[outage(service)], unknown_roles="no roles", unowned_tier="no answer")

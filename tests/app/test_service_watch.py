@@ -171,3 +171,43 @@ async def test_probe_that_hangs_is_a_failed_call(
         clock.advance(15)
         await eventually(lambda: len(watch.outages()) == 1, what="the outage")
     assert "no answer within" in watch.outages()[0].problem
+
+
+def given_up(after_s: float) -> ObjectStoreCall:
+    return ObjectStoreCall("put", "key", "cancelled", after_s, 0)
+
+
+@pytest.mark.parametrize("patience_s", [3, 12])
+async def test_store_whose_calls_are_only_ever_given_up_is_asked_and_found_out(
+    patience_s: int, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_watch, "_PROBE_TIMEOUT_S", 0.01)
+    watch = ServiceWatch(clock=clock, random=lambda: 0.5, with_kafka=False)
+    running = asyncio.create_task(watch.run({"object_store": asyncio.Event().wait}))
+    try:
+        for _ in range(3):
+            for _ in range(12 // patience_s):
+                clock.advance(patience_s)
+                watch.object_store_attempted(given_up(patience_s))
+            await eventually(lambda: clock.sleeping == 1, what="the pause before a probe")
+            clock.advance(15)
+            await eventually(lambda: clock.sleeping == 1 or watch.outages() != (), what="a probe")
+        await eventually(lambda: len(watch.outages()) == 1, what="the outage")
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+    assert "no answer within" in watch.outages()[0].problem
+
+
+@pytest.mark.parametrize("answered_s_ago", [0, 11])
+async def test_call_given_up_while_others_are_answered_or_soon_is_no_reason_to_ask(
+    watch: ServiceWatch, clock: ManualClock, answered_s_ago: int
+) -> None:
+    clock.advance(60)
+    watch.object_store_attempted(given_up(9))
+    watch.object_store.answered()
+    clock.advance(answered_s_ago)
+
+    watch.object_store_attempted(given_up(12))
+
+    assert not watch.object_store.suspected.is_set()

@@ -1,4 +1,5 @@
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from tierd.app.usage import UsageKeeper, broker_cost
 from tierd.clock import SystemClock
 from tierd.config import FilesystemSettings, LogDirSettings, RemoteSettings, TierdConfig
 from tierd.cost import HOUR_MS, UsageLedger, UsageLine
+from tierd.errors import StateDirError
 from tierd.model import uuid_to_text
 from tierd.remote import ObjectKeyFactory, ObjectStoreCall
 
@@ -98,3 +100,21 @@ def test_what_a_broker_used_is_priced_from_the_file(config: TierdConfig, tmp_pat
 
     assert broker_cost(config, days=1, price_file=prices).past.requests == 2.5
     assert broker_cost(config, days=1, price_file=None).past.requests == 0  # a directory of one's own costs nothing
+
+
+def test_ledger_that_cannot_be_listed_is_no_empty_one(config: TierdConfig) -> None:
+    (config.state_dir / "usage").touch()  # as good as a directory of another user
+    with pytest.raises(StateDirError, match="usage") as caught:
+        broker_cost(config, days=30, price_file=None)
+    assert "user" in caught.value.remedy
+
+
+def test_ledger_that_cannot_be_read_is_told_with_a_remedy(config: TierdConfig) -> None:
+    this_month = datetime.now(UTC).strftime("%Y-%m")
+    (config.state_dir / "usage" / f"{this_month}.jsonl").mkdir(parents=True)
+    with pytest.raises(StateDirError, match=this_month):
+        broker_cost(config, days=1, price_file=None)
+
+
+def test_broker_that_recorded_nothing_yet_has_cost_nothing(config: TierdConfig) -> None:
+    assert broker_cost(config, days=30, price_file=None).topics == ()

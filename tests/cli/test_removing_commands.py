@@ -175,3 +175,24 @@ def test_a_running_daemon_expires_and_gives_back(tierd: Installation) -> None:
         deleted = tierd.tierd("delete-partition", "orders-0", "--yes", "--now", "--force")
         assert deleted.exit_code == 0, deleted.output
         daemon.wait_until(lambda: "partition_deleted" in daemon.log_tail(), what="the end of the partition's tier")
+
+
+def test_file_whose_secrets_a_person_cannot_have_keeps_nobody_from_taking_back(expired: Installation) -> None:
+    expired.configure(KEPT)
+    with expired.daemon() as daemon:
+        whole = expired.config_file.read_text()
+        # What systemd hands to the daemon is not there in a shell; and somebody has begun to edit the file.
+        of_systemd = {"encryption": {"keys": [{"id": "2026", "key": "credential:tier-key"}], "active_key": "2026"}}
+        expired.configure({"remote": of_systemd})
+        taken = expired.tierd("undelete", "orders-0", "--all", "--dry-run", "--json")
+        assert (taken.exit_code, len(taken.json()["segments"])) == (0, 3), taken.output
+        expired.config_file.write_text(whole.replace('"topics"', '"topcis"'))
+        taken = expired.tierd("undelete", "orders-0", "--all")
+        assert taken.exit_code == 0, taken.output
+        assert "run tierd check-config" in taken.stderr
+        looked = expired.tierd("expire", "--dry-run", "--json")
+        assert looked.exit_code == 0, looked.output
+        assert daemon.is_ready()
+    assert expired.tierd("expire", "--dry-run").exit_code == 2, "without a daemon the file decides"
+    expired.config_file.write_text(whole)
+    assert states(expired) == ["readable"] * 3

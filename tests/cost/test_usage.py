@@ -37,6 +37,8 @@ def test_a_torn_line_is_left_out_and_the_rest_is_read(tmp_path: Path) -> None:
     (file,) = tmp_path.iterdir()
     with file.open("a") as torn:
         torn.write('{"hour_ms":17637\n{"hour_ms":1,"topic":"a","operation":"no such","requests":1,"bytes":1}\n')
+    with file.open("ab") as damaged:
+        damaged.write(b"\xff\x00 a block of another file\n")
     ledger.append([UsageLine(NOON_MS, "orders", "get", 2, 2)])
 
     assert [line.requests for line in ledger.read(from_ms=NOON_MS, to_ms=NOON_MS + HOUR_MS)] == [1, 2]

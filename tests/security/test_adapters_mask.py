@@ -8,7 +8,7 @@ import pytest
 
 import tierd
 import tierd.errors
-from tierd.metadata.kv import needs_person
+from tierd.metadata.kv import refusals
 from tierd.remote.backends import answers
 
 ROOT = Path(tierd.__file__).parent
@@ -18,7 +18,7 @@ ADAPTERS = sorted(
         *(path for kind in ("postgres", "redis") for path in ROOT.glob(f"metadata/kv/{kind}*.py")),
     ]
 )
-OURS = {*vars(tierd.errors), *vars(answers), *vars(needs_person), "ModuleNotFoundError"}
+OURS = {*vars(tierd.errors), *vars(answers), *vars(refusals), "ModuleNotFoundError"}
 
 
 def handlers_of_clients_exceptions(tree: ast.AST) -> Iterator[ast.ExceptHandler]:

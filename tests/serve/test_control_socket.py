@@ -1,4 +1,5 @@
 import asyncio
+import errno
 import json
 import os
 import socket
@@ -268,3 +269,13 @@ async def test_client_that_does_not_read_its_answer_gives_its_place_back(tmp_pat
                 while received := await asyncio.get_running_loop().sock_recv(deaf, 1 << 20):
                     size += len(received)
             assert 0 < size < 8 << 20
+
+
+async def test_socket_of_another_user_is_told_with_that_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse_to_open(*_: object, **__: object) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "open", refuse_to_open)
+    with pytest.raises(DaemonUnreachableError, match="Permission denied") as caught:
+        await request(tmp_path, "status")
+    assert "as the user of the daemon" in caught.value.remedy

@@ -1,3 +1,4 @@
+import errno
 import io
 import json
 import logging
@@ -134,3 +135,31 @@ def test_what_is_no_secret_stays() -> None:
     }
 
     assert mask_secrets(None, "info", dict(event)) == event
+
+
+class FailingStream(io.StringIO):
+    """A stream on a disk that is full, or to a reader that has left."""
+
+    failure: OSError | None = None
+
+    def write(self, text: str) -> int:
+        if self.failure is not None:
+            raise self.failure
+        return super().write(text)
+
+    def flush(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), BrokenPipeError()])
+def test_log_that_cannot_be_written_ends_no_work_and_goes_on_when_it_can(failure: OSError) -> None:
+    stream = FailingStream()
+    configure_logging(format="json", level="info", stream=stream)
+    stream.failure = failure
+    structlog.get_logger().info("lost")
+    logging.getLogger("library").warning("lost, too")
+    stream.failure = None
+    structlog.get_logger().info("heard")
+
+    assert [line["event"] for line in lines(stream)] == ["heard"]

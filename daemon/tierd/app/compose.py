@@ -173,7 +173,6 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
         ) as objects,
         local_logs(config, topics=lambda: settings.config.topics, policies=policies, clock=clock) as logs,
     ):
-        owned = await _owned(config, identity, rows, objects)
         metadata = RemoteLogMetadataManager(
             rows,
             cluster_id=identity.cluster_id,
@@ -187,6 +186,7 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
             on_outcome=services.metadata_store.outcome,
             new_keys=partial(metadata_keys, config.metadata),
         )
+        owned = await _owned(config, identity, metadata.rows, objects)
         transform = open_transform(config.remote)
         hold = SegmentHold(mode=config.hold.mode, hold_dir=config.hold_dir, max_bytes=config.hold.max_bytes)
         metrics.watch_holds(lambda: _hold_usage(hold))
@@ -213,7 +213,7 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
                 policies=policies,
                 logs=logs,
                 ledger=DeletionLedger(config.state_dir),
-                rows=rows,
+                rows=metadata.rows,
                 usage=usage,
             )
         finally:

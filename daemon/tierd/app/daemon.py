@@ -81,7 +81,9 @@ class Daemon:
         self._notifier = notifier
         self._stop = StopRequest()
         self._policy_changes = PolicyChanges(engine.logs)
-        self._reloader = Reloader(engine, config_file, env, notifier, on_topics=self._policy_changes.tell)
+        self._reloader = Reloader(
+            engine, config_file, env, notifier, on_topics=self._policy_changes.tell, status_line=self._status_line
+        )
         self._started_ms = engine.clock.now_ms()
         self._failure: TierError | None = None
         self._loaded = False
@@ -240,14 +242,21 @@ class Daemon:
         await self._manager.first_reconcile_done.wait()
         await self._manager.everything_loaded()
         self._loaded = True
-        summary = self.status().status_line()
+        summary = self._status_line()
         self._notifier.ready(summary)
         log.info("ready", summary=summary)
         while self._notifier.is_heard:  # a line that nobody reads is not worth a look at every partition
             await self._engine.clock.sleep(STATUS_INTERVAL_S)
-            if (now := self.status().status_line()) != summary:
+            if (now := self._status_line()) != summary:
                 summary = now
                 self._notifier.status(summary)
+
+    def _status_line(self) -> str:
+        """Return the line for ``systemctl status``, which also says that the file was rejected at the last reload."""
+        line = self.status().status_line()
+        return (
+            f"the configuration file was rejected: tierd check-config; {line}" if self._reloader.is_rejected else line
+        )
 
     def not_ready(self) -> list[str]:
         """Why the daemon is not ready; empty when it is."""

@@ -7,7 +7,7 @@ import structlog
 
 from tierd.backoff import Backoff
 from tierd.clock import Clock
-from tierd.errors import ForeignTierError, RemoteStorageError, TierError
+from tierd.errors import ForeignTierError, MetadataError, RemoteStorageError, TierError
 from tierd.model import ByteRange
 from tierd.remote import Body, ObjectInfo, ObjectStore, ObjectVersion, UnfinishedUpload, versions_of
 
@@ -34,6 +34,7 @@ class OwnedObjectStore:
         Raises:
             ForeignTierError: it belongs to another metadata store.
             RemoteStorageError: the object store failed.
+            MetadataError: the metadata store, which says if the tier was ever claimed, failed.
         """
         if not self.problem:
             return
@@ -115,7 +116,7 @@ async def own_until_done(
             await store.own()
         except ForeignTierError:
             raise
-        except RemoteStorageError as error:
+        except (RemoteStorageError, MetadataError) as error:
             failures += 1
             if str(error) != reported:
                 reported = str(error)

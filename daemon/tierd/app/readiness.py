@@ -37,7 +37,7 @@ def not_ready_causes(
         causes.append(f"the metadata of {len(loading)} partitions is still being loaded: {_some(loading)}")
     if unknown_roles and "kafka" not in out:
         causes.append(unknown_roles)
-    if unowned_tier and "object_store" not in out:
+    if unowned_tier and not out & {"object_store", "metadata_store"}:  # a claim needs both
         causes.append(f"the tier cannot be written: {unowned_tier}")
     return causes
 

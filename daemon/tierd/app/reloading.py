@@ -35,13 +35,25 @@ class Reloader:
         notifier: SystemdNotifier,
         *,
         on_topics: Callable[[], None],
+        status_line: Callable[[], str],
     ) -> None:
-        """``on_topics`` is told when what is tiered, or what is kept of it, has changed."""
+        """Reload nothing yet.
+
+        Args:
+            engine: whose settings are replaced.
+            config_file: is read again.
+            env: variables in it.
+            notifier: tells systemd that a reload begins and ends.
+            on_topics: is told when what is tiered, or what is kept of it, has changed.
+            status_line: what systemd shows when a reload has ended.
+        """
         self._engine = engine
         self._config_file = config_file
         self._env = env
         self._notifier = notifier
         self._on_topics = on_topics
+        self._status_line = status_line
+        self.is_rejected = False  # the file, when it was read last
         self._asked = asyncio.Event()
         self.manager: RemoteLogManager | None = None
         """What new settings are handed to, once it exists."""
@@ -57,7 +69,7 @@ class Reloader:
             self._asked.clear()
             self._notifier.reloading(monotonic_s=self._engine.clock.monotonic_s())
             await self._reload()
-            self._notifier.ready("configuration reloaded")
+            self._notifier.ready(self._status_line())
 
     async def _reload(self) -> None:
         try:
@@ -65,6 +77,7 @@ class Reloader:
         except ConfigError as error:
             self._refuse(error)
             return
+        self.is_rejected = False
         settings = self._engine.settings
         change = changed_keys(settings.config, wanted)
         settings.config = merged(settings.config, wanted)
@@ -80,6 +93,7 @@ class Reloader:
             log.error("config_fault", fault=str(fault))
         log.error("config_reload_failed", remedy="the old settings stay in force; " + error.remedy)
         self._engine.metrics.config_reloaded(success=False)
+        self.is_rejected = True
 
     async def _apply(self, config: TierdConfig, keys: tuple[str, ...]) -> None:
         configure_logging(format=config.logging.format, level=config.logging.level, stream=sys.stderr)

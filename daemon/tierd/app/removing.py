@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -32,8 +32,12 @@ PATIENCE_S = 25.0  # below the deadline of a control request
 _REMOVAL_PASSES = 2
 
 
+Load = Callable[[], TierdConfig]
+"""Reads the settings, secrets included. Not called where a daemon answers, which has settings of its own."""
+
+
 async def expire(
-    config: TierdConfig, config_file: Path, names: Sequence[TopicPartition], *, dry_run: bool
+    state_dir: Path, load: Load, config_file: Path, names: Sequence[TopicPartition], *, dry_run: bool
 ) -> JsonValue:
     """Expire what is due of these partitions, none means all that are led here; return what and why, for each.
 
@@ -44,7 +48,8 @@ async def expire(
     """
     options: dict[str, JsonValue] = {"dry_run": dry_run}
     with contextlib.suppress(DaemonUnreachableError):
-        return await request(config.state_dir, "expire", [str(name) for name in names], options=options)
+        return await request(state_dir, "expire", [str(name) for name in names], options=options)
+    config = await asyncio.to_thread(load)
     if dry_run:
         return expire_answers(await _planned(config, config_file, names))
     async with standing_in(config, config_file) as (_, manager):
@@ -52,7 +57,8 @@ async def expire(
 
 
 async def undelete(
-    config: TierdConfig,
+    state_dir: Path,
+    load: Load,
     config_file: Path,
     name: TopicPartition,
     segment_ids: Sequence[str],
@@ -70,7 +76,8 @@ async def undelete(
     wanted = [uuid_from_text(text) for text in segment_ids] or None
     options: dict[str, JsonValue] = {"segments": list(segment_ids), "force": force, "dry_run": dry_run}
     with contextlib.suppress(DaemonUnreachableError):
-        return await request(config.state_dir, "undelete", [str(name)], options=options)
+        return await request(state_dir, "undelete", [str(name)], options=options)
+    config = await asyncio.to_thread(load)
     async with standing_in(config, config_file) as (engine, manager):
         await require_not_being_erased(engine, manager, name, wanted)
         return undelete_answer(

@@ -51,6 +51,8 @@ class ServiceWatch:
                 self.object_store.answered()
             case None if call.outcome == "ok":
                 self.object_store.answered()
+            case None if call.outcome == "cancelled":
+                self.object_store.given_up(call.duration_s)
 
     async def run(self, probes: Mapping[Service, Probe]) -> None:
         """Ask a service that failed, and that nobody calls, until it answers; ends only when cancelled.

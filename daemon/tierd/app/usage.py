@@ -20,6 +20,7 @@ from tierd.cost import (
     cost_report,
     load_prices,
 )
+from tierd.errors import StateDirError
 from tierd.remote import ObjectKeyFactory, ObjectStoreCall
 
 log = structlog.get_logger()
@@ -71,11 +72,17 @@ def broker_cost(config: TierdConfig, *, days: int, price_file: Path | None) -> C
 
     Raises:
         ConfigError: the price file is wrong.
-        OSError: the ledger cannot be read.
+        StateDirError: the ledger cannot be read.
     """
-    now_ms = SystemClock().now_ms()
-    lines = _ledger(config).read(from_ms=now_ms - days * _DAY_MS, to_ms=now_ms)
-    return cost_report(lines, _prices(config, price_file), to_ms=now_ms)
+    now_ms, prices = SystemClock().now_ms(), _prices(config, price_file)
+    try:
+        lines = _ledger(config).read(from_ms=now_ms - days * _DAY_MS, to_ms=now_ms)
+        return cost_report(lines, prices, to_ms=now_ms)
+    except OSError as error:
+        raise StateDirError(
+            f"{error.filename or config.state_dir}: {error.strerror or error}",
+            remedy="run it as the user of the daemon, and look at the disk of state_dir",
+        ) from error
 
 
 def _prices(config: TierdConfig, price_file: Path | None) -> PriceList:

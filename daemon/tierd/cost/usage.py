@@ -109,7 +109,7 @@ class UsageLedger:
                 file.write("".join(texts))
                 file.flush()
                 os.fsync(file.fileno())
-        for old in sorted(self._directory.glob("????-??.jsonl"))[:-_FILES_KEPT]:
+        for old in self._files()[:-_FILES_KEPT]:
             old.unlink()
 
     def read(self, *, from_ms: int, to_ms: int) -> Iterator[UsageLine]:
@@ -118,19 +118,26 @@ class UsageLedger:
         A line that cannot be understood, such as the torn last one of a host that died, is left out with a warning.
 
         Raises:
-            OSError: a file is there and cannot be read.
+            OSError: the directory or a file is there and cannot be read.
         """
         first, last = _month(from_ms), _month(to_ms)
-        for path in sorted(self._directory.glob("????-??.jsonl")):
+        for path in self._files():
             if not first <= path.stem <= last:
                 continue
-            with path.open() as file:
+            with path.open(encoding="utf-8", errors="replace") as file:
                 for number, text in enumerate(iter(partial(file.readline, _MAX_LINE_CHARACTERS), ""), 1):
                     line = _decode(text)
                     if line is None:
                         log.warning("usage_line_skipped", file=str(path), line=number)
                     elif from_ms <= line.hour_ms < to_ms:
                         yield line
+
+    def _files(self) -> list[Path]:
+        """Return the file of every month, oldest first. A glob would find nothing in what it may not list."""
+        try:
+            return sorted(path for path in self._directory.iterdir() if path.match("????-??.jsonl"))
+        except FileNotFoundError:
+            return []
 
 
 def is_request(operation: str) -> RequestClass | None:

@@ -205,13 +205,19 @@ class LogService:
         await self.writer(partition).run(lambda _: self._manager.truncate_fully_and_start_at(partition, offset))
 
     async def reconfigure(self, config_for: Callable[[str], LogConfig]) -> None:
-        """Give every log the settings that its topic has now; a log that is not answered for keeps those it has."""
+        """Give every log the settings that its topic has now; a log whose disk does not answer keeps those it has."""
         for partition, writer in list(self._writers.items()):
             config = config_for(partition.topic)
-            if config != writer.log.config:
+            if config == writer.log.config:
+                continue
+            try:
                 if not config.is_compacted:
                     await self._end_cleaning(partition)
-                await self._do(writer, partial(UnifiedLog.update_config, config=config))
+                await writer.run(partial(UnifiedLog.update_config, config=config))
+            except LogError as error:
+                remedy = "look at the disk, then reload the configuration again"
+                fields = partition_fields(writer.log.directory)
+                _LOG.warning("settings_not_applied", **fields, problem=str(error), remedy=remedy)
 
     def cleaner_statistics(self) -> CleanerStatistics:
         """What the cleaners of all log dirs did since the start."""

@@ -64,6 +64,11 @@ class LedPartitions:
         self._running: set[asyncio.Task[None]] = set()
         self._closed = False
 
+    @property
+    def rows(self) -> KeyValueStore:
+        """The store as this calls it, for others: with a deadline, and with ``on_outcome`` told of every call."""
+        return self._store
+
     async def check_store(self) -> None:
         """Read one small row, to learn if the store answers.
 

@@ -222,9 +222,11 @@ async def request(
             line = await _exchange(state_dir, wanted.model_dump_json(exclude_defaults=True).encode() + b"\n")
         answer = ControlAnswer.model_validate_json(line)
     except (OSError, EOFError, ValueError) as error:  # TimeoutError and ConnectionError are OSErrors
+        remedy = "start it with systemctl start tierd, or check --config: its state_dir names the socket"
+        if isinstance(error, PermissionError):
+            remedy = "run the command as the user of the daemon, for example with sudo -u kafka"
         raise DaemonUnreachableError(
-            f"no answer from tierd on {state_dir / SOCKET_NAME}: {_why(error)}",
-            remedy="start it with systemctl start tierd, or check --config: its state_dir names the socket",
+            f"no answer from tierd on {state_dir / SOCKET_NAME}: {_why(error)}", remedy=remedy
         ) from error
     if not answer.ok and answer.refused:
         raise RefusedError(answer.error, remedy=answer.remedy)

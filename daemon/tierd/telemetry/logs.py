@@ -1,10 +1,11 @@
 """The log: one event a line, as JSON or for people, with whatever looks like a secret masked."""
 
+import contextlib
 import logging
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
@@ -25,18 +26,19 @@ def configure_logging(*, format: str, level: str, stream: TextIO) -> None:  # no
         format: ``json``, an object a line with ``timestamp``, ``level`` and ``event``; or ``console``, for people.
         level: ``debug``, ``info``, ``warning`` or ``error``. Libraries are heard from warning on,
             all they say only at ``debug``.
-        stream: where lines go; colours only when it is a terminal.
+        stream: where lines go; colours only when it is a terminal. Lines that it cannot take are lost.
     """
+    lines = cast("TextIO", _LossyStream(stream))
     number = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, _timestamp]
     renderer = _renderer(format, colors=stream.isatty())
     structlog.configure(
         processors=[*shared, structlog.processors.format_exc_info, mask_secrets, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(stream),
+        logger_factory=structlog.WriteLoggerFactory(lines),
         cache_logger_on_first_use=False,  # a reload may change the level
     )
-    handler = logging.StreamHandler(stream)
+    handler = logging.StreamHandler(lines)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
@@ -51,6 +53,22 @@ def configure_logging(*, format: str, level: str, stream: TextIO) -> None:  # no
     logging.basicConfig(
         handlers=[handler], level=number if level == "debug" else max(number, logging.WARNING), force=True
     )
+
+
+class _LossyStream:
+    """A stream for log lines that never fails: a full disk, or a reader that left, must not end the work."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
 
 
 def mask_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from tierd.tiering.replica import LogDirState, Replica, ReplicaListener
 log = structlog.get_logger()
 
 _SCANNED_PER_THREAD = 64
+_SILENT_NS = 60_000_000_000  # a look that lasts longer waits for a disk that hangs
 _SETTLED_NS = 1_000_000_000  # a directory's mtime may not tell two changes within a tick of the kernel apart
 
 
@@ -63,6 +65,7 @@ class Replicas:
         self._failed: dict[TopicIdPartition, tuple[PartitionDirectory, str]] = {}
         self._watching = _Watching()
         self._lock = asyncio.Lock()
+        self._asked_ns: dict[Path, int] = {}  # when the look at a log dir that is under way began
 
     def watch_with(self, watch: Callable[[Path], object], unwatch: Callable[[Path], object]) -> None:
         """Have directories watched from now on, those known already at once; call ``reconcile`` afterwards."""
@@ -88,11 +91,15 @@ class Replicas:
         return tuple(self._failed.values())
 
     def log_dirs(self) -> tuple[LogDirState, ...]:
-        """Every log dir; what could never be looked at counts as ignored for now."""
+        """Every log dir; what could never be looked at counts as ignored for now.
+
+        A look has no deadline, for a thread that waits for a disk cannot be ended: that it waits is a problem here.
+        """
         failed = self._failed.values()
         return tuple(
             replace(
                 state,
+                problem=state.problem or self._silence(state.path),
                 ignored=(*state.ignored, *((d.path.name, why) for d, why in failed if d.path.parent == state.path)),
             )
             for state in self._log_dirs.values()
@@ -144,9 +151,25 @@ class Replicas:
         change = catalog_change(known, found, offline=offline, unreadable=unreadable, wants=self._wants)
         return found, unreadable, offline, change
 
+    @contextmanager
+    def _asking(self, log_dir: Path) -> Iterator[None]:
+        self._asked_ns[log_dir] = self._now_ns()
+        try:
+            yield
+        finally:
+            del self._asked_ns[log_dir]
+
+    def _silence(self, log_dir: Path) -> str:
+        """Return how long the look at a log dir lasts that is under way; empty when none does for long."""
+        silent_ns = self._now_ns() - self._asked_ns.get(log_dir, self._now_ns())
+        if silent_ns < _SILENT_NS:
+            return ""
+        return f"{log_dir}: a look at it lasts for {silent_ns // 10**9} s by now; its disk hangs or is slow"
+
     async def _list(self, state: LogDirState) -> LogDirListing | None:
         try:
-            listing = await asyncio.to_thread(list_log_dir, state.path, known=self._known_in(state.path))
+            with self._asking(state.path):
+                listing = await asyncio.to_thread(list_log_dir, state.path, known=self._known_in(state.path))
         except LogDirOfflineError as error:
             if state.problem != str(error):
                 log.error("log_dir_offline", log_dir=str(state.path), problem=str(error), remedy=error.remedy)  # noqa: TRY400 - the cause is in the message
@@ -180,13 +203,18 @@ class Replicas:
         ]
 
     async def _scan_all(self, directories: Sequence[PartitionDirectory]) -> None:
-        for start in range(0, len(directories), _SCANNED_PER_THREAD):
-            some = directories[start : start + _SCANNED_PER_THREAD]
-            for directory in some:
-                self._watching.watch(directory.path)  # before the scan: what changes after it is an event
-            scanned_ns = self._now_ns()
-            for directory, scan in zip(some, await asyncio.to_thread(_scan_many, some), strict=True):
-                await self._take(directory, scan, scanned_ns)
+        for log_dir in self._log_dirs:
+            here = [each for each in directories if each.path.parent == log_dir]
+            for start in range(0, len(here), _SCANNED_PER_THREAD):
+                with self._asking(log_dir):
+                    await self._scan(here[start : start + _SCANNED_PER_THREAD])
+
+    async def _scan(self, directories: Sequence[PartitionDirectory]) -> None:
+        for directory in directories:
+            self._watching.watch(directory.path)  # before the scan: what changes after it is an event
+        scanned_ns = self._now_ns()
+        for directory, scan in zip(directories, await asyncio.to_thread(_scan_many, directories), strict=True):
+            await self._take(directory, scan, scanned_ns)
 
     async def _take(self, directory: PartitionDirectory, scan: PartitionScan | LogError, scanned_ns: int) -> None:
         partition = directory.partition

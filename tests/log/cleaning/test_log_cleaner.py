@@ -2,10 +2,12 @@
 
 import asyncio
 import errno
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
@@ -18,6 +20,7 @@ from tierd.log.dirs.manager import LogManager
 from tierd.log.files.checkpoints import CLEANER_OFFSET_CHECKPOINT, parse_offset_checkpoint, write_offset_checkpoint
 from tierd.log.files.disk import read_file
 from tierd.log.log_service import LogService, PartitionWriter, ServiceSettings
+from tierd.log.log_writer import WriterLimits
 from tierd.log.partition.log_view import Isolation
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.append_origin import AppendOrigin
@@ -42,13 +45,16 @@ class NoLock:
 class House:
     """One log dir on a simulated disk; its service; a clock that is turned."""
 
-    def __init__(self, config: LogConfig, rules: StartRewriting | None = None) -> None:
+    def __init__(
+        self, config: LogConfig, rules: StartRewriting | None = None, limits: WriterLimits | None = None
+    ) -> None:
         self.clock = ManualClock()
         self.disk = SimulatedDisk(now_ms=self.clock.now_ms)
         self.disk.make_directory(LOG_DIR)
         self.disk.sync_directory(Path("/"))
         self.config = config
         self.rules = rules or own_log_rules()
+        self.settings = ServiceSettings(limits=limits or WriterLimits())
 
     def service(self) -> LogService:
         self.manager = LogManager(
@@ -58,7 +64,7 @@ class House:
             disk=self.disk,
             acquire_lock=lambda _: NoLock(),
         )
-        return LogService(self.manager, clock=self.clock, rewriting=self.rules, settings=ServiceSettings())
+        return LogService(self.manager, clock=self.clock, rewriting=self.rules, settings=self.settings)
 
     async def let(self, seconds: int) -> None:
         """Let that much time pass, so that everything that is due is done."""
@@ -487,6 +493,26 @@ async def test_log_dir_whose_cleaner_checkpoint_is_unreadable_cleans_everything_
         await fill(service.writer(TOPIC), house, 20)
         await house.let(16)
         assert house.cleaned_to() == service.log(TOPIC).segments[-1].base_offset
+
+
+async def test_log_whose_round_hangs_keeps_its_settings_and_the_others_get_theirs() -> None:
+    rules, other, go_on = Interrupting(), TopicPartition("topic", 1), threading.Event()
+    house = House(compacted(), rules, limits=WriterLimits(deadline_s=0.05))
+    async with house.service() as service:
+        await fill(await service.get_or_create(TOPIC), house, 60)
+        await service.get_or_create(other)
+        rules.interrupt = lambda: go_on.wait(60)
+        try:
+            await house.let(14)
+            house.clock.advance(1)
+            await eventually(lambda: rules.begun == 1, what="a round")
+            with capture_logs() as logs:
+                await service.reconfigure(lambda _: compacted(cleanup_policy=frozenset({"delete"})))
+        finally:
+            go_on.set()
+        assert service.log(TOPIC).config.is_compacted
+        assert not service.log(other).config.is_compacted
+        assert [(each["event"], each["partition"]) for each in logs] == [("settings_not_applied", "topic-0")]
 
 
 async def test_stop_in_the_middle_of_a_round_leaves_the_log_whole() -> None:

@@ -7,6 +7,7 @@ from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError, TierError
 from tierd.metadata import Batch, CallLatency, Expect, MemoryKeyValueStore, Put
 from tierd.metadata.kv import DeadlineKeyValueStore
+from tierd.metadata.kv.refusals import WritesRefusedError
 
 
 @pytest.fixture
@@ -96,3 +97,19 @@ async def test_each_call_is_told_with_the_failure_only_where_the_store_did_not_a
         BackendUnavailableError,
         OutcomeUnknownError,
     ]
+
+
+async def test_store_that_takes_no_writes_for_now_has_answered(clock: FakeClock) -> None:
+    told = list[TierError | None]()
+    store = DeadlineKeyValueStore(Full(), timeout_s=5, clock=clock, on_outcome=told.append)
+    with pytest.raises(WritesRefusedError):
+        await store.apply(Batch([Put("a", b"1")]))
+    assert told == [None]
+    assert store.latencies()["apply"].errors == 1
+
+
+class Full(MemoryKeyValueStore):
+    """A store without room."""
+
+    async def apply(self, batch: Batch) -> None:
+        raise WritesRefusedError("the disk is full", remedy="make room")

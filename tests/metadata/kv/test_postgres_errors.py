@@ -3,6 +3,7 @@ import pytest
 
 from tierd.masking import Masking
 from tierd.metadata.kv import postgres_errors
+from tierd.metadata.kv.refusals import WritesRefusedError
 
 
 def told(state: str) -> asyncpg.PostgresError:
@@ -30,3 +31,11 @@ def test_an_answer_that_never_came_leaves_the_outcome_open() -> None:
         assert postgres_errors.is_unknown(error)
         assert not postgres_errors.is_answer(error)
     assert not postgres_errors.is_unknown(asyncpg.InterfaceError("the connection is closed"))
+
+
+@pytest.mark.parametrize(
+    ("state", "refuses_writes"), [("25006", True), ("53100", True), ("57014", False), ("28P01", False)]
+)
+def test_server_without_room_or_that_is_no_primary_takes_no_writes(state: str, refuses_writes: bool) -> None:
+    refused = postgres_errors.refused("postgres host", Masking(), told(state))
+    assert isinstance(refused, WritesRefusedError) == refuses_writes

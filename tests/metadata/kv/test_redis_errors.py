@@ -4,7 +4,7 @@ from redis import exceptions
 from tierd.errors import BackendUnavailableError, MetadataError
 from tierd.masking import Masking
 from tierd.metadata.kv import redis_errors
-from tierd.metadata.kv.needs_person import at_opening
+from tierd.metadata.kv.refusals import WritesRefusedError, at_opening
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,19 @@ def test_only_what_a_person_must_mend_ends_the_attempts_to_open() -> None:
     assert not opened(exceptions.ResponseError("WRONGTYPE Operation against a key")).retriable
     assert isinstance(opened(exceptions.BusyLoadingError("loading")), BackendUnavailableError)
     assert isinstance(opened(ConnectionRefusedError("refused")), BackendUnavailableError)
+
+
+@pytest.mark.parametrize(
+    ("error", "refuses_writes"),
+    [
+        (exceptions.ReadOnlyError("You can't write against a read only replica."), True),
+        (exceptions.OutOfMemoryError("command not allowed when used memory > 'maxmemory'."), True),
+        (exceptions.ResponseError("MISCONF Errors writing to the AOF file: No space left on device"), True),
+        (exceptions.ResponseError("NOREPLICAS Not enough good replicas to write."), True),
+        (exceptions.BusyLoadingError("Redis is loading the dataset in memory"), False),
+        (exceptions.AuthenticationError("invalid username-password pair"), False),
+    ],
+)
+def test_server_without_room_or_that_is_no_primary_takes_no_writes(error: Exception, refuses_writes: bool) -> None:
+    refused = redis_errors.refused("redis host", Masking(), error)
+    assert isinstance(refused, WritesRefusedError) == refuses_writes

@@ -14,6 +14,7 @@ import pytest
 
 from tierd.errors import BackendUnavailableError, MetadataError, OutcomeUnknownError
 from tierd.metadata import Batch, Expect, KeyValueStore, Put, SqliteKeyValueStore
+from tierd.metadata.kv.refusals import WritesRefusedError
 from tierd.testing import KeyValueStoreContract, cancel_at
 
 
@@ -313,7 +314,7 @@ async def test_on_a_full_disk_nothing_is_written_and_the_store_goes_on_when_ther
         await asyncio.wrap_future(store._worker.submit(connection.execute, "PRAGMA max_page_count=8"))
         big, small = Batch([Put("b", bytes(200_000))]), Batch([Put("c", b"2")])
         outcomes = await asyncio.gather(store.apply(big), store.apply(small), return_exceptions=True)
-        assert isinstance(outcomes[0], BackendUnavailableError)
+        assert isinstance(outcomes[0], WritesRefusedError)
         assert "room" in outcomes[0].remedy
         await asyncio.wrap_future(store._worker.submit(connection.execute, "PRAGMA max_page_count=100000"))
         assert await store.get("b") is None
@@ -373,7 +374,7 @@ class FailingCommit(sqlite3.Connection):
     [
         (sqlite3.SQLITE_IOERR_FSYNC, OutcomeUnknownError),
         (sqlite3.SQLITE_IOERR_WRITE, OutcomeUnknownError),
-        (sqlite3.SQLITE_FULL, BackendUnavailableError),
+        (sqlite3.SQLITE_FULL, WritesRefusedError),
     ],
 )
 async def test_a_commit_that_fails_is_of_unknown_outcome_unless_the_disk_was_full(

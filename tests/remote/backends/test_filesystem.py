@@ -3,7 +3,7 @@ import errno
 import os
 import shutil
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from tierd.errors import (
     RemoteStorageFullError,
     RetriableRemoteStorageError,
 )
+from tierd.remote import UnfinishedUpload
 from tierd.remote.backends.file_keys import UPLOADS_FOLDER
 from tierd.remote.backends.filesystem import FilesystemObjectStore
 from tierd.testing import ObjectStoreContract, ObjectVersionsContract, content_of, file_body
@@ -299,3 +300,49 @@ async def test_a_tier_whose_mount_went_away_is_not_written_beside_it(store: File
     away.rename(root)
     await store.put("after", b"x")
     assert await store.get("before") == b"x"
+
+
+Call = Callable[[FilesystemObjectStore], Awaitable[object]]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store: store.get("before"),
+        lambda store: store.head("before"),
+        lambda store: store.list_objects(""),
+        lambda store: store.list_versions(""),
+        lambda store: store.list_unfinished_uploads(""),
+        lambda store: store.delete("before"),
+        lambda store: store.abort_upload(UnfinishedUpload("before", "0" * 32, 0)),
+        lambda store: store.check(),
+    ],
+    ids=["get", "head", "list", "list_versions", "list_uploads", "delete", "abort", "check"],
+)
+@pytest.mark.parametrize("is_mount_point_there", [True, False], ids=["empty mount point", "nothing"])
+async def test_tier_whose_mount_went_away_has_no_answer(
+    call: Call, is_mount_point_there: bool, store: FilesystemObjectStore, root: Path
+) -> None:
+    await store.put("before", b"x")
+    away = root.with_name("away")
+    root.rename(away)
+    if is_mount_point_there:
+        root.mkdir()
+    with pytest.raises(RetriableRemoteStorageError, match="not the directory that it was"):
+        await call(store)
+    assert not is_mount_point_there or list(root.iterdir()) == []
+    assert (away / "before").read_bytes() == b"x"
+
+
+@pytest.mark.parametrize("call", [lambda store: store.get("before"), lambda store: store.head("before")])
+async def test_tier_that_was_only_read_is_not_written_beside_its_mount(call: Call, root: Path) -> None:
+    filled, store = FilesystemObjectStore(root), FilesystemObjectStore(root)
+    await filled.put("before", b"x")
+    await call(store)
+    root.rename(root.with_name("away"))
+    root.mkdir()
+    with pytest.raises(RetriableRemoteStorageError, match="not the directory that it was"):
+        await store.put("lost", b"x")
+    assert list(root.iterdir()) == []
+    await filled.close()
+    await store.close()

@@ -9,6 +9,7 @@ from tierd.errors import (
     RemoteIntegrityError,
     RemoteResourceNotFoundError,
     RemoteStorageError,
+    RemoteStorageFullError,
     RetriableRemoteStorageError,
 )
 from tierd.remote.backends.answers import UploadGoneError
@@ -41,6 +42,10 @@ def refused(status: int, code: str, **fields: dict[str, str]) -> RemoteStorageEr
         (500, "InternalError", RetriableRemoteStorageError),
         (502, "502", RetriableRemoteStorageError),
         (429, "TooManyRequests", RetriableRemoteStorageError),
+        (507, "XMinioStorageFull", RemoteStorageFullError),
+        (507, "507", RemoteStorageFullError),
+        (403, "QuotaExceeded", RemoteStorageFullError),
+        (400, "XMinioAdminBucketQuotaExceeded", RemoteStorageFullError),
         (400, "RequestTimeout", RetriableRemoteStorageError),
         (400, "IncompleteBody", RetriableRemoteStorageError),
         (409, "ConditionalRequestConflict", RetriableRemoteStorageError),

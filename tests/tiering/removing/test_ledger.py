@@ -58,6 +58,14 @@ async def test_old_files_go_and_the_newest_lines_stay(tmp_path: Path) -> None:
     assert kept == list(range(40))[-len(kept) :], "oldest first, without a gap"
 
 
+async def test_copy_that_a_person_made_beside_the_ledger_is_not_read(tmp_path: Path) -> None:
+    noted = entry()
+    await DeletionLedger(tmp_path).record(noted)
+    for suffix in (".bak", ".1.gz", ".²"):
+        (tmp_path / f"{LEDGER_NAME}{suffix}").write_bytes((tmp_path / LEDGER_NAME).read_bytes())
+    assert list(read_ledger(tmp_path)) == [noted]
+
+
 async def test_a_torn_line_spoils_no_other(tmp_path: Path) -> None:
     await DeletionLedger(tmp_path).record(entry(1))
     with (tmp_path / LEDGER_NAME).open("a") as file:

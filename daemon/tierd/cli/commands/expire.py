@@ -1,5 +1,6 @@
 """``tierd expire``: one pass of expiration, or what it would do."""
 
+from functools import partial
 from typing import Annotated, cast
 
 import typer
@@ -12,7 +13,7 @@ from tierd.cli.failures import ExitCode
 from tierd.cli.json_lists import print_list
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption, PartitionsArgument
 from tierd.cli.printing import print_error, print_line
-from tierd.cli.session import begin
+from tierd.cli.session import begin, daemon_state_dir
 from tierd.model import TopicPartition
 
 
@@ -33,7 +34,8 @@ def expire(
     """
     del once  # tierd run expires continuously
     names = [TopicPartition.parse(name) for name in partitions or []]
-    answer = run_in_loop(expire_partitions(begin(config), config, names, dry_run=dry_run))
+    state_dir = daemon_state_dir(config, None)
+    answer = run_in_loop(expire_partitions(state_dir, partial(begin, config), config, names, dry_run=dry_run))
     found = cast("list[dict[str, JsonValue]]", answer)
     if as_json or as_object:
         print_list(found, as_object=as_object)

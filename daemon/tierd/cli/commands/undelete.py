@@ -1,5 +1,6 @@
 """``tierd undelete``: take segments back while they are in their grace."""
 
+from functools import partial
 from typing import Annotated, cast
 
 import typer
@@ -10,7 +11,7 @@ from tierd.app import undelete as undelete_segments
 from tierd.cli.display import human_size, plain_table, print_table
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
 from tierd.cli.printing import print_json, print_line
-from tierd.cli.session import begin
+from tierd.cli.session import begin, daemon_state_dir
 from tierd.errors import RefusedError
 from tierd.model import TopicPartition, uuid_from_text
 
@@ -45,7 +46,8 @@ def undelete(
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error
     name = TopicPartition.parse(partition)
-    answer = run_in_loop(undelete_segments(begin(config), config, name, segments or [], force=force, dry_run=dry_run))
+    state_dir, load = daemon_state_dir(config, None), partial(begin, config)
+    answer = run_in_loop(undelete_segments(state_dir, load, config, name, segments or [], force=force, dry_run=dry_run))
     found = cast("list[dict[str, JsonValue]]", cast("dict[str, JsonValue]", answer)["segments"])
     if as_json:
         print_json(answer)

@@ -8,6 +8,7 @@ from typing import TypeVar
 from tierd.clock import Clock
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError, TierError
 from tierd.metadata.kv.base import Batch, KeyValueStore
+from tierd.metadata.kv.refusals import WritesRefusedError
 
 _T = TypeVar("_T")
 
@@ -77,7 +78,7 @@ class DeadlineKeyValueStore(KeyValueStore):
             raise late from error
         except TierError as error:
             failed = int(not isinstance(error, PreconditionFailedError))
-            self._on_outcome(error if isinstance(error, BackendUnavailableError | OutcomeUnknownError) else None)
+            self._on_outcome(error if _is_silence(error) else None)
             raise
         else:
             failed = 0
@@ -87,3 +88,9 @@ class DeadlineKeyValueStore(KeyValueStore):
             so_far = self._latencies.get(operation, CallLatency())
             taken_s = self._clock.monotonic_s() - begun_s
             self._latencies[operation] = CallLatency(so_far.count + 1, so_far.total_s + taken_s, so_far.errors + failed)
+
+
+def _is_silence(error: TierError) -> bool:
+    """Return whether the store did not answer; one that takes no writes for now does."""
+    is_away = isinstance(error, BackendUnavailableError | OutcomeUnknownError)
+    return is_away and not isinstance(error, WritesRefusedError)

@@ -8,7 +8,7 @@ from tierd.errors import BackendUnavailableError
 from tierd.metadata.kv.base import Batch, KeyValueStore, end_of
 from tierd.metadata.kv.grouping import BatchGroups, WriteGroup
 from tierd.metadata.kv.missing import missing_package
-from tierd.metadata.kv.needs_person import at_opening
+from tierd.metadata.kv.refusals import at_opening
 
 if TYPE_CHECKING:
     from tierd.metadata.kv.postgres_connections import PostgresConnections

@@ -6,7 +6,7 @@ import asyncpg
 
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError
 from tierd.masking import Masking
-from tierd.metadata.kv.needs_person import NeedsPersonError
+from tierd.metadata.kv.refusals import NeedsPersonError, WritesRefusedError
 
 _RETRIED: Final = frozenset({"40001", "40P01"})  # serialization failure, deadlock: nothing was written, try again
 _UNKNOWN: Final = frozenset({"40003", "57P01", "57P02", "57P05"})  # completion unknown; the session was ended
@@ -23,6 +23,7 @@ _REMEDIES: Final = {
     "57014": "look at the database's load and in pg_locks; tierd tries again",
     "57P03": "the server is starting or stopping; tierd tries again",
 }
+_NO_WRITES: Final = frozenset({"25006", "53100"})  # no primary, or no room; reads are answered
 _UNREACHABLE: Final = "check that the server runs and that its host and port in the dsn can be reached"
 
 
@@ -55,8 +56,9 @@ def is_unknown(error: BaseException) -> bool:
 def refused(name: str, masking: Masking, error: BaseException) -> BackendUnavailableError:
     """Our error for a call that did nothing; its cause is set, and safe."""
     state = getattr(error, "sqlstate", None) or ""
-    needs_person = state[:2] in {"28", "3D", "3F", "42"} or _is_bad_address(error)
-    kind = NeedsPersonError if needs_person else BackendUnavailableError
+    kind = WritesRefusedError if state in _NO_WRITES else BackendUnavailableError
+    if state[:2] in {"28", "3D", "3F", "42"} or _is_bad_address(error):
+        kind = NeedsPersonError
     refusal = kind(f"{name}: {masking.text(_text(error))}", remedy=_remedy(error))
     refusal.__cause__ = masking.error(error)
     return refusal

@@ -16,7 +16,7 @@ from tierd.metadata.kv import redis_scripts as scripts
 from tierd.metadata.kv.base import Batch, KeyValueStore
 from tierd.metadata.kv.grouping import BatchGroups
 from tierd.metadata.kv.missing import missing_package
-from tierd.metadata.kv.needs_person import at_opening
+from tierd.metadata.kv.refusals import at_opening
 
 if TYPE_CHECKING:
     from tierd.metadata.kv.redis_connections import RedisConnections

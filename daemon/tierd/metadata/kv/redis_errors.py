@@ -6,11 +6,12 @@ from redis import exceptions
 
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError
 from tierd.masking import Masking
-from tierd.metadata.kv.needs_person import NeedsPersonError
+from tierd.metadata.kv.refusals import NeedsPersonError, WritesRefusedError
 
 _UNREACHABLE: Final = "check that the server runs and that its host and port in the url can be reached"
 _CREDENTIALS: Final = "correct user and password in metadata.redis.url, or the file that url_file names"
 _FOR_A_PERSON: Final = frozenset({"WRONGTYPE", "NOAUTH", "WRONGPASS", "NOPERM", "MOVED"})
+_NO_WRITES: Final = frozenset({"READONLY", "NOREPLICAS", "OOM", "MISCONF"})  # reads are answered
 _REMEDIES: Final = {
     "LOADING": "the server reads its data; tierd tries again",
     "READONLY": "this server is a replica: point metadata.redis.url at the primary; tierd tries again",
@@ -59,6 +60,8 @@ def refused(name: str, masking: Masking, error: BaseException) -> BackendUnavail
         kind = ScriptMissingError
     elif _needs_person(error):
         kind = NeedsPersonError
+    elif _kind(error) in _NO_WRITES:
+        kind = WritesRefusedError
     refusal = kind(f"{name}: {masking.text(_text(error))}", remedy=_remedy(error))
     refusal.__cause__ = masking.error(error)
     return refusal

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Final
 
 from tierd.errors import BackendUnavailableError, MetadataError
+from tierd.metadata.kv.refusals import WritesRefusedError
 
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+_NO_WRITES: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY})
 _REMEDIES: Final = {
     sqlite3.SQLITE_FULL: "make room on the disk; tierd goes on by itself",
     sqlite3.SQLITE_BUSY: "end the other program that holds the file; tierd goes on by itself",
@@ -39,4 +41,5 @@ def translated(path: Path, error: sqlite3.Error | OSError) -> MetadataError:
     if code_of(error) in _DAMAGE or "not decode to UTF-8" in str(error):  # the latter is Python's own, without a code
         return damaged(path, str(error))
     remedy = _REMEDIES.get(code_of(error), "look at the disk and the system log; tierd tries again")
-    return BackendUnavailableError(f"{path}: {error}", remedy=remedy)
+    kind = WritesRefusedError if code_of(error) in _NO_WRITES else BackendUnavailableError
+    return kind(f"{path}: {error}", remedy=remedy)

@@ -107,11 +107,11 @@ class FilesystemObjectStore:
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes, or those of ``byte_range`` clipped at its end."""
-        return await self._run(_read, self._root, path_of_key(key), byte_range)
+        return await self._run(self._found, _read, self._root, path_of_key(key), byte_range)
 
     async def head(self, key: str) -> ObjectInfo:
         """Describe the object, without a checksum: that would read all of it."""
-        return await self._run(_described, self._root, key)
+        return await self._run(self._found, _described, self._root, key)
 
     async def delete(self, key: str) -> None:
         """Remove the object, and directories that are empty then."""
@@ -127,8 +127,7 @@ class FilesystemObjectStore:
 
     async def abort_upload(self, upload: UnfinishedUpload) -> None:
         """Remove a temporary file."""
-        path = self._uploads / path_of_upload(UUID(hex=upload.upload_id), upload.key)
-        await self._run(remove_upload, self._root, path, self._uploads)
+        await self._run(self._abort, self._uploads / path_of_upload(UUID(hex=upload.upload_id), upload.key))
 
     async def list_versions(self, prefix: str) -> list[ObjectVersion]:
         """Return the objects themselves. Of snapshots and backups of the file system nobody knows here."""
@@ -150,6 +149,13 @@ class FilesystemObjectStore:
         self._threads.shutdown(wait=False)
 
     # ------------------------------------------------------------ blocking, in threads
+
+    def _found(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call what reads an object; the directory in which one was found is this store from then on."""
+        identity = self._require_same_root()
+        answer = call(*args, **kwargs)
+        self._root_seen = self._root_seen or identity
+        return answer
 
     def _advance(self, upload: FileUpload, size_bytes: int) -> bool:
         """Take the upload one step further. Return whether it has ended: the object is there, with this content."""
@@ -211,16 +217,19 @@ class FilesystemObjectStore:
                     remedy="find out who wrote it; tierd never replaces an object",
                 )
 
-    def _require_same_root(self) -> None:
-        """Raise when the directory is not the one that this process began with: its mount went away, or another came.
+    def _require_same_root(self) -> tuple[int, int] | None:
+        """Return what tells the directory from others; raise when it is not the one that this process began with.
 
-        What is written below an empty mount point fills the wrong disk and is hidden when the mount is back.
+        Its mount went away then, or another came. What is written below an empty mount point fills the wrong disk and
+        is hidden when the mount is back; and that nothing is found there does not mean that an object is gone.
         """
-        if self._root_seen and self._root_identity() != self._root_seen:
+        identity = self._root_identity()
+        if self._root_seen and identity != self._root_seen:
             raise RetriableRemoteStorageError(
                 f"{self._root} is not the directory that it was",
                 remedy="mount the tier again; restart tierd if the directory was replaced on purpose",
             )
+        return identity
 
     def _root_identity(self) -> tuple[int, int] | None:
         try:
@@ -242,7 +251,12 @@ class FilesystemObjectStore:
                 sync_directory(place.parent)  # also when it exists: who made it may have died before this
         self._made.add(directory)
 
+    def _abort(self, path: Path) -> None:
+        self._require_same_root()
+        remove_upload(self._root, path, self._uploads)
+
     def _delete(self, path: Path) -> None:
+        self._require_same_root()
         absent = contextlib.suppress(FileNotFoundError, NotADirectoryError)
         with absent, _absent_if_too_long(), anchored(self._root, path) as place:
             place.unlink()
@@ -260,14 +274,17 @@ class FilesystemObjectStore:
             directory = directory.parent
 
     def _list_objects(self, prefix: str, start_after: str, limit: int | None) -> list[ObjectInfo]:
+        self._require_same_root()
         return list(islice(objects_below(self._root, prefix, start_after=start_after), limit))
 
     def _list_uploads(self, prefix: str) -> list[UnfinishedUpload]:
+        self._require_same_root()
         return sorted(
             uploads_below(self._root, self._uploads, prefix), key=lambda upload: (upload.key, upload.upload_id)
         )
 
     def _check(self) -> None:
+        self._require_same_root()
         make_directories(self._root)
         make_directories_below(self._root, self._uploads)
         with anchored(self._root, self._uploads / f"check-{self._new_id().hex}") as probe:

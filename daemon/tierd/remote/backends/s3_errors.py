@@ -13,6 +13,7 @@ from tierd.errors import (
     RemoteObjectRetainedError,
     RemoteResourceNotFoundError,
     RemoteStorageError,
+    RemoteStorageFullError,
     RetriableRemoteStorageError,
 )
 from tierd.remote.backends.answers import UploadGoneError
@@ -33,6 +34,7 @@ _BUSY = frozenset(
         "TooManyRequests",
     }
 )
+_FULL = frozenset({"QuotaExceeded", "XMinioAdminBucketQuotaExceeded", "XMinioStorageFull"})  # Ceph, MinIO
 _COMPLETION = "complete upload"
 _UPLOAD_SPOILT = frozenset(
     {
@@ -97,6 +99,9 @@ def error_for(refusal: S3Refusal, *, now: datetime) -> RemoteStorageError:
         return _skewed(refusal, now)
     if code in _WRONG_REGION or status == 301:
         return _wrong_region(refusal)
+    if code in _FULL or status == 507:
+        remedy = "make room in the store, or raise the quota of the bucket; tierd goes on by itself then"
+        return RemoteStorageFullError(str(refusal), remedy=remedy)
     if code in _BUSY or status in {408, 429} or (status >= 500 and status != 501):
         return RetriableRemoteStorageError(str(refusal), remedy="the store is busy or failing; it is tried again")
     if code in _DAMAGED:

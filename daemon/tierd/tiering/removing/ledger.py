@@ -14,6 +14,7 @@ import asyncio
 import errno
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -28,6 +29,7 @@ from tierd.files import open_regular
 from tierd.model import RemoteLogSegmentMetadata, TopicPartition, uuid_to_text
 
 LEDGER_NAME: Final = "deletions.jsonl"
+_NUMBERED: Final = re.compile(rf"{re.escape(LEDGER_NAME)}\.[0-9]{{1,9}}")
 _MAX_FILE_BYTES: Final = 16 << 20  # some 50,000 lines
 _OLD_FILES: Final = 4
 
@@ -187,8 +189,8 @@ def read_ledger(
         StateDirError: a file cannot be read.
     """
     path = state_dir / LEDGER_NAME
-    numbered = sorted(path.parent.glob(f"{LEDGER_NAME}.*"), key=lambda file: -int(file.suffix.lstrip(".") or 0))
-    for file in (*numbered, path):
+    numbered = [file for file in path.parent.glob(f"{LEDGER_NAME}.*") if _NUMBERED.fullmatch(file.name)]
+    for file in (*sorted(numbered, key=lambda file: -int(file.suffix[1:])), path):
         try:
             with file.open("rb") as lines:
                 yield from (
