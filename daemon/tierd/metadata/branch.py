@@ -52,11 +52,14 @@ class OwnBranch:
 
     @cached_property
     def last_whole(self) -> RemoteLogSegmentMetadata | None:
-        """The last segment that is of the branch from end to end: its producer snapshot tells of nothing else.
+        """The segment that ends last of those that are of the branch from end to end.
 
-        What one that goes on with another branch says of transactions at its end is no news of ours.
+        Its producer snapshot tells of nothing else. What a segment that goes on with another branch says of
+        transactions at its end is no news of ours. The segment that begins last need not be the one that ends last: the
+        broker's cleaner makes one log of several, and the copy of that log covers shorter copies that begin inside it.
         """
-        return next((m for m in reversed(self.finished) if self.is_whole(m)), None)
+        by_end = sorted(self.finished, key=lambda m: m.end_offset, reverse=True)
+        return next((m for m in by_end if self.is_whole(m)), None)
 
     def is_whole(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Whether everything that the segment answers for is of the branch."""

@@ -77,6 +77,21 @@ class TestBounds:
         assert [m.start_offset for m in (kept.last_whole_segment,) if m] == [10]
         assert _log(_view(), None).last_whole_segment is None
 
+    def test_the_last_whole_segment_is_the_one_that_ends_last_and_no_shorter_one_that_it_covers(self) -> None:
+        """The broker's cleaner puts one log in the place of copied ones and of one that was not copied yet."""
+        log = _log(_view((0, 99, [(0, 0)]), (100, 199, [(0, 100)]), (0, 299, [(0, 0)])), None)
+        last = log.last_whole_segment
+        assert last is not None
+        assert (last.start_offset, last.end_offset) == (0, 299)
+
+    def test_a_tier_whose_segments_have_all_expired_ends_where_the_log_begins(self) -> None:
+        view = _view((0, 99, [(0, 0)]))
+        row = PartitionRow(topic="orders", revision=1, claim=Claim(0, 2, UUID(int=99)), log_start_offset=100)
+        log = _log(replace(view, row=row, segments={}, epochs={}), None)
+        assert (log.log_start_offset, log.end_offset) == (100, 100)
+        place = explain(log, 50, last_stable_offset=0, log_end_offset=log.remote_end_offset, remote_key=None).place
+        assert place is Place.EXPIRED
+
     def test_a_followers_log_start_hides_nothing_that_the_leader_keeps(self) -> None:
         """A follower takes it over from a leader whose retention put it at a base of its own segments."""
         view = _view((0, 99, [(0, 0)]), (100, 199, [(0, 100)]))

@@ -92,8 +92,11 @@ class TieredLog:
 
     @property
     def end_offset(self) -> int:
-        """Exclusive end of what may be read uncommitted: the high watermark, or what the tier proves to be below it."""
-        return max(self.high_watermark or 0, self.remote_end_offset)
+        """Exclusive end of what may be read uncommitted: the high watermark, or what the tier proves to be below it.
+
+        Never below the log start: where every segment of the tier has expired, nothing else tells how far the log was.
+        """
+        return max(self.high_watermark or 0, self.remote_end_offset, self.log_start_offset)
 
     def tier_of(self, offset: int) -> Tier:
         """Where to read ``offset``: local is preferred where both have it."""
