@@ -61,6 +61,12 @@ class SmallTier:
         self.roll(topic, number)
         self.copy()
 
+    def expire(self) -> None:
+        """Take from the tier all that is in it, as retention does: its records are of 1970."""
+        self.installation.configure({"topics": {"defaults": {"retention": "1h"}}, "expire": {"grace": "0s"}})
+        expired = self.installation.tierd("expire", "--once")
+        assert expired.exit_code == 0, expired.output
+
     def queries(self, **options: str) -> Queries:
         """Queries of everything in it."""
         return Queries(self.installation.config_file, **{"subscribePattern": ".*", **options})

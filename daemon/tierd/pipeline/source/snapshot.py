@@ -1,7 +1,7 @@
 """What a query sees of one partition, pinned when it is planned."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 from uuid import UUID
@@ -22,7 +22,7 @@ class PartitionSnapshot:
     Attributes:
         branch: the remote ones, of our own lineage.
         tail: the local ones, None where they are not to be read.
-        end_offset: exclusive end of what may be read under the query's isolation.
+        end_offset: exclusive end of what may be read under the query's isolation; never below ``start_offset``.
     """
 
     partition: TopicIdPartition
@@ -43,6 +43,11 @@ class PartitionSnapshot:
         if not first_remote and view.log_start_offset is None and self.tail is not None:
             return max(self.tail.start_offset, self.tail.checkpointed_start or 0)
         return max(view.log_start_offset or 0, min([*first_remote, *first_local], default=0))
+
+    @property
+    def known_end_offset(self) -> int:
+        """Exclusive end of what the tier proves of the log; the log start where all of the tier has expired."""
+        return max(self.branch.end_offset, self.start_offset)
 
     @property
     def remote_end_offset(self) -> int:
@@ -83,7 +88,8 @@ class Snapshots:
         end = self._stable_end(branch) if self._is_committed else branch.end_offset
         if tail is not None:
             end = max(end, tail.last_stable_offset if self._is_committed else tail.high_watermark)
-        return PartitionSnapshot(partition, branch, tail, end)
+        found = PartitionSnapshot(partition, branch, tail, end)
+        return replace(found, end_offset=max(end, found.start_offset))
 
     def _stable_end(self, branch: OwnBranch) -> int:
         """Where a transaction began whose marker is not in the tier yet, exclusive; the tier's end if there is none.
