@@ -1,6 +1,6 @@
 """What a query sees of one partition, pinned when it is planned."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -111,6 +111,17 @@ class Snapshots:
         return stable_end_offset(producers, end_offset=metadata.end_offset + 1)
 
 
-def latest_incarnations(views: Mapping[TopicIdPartition, PartitionView]) -> dict[TopicPartition, TopicIdPartition]:
-    """Return the incarnation that each name means: the one that was copied last."""
-    return {each.topic_partition: each for each in sorted(views, key=lambda each: copied_last_ms(views[each]))}
+def incarnations(
+    views: Mapping[TopicIdPartition, PartitionView], local: Iterable[TopicIdPartition]
+) -> dict[TopicPartition, TopicIdPartition]:
+    """Return the incarnation that each name means: the one in a log dir, else the one that was copied last.
+
+    A name whose incarnation in the log dir has no view is left out: what an earlier topic of the name had is not meant.
+
+    Args:
+        views: of every incarnation that may be read.
+        local: the incarnations in the log dirs of this host, where those are read.
+    """
+    copied = {each.topic_partition: each for each in sorted(views, key=lambda each: copied_last_ms(views[each]))}
+    meant = copied | {each.topic_partition: each for each in local}
+    return {name: each for name, each in meant.items() if each in views}
