@@ -4,6 +4,7 @@ import difflib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 import structlog
 
@@ -26,6 +27,8 @@ from tierd.pipeline.source.time_search import offset_for_time
 log = structlog.get_logger()
 
 Offsets = Mapping[TopicPartition, int]
+
+_NOWHERE: Final = "is neither in the tier nor behind its end in the broker's log"
 
 
 def configured_access(options: ReadOptions) -> TierAccess:
@@ -153,7 +156,7 @@ class QueryPlanner:
         at = start
         for begins, ends in [*((p.start_offset, p.end_offset) for p in parts), (end, end)]:
             if begins > at:
-                self._lose(snapshot.name, at, begins, "was deleted before it was copied")
+                self._lose(snapshot.name, at, begins, "is not in the tier" if self._local is None else _NOWHERE)
             at = max(at, ends)
         return OffsetSpan(snapshot.name, start, end, tuple(p for p in parts if p.size_bytes))
 

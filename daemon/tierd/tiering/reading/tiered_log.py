@@ -7,7 +7,7 @@ from functools import cached_property
 from tierd.errors import OffsetOutOfRangeError
 from tierd.log import PartitionScan
 from tierd.metadata import OwnBranch, PartitionView, Stretch, effective_lineage
-from tierd.model import Lineage, RemoteLogSegmentMetadata, TopicIdPartition
+from tierd.model import Lineage, OffsetRange, RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.tiering.plan import deleted_records_before, local_log_start
 
 
@@ -34,6 +34,8 @@ class TieredLog:
         scan: the local ones; None where this host has no replica.
         high_watermark: exclusive end of committed local data; None when the broker has not told.
         log_start_checkpoint: the entry of ``log-start-offset-checkpoint``, None when there is none.
+        held: offsets of segments that tierd holds on this host to copy them, as far as it is known. No reader reads
+            them there.
     """
 
     partition: TopicIdPartition
@@ -41,6 +43,7 @@ class TieredLog:
     scan: PartitionScan | None
     high_watermark: int | None
     log_start_checkpoint: int | None = None
+    held: tuple[OffsetRange, ...] = ()
 
     @cached_property
     def lineage(self) -> Lineage:
@@ -151,11 +154,22 @@ class TieredLog:
                 remedy=f"read from {self.log_start_offset} on, or ask tierd explain {self.partition} {offset}",
             )
 
+    def is_held(self, offset: int) -> bool:
+        """Whether tierd holds a segment with ``offset`` on this host, so that it is copied later."""
+        return any(each.start <= offset <= each.end for each in self.held)
+
     def missing(self, offset: int) -> OffsetOutOfRangeError:
-        """The error for an offset inside the log that neither tier holds."""
+        """The error for an offset inside the log that no reader finds in either tier."""
         following = self.next_available(offset)
         remedy = "nothing follows it" if following is None else f"the next readable offset is {following}"
+        if self.is_held(offset):
+            return OffsetOutOfRangeError(
+                f"{self.partition}: offset {offset} is not in the tier yet, and the broker has deleted its file; tierd "
+                "holds its segment and copies it",
+                remedy=f"{remedy}; tierd status says what the copy waits for",
+            )
         return OffsetOutOfRangeError(
-            f"{self.partition}: offset {offset} is in neither tier; it was deleted before it was copied",
-            remedy=f"{remedy}; run tierd verify {self.partition}",
+            f"{self.partition}: offset {offset} is in neither tier: no copy of it and no file of the broker's is there",
+            remedy=f"{remedy}; tierd status says whether a segment still waits to be copied, tierd verify "
+            f"{self.partition} what is missing",
         )
