@@ -1,5 +1,6 @@
 """OwnBranch: what of a partition's remote segments belongs to one lineage. Decisions only (remote-tiering 8)."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,8 +38,13 @@ class OwnBranch:
 
     @cached_property
     def _first_offsets(self) -> tuple[int, ...]:
-        """Where each readable segment begins to answer, ascending."""
-        return tuple(sorted(m.first_readable_offset for m in self.finished))
+        """Where a readable segment may begin to answer, ascending: each epoch of each of them, and of the lineage.
+
+        A longer segment may hide the first epochs of another one, and be deleted: then the other one answers from a
+        later epoch on.
+        """
+        told = {entry.start_offset for m in self.finished for entry in m.segment_leader_epochs}
+        return tuple(sorted(told.union(entry.start_offset for entry in self.lineage.entries)))
 
     @property
     def end_offset(self) -> int:
@@ -87,6 +93,15 @@ class OwnBranch:
                 break
             end = own_end
         return end
+
+    def next_answered(self, offset: int) -> int | None:
+        """The first offset above ``offset`` that some segment answers, if ``offset`` is in a hole; None without any."""
+        above = (start for start in self._first_offsets[bisect_right(self._first_offsets, offset) :])
+        return next((start for start in above if self._answers(start)), None)
+
+    def _answers(self, offset: int) -> bool:
+        metadata = self.segment_for(offset)
+        return metadata is not None and self.readable_end(metadata, offset) > offset
 
     def stretches(self, start_offset: int, end_offset: int) -> Iterator[Stretch]:
         """What to read of ``[start_offset, end_offset)``, ascending; between two of them the tier may have a hole."""

@@ -203,6 +203,16 @@ class TestGaps:
         assert log.last_whole_segment is not None
         assert log.last_whole_segment.start_offset == 10
 
+    def test_a_hole_ends_where_a_later_epoch_of_a_segment_answers(self) -> None:
+        """A longer copy hides another one in some epochs, and goes."""
+        view = _view((37, 52, [(1, 37), (3, 51), (4, 52)]), (45, 59, [(1, 45), (3, 51), (4, 52)]), (5, 9, [(1, 5)]))
+        longer = view.segments[UUID(int=1)]
+        gone = longer.advance(RemoteLogSegmentState.DELETE_SEGMENT_STARTED, event_timestamp_ms=1, broker_id=1)
+        log = _log(view.with_updated(gone).view, None)
+        assert [(s.start_offset, s.end_offset) for s in log.branch.stretches(0, 60)] == [(5, 10), (51, 60)]
+        assert [str(gap) for gap in missing_offsets(log)] == ["[10-50]"]
+        assert log.next_available(10) == 51
+
     def test_overlapping_copies_of_two_leaders_are_no_finding(self) -> None:
         view = _view((5, 150, [(0, 5)]), (148, 155, [(0, 148)]))
         later = view.segments[UUID(int=2)]

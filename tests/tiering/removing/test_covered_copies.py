@@ -63,6 +63,13 @@ def test_a_copy_that_readers_use_in_part_stays() -> None:
     assert chosen(planned(view_of(*SHORT, overlapping))) == [(100, 199, DeleteReason.COVERED)]
 
 
+def test_a_copy_stays_whose_cover_goes_on_with_a_branch_that_was_given_up() -> None:
+    """Its producer snapshot still tells how far transactions are decided."""
+    local = replace(LOCAL, lineage=Lineage.of([(0, 0), (1, 250)]))
+    plan = partition_plan(view_of(*SHORT, LONG), local, COMPACTED, being_copied=(), now_ms=NOW_MS)
+    assert chosen(plan) == []
+
+
 def test_a_covered_copy_below_the_log_start_goes_too() -> None:
     plan = planned(view_of(*SHORT, LONG, LATER, log_start_offset=100))
     assert chosen(plan) == [(0, 99, DeleteReason.COVERED), (100, 199, DeleteReason.COVERED)]

@@ -137,10 +137,8 @@ class TieredLog:
 
     def next_available(self, offset: int) -> int | None:
         """The first offset after a hole at ``offset``, None when nothing follows."""
-        starts = [m.first_readable_offset for m in self.finished if m.first_readable_offset > offset]
-        if self.local_start_offset is not None and self.local_start_offset > offset:
-            starts.append(self.local_start_offset)
-        return min(starts, default=None)
+        found = (self.branch.next_answered(offset), self.local_start_offset)
+        return min((start for start in found if start is not None and start > offset), default=None)
 
     def require_readable(self, offset: int) -> None:
         """Raise unless ``offset`` lies between log start and end, the end included.
