@@ -45,7 +45,8 @@ def overlaps(branch: OwnBranch) -> Iterator[Overlap]:
 def covered_copies(branch: OwnBranch) -> frozenset[UUID]:
     """Return the ids of finished segments of the branch for all of whose offsets readers use other segments.
 
-    The others are of the branch from end to end too, so that the end of one of them tells what a covered one told. Where the broker's cleaner makes one log of segments that were copied and of one that was not, the copy of that log
+    The others are of the branch from end to end too, so that the end of one of them tells what a covered one told.
+    Where the broker's cleaner makes one log of segments that were copied and of one that was not, the copy of that log
     covers the earlier ones.
     """
     hidden = (metadata for metadata in branch.finished if not branch.view.is_readable(metadata))
