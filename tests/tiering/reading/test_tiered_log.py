@@ -162,6 +162,13 @@ class TestTransactionIndexes:
         assert second is not None
         assert second.metadata.segment.id == UUID(int=2)
 
+    @pytest.mark.parametrize("asked", [10, 120])
+    def test_one_behind_a_hole_is_found_for_its_marker_may_decide_what_lies_before_the_hole(self, asked: int) -> None:
+        view = _view((0, 99, [(0, 0)]), (200, 299, [(0, 200)]), txn_index_of=frozenset({2}))
+        found = _log(view, None).next_indexed_segment(asked)
+        assert found is not None
+        assert (found.start_offset, found.end_offset) == (200, 300)
+
     def test_none_is_none(self) -> None:
         assert _log(_view((0, 99, [(0, 0)])), None).next_indexed_segment(10) is None
 

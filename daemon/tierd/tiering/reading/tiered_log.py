@@ -119,21 +119,11 @@ class TieredLog:
         """Return the first segment from ``offset`` on that may name aborted transactions (remote-tiering 14.4).
 
         Segments, and ends of segments, that another branch of the log wrote under one of our epochs are no part of it:
-        a broker that lost its end, or another leader, wrote over their offsets.
+        a broker that lost its end, or another leader, wrote over their offsets. A hole ends nothing: a marker behind it
+        may decide about what lies before it.
         """
-        first = self.lineage.epoch_for(offset)
-        if first is None:
-            return None
-        for entry in self.lineage.entries:
-            if entry.epoch >= first:
-                start = max(entry.start_offset, offset)
-                found = self.view.next_segment_with_txn_index(entry.epoch, start)
-                if found is not None:
-                    start = max(start, found.first_readable_offset)
-                    end = self.readable_end(found, start)
-                    if end > start:
-                        return Stretch(found, start, end)
-        return None
+        stretches = self.branch.stretches(offset, self.remote_end_offset)
+        return next((stretch for stretch in stretches if not stretch.metadata.txn_index_empty), None)
 
     def next_available(self, offset: int) -> int | None:
         """The first offset after a hole at ``offset``, None when nothing follows."""
