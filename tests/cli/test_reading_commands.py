@@ -14,6 +14,9 @@ from tests.cli.conftest import LAST_OFFSET, ROLLED_THROUGH
 from tests.fakes.log_dirs import LogDirWriter
 from tests.scenarios.command import TIERD
 from tests.scenarios.installation import Installation
+from tierd.log import identify_directory, scan_partition
+from tierd.model import TopicPartition
+from tierd.tiering.local.hold import SegmentHold
 
 
 def broker_deletes_everything_rolled(log_dir: LogDirWriter) -> None:
@@ -56,6 +59,47 @@ def test_cat_reads_local_and_remote_as_one_log(copied: Installation, log_dir: Lo
     assert set(before[0]) == {"offset", "timestamp", "timestampType", "key", "value", "headers", "leaderEpoch"}
     assert b64decode(before[5]["value"]) == b"value 1"
     assert before[0]["key"] is None
+
+
+def roll_and_lose_all_that_rolled(log_dir: LogDirWriter, *, hold_dir: Path | None = None) -> None:
+    """Roll the active segment; the broker deletes it uncopied, from under a hold or not."""
+    orders = log_dir.partitions[TopicPartition("orders", 0)]
+    orders.roll()
+    orders.append([b"after"])
+    log_dir.write_checkpoints()
+    directory = identify_directory(orders.path)
+    assert directory is not None
+    if hold_dir is not None:
+        hold = SegmentHold(mode="link", hold_dir=hold_dir, max_bytes=None)
+        assert len(hold.protect(scan_partition(directory), copied_through=ROLLED_THROUGH)) == 1
+    for file in orders.path.glob("*.*"):
+        if file.stem.isdigit() and int(file.stem) <= LAST_OFFSET and file.suffix != ".snapshot":
+            file.unlink()
+
+
+def test_a_segment_that_tierd_holds_is_told_as_one_that_waits(copied: Installation, log_dir: LogDirWriter) -> None:
+    roll_and_lose_all_that_rolled(log_dir, hold_dir=copied.state_dir / "hold")
+    read = copied.tierd("cat", "orders-0", "--from", "12")
+    assert read.exit_code == 1
+    assert "offset 12 is not in the tier yet" in read.output
+    assert "the next readable offset is 16" in read.output
+    explained = copied.tierd("explain", "orders-0", "13", "--json").json()
+    assert (explained["place"], explained["local_file"]) == ("queued", None)
+    assert "tierd holds its segment" in explained["why"]
+    assert copied.tierd("verify", "orders-0").exit_code == 0
+    assert copied.tierd("copy", "--once").exit_code == 0
+    assert [r["offset"] for r in copied.cat("orders-0")] == list(range(17))
+
+
+def test_what_no_one_has_is_told_without_a_guess_at_why(copied: Installation, log_dir: LogDirWriter) -> None:
+    roll_and_lose_all_that_rolled(log_dir)
+    read = copied.tierd("cat", "orders-0", "--from", "12")
+    assert read.exit_code == 1
+    assert "offset 12 is in neither tier" in read.output
+    explained = copied.tierd("explain", "orders-0", "13", "--json").json()
+    assert explained["place"] == "lost"
+    verified = copied.tierd("verify", "orders-0", "--json")
+    assert [finding["kind"] for finding in verified.json_lines()] == ["gap"]
 
 
 def test_cat_keeps_to_its_bounds_both_inclusive(copied: Installation) -> None:

@@ -234,21 +234,6 @@ def test_the_size_of_an_epoch_counts_every_segment_that_mentions_it() -> None:
     assert [with_finished(*each_its_own).size_of_epoch(epoch) for epoch in range(4)] == [1, 2, 3, 0]
 
 
-def test_the_next_segment_with_aborted_transactions_skips_those_known_to_have_none() -> None:
-    without = [segment(n * 10, n * 10 + 9, txn_index_empty=True) for n in range(3)]
-    maybe = segment(30, 39)
-    view = with_finished(*without, maybe)
-    found = view.next_segment_with_txn_index(0, 5)
-    assert found is not None
-    assert found.segment == maybe.segment
-
-
-def test_a_hole_or_another_epoch_ends_the_search_for_aborted_transactions() -> None:
-    view = with_finished(segment(0, 9, txn_index_empty=True), segment(20, 29), segment(10, 19, 1))
-    assert view.next_segment_with_txn_index(0, 5) is None
-    assert view.next_segment_with_txn_index(4, 5) is None
-
-
 def test_an_epoch_that_only_a_failed_copy_mentioned_is_forgotten_with_it() -> None:
     metadata = segment(0, 9, 5)
     view = EMPTY.with_added(metadata).view

@@ -26,7 +26,10 @@ RECORD_BYTES = VALUE_BYTES + 20
 RUN_DEADLINE_S = 240.0
 GRACE = "30s"  # a reading takes a second or two
 _PAUSE_S = 0.5  # between two rounds of a reader
-REFUSALS = ("deleted before it was copied", "the broker is replacing segments", "whose grace (expire.grace) is over")
+REFUSALS = (
+    *("is not in the tier", "is in neither tier"),
+    *("the broker is replacing segments", "whose grace (expire.grace) is over"),
+)
 """What readers are told of offsets that are only held yet, amidst the broker's own work, and when they are too slow."""
 WHOLE, CUT = "whole", "cut"  # the broker keeps one in its log, cleaned, and of the other only the end
 _CLEANED = {

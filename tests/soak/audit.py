@@ -12,7 +12,12 @@ from tests.soak.topics import COMPACTED, TRANSACTIONS
 
 READ_DEADLINE_S = 90.0
 WITH_TRANSACTIONS = (COMPACTED, TRANSACTIONS.name)
-PASSING_REFUSALS = ("deleted before it was copied", "the broker is replacing segments", "grace (expire.grace) is over")
+PASSING_REFUSALS = (
+    "is not in the tier yet",
+    "is in neither tier",
+    "the broker is replacing segments",
+    "grace (expire.grace) is over",
+)
 
 
 def audit_live(lab: SoakLab, tierd: Installation) -> None:

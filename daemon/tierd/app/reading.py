@@ -55,6 +55,7 @@ from tierd.tiering import (
     TierAudit,
     TieredLog,
     explain,
+    linked_offsets,
     open_fetch_service,
     partitions_left,
     read_ledger,
@@ -131,14 +132,15 @@ class TierReader:
         """
         directories = await self._local_directories()
         directory = next((d for d in directories if d.topic_id and d.partition == located.partition), None)
+        held = await asyncio.to_thread(linked_offsets, self._config.hold_dir, located.partition)
         if directory is None:
-            return TieredLog(located.partition, await self.view(located.partition), None, None)
+            return TieredLog(located.partition, await self.view(located.partition), None, None, held=held)
         name, log_dir = directory.topic_partition, directory.path.parent
         starts = await asyncio.to_thread(read_offset_checkpoint, log_dir / LOG_START_OFFSET_CHECKPOINT)
         watermarks = await asyncio.to_thread(read_offset_checkpoint, log_dir / REPLICATION_OFFSET_CHECKPOINT)
         scan = await asyncio.to_thread(scan_partition, directory)
         view = await self.view(located.partition)
-        return TieredLog(located.partition, view, scan, watermarks.get(name), starts.get(name))
+        return TieredLog(located.partition, view, scan, watermarks.get(name), starts.get(name), held)
 
     def remote_key(self, metadata: RemoteLogSegmentMetadata | None) -> str | None:
         """The key of the segment's log object; None for no segment."""

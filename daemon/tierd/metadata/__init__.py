@@ -32,7 +32,7 @@ from tierd.metadata.lineage import effective_lineage
 from tierd.metadata.manager import RemoteLogMetadataManager
 from tierd.metadata.newest_epochs import TierEpochs
 from tierd.metadata.opening import open_metadata
-from tierd.metadata.overlaps import Overlap, overlaps
+from tierd.metadata.overlaps import Overlap, covered_copies, overlaps
 from tierd.metadata.partition_deletes import PartitionBeingDeleted, partitions_being_deleted
 from tierd.metadata.reader import StoredSegmentRow, list_partitions, read_claims, read_partition, read_segment
 from tierd.metadata.rebuild import (
@@ -95,6 +95,7 @@ __all__ = [
     "changes",
     "changes_between",
     "copied_last_ms",
+    "covered_copies",
     "decode_segment",
     "differences",
     "effective_lineage",

@@ -1,5 +1,6 @@
 """OwnBranch: what of a partition's remote segments belongs to one lineage. Decisions only (remote-tiering 8)."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,8 +38,13 @@ class OwnBranch:
 
     @cached_property
     def _first_offsets(self) -> tuple[int, ...]:
-        """Return the offset from which each readable segment answers, ascending."""
-        return tuple(sorted(m.first_readable_offset for m in self.finished))
+        """Return the offsets at which a segment may begin to answer, ascending: its epochs, and those of the lineage.
+
+        A longer segment may hide the first epochs of another one, and be deleted: then the other one answers from a
+        later epoch on.
+        """
+        told = {entry.start_offset for m in self.finished for entry in m.segment_leader_epochs}
+        return tuple(sorted(told.union(entry.start_offset for entry in self.lineage.entries)))
 
     @property
     def end_offset(self) -> int:
@@ -52,11 +58,14 @@ class OwnBranch:
 
     @cached_property
     def last_whole(self) -> RemoteLogSegmentMetadata | None:
-        """The last segment that is of the branch from end to end: its producer snapshot tells of nothing else.
+        """The segment that ends last of those that are of the branch from end to end.
 
-        What one that goes on with another branch says of transactions at its end is no news of ours.
+        Its producer snapshot tells of nothing else. What a segment that goes on with another branch says of
+        transactions at its end is no news of ours. The segment that begins last need not be the one that ends last: the
+        broker's cleaner makes one log of several, and the copy of that log covers shorter copies that begin inside it.
         """
-        return next((m for m in reversed(self.finished) if self.is_whole(m)), None)
+        by_end = sorted(self.finished, key=lambda m: m.end_offset, reverse=True)
+        return next((m for m in by_end if self.is_whole(m)), None)
 
     def is_whole(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Return True if every offset that the segment answers for is of the branch."""
@@ -84,6 +93,15 @@ class OwnBranch:
                 break
             end = own_end
         return end
+
+    def next_answered(self, offset: int) -> int | None:
+        """The first offset above ``offset`` that some segment answers, if ``offset`` is in a hole; None without any."""
+        above = (start for start in self._first_offsets[bisect_right(self._first_offsets, offset) :])
+        return next((start for start in above if self._answers(start)), None)
+
+    def _answers(self, offset: int) -> bool:
+        metadata = self.segment_for(offset)
+        return metadata is not None and self.readable_end(metadata, offset) > offset
 
     def stretches(self, start_offset: int, end_offset: int) -> Iterator[Stretch]:
         """Yield the readable parts of ``[start_offset, end_offset)``, ascending; the tier may have holes in between."""

@@ -102,13 +102,6 @@ class PartitionLookups:
         metadata = self.segments[segment_id]
         return metadata if offset <= metadata.epoch_end(epoch) else None
 
-    def next_segment_with_txn_index(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The first segment from ``offset`` on in ``epoch`` that may have aborted transactions; a hole ends it."""
-        metadata = self.segment_for(epoch, offset)
-        while metadata is not None and metadata.txn_index_empty:
-            metadata = self.segment_for(epoch, metadata.end_offset + 1)
-        return metadata
-
     def highest_offset_for_epoch(self, epoch: int) -> int | None:
         """The largest offset ever finished in ``epoch``, inclusive, whatever was deleted since; None when none was."""
         return self.epochs.get(epoch, NO_STATE).highest

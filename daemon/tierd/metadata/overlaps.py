@@ -10,6 +10,7 @@ The one judgement for ``tierd verify`` and for a rebuild from the bucket. No ove
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from uuid import UUID
 
 from tierd.metadata.branch import OwnBranch
 from tierd.model import OffsetRange, RemoteLogSegmentMetadata
@@ -39,6 +40,27 @@ def overlaps(branch: OwnBranch) -> Iterator[Overlap]:
             yield Overlap(earlier, metadata)
         if earlier is None or metadata.end_offset > earlier.end_offset:
             furthest[metadata.leader_epoch] = metadata
+
+
+def covered_copies(branch: OwnBranch) -> frozenset[UUID]:
+    """Return the ids of finished segments of the branch for all of whose offsets readers use other segments.
+
+    The others are of the branch from end to end too, so that the end of one of them tells what a covered one told.
+    Where the broker's cleaner makes one log of segments that were copied and of one that was not, the copy of that log
+    covers the earlier ones.
+    """
+    hidden = (metadata for metadata in branch.finished if not branch.view.is_readable(metadata))
+    return frozenset(m.segment.id for m in hidden if branch.is_whole(m) and _is_answered(branch, m))
+
+
+def _is_answered(branch: OwnBranch, metadata: RemoteLogSegmentMetadata) -> bool:
+    """Return whether readers find every offset that the segment answers for."""
+    at = metadata.first_readable_offset
+    for stretch in branch.stretches(at, metadata.end_offset + 1):
+        if stretch.start_offset != at or not branch.is_whole(stretch.metadata):
+            return False
+        at = stretch.end_offset
+    return at > metadata.end_offset
 
 
 def _share_offsets(earlier: RemoteLogSegmentMetadata, later: RemoteLogSegmentMetadata) -> bool:

@@ -17,6 +17,7 @@ from tierd.tiering.copying.copy_state import CopyPhase, CopyState
 from tierd.tiering.copying.copy_task import CopyTask
 from tierd.tiering.copying.segment_copy import SegmentCopy, Writer
 from tierd.tiering.local.broker_state import BrokerCheckpoints, BrokerOffsets
+from tierd.tiering.local.held_files import linked_offsets
 from tierd.tiering.local.held_register import HoldStatistics, LogDirHold
 from tierd.tiering.local.held_segment import HeldSegment, HoldKind
 from tierd.tiering.local.hold import SegmentHold
@@ -134,6 +135,7 @@ __all__ = [
     "explain",
     "facts_of",
     "highest_copied",
+    "linked_offsets",
     "open_fetch_service",
     "partition_plan",
     "partitions_left",

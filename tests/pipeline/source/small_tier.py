@@ -1,6 +1,7 @@
 """A tier of a few records, filled by the real copy in this process."""
 
 import asyncio
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,6 +61,17 @@ class SmallTier:
         self.append(count, topic, number)
         self.roll(topic, number)
         self.copy()
+
+    def recreate(self, topic: str = "orders", number: int = 0) -> None:
+        """Delete a partition with its topic, and create the topic again under another id."""
+        shutil.rmtree(self._partitions.pop(f"{topic}-{number}").path)
+        self.partition(topic, number)
+
+    def expire(self) -> None:
+        """Take from the tier all that is in it, as retention does: its records are of 1970."""
+        self.installation.configure({"topics": {"defaults": {"retention": "1h"}}, "expire": {"grace": "0s"}})
+        expired = self.installation.tierd("expire", "--once")
+        assert expired.exit_code == 0, expired.output
 
     def queries(self, **options: str) -> Queries:
         """Queries of everything in it."""

@@ -142,6 +142,17 @@ def test_what_is_on_the_host_alone_is_read_when_asked_for(tier: SmallTier) -> No
     assert offsets(tier, wanted, includeLocal="true") == list(range(25))
 
 
+def test_a_topic_made_anew_is_the_one_in_the_log_dir_before_anything_of_it_was_copied(tmp_path: Path) -> None:
+    tier = SmallTier(tmp_path)
+    tier.add_segment()
+    tier.recreate()
+    tier.append(5)
+    tier.log_dir.write_checkpoints()
+    assert offsets(tier, includeLocal="true") == list(range(5))
+    (tier.log_dir.path / "replication-offset-checkpoint").write_text("0\n0\n")  # nothing of it is committed yet
+    assert offsets(tier, includeLocal="true") == []
+
+
 def test_local_files_are_refused_where_there_are_none(tier: SmallTier) -> None:
     reader = tier.queries(includeLocal="true").reader()
     object.__setattr__(reader.access, "log_dirs", (Path("/nowhere/kafka"),))

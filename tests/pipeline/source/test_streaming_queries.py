@@ -157,6 +157,21 @@ def test_offsets_that_retention_took_fail_the_query_or_are_skipped(
     assert values(reader, lost, end) == named("orders-0", expected)
 
 
+def test_a_query_goes_on_after_retention_has_taken_every_segment(tier: SmallTier) -> None:
+    tier.add_segment()
+    read_all_along = Query(tier.queries(**EVERYTHING))
+    read_all_along.run()
+    tier.expire()
+    assert read_all_along.run() == 0
+    begun_now = Query(tier.queries())
+    assert begun_now.run() == 0
+    tier.add_segment()
+    read_all_along.run()
+    begun_now.run()
+    assert read_all_along.delivered == named("orders-0", range(40))
+    assert begun_now.delivered == named("orders-0", range(20, 40))
+
+
 def test_a_tier_that_was_made_anew_is_data_loss(tier: SmallTier) -> None:
     tier.add_segment()
     reader = tier.queries().stream()

@@ -77,6 +77,21 @@ class TestBounds:
         assert [m.start_offset for m in (kept.last_whole_segment,) if m] == [10]
         assert _log(_view(), None).last_whole_segment is None
 
+    def test_the_last_whole_segment_is_the_one_that_ends_last_and_no_shorter_one_that_it_covers(self) -> None:
+        """The broker's cleaner puts one log in the place of copied ones and of one that was not copied yet."""
+        log = _log(_view((0, 99, [(0, 0)]), (100, 199, [(0, 100)]), (0, 299, [(0, 0)])), None)
+        last = log.last_whole_segment
+        assert last is not None
+        assert (last.start_offset, last.end_offset) == (0, 299)
+
+    def test_a_tier_whose_segments_have_all_expired_ends_where_the_log_begins(self) -> None:
+        view = _view((0, 99, [(0, 0)]))
+        row = PartitionRow(topic="orders", revision=1, claim=Claim(0, 2, UUID(int=99)), log_start_offset=100)
+        log = _log(replace(view, row=row, segments={}, epochs={}), None)
+        assert (log.log_start_offset, log.end_offset) == (100, 100)
+        place = explain(log, 50, last_stable_offset=0, log_end_offset=log.remote_end_offset, remote_key=None).place
+        assert place is Place.EXPIRED
+
     def test_a_followers_log_start_hides_nothing_that_the_leader_keeps(self) -> None:
         """A follower takes it over from a leader whose retention put it at a base of its own segments."""
         view = _view((0, 99, [(0, 0)]), (100, 199, [(0, 100)]))
@@ -147,6 +162,13 @@ class TestTransactionIndexes:
         assert second is not None
         assert second.metadata.segment.id == UUID(int=2)
 
+    @pytest.mark.parametrize("asked", [10, 120])
+    def test_one_behind_a_hole_is_found_for_its_marker_may_decide_what_lies_before_the_hole(self, asked: int) -> None:
+        view = _view((0, 99, [(0, 0)]), (200, 299, [(0, 200)]), txn_index_of=frozenset({2}))
+        found = _log(view, None).next_indexed_segment(asked)
+        assert found is not None
+        assert (found.start_offset, found.end_offset) == (200, 300)
+
     def test_none_is_none(self) -> None:
         assert _log(_view((0, 99, [(0, 0)])), None).next_indexed_segment(10) is None
 
@@ -187,6 +209,16 @@ class TestGaps:
         assert [(s.start_offset, s.end_offset) for s in log.branch.stretches(0, 20)] == [(0, 10), (15, 20)]
         assert log.last_whole_segment is not None
         assert log.last_whole_segment.start_offset == 10
+
+    def test_a_hole_ends_where_a_later_epoch_of_a_segment_answers(self) -> None:
+        """A longer copy hides another one in some epochs, and goes."""
+        view = _view((37, 52, [(1, 37), (3, 51), (4, 52)]), (45, 59, [(1, 45), (3, 51), (4, 52)]), (5, 9, [(1, 5)]))
+        longer = view.segments[UUID(int=1)]
+        gone = longer.advance(RemoteLogSegmentState.DELETE_SEGMENT_STARTED, event_timestamp_ms=1, broker_id=1)
+        log = _log(view.with_updated(gone).view, None)
+        assert [(s.start_offset, s.end_offset) for s in log.branch.stretches(0, 60)] == [(5, 10), (51, 60)]
+        assert [str(gap) for gap in missing_offsets(log)] == ["[10-50]"]
+        assert log.next_available(10) == 51
 
     def test_overlapping_copies_of_two_leaders_are_no_finding(self) -> None:
         view = _view((5, 150, [(0, 5)]), (148, 155, [(0, 148)]))

@@ -20,8 +20,8 @@ class Outlook:
 
     Attributes:
         unsearched: readable; a run has to look through them.
-        unreachable: finished, yet of another branch of the log, or below its start: no run reads them, and no reader
-            does. They go by expiration.
+        unreachable: finished, yet of another branch of the log, below its start, or covered by a longer copy: no run
+            reads them, and no reader does. They go by expiration.
         leaving: being deleted, whatever for; their objects are still there.
         under_way: begun, and neither finished nor given up.
         missing_from: first offset of the request that the tier has not reached; None when it has them all.

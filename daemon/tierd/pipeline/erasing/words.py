@@ -15,7 +15,8 @@ def what_is_in_the_way(request: EraseRequest, outlook: Outlook, *, now_ms: int) 
     if outlook.unreachable:
         return (
             f"{_some(outlook.unreachable)} may hold a key, and no run can read it, as no reader can: it lies below the "
-            "log start, or is of a branch of the log that was given up; it goes by expiration: tierd expire --once"
+            "log start, is of a branch of the log that was given up, or a longer copy covers it; it goes by "
+            "expiration: tierd expire --once"
         )
     if outlook.missing_from is not None:
         return (

@@ -151,5 +151,6 @@ def _gone_is_told() -> Iterator[None]:
     except (SegmentChangedError, LogDirOfflineError) as error:
         raise DataLossError(
             f"local segments changed or are not here: {error}",
-            remedy="run the query again; with includeLocal it runs on the broker's host, with master local[N]",
+            remedy="load the data frame again and query that one, on the broker's host, with master local[N]: a data "
+            "frame keeps the local files that its first query found",
         ) from error

@@ -4,11 +4,13 @@ import difflib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 import structlog
 
 from tierd.config import load_config
 from tierd.errors import DataLossError, ReadOptionError, UnknownPartitionError
+from tierd.log import PartitionDirectory
 from tierd.metadata import PartitionView
 from tierd.model import TopicIdPartition, TopicPartition
 from tierd.pipeline.access import OpenTier, TierAccess
@@ -18,13 +20,15 @@ from tierd.pipeline.source.local_tail import LocalTail, LocalTails
 from tierd.pipeline.source.narrowing import narrowed
 from tierd.pipeline.source.options import ReadOptions
 from tierd.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, Place, Position, SinceTime, given_for
-from tierd.pipeline.source.snapshot import PartitionSnapshot, Snapshots, latest_incarnations
+from tierd.pipeline.source.snapshot import PartitionSnapshot, Snapshots, incarnations
 from tierd.pipeline.source.splits import OffsetSpan, Part, Split, plan_splits
 from tierd.pipeline.source.time_search import offset_for_time
 
 log = structlog.get_logger()
 
 Offsets = Mapping[TopicPartition, int]
+
+_NOWHERE: Final = "is neither in the tier nor behind its end in the broker's log"
 
 
 def configured_access(options: ReadOptions) -> TierAccess:
@@ -52,8 +56,9 @@ class QueryPlanner:
             UnknownPartitionError: a topic or partition that it names is not there.
             TierError: a store or a log dir cannot be read.
         """
-        tails, views = self._views()
-        named = latest_incarnations(views)
+        local = self._local_directories()
+        tails, views = self._views(local)
+        named = incarnations(views, local)
         _require_named(self._options, named)
         return {
             name: self._snapshots.take(partition, views[partition], tails.get(partition))
@@ -61,11 +66,17 @@ class QueryPlanner:
             if wants(name)
         }
 
-    def _views(self) -> tuple[dict[TopicIdPartition, LocalTail], dict[TopicIdPartition, PartitionView]]:
+    def _local_directories(self) -> dict[TopicIdPartition, PartitionDirectory]:
+        """Return the chosen replicas of this host; none where local segments are not to be read."""
+        found = self._local.partitions() if self._local is not None else {}
+        return {p: directory for p, directory in found.items() if p.topic_partition in self._options.choice}
+
+    def _views(
+        self, local: Mapping[TopicIdPartition, PartitionDirectory]
+    ) -> tuple[dict[TopicIdPartition, LocalTail], dict[TopicIdPartition, PartitionView]]:
         """The local tails first: what the broker deletes meanwhile is in the tier by then."""
         chosen = self._options.choice
-        local = self._local.partitions() if self._local is not None else {}
-        found = {p: self._local.tail(d) for p, d in local.items() if p.topic_partition in chosen} if self._local else {}
+        found = {p: self._local.tail(directory) for p, directory in local.items()} if self._local is not None else {}
         tails = {partition: tail for partition, tail in found.items() if tail is not None}
         remote = [p for p in self._tier.partitions() if p.topic_partition in chosen]
         return tails, {partition: self._tier.view(partition) for partition in {*remote, *tails}}
@@ -145,7 +156,7 @@ class QueryPlanner:
         at = start
         for begins, ends in [*((p.start_offset, p.end_offset) for p in parts), (end, end)]:
             if begins > at:
-                self._lose(snapshot.name, at, begins, "was deleted before it was copied")
+                self._lose(snapshot.name, at, begins, "is not in the tier" if self._local is None else _NOWHERE)
             at = max(at, ends)
         return OffsetSpan(snapshot.name, start, end, tuple(p for p in parts if p.size_bytes))
 

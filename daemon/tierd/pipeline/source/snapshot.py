@@ -1,7 +1,7 @@
 """View of one partition that a query has, pinned when it is planned."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 from uuid import UUID
@@ -22,7 +22,7 @@ class PartitionSnapshot:
     Attributes:
         branch: the remote ones, of our own lineage.
         tail: the local ones, None where they are not to be read.
-        end_offset: exclusive end of what may be read under the query's isolation.
+        end_offset: exclusive end of what may be read under the query's isolation; never below ``start_offset``.
     """
 
     partition: TopicIdPartition
@@ -43,6 +43,11 @@ class PartitionSnapshot:
         if not first_remote and view.log_start_offset is None and self.tail is not None:
             return max(self.tail.start_offset, self.tail.checkpointed_start or 0)
         return max(view.log_start_offset or 0, min([*first_remote, *first_local], default=0))
+
+    @property
+    def known_end_offset(self) -> int:
+        """Exclusive end of what the tier proves of the log; the log start where all of the tier has expired."""
+        return max(self.branch.end_offset, self.start_offset)
 
     @property
     def remote_end_offset(self) -> int:
@@ -83,7 +88,8 @@ class Snapshots:
         end = self._stable_end(branch) if self._is_committed else branch.end_offset
         if tail is not None:
             end = max(end, tail.last_stable_offset if self._is_committed else tail.high_watermark)
-        return PartitionSnapshot(partition, branch, tail, end)
+        found = PartitionSnapshot(partition, branch, tail, end)
+        return replace(found, end_offset=max(end, found.start_offset))
 
     def _stable_end(self, branch: OwnBranch) -> int:
         """Return the begin of a transaction whose marker is not in the tier yet, exclusive; the tier's end without one.
@@ -105,6 +111,17 @@ class Snapshots:
         return stable_end_offset(producers, end_offset=metadata.end_offset + 1)
 
 
-def latest_incarnations(views: Mapping[TopicIdPartition, PartitionView]) -> dict[TopicPartition, TopicIdPartition]:
-    """Return the incarnation that each name means: the one that was copied last."""
-    return {each.topic_partition: each for each in sorted(views, key=lambda each: copied_last_ms(views[each]))}
+def incarnations(
+    views: Mapping[TopicIdPartition, PartitionView], local: Iterable[TopicIdPartition]
+) -> dict[TopicPartition, TopicIdPartition]:
+    """Return the incarnation that each name means: the one in a log dir, else the one that was copied last.
+
+    A name whose incarnation in the log dir has no view is left out: what an earlier topic of the name had is not meant.
+
+    Args:
+        views: of every incarnation that may be read.
+        local: the incarnations in the log dirs of this host, where those are read.
+    """
+    copied = {each.topic_partition: each for each in sorted(views, key=lambda each: copied_last_ms(views[each]))}
+    meant = copied | {each.topic_partition: each for each in local}
+    return {name: each for name, each in meant.items() if each in views}

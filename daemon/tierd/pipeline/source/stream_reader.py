@@ -169,9 +169,9 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = dict(starts)
         for name, snapshot in snapshots.items():
             end = snapshot.end_offset
-            if end < starts[name] and snapshot.branch.end_offset < starts[name] and self._options.fail_on_data_loss:
+            if end < starts[name] and snapshot.known_end_offset < starts[name] and self._options.fail_on_data_loss:
                 raise DataLossError(
-                    f"{name} ends at {snapshot.branch.end_offset}, and the query has read up to {starts[name]}",
+                    f"{name} ends at {snapshot.known_end_offset}, and the query has read up to {starts[name]}",
                     remedy="it was made anew or restored to an earlier state: begin with another checkpoint",
                 )
             if self._target is not None:

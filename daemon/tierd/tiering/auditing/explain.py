@@ -114,8 +114,13 @@ def _place(
         return Place.BOTH, f"copied in {_span(remote)}, and the broker still has it; readers use the local file"
     if remote is not None:
         return Place.REMOTE, f"copied in {_span(remote)}; the broker has deleted its file"
+    if local is None and log.is_held(offset):
+        return Place.QUEUED, "the broker has deleted its file; tierd holds its segment and copies it"
     if local is None:
-        return Place.LOST, "neither tier has it: the broker deleted it before it was copied"
+        return Place.LOST, (
+            "neither tier has it: no copy of it and no file of the broker's is there, and tierd holds no link to its "
+            "segment"
+        )
     return _local_place(log, offset, local, last_stable_offset)
 
 

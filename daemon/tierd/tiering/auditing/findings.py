@@ -15,6 +15,7 @@ from tierd.model import (
 )
 from tierd.remote import SegmentManifest
 from tierd.tiering.auditing.stored_segments import INDEXES, LOG, MANIFEST, OBJECT_SUFFIXES, TOMBSTONE, Objects
+from tierd.tiering.plan import without_range
 from tierd.tiering.reading.tiered_log import TieredLog
 
 REPAIR: Final = "tierd repair-tier, on each broker with a replica; or restore the object from a version of the bucket"
@@ -72,7 +73,16 @@ def offset_findings(log: TieredLog) -> Iterator[Finding]:
 
 
 def missing_offsets(log: TieredLog) -> Iterator[OffsetRange]:
-    """Offsets between log start and end that neither tier holds, ascending."""
+    """Offsets between log start and end that neither tier has, and that tierd does not hold to copy them, ascending."""
+    for gap in _in_neither_tier(log):
+        left: tuple[OffsetRange, ...] = (gap,)
+        for held in log.held:
+            left = without_range(left, held)
+        yield from left
+
+
+def _in_neither_tier(log: TieredLog) -> Iterator[OffsetRange]:
+    """Offsets between log start and end that no reader finds in either tier, ascending."""
     offset = log.log_start_offset
     local_start = log.local_start_offset
     end = max(log.remote_end_offset, local_start or 0)

@@ -17,14 +17,14 @@ from tierd.errors import (
 )
 from tierd.log import rebuild_producers
 from tierd.metadata import effective_lineage
-from tierd.model import ByteRange, IndexType, Lineage, RemoteLogSegmentMetadata, TopicIdPartition, uuid_to_text
+from tierd.model import ByteRange, IndexType, Lineage, RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage, must_be_encrypted
 from tierd.tiering.auditing.stored_segments import LOG, SegmentPlace
 from tierd.tiering.copying.complete import prepare_segment
 from tierd.tiering.copying.due_segments import lineage_for
 from tierd.tiering.copying.prepare import PreparedSegment
 from tierd.tiering.copying.producer_history import Producers, stored_producers
-from tierd.tiering.local.held_files import UNFINISHED_SUFFIX, recovered
+from tierd.tiering.local.held_files import linked_segments, recovered
 from tierd.tiering.local.held_segment import FileState, HeldSegment, HoldKind, SegmentFile
 from tierd.tiering.local.rolled import files_present, rolled_segments, unprotected
 from tierd.tiering.reading.tiered_log import TieredLog
@@ -85,13 +85,11 @@ def _of_log(tiered: TieredLog) -> Iterator[HeldSegment]:
 
 
 def _of_holds(partition: TopicIdPartition, hold_dir: Path) -> Iterator[HeldSegment]:
-    folder = hold_dir / uuid_to_text(partition.topic_id) / str(partition.partition)
-    for path in sorted(folder.glob("*-*")) if folder.is_dir() else ():
-        if not path.name.endswith(UNFINISHED_SUFFIX):
-            try:
-                yield recovered(path)
-            except (ValueError, OSError, TierError) as error:
-                log.warning("hold_not_understood", path=str(path), problem=str(error))
+    for path in linked_segments(hold_dir, partition):
+        try:
+            yield recovered(path)
+        except (ValueError, OSError, TierError) as error:
+            log.warning("hold_not_understood", path=str(path), problem=str(error))
 
 
 def _covering(candidates: Iterable[HeldSegment], start: int, end: int) -> tuple[HeldSegment, ...]:

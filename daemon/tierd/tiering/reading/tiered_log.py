@@ -7,7 +7,7 @@ from functools import cached_property
 from tierd.errors import OffsetOutOfRangeError
 from tierd.log import PartitionScan
 from tierd.metadata import OwnBranch, PartitionView, Stretch, effective_lineage
-from tierd.model import Lineage, RemoteLogSegmentMetadata, TopicIdPartition
+from tierd.model import Lineage, OffsetRange, RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.tiering.plan import deleted_records_before, local_log_start
 
 
@@ -34,6 +34,8 @@ class TieredLog:
         scan: the local ones; None where this host has no replica.
         high_watermark: exclusive end of committed local data; None when the broker has not told.
         log_start_checkpoint: the entry of ``log-start-offset-checkpoint``, None when there is none.
+        held: offsets of segments that tierd holds on this host to copy them, as far as it is known. No reader reads
+            them there.
     """
 
     partition: TopicIdPartition
@@ -41,6 +43,7 @@ class TieredLog:
     scan: PartitionScan | None
     high_watermark: int | None
     log_start_checkpoint: int | None = None
+    held: tuple[OffsetRange, ...] = ()
 
     @cached_property
     def lineage(self) -> Lineage:
@@ -92,8 +95,11 @@ class TieredLog:
 
     @property
     def end_offset(self) -> int:
-        """Exclusive end of what may be read uncommitted: the high watermark, or what the tier proves to be below it."""
-        return max(self.high_watermark or 0, self.remote_end_offset)
+        """Exclusive end of what may be read uncommitted: the high watermark, or what the tier proves to be below it.
+
+        Never below the log start: where every segment of the tier has expired, nothing else tells how far the log was.
+        """
+        return max(self.high_watermark or 0, self.remote_end_offset, self.log_start_offset)
 
     def tier_of(self, offset: int) -> Tier:
         """Where to read ``offset``: local is preferred where both have it."""
@@ -113,28 +119,16 @@ class TieredLog:
         """Return the first segment from ``offset`` on that may name aborted transactions (remote-tiering 14.4).
 
         Segments, and ends of segments, that another branch of the log wrote under one of our epochs are no part of it:
-        a broker that lost its end, or another leader, wrote over their offsets.
+        a broker that lost its end, or another leader, wrote over their offsets. A hole ends nothing: a marker behind it
+        may decide about what lies before it.
         """
-        first = self.lineage.epoch_for(offset)
-        if first is None:
-            return None
-        for entry in self.lineage.entries:
-            if entry.epoch >= first:
-                start = max(entry.start_offset, offset)
-                found = self.view.next_segment_with_txn_index(entry.epoch, start)
-                if found is not None:
-                    start = max(start, found.first_readable_offset)
-                    end = self.readable_end(found, start)
-                    if end > start:
-                        return Stretch(found, start, end)
-        return None
+        stretches = self.branch.stretches(offset, self.remote_end_offset)
+        return next((stretch for stretch in stretches if not stretch.metadata.txn_index_empty), None)
 
     def next_available(self, offset: int) -> int | None:
         """The first offset after a hole at ``offset``, None when nothing follows."""
-        starts = [m.first_readable_offset for m in self.finished if m.first_readable_offset > offset]
-        if self.local_start_offset is not None and self.local_start_offset > offset:
-            starts.append(self.local_start_offset)
-        return min(starts, default=None)
+        found = (self.branch.next_answered(offset), self.local_start_offset)
+        return min((start for start in found if start is not None and start > offset), default=None)
 
     def require_readable(self, offset: int) -> None:
         """Raise unless ``offset`` lies between log start and end, the end included.
@@ -148,11 +142,22 @@ class TieredLog:
                 remedy=f"read from {self.log_start_offset} on, or ask tierd explain {self.partition} {offset}",
             )
 
+    def is_held(self, offset: int) -> bool:
+        """Whether tierd holds a segment with ``offset`` on this host, so that it is copied later."""
+        return any(each.start <= offset <= each.end for each in self.held)
+
     def missing(self, offset: int) -> OffsetOutOfRangeError:
-        """The error for an offset inside the log that neither tier holds."""
+        """The error for an offset inside the log that no reader finds in either tier."""
         following = self.next_available(offset)
         remedy = "nothing follows it" if following is None else f"the next readable offset is {following}"
+        if self.is_held(offset):
+            return OffsetOutOfRangeError(
+                f"{self.partition}: offset {offset} is not in the tier yet, and the broker has deleted its file; tierd "
+                "holds its segment and copies it",
+                remedy=f"{remedy}; tierd status says what the copy waits for",
+            )
         return OffsetOutOfRangeError(
-            f"{self.partition}: offset {offset} is in neither tier; it was deleted before it was copied",
-            remedy=f"{remedy}; run tierd verify {self.partition}",
+            f"{self.partition}: offset {offset} is in neither tier: no copy of it and no file of the broker's is there",
+            remedy=f"{remedy}; tierd status says whether a segment still waits to be copied, tierd verify "
+            f"{self.partition} what is missing",
         )

@@ -25,6 +25,7 @@ class DeleteReason(StrEnum):
     START_OFFSET = "start_offset"
     UNREFERENCED_EPOCH = "unreferenced_epoch"
     DIVERGED = "diverged"
+    COVERED = "covered"
     REPLACED = "replaced"
     DANGLING = "dangling"
     DELETE_RETRY = "delete_retry"
@@ -102,6 +103,7 @@ def plan_expiration(
     retention_bytes: int,
     being_copied: Collection[UUID],
     now_ms: int,
+    covered: Collection[UUID] = (),
 ) -> ExpirationPlan:
     """Choose what leaves the tier now (remote-tiering 12.1 to 12.5).
 
@@ -116,8 +118,10 @@ def plan_expiration(
         retention_bytes: -1 for no rule.
         being_copied: ids that somebody of this process is at; they and everything later stay.
         now_ms: wall clock.
+        covered: ids of finished segments for all of whose offsets readers use others. They go; retention neither counts
+            nor meets them.
     """
-    rows = tuple(rows)
+    rows, list_epoch = tuple(rows), _without(covered, list_epoch)
     scan = _Scan(
         lineage=lineage,
         log_start_offset=log_start_offset,
@@ -131,11 +135,30 @@ def plan_expiration(
     unreferenced = _unreferenced(rows, lineage, being_copied)
     due = [waiting_ms, None if kept is None else _expires_at(kept, retention_ms, being_copied)]
     return ExpirationPlan(
-        deletions=_once(retried, scan.chosen, unreferenced),
+        deletions=_once(retried, scan.chosen, unreferenced, _covered(rows, covered, being_copied)),
         new_log_start_offset=scan.new_start if (scan.new_start or 0) > log_start_offset else None,
         next_due_ms=min((ms for ms in due if ms is not None), default=None),
         blocked_by=None if kept is None else kept.segment.id,
     )
+
+
+def _without(
+    covered: Collection[UUID], list_epoch: Callable[[int], Sequence[RemoteLogSegmentMetadata]]
+) -> Callable[[int], Sequence[RemoteLogSegmentMetadata]]:
+    if not covered:
+        return list_epoch
+    return lambda epoch: [metadata for metadata in list_epoch(epoch) if metadata.segment.id not in covered]
+
+
+def _covered(
+    rows: Iterable[RemoteLogSegmentMetadata], covered: Collection[UUID], being_copied: Collection[UUID]
+) -> list[PlannedDeletion]:
+    detail = "readers use another segment for all of its offsets"
+    return [
+        PlannedDeletion(metadata, DeleteReason.COVERED, detail)
+        for metadata in rows
+        if metadata.segment.id in covered and metadata.segment.id not in being_copied
+    ]
 
 
 def _time_rule(retention_ms: int, now_ms: int) -> TimeRule | None:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from uuid import UUID
 
-from tierd.metadata import PartitionView, effective_lineage
+from tierd.metadata import OwnBranch, PartitionView, covered_copies, effective_lineage
 from tierd.model import Lineage
 from tierd.tiering.plan import highest_copied
 from tierd.tiering.policy import TopicPolicy
@@ -63,4 +63,5 @@ def partition_plan(
         retention_bytes=policy.expires_bytes,
         being_copied=being_copied,
         now_ms=now_ms,
+        covered=() if strict_kafka_compat else covered_copies(OwnBranch(view, whole)),
     )

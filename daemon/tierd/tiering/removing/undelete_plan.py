@@ -14,6 +14,7 @@ from tierd.tiering.removing.partition_plan import LocalFacts, partition_plan
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 _NEVER_LOWERS = frozenset({DeleteReason.UNREFERENCED_EPOCH.value})
+_ONLY_BY_ID = frozenset({DeleteReason.DIVERGED.value, DeleteReason.COVERED.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ def plan_undelete(
         view: the partition's metadata.
         local: its local log.
         policies: says whether a segment would be deleted again at once.
-        wanted: ids, None for everything in its grace but what was replaced, or what the log lost.
+        wanted: ids, None for everything in its grace but what was replaced, what longer copies cover, or what the log
+            lost.
         now_ms: wall clock.
         retained: whether the store keeps a segment's objects, whatever anybody does.
 
@@ -122,9 +124,9 @@ def _chosen(view: PartitionView, wanted: Collection[UUID] | None) -> list[Remote
 
 
 def _is_history(metadata: RemoteLogSegmentMetadata) -> bool:
-    """Return whether a segment comes back only by its id: it was replaced, or the log lost its records."""
+    """Return whether a segment comes back only by its id: readers have others, or the log lost its records."""
     soft = metadata.soft_delete
-    return _is_replaced(metadata) or (soft is not None and soft.reason == DeleteReason.DIVERGED)
+    return _is_replaced(metadata) or (soft is not None and soft.reason in _ONLY_BY_ID)
 
 
 def _is_replaced(metadata: RemoteLogSegmentMetadata) -> bool:
