@@ -97,10 +97,36 @@ def test_custom_metadata_leads_to_the_keys_that_it_was_made_for(topic: str, is_e
         "cluster/orders-AAAAAAAAAAAAAAAAAAAABw/0/1234-AAAAAAAAAAAAAAAAAAAKvA.log",
         "cluster/orders-AAAAAAAAAAAAAAAAAAAABw/0/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.txt",
         "other/orders-AAAAAAAAAAAAAAAAAAAABw/0/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.log",
+        # keys that look like those of a segment, and are not what its key is made as
+        "cluster/orders-AAAAAAAAAAAAAAAAAAAABw/0/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvB.log",
+        "cluster/orders-AAAAAAAAAAAAAAAAAAAABx/0/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.log",
+        "cluster/orders-AAAAAAAAAAAAAAAAAAAABw/00/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.log",
+        "cluster/orders-AAAAAAAAAAAAAAAAAAAABw/2147483648/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.log",
+        "cluster/orders-AAAAAAAAAAAAAAAAAAAABw/0/\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0660"
+        "\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0660-AAAAAAAAAAAAAAAAAAAKvA.log",
+        "cluster/orders-AAAAAAAAAAAAAAAAAAAABw/0/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.log\n",
+        # names that no broker gives a topic
+        "cluster/\udcff-AAAAAAAAAAAAAAAAAAAABw/0/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.log",
+        "cluster/or\nders-AAAAAAAAAAAAAAAAAAAABw/0/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.log",
+        "cluster/o\u0308-AAAAAAAAAAAAAAAAAAAABw/0/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.log",
+        f"cluster/{'x' * 250}-AAAAAAAAAAAAAAAAAAAABw/0/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.log",
     ],
 )
 def test_a_key_that_is_no_segments_tells_nothing(key: str) -> None:
     assert ObjectKeyFactory("", "cluster").parse(key) is None
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "cluster/orders-AAAAAAAAAAAAAAAAAAAABw/00/log-start.json",
+        "cluster/orders-AAAAAAAAAAAAAAAAAAAABx/0/log-start.json",
+        "cluster/\udcff-AAAAAAAAAAAAAAAAAAAABw/0/log-start.json",
+        f"cluster/{'x' * 250}-AAAAAAAAAAAAAAAAAAAABw/0/log-start.json",
+    ],
+)
+def test_key_that_no_log_start_is_made_at_tells_nothing(key: str) -> None:
+    assert ObjectKeyFactory("", "cluster").parse_log_start(key) is None
 
 
 def test_without_a_prefix_the_cluster_comes_first() -> None:

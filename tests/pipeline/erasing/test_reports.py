@@ -14,9 +14,16 @@ from tests.fakes.remote_segments import PARTITION
 from tests.fakes.transforms import ring
 from tests.pipeline.erasing.lab import KEPT, SECRET, ErasureLab
 from tests.tiering.setups import CLUSTER_ID
-from tierd.errors import RemoteIntegrityError, RemoteUnauthenticatedError, RetriableRemoteStorageError
+from tierd.errors import (
+    RemoteAccessError,
+    RemoteIntegrityError,
+    RemoteResourceNotFoundError,
+    RemoteUnauthenticatedError,
+    RetriableRemoteStorageError,
+)
 from tierd.metadata import MetadataKeyFactory
 from tierd.metadata.kv.memory import MemoryKeyValueStore
+from tierd.model import ByteRange
 from tierd.pipeline import ErasePhase, EraseRequest, EraseRequests, ErasureReports, restore_requests
 from tierd.pipeline.erasing.reports import decode_report, encode_report, recovered
 from tierd.pipeline.erasing.request import CachesNote, LeftSegment, SearchNote, VersionsNote
@@ -299,3 +306,38 @@ async def test_report_of_an_earlier_version_is_given_a_tag_and_is_a_proof_then(l
     )
     assert refused == []
     assert [each.id for each in await fresh.list()] == [request.id]
+
+
+class RefusingStore(MemoryObjectStore):
+    """Refuses to show one object, and has lost another since it was listed."""
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+        if key == KEYS.erasure_report(UUID(int=1)):
+            raise RemoteAccessError(f"get {key}: 403 InvalidObjectState")
+        if key == KEYS.erasure_report(UUID(int=2)):
+            raise RemoteResourceNotFoundError(key)
+        return await super().get(key, byte_range)
+
+
+async def test_report_that_the_store_refuses_to_show_keeps_no_other_from_being_restored(lab: ErasureLab) -> None:
+    request, store = await lab.file(NAME), RefusingStore()
+    for number in (1, 2):
+        await store.put(KEYS.erasure_report(UUID(int=number)), b"")
+    await store.put(KEYS.erasure_report(request.id), encode_report(request))
+    fresh, damaged = await restored_from(store)
+    assert [each.id for each in await fresh.list()] == [request.id]
+    (problem,) = damaged
+    assert "403 InvalidObjectState" in problem
+
+
+@pytest.mark.parametrize("name", ["reason", "requested_by", "problem"])
+async def test_report_with_half_of_a_character_is_damaged_and_the_others_are_restored(
+    lab: ErasureLab, name: str
+) -> None:
+    request, store = await lab.file(NAME), MemoryObjectStore()
+    fields = json.loads(encode_report(replace(request, id=UUID(int=1)))) | {name: "\ud800"}
+    await store.put(KEYS.erasure_report(UUID(int=1)), json.dumps(fields).encode())
+    await store.put(KEYS.erasure_report(request.id), encode_report(request))
+    fresh, damaged = await restored_from(store)
+    assert [each.id for each in await fresh.list()] == [request.id]
+    assert len(damaged) == 1
