@@ -18,6 +18,7 @@ from tierd.errors import (
     RemoteAccessError,
     RemoteIntegrityError,
     RemoteResourceNotFoundError,
+    RemoteStorageError,
     RemoteUnauthenticatedError,
     RetriableRemoteStorageError,
 )
@@ -276,7 +277,7 @@ async def test_request_that_the_metadata_has_is_left_as_it_is(lab: ErasureLab) -
 async def test_report_that_no_holder_of_the_ring_wrote_is_no_proof(lab: ErasureLab) -> None:
     request, forged = await lab.file(NAME), MemoryObjectStore()
     await forged.put(KEYS.erasure_report(request.id), encode_report(request))
-    refused: list[RemoteIntegrityError] = []
+    refused: list[RemoteStorageError] = []
     for accepts, restored in ((False, 0), (True, 1)):
         fresh = EraseRequests(MemoryKeyValueStore(), MetadataKeyFactory(CLUSTER_ID))
         await restore_requests(
@@ -296,7 +297,7 @@ async def test_report_of_an_earlier_version_is_given_a_tag_and_is_a_proof_then(l
     await lab.tier.store.put(KEYS.erasure_report(request.id), encode_report(request))
     await ErasureReports(lab.tier.store, KEYS, lab.requests, ring()).publish_all()
     fresh = EraseRequests(MemoryKeyValueStore(), MetadataKeyFactory(CLUSTER_ID))
-    refused: list[RemoteIntegrityError] = []
+    refused: list[RemoteStorageError] = []
     await restore_requests(
         *(lab.tier.store, KEYS, fresh),
         now_ms=9,

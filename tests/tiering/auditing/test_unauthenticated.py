@@ -252,7 +252,7 @@ class RefusingStore(MemoryObjectStore):
     refused = ""
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
-        if key == self.refused or self.refused == "all":
+        if self.refused in {key, "all"}:
             raise RemoteAccessError(f"get {key}: 403 AccessDenied")
         return await super().get(key, byte_range)
 
