@@ -121,6 +121,23 @@ async def test_tombstone_of_a_holder_of_the_ring_removes_an_orphan_once_its_grac
     assert await tier.results(is_confirmed=False) == [("remove-orphan", "done")]
 
 
+async def test_tombstone_of_before_an_undelete_that_is_put_again_removes_an_orphan_only_after_its_whole_grace(
+    tier: EncryptedTier,
+) -> None:
+    """The tag does not tell when: an intruder has kept the object, and a backup of the metadata lacks the row."""
+    (first, _) = await tier.rows()
+    now_ms, grace_s = tier.tier.clock.now_ms(), 2 * (MIN_AGE_S + GRACE_S)
+    old = Tombstone("retention_time", now_ms - 10**9, now_ms - 10**9 + round(1000 * grace_s), BROKER_ID)
+    await tier.storage().write_tombstone(first, old)
+    await tier.forget_rows(0)
+    grow_old(tier)
+    (outcome,) = await tier.outcomes()
+    assert (outcome.action.kind.value, outcome.result.value) == ("nothing", "cannot")
+    assert "its tombstone keeps it for 4200 s more" in outcome.problem
+    grow_old(tier)
+    assert await tier.results(is_confirmed=False) == [("remove-orphan", "done")]
+
+
 async def test_tombstone_without_a_tag_of_a_segment_that_is_being_deleted_is_found_and_written_anew(
     tier: EncryptedTier,
 ) -> None:

@@ -291,6 +291,27 @@ async def test_two_segments_under_one_id_are_a_conflict_without_a_ring_too(mixed
     assert not report.is_sound
 
 
+@pytest.mark.parametrize(("start", "end"), [(0, 9), (5, 19), (0, 19), (3, 4)])
+async def test_accepted_segment_with_offsets_of_a_proven_one_is_named(mixed: MixedTier, start: int, end: int) -> None:
+    """Readers may get its records in place of the proven ones: somebody has to say whose they are."""
+    await mixed.copy(0, 9)
+    await mixed.lead(later=1)
+    accepted = await mixed.copy(start, end, storage=mixed.plain)
+    await mixed.copy(20, 29, storage=mixed.plain)
+    report, view = await mixed.rebuild(accepts_unauthenticated=True)
+    named = [problem.where for problem in report.problems if problem.kind == "overlaps authenticated"]
+    assert named == [str(accepted.segment)]
+    assert not report.is_sound
+    assert len(view.segments) == 3
+
+
+async def test_accepted_segment_that_a_proven_one_replaces_is_no_conflict(mixed: MixedTier) -> None:
+    inputs = [await mixed.copy(0, 9, storage=mixed.plain), await mixed.copy(10, 19, storage=mixed.plain)]
+    await mixed.replacing(mixed.encrypted, *inputs)
+    report, _ = await mixed.rebuild(accepts_unauthenticated=True)
+    assert report.is_sound
+
+
 class RefusingStore(MemoryObjectStore):
     """Refuses to show objects with a suffix, as S3 does those in an archive or under a key of another account."""
 
