@@ -123,6 +123,28 @@ async def test_what_is_configured_now_does_not_matter_for_reading(store: Watched
         assert await storage.fetch_index(one.metadata, kind) == content
 
 
+@pytest.mark.parametrize(("padding", "asked"), [(0, 1), (MIB, 2)])
+async def test_manifest_larger_than_any_that_tierd_writes_is_read_and_not_kept(
+    one: Rolled, padding: int, asked: int
+) -> None:
+    """Some dozens of manifests are kept: together they must not take what a bucket writer likes."""
+
+    class Manifests(WatchedStore):
+        reads_of_manifests = 0
+
+        async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+            self.reads_of_manifests += key.endswith(".manifest")
+            return await super().get(key, byte_range)
+
+    store = Manifests()
+    storage = await copied(store, one, "plain")
+    await store.change(".manifest", await store.get(await store.key_of(".manifest")) + b" " * padding)
+    store.reads_of_manifests = 0
+    for _ in range(2):
+        assert (await storage.read_manifest(one.metadata)).size_bytes == len(one.content)
+    assert store.reads_of_manifests == asked
+
+
 async def test_neighbouring_chunks_are_read_at_once(store: WatchedStore, one: Rolled) -> None:
     storage = await copied(store, one, "aes")
     await storage.read_manifest(one.metadata)

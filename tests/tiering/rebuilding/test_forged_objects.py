@@ -32,6 +32,7 @@ from tierd.metadata import MemoryKeyValueStore, PartitionView, RebuildSeverity
 from tierd.model import (
     ByteRange,
     EpochEntry,
+    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     SoftDelete,
@@ -310,6 +311,36 @@ async def test_accepted_segment_that_a_proven_one_replaces_is_no_conflict(mixed:
     await mixed.replacing(mixed.encrypted, *inputs)
     report, _ = await mixed.rebuild(accepts_unauthenticated=True)
     assert report.is_sound
+
+
+@pytest.mark.parametrize("name", ["a-name", "z-name"])
+async def test_log_start_under_another_name_of_a_topic_ends_no_rebuild_without_a_ring(
+    mixed: MixedTier, name: str
+) -> None:
+    mixed.storage = mixed.plain
+    await mixed.copy(0, 9)
+    other = replace(PARTITION, topic=name)
+    record = LogStartRecord(log_start_offset=7, leader_epoch=99, broker_id=2, written_ms=0)
+    await mixed.storage.log_starts.write(other, record, previous=None)
+    rows = MemoryKeyValueStore()
+    report = await rebuild_of(mixed.objects, rows).run()
+    assert kinds(report) == [(CONFLICT, "two names")]
+    view = await view_in(rows)
+    assert states(view) == {0: FINISHED}
+    assert view.row is not None
+    assert (view.row.topic, view.log_start_offset) == (PARTITION.topic, None)
+
+
+async def test_segments_under_another_name_of_a_topic_end_no_rebuild_without_a_ring(mixed: MixedTier) -> None:
+    mixed.storage = mixed.plain
+    await mixed.copy(0, 9)
+    other = replace(PARTITION, topic="z-name")
+    forged = replace(await mixed.copy(10, 19), segment=RemoteLogSegmentId(other, UUID(int=77)))
+    await mixed.plain.copy_log_segment_data(forged, mixed.data())
+    rows = MemoryKeyValueStore()
+    report = await rebuild_of(mixed.objects, rows).run()
+    assert kinds(report) == [(CONFLICT, "two names")]
+    assert states(await view_in(rows)) == {0: FINISHED, 10: FINISHED}
 
 
 class RefusingStore(MemoryObjectStore):

@@ -18,6 +18,7 @@ from tierd.remote.transform.layout import ChunkLayout
 from tierd.remote.transform.transform import Transform
 
 _SEGMENTS_KEPT = 64
+_KEPT_BYTES = 1 << 20  # of a manifest; that of 2 GiB in chunks of 1 MiB has a quarter of it
 _GUESSED_BYTES = 8 << 20  # a longer read saves little by a guess, and wastes much by a wrong one
 _RUN_BYTES = 16 << 20
 """Neighbouring chunks are fetched with one request of at most this size, or one by one at the same time."""
@@ -149,6 +150,8 @@ class SegmentReader:
         content = await read_whole(self._store, key, MANIFEST)
         found = opened(content, metadata, self._cluster_id, self._transform.ring, key=key)
         self._expected_chunk_size = None if found.manifest.is_transformed else found.layout.chunk_size
+        if len(content) > _KEPT_BYTES:
+            return found
         self._open[key] = found
         if len(self._open) > _SEGMENTS_KEPT:
             self._open.popitem(last=False)
