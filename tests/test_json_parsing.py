@@ -61,6 +61,21 @@ def test_json_that_other_parsers_refuse_is_refused(text: str | bytes) -> None:
         parse_json(text)
 
 
+HALVES = [r'"\ud800"', r'{"\udfff": 1}', r'["\\\uD83D", 1]', r'"\ude00\ud83d"', r'["\ud83d", "\ude00"]']
+
+
+@pytest.mark.parametrize("text", HALVES)
+def test_json_with_half_of_a_character_is_refused(text: str) -> None:
+    """No encoder takes it: whoever writes it on, into a row or to a terminal, would fail."""
+    with pytest.raises(ValueError, match="half of a character"):
+        parse_json(text)
+
+
+@pytest.mark.parametrize("value", ["\U0001f600", "a\\ud800", {"\U0001f600" * 3: ["\\uDFFF"]}])
+def test_json_of_whole_characters_that_are_escaped_is_parsed(value: object) -> None:
+    assert parse_json(json.dumps(value)) == value
+
+
 def test_json_with_more_values_than_expected_is_refused_before_it_is_parsed() -> None:
     with pytest.raises(ValueError, match="more than 100 values"):
         parse_json("[" + "0," * 100 + "0]", max_values=100)

@@ -2,8 +2,8 @@
 
 Refused beside what is no JSON in UTF-8: more than ``MAX_DEPTH`` levels, which would end the interpreter's recursion
 here or where the value is encoded again; ``NaN`` and infinite numbers, which other parsers do not take; integers of
-more digits than Python converts; and more values than the caller expects, for a value of two bytes of text takes some
-fifty times as much memory.
+more digits than Python converts; one half of a surrogate pair, which no UTF-8 has; and more values than the caller
+expects, for a value of two bytes of text takes some fifty times as much memory.
 """
 
 import json
@@ -19,6 +19,7 @@ MAX_VALUES: Final = 1_000_000
 
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _EMPTY_PAIR: Final = re.compile(rb"\[\]|\{\}")
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def parse_json(content: bytes | str, *, unique_names: bool = False, max_values: int = MAX_VALUES) -> object:
@@ -42,6 +43,8 @@ def parse_json(content: bytes | str, *, unique_names: bool = False, max_values: 
         raise _too_deep() from error
     if brackets > MAX_DEPTH:
         _require_shallow(text, value)
+    if "\\u" in text and _SURROGATE.search(text):
+        _require_whole_characters(value)
     return value
 
 
@@ -73,6 +76,18 @@ def _require_shallow(text: str, value: object) -> None:
     """
     if not _is_surely_shallow(text) and _has_more_levels(value):
         raise _too_deep()
+
+
+def _require_whole_characters(value: object) -> None:
+    """Raise where a text in ``value`` is written with one half of a surrogate pair.
+
+    Raises:
+        ValueError: the value cannot be written in UTF-8.
+    """
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("it has half of a character, an escaped surrogate without the other one") from error
 
 
 def _is_surely_shallow(text: str) -> bool:

@@ -14,6 +14,7 @@ from tierd.app.compose import Engine, compose
 from tierd.app.disk_caches import HostCaches
 from tierd.app.fetching import fetching
 from tierd.config import TierdConfig
+from tierd.errors import RemoteIntegrityError
 from tierd.model import ByteRange, IndexType
 from tierd.pipeline import LeftSegment
 from tierd.remote import ChunkCache, ObjectKeyFactory
@@ -69,6 +70,20 @@ async def test_reads_fill_both_caches_and_the_metrics_say_so(engine: Engine, one
     async with fetching(engine) as fetches:
         await read_all(fetches, one)
         assert chunks_of(fetches).statistics().misses == 0
+
+
+async def test_damaged_chunk_leaves_the_cache_once_the_store_has_it_whole(
+    engine: Engine, one: Rolled, tmp_path: Path
+) -> None:
+    await engine.storage.copy_log_segment_data(one.metadata, one.data)
+    (log,) = (tmp_path / "store").rglob("*.log")
+    sound = log.read_bytes()
+    log.write_bytes(bytes([sound[0] ^ 1]) + sound[1:])
+    async with fetching(engine) as fetches:
+        with pytest.raises(RemoteIntegrityError, match="chunk 0 is damaged"):
+            await read_all(fetches, one)
+        log.write_bytes(sound)
+        await read_all(fetches, one)
 
 
 async def test_what_is_deleted_leaves_the_caches(engine: Engine, one: Rolled, tmp_path: Path) -> None:

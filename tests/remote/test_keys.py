@@ -9,6 +9,7 @@ from tierd.model import TopicIdPartition, uuid_to_text
 from tierd.remote import ObjectKeyFactory
 from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, must_be_encrypted
 
+ARABIC_ZERO = "\u0660"
 TOPICS = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True)
 
 
@@ -97,10 +98,31 @@ def test_custom_metadata_leads_to_the_keys_that_it_was_made_for(topic: str, is_e
         "cluster/orders-AAAAAAAAAAAAAAAAAAAABw/0/1234-AAAAAAAAAAAAAAAAAAAKvA.log",
         "cluster/orders-AAAAAAAAAAAAAAAAAAAABw/0/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.txt",
         "other/orders-AAAAAAAAAAAAAAAAAAAABw/0/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.log",
+        # keys that look like those of a segment, and are not what its key is made as
+        "cluster/orders-AAAAAAAAAAAAAAAAAAAABw/0/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvB.log",
+        "cluster/orders-AAAAAAAAAAAAAAAAAAAABx/0/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.log",
+        "cluster/orders-AAAAAAAAAAAAAAAAAAAABw/00/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.log",
+        "cluster/orders-AAAAAAAAAAAAAAAAAAAABw/2147483648/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.log",
+        f"cluster/orders-AAAAAAAAAAAAAAAAAAAABw/0/{ARABIC_ZERO * 20}-AAAAAAAAAAAAAAAAAAAKvA.log",
+        "cluster/orders-AAAAAAAAAAAAAAAAAAAABw/0/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.log\n",
+        # no name in UTF-8
+        "cluster/\udcff-AAAAAAAAAAAAAAAAAAAABw/0/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.log",
     ],
 )
 def test_a_key_that_is_no_segments_tells_nothing(key: str) -> None:
     assert ObjectKeyFactory("", "cluster").parse(key) is None
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "cluster/orders-AAAAAAAAAAAAAAAAAAAABw/00/log-start.json",
+        "cluster/orders-AAAAAAAAAAAAAAAAAAAABx/0/log-start.json",
+        "cluster/\udcff-AAAAAAAAAAAAAAAAAAAABw/0/log-start.json",
+    ],
+)
+def test_key_that_no_log_start_is_made_at_tells_nothing(key: str) -> None:
+    assert ObjectKeyFactory("", "cluster").parse_log_start(key) is None
 
 
 def test_without_a_prefix_the_cluster_comes_first() -> None:

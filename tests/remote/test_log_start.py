@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.transforms import ring
 from tierd.errors import RemoteConflictError, RemoteFormatError, RemoteIntegrityError, RemoteResourceNotFoundError
 from tierd.model import TopicIdPartition, uuid_to_text
-from tierd.remote import LogStartRecord, LogStartStorage, ObjectKeyFactory
+from tierd.remote import LogStartRecord, LogStartStorage, ObjectKeyFactory, with_tag
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.transform.binding import log_start_binding
 
 CLUSTER = "cluster"
 KEYS = ObjectKeyFactory("tiers/a", CLUSTER)
@@ -169,3 +171,27 @@ def _numbers(value: int) -> dict[str, int]:
 
 def _record(value: int) -> LogStartRecord:
     return LogStartRecord(log_start_offset=value, leader_epoch=value, broker_id=value, written_ms=value)
+
+
+@pytest.mark.parametrize("content", [b'{"format_version": 2}', b'{"format_version": "\\u001b[2J"}', b"[]", b"{"])
+async def test_object_that_claims_a_later_version_is_replaced_where_nothing_proves_it(content: bytes) -> None:
+    """A later tierd with the key ring makes a tag too; without one the object must not stop its leader."""
+    store = MemoryObjectStore()
+    records = LogStartStorage(store, KEYS, ring())
+    await store.put(KEY, content)
+    stored = await records.read(PARTITION)
+    assert stored is not None
+    assert stored.record is None
+    assert stored.damage
+    await records.write(PARTITION, RECORD, previous=stored)
+    found = await records.read(PARTITION)
+    assert found is not None
+    assert found.record == RECORD
+
+
+async def test_record_of_a_later_version_that_is_proven_is_refused() -> None:
+    store = MemoryObjectStore()
+    content = with_tag(b'{"format_version": 2}', ring(), log_start_binding(CLUSTER, PARTITION))
+    await store.put(KEY, content)
+    with pytest.raises(RemoteFormatError, match="format_version 2"):
+        await LogStartStorage(store, KEYS, ring()).read(PARTITION)

@@ -17,7 +17,9 @@ async def fetching(engine: Engine) -> AsyncIterator[FetchService]:
     async with (
         chunk_cache(config, engine.store, clock=engine.clock, is_daemon=True) as chunks,
         open_fetch_service(
-            engine.new_storage(read_range=chunks.get, align_plain_reads=True) if chunks else engine.new_storage(),
+            engine.new_storage(read_range=chunks.get, drop_range=chunks.drop, align_plain_reads=True)
+            if chunks
+            else engine.new_storage(),
             settings=config.fetch,
             piece_bytes=config.remote.chunk_size_bytes,
             index_directory=config.cache_dir,

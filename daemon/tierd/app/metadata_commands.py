@@ -11,7 +11,7 @@ from tierd.app.instance_lock import instance_lock, make_state_dir
 from tierd.app.stores import log_dir_identities, metadata_store, object_store, segment_storage
 from tierd.clock import SystemClock
 from tierd.config import TierdConfig
-from tierd.errors import MetadataExportError, RemoteIntegrityError, RemoteUnauthenticatedError
+from tierd.errors import MetadataExportError, RemoteIntegrityError, RemoteStorageError, RemoteUnauthenticatedError
 from tierd.log import broker_identity
 from tierd.metadata import (
     MetadataKeyFactory,
@@ -147,10 +147,12 @@ async def rebuild_metadata(
 async def _restore_erasures(report: RebuildReport, restore: Callable[..., Awaitable[tuple[EraseRequest, ...]]]) -> None:
     """File again the requests to erase keys of which the bucket has reports, and add to ``report`` what came of it."""
 
-    def damaged(key: str, problem: RemoteIntegrityError) -> None:
+    def damaged(key: str, problem: RemoteStorageError) -> None:
         severity, kind = RebuildSeverity.DAMAGE, "damaged erasure report"
         if isinstance(problem, RemoteUnauthenticatedError):
             severity, kind = RebuildSeverity.CONFLICT, UNAUTHENTICATED
+        elif not isinstance(problem, RemoteIntegrityError):
+            kind = "unreadable erasure report"
         report.problems.append(RebuildProblem(severity, kind, key, str(problem)))
 
     restored = await restore(report_damage=damaged)

@@ -374,7 +374,9 @@ async def tier_reader(config: TierdConfig, config_file: Path) -> AsyncIterator[T
             async with (
                 chunk_cache(config, store, clock=clock, is_daemon=False) as chunks,
                 open_fetch_service(
-                    storage(read_range=chunks.get, align_plain_reads=True) if chunks else storage(),
+                    storage(read_range=chunks.get, drop_range=chunks.drop, align_plain_reads=True)
+                    if chunks
+                    else storage(),
                     settings=config.fetch,
                     piece_bytes=config.remote.chunk_size_bytes,
                     index_directory=None,  # it is the daemon's

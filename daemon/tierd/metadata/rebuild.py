@@ -12,9 +12,11 @@
   the next leader finds it.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import accumulate
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -150,7 +152,9 @@ def rebuild_partition(
         _Replay(metadata, strict_kafka_compat=strict_kafka_compat).states,
         strict_kafka_compat=strict_kafka_compat,
     )
-    return RebuiltPartition(view, (*problems, *_overlaps(view)))
+    finished = {each.segment.id for each in metadata if each.state is _FINISHED}
+    readable = [segment for segment in segments if segment.metadata.segment.id in finished]
+    return RebuiltPartition(view, (*problems, *_unproven_overlaps(readable), *_overlaps(view)))
 
 
 def differences(stored: PartitionView, rebuilt: PartitionView) -> list[str]:
@@ -245,6 +249,32 @@ def _replacements(segments: Sequence[BucketSegment]) -> tuple[set[UUID], set[UUI
             continue
         winner_of.update(dict.fromkeys(inputs, output))
     return losers, winner_of.keys() & orders.keys(), problems
+
+
+def _unproven_overlaps(readable: Sequence[BucketSegment]) -> list[RebuildProblem]:
+    """Report segments that only a person's word makes believed, and that have offsets of proven ones.
+
+    Readers may get their records in place of the proven ones. All are kept, for where a tier was encrypted later the
+    copies of two leaders may well share some offsets.
+    """
+    spans = sorted(
+        (span.epoch, span.first, span.last)
+        for segment in readable
+        if segment.is_authentic
+        for span in epoch_state.ranges_of(segment.metadata)
+    )
+    starts = [(epoch, first) for epoch, first, _ in spans]
+    furthest = list(accumulate(((epoch, last) for epoch, _, last in spans), max))  # up to and with each span
+    what = "nothing proves it, and it has offsets of segments that are proven: readers may get its records instead"
+    problems = []
+    for segment in readable:
+        for span in () if segment.is_authentic else epoch_state.ranges_of(segment.metadata):
+            before = bisect_right(starts, (span.epoch, span.last))
+            if before and furthest[before - 1] >= (span.epoch, span.first):
+                where = str(segment.metadata.segment)
+                problems.append(RebuildProblem(RebuildSeverity.CONFLICT, "overlaps authenticated", where, what))
+                break
+    return problems
 
 
 def _overlaps(view: PartitionView) -> list[RebuildProblem]:

@@ -42,9 +42,14 @@ _MAX_FOLDER_BYTES = 255  # of a part of a path; topic names are ASCII
 _ID_LENGTH = 22
 _HEAD_LENGTH = 200
 _MAX_PREFIX_BYTES = 127  # Kafka's default limit for custom metadata is 128 bytes
-_SEGMENT_NAME = re.compile(r"(?P<start>\d{20})-(?P<id>[A-Za-z0-9_-]{22})\.(?:log|indexes|manifest|tombstone)")
-_TOPIC_FOLDER = re.compile(r"(?P<topic>[^/]+)-(?P<id>[A-Za-z0-9_-]{22})")
-_CUT_TOPIC_FOLDER = re.compile(rf"(?P<head>[^/]{{{_HEAD_LENGTH}}})/(?P<tail>[^/]+)-(?P<id>[A-Za-z0-9_-]{{22}})")
+# Only what a key is made as is parsed: another spelling of an id or a number would be a second key of the same segment.
+_ID = "[A-Za-z0-9_-]{21}[AQgw]"  # the last character has two bits of the id's 128
+_SEGMENT_NAME = re.compile(rf"(?P<start>[0-9]{{20}})-(?P<id>{_ID})\.(?:log|indexes|manifest|tombstone)")
+_PARTITION = re.compile("0|[1-9][0-9]{0,9}")
+_PARTITIONS_END = 2**31
+_TOPIC_FOLDER = re.compile(rf"(?P<topic>[^/]+)-(?P<id>{_ID})")
+_CUT_TOPIC_FOLDER = re.compile(rf"(?P<head>[^/]{{{_HEAD_LENGTH}}})/(?P<tail>[^/]+)-(?P<id>{_ID})")
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")  # of a file name that is not UTF-8
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,34 +187,31 @@ class ObjectKeyFactory:
         return ObjectKeyFactory(custom_metadata[1:].decode(), self.cluster_id, spells_out)
 
     def parse(self, key: str) -> SegmentKey | None:
-        """What ``key`` tells when it is a segment's object below this factory's root, in any form; otherwise None."""
+        """What ``key`` tells when it is a segment's object below this factory's root, in any form; otherwise None.
+
+        ``object`` of the same form makes the same key of what it tells.
+        """
         if not key.startswith(self.root):
             return None
         parts = key.removeprefix(self.root).rsplit("/", 2)
         if len(parts) != 3:
             return None
-        topic, segment = _topic_of(parts[0]), _SEGMENT_NAME.fullmatch(parts[2])
-        if not (topic and segment and parts[1].isascii() and parts[1].isdigit()):
-            return None
-        try:
-            segment_id = uuid_from_text(segment["id"])
-        except ValueError:
+        topic, partition, segment = _topic_of(parts[0]), _partition_of(parts[1]), _SEGMENT_NAME.fullmatch(parts[2])
+        if topic is None or partition is None or segment is None:
             return None
         is_spelled_out = _is_long(topic.name) and "/" not in parts[0]
-        return SegmentKey(topic.name, topic.id, int(parts[1]), int(segment["start"]), segment_id, is_spelled_out)
+        segment_id = uuid_from_text(segment["id"])
+        return SegmentKey(topic.name, topic.id, partition, int(segment["start"]), segment_id, is_spelled_out)
 
     def parse_log_start(self, key: str) -> TopicIdPartition | None:
         """Return the partition whose log start ``key`` holds, below this factory's root; otherwise None."""
         parts = key.removeprefix(self.root).rsplit("/", 2) if key.startswith(self.root) else []
-        if len(parts) != 3 or parts[2] != LOG_START_NAME or not (parts[1].isascii() and parts[1].isdigit()):
+        if len(parts) != 3 or parts[2] != LOG_START_NAME:
             return None
-        topic = _topic_of(parts[0])
-        if topic is None or int(parts[1]) >= 2**31:
+        topic, number = _topic_of(parts[0]), _partition_of(parts[1])
+        if topic is None or number is None:
             return None
-        try:
-            partition = TopicIdPartition(uuid_from_text(topic.id), topic.name, int(parts[1]))
-        except ValueError:
-            return None
+        partition = TopicIdPartition(uuid_from_text(topic.id), topic.name, number)
         return partition if self.log_start(partition) == key else None
 
 
@@ -218,7 +220,14 @@ class _Topic(NamedTuple):
     id: str
 
 
+def _partition_of(folder: str) -> int | None:
+    number = int(folder) if _PARTITION.fullmatch(folder) else _PARTITIONS_END
+    return number if number < _PARTITIONS_END else None
+
+
 def _topic_of(folder: str) -> _Topic | None:
+    if _HALF_CHARACTER.search(folder):
+        return None
     if whole := _TOPIC_FOLDER.fullmatch(folder):
         return _Topic(whole["topic"], whole["id"])
     if cut := _CUT_TOPIC_FOLDER.fullmatch(folder):

@@ -87,7 +87,7 @@ class LogStartRecord:
         log_start, leader_epoch, broker_id, written_ms = map(_whole_number, numbers)
         if log_start is None or leader_epoch is None or broker_id is None or written_ms is None:
             raise _damaged(key, content)
-        if not 0 <= log_start <= _INT64_MAX or not -1 <= leader_epoch < 2**31:
+        if log_start < 0 or not -1 <= leader_epoch < 2**31:
             raise _damaged(key, content)
         return cls(
             log_start_offset=log_start,
@@ -137,14 +137,13 @@ class LogStartStorage:
         except RemoteResourceNotFoundError:
             return None
         try:
-            record = self._decode(content, partition)
-        except RemoteIntegrityError as error:
-            return StoredLogStart(content, None, str(error))
-        try:
             require_tag(content, self._ring, self._binding(partition), key=key)
         except RemoteUnauthenticatedError as error:
-            return StoredLogStart(content, None, str(error), unauthenticated=record)
-        return StoredLogStart(content, record)
+            return StoredLogStart(content, None, str(error), unauthenticated=self._unproven(content, partition))
+        try:
+            return StoredLogStart(content, self._decode(content, partition))
+        except RemoteIntegrityError as error:
+            return StoredLogStart(content, None, str(error))
 
     async def write(
         self, partition: TopicIdPartition, record: LogStartRecord, *, previous: StoredLogStart | None
@@ -175,6 +174,16 @@ class LogStartStorage:
         """
         await self._store.delete(self._keys.log_start(partition))
 
+    def _unproven(self, content: bytes, partition: TopicIdPartition) -> LogStartRecord | None:
+        """Return the record in ``content``; None where it is none, or claims to be of a later tierd: nothing proves it.
+
+        A later tierd with the key ring makes a tag too.
+        """
+        try:
+            return self._decode(content, partition)
+        except (RemoteIntegrityError, RemoteFormatError):
+            return None
+
     def _binding(self, partition: TopicIdPartition) -> bytes:
         return log_start_binding(self._keys.cluster_id, partition)
 
@@ -196,7 +205,8 @@ def _identity(cluster_id: str, partition: TopicIdPartition) -> dict[str, object]
 
 
 def _whole_number(value: object) -> int | None:
-    return value if type(value) is int else None
+    """Return ``value`` if it is an integer that the row of a partition can hold."""
+    return value if type(value) is int and -1 <= value <= _INT64_MAX else None
 
 
 def _damaged(key: str, content: bytes) -> RemoteIntegrityError:

@@ -14,9 +14,17 @@ from tests.fakes.remote_segments import PARTITION
 from tests.fakes.transforms import ring
 from tests.pipeline.erasing.lab import KEPT, SECRET, ErasureLab
 from tests.tiering.setups import CLUSTER_ID
-from tierd.errors import RemoteIntegrityError, RemoteUnauthenticatedError, RetriableRemoteStorageError
+from tierd.errors import (
+    RemoteAccessError,
+    RemoteIntegrityError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RemoteUnauthenticatedError,
+    RetriableRemoteStorageError,
+)
 from tierd.metadata import MetadataKeyFactory
 from tierd.metadata.kv.memory import MemoryKeyValueStore
+from tierd.model import ByteRange
 from tierd.pipeline import ErasePhase, EraseRequest, EraseRequests, ErasureReports, restore_requests
 from tierd.pipeline.erasing.reports import decode_report, encode_report, recovered
 from tierd.pipeline.erasing.request import CachesNote, LeftSegment, SearchNote, VersionsNote
@@ -269,7 +277,7 @@ async def test_request_that_the_metadata_has_is_left_as_it_is(lab: ErasureLab) -
 async def test_report_that_no_holder_of_the_ring_wrote_is_no_proof(lab: ErasureLab) -> None:
     request, forged = await lab.file(NAME), MemoryObjectStore()
     await forged.put(KEYS.erasure_report(request.id), encode_report(request))
-    refused: list[RemoteIntegrityError] = []
+    refused: list[RemoteStorageError] = []
     for accepts, restored in ((False, 0), (True, 1)):
         fresh = EraseRequests(MemoryKeyValueStore(), MetadataKeyFactory(CLUSTER_ID))
         await restore_requests(
@@ -289,7 +297,7 @@ async def test_report_of_an_earlier_version_is_given_a_tag_and_is_a_proof_then(l
     await lab.tier.store.put(KEYS.erasure_report(request.id), encode_report(request))
     await ErasureReports(lab.tier.store, KEYS, lab.requests, ring()).publish_all()
     fresh = EraseRequests(MemoryKeyValueStore(), MetadataKeyFactory(CLUSTER_ID))
-    refused: list[RemoteIntegrityError] = []
+    refused: list[RemoteStorageError] = []
     await restore_requests(
         *(lab.tier.store, KEYS, fresh),
         now_ms=9,
@@ -299,3 +307,38 @@ async def test_report_of_an_earlier_version_is_given_a_tag_and_is_a_proof_then(l
     )
     assert refused == []
     assert [each.id for each in await fresh.list()] == [request.id]
+
+
+class RefusingStore(MemoryObjectStore):
+    """Refuses to show one object, and has lost another since it was listed."""
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+        if key == KEYS.erasure_report(UUID(int=1)):
+            raise RemoteAccessError(f"get {key}: 403 InvalidObjectState")
+        if key == KEYS.erasure_report(UUID(int=2)):
+            raise RemoteResourceNotFoundError(key)
+        return await super().get(key, byte_range)
+
+
+async def test_report_that_the_store_refuses_to_show_keeps_no_other_from_being_restored(lab: ErasureLab) -> None:
+    request, store = await lab.file(NAME), RefusingStore()
+    for number in (1, 2):
+        await store.put(KEYS.erasure_report(UUID(int=number)), b"")
+    await store.put(KEYS.erasure_report(request.id), encode_report(request))
+    fresh, damaged = await restored_from(store)
+    assert [each.id for each in await fresh.list()] == [request.id]
+    (problem,) = damaged
+    assert "403 InvalidObjectState" in problem
+
+
+@pytest.mark.parametrize("name", ["reason", "requested_by", "problem"])
+async def test_report_with_half_of_a_character_is_damaged_and_the_others_are_restored(
+    lab: ErasureLab, name: str
+) -> None:
+    request, store = await lab.file(NAME), MemoryObjectStore()
+    fields = json.loads(encode_report(replace(request, id=UUID(int=1)))) | {name: "\ud800"}
+    await store.put(KEYS.erasure_report(UUID(int=1)), json.dumps(fields).encode())
+    await store.put(KEYS.erasure_report(request.id), encode_report(request))
+    fresh, damaged = await restored_from(store)
+    assert [each.id for each in await fresh.list()] == [request.id]
+    assert len(damaged) == 1

@@ -4,6 +4,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -368,3 +369,33 @@ async def test_certificates_that_cannot_be_loaded_are_named(
 def test_a_part_size_that_s3_would_refuse_is_refused(part_size: int) -> None:
     with pytest.raises(ValueError, match="part_size"):
         S3ObjectStore(bucket="tier", part_size=part_size)
+
+
+async def test_unfinished_uploads_with_odd_keys_are_listed_page_by_page(
+    store: S3ObjectStore, script: ScriptedS3
+) -> None:
+    """Anybody who may put objects can begin an upload under a key that XML cannot carry; it must end no listing."""
+
+    def page(key: str, more: str) -> Answer:
+        upload = f"<Upload><Key>{key}</Key><UploadId>1</UploadId><Initiated>2026-01-01T00:00:00Z</Initiated></Upload>"
+        head = "<EncodingType>url</EncodingType><Prefix>a%2Bb/</Prefix>"
+        return Answer(200, f"<ListMultipartUploadsResult>{head}{upload}{more}</ListMultipartUploadsResult>")
+
+    more = (
+        "<IsTruncated>true</IsTruncated><NextKeyMarker>a%2Bb/%01+1</NextKeyMarker>"
+        "<NextUploadIdMarker>1</NextUploadIdMarker>"
+    )
+    script.answer("list_uploads", page("a%2Bb/%01+1", more), page("a%2Bb/%252F", ""))
+    uploads = await store.list_unfinished_uploads("a+b/")
+    assert [upload.key for upload in uploads] == ["a+b/\x01 1", "a+b/%2F"]
+    first, second = (parse_qs(urlsplit(path).query) for path in script.paths)
+    assert first["encoding-type"] == ["url"]
+    assert (second["key-marker"], second["upload-id-marker"]) == (["a+b/\x01 1"], ["1"])
+
+
+async def test_unfinished_uploads_of_a_store_that_escapes_nothing_are_listed_as_they_are(
+    store: S3ObjectStore, script: ScriptedS3
+) -> None:
+    upload = "<Upload><Key>a%20+b</Key><UploadId>1</UploadId><Initiated>2026-01-01T00:00:00Z</Initiated></Upload>"
+    script.answer("list_uploads", Answer(200, f"<ListMultipartUploadsResult>{upload}</ListMultipartUploadsResult>"))
+    assert [upload.key for upload in await store.list_unfinished_uploads("")] == ["a%20+b"]

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.contracts.remote_storage import Rolled, rolled
+from tests.fakes.clock import FakeClock
 from tests.fakes.eventually import eventually
 from tests.fakes.remote_segments import segment
 from tests.fakes.transforms import TRANSFORM_NAMES, mixed_content, ring, transform_named
@@ -21,9 +22,9 @@ from tierd.errors import (
     RetriableRemoteStorageError,
 )
 from tierd.model import ByteRange, IndexType
-from tierd.remote import MANIFEST, SegmentStorage, Transform
+from tierd.remote import MANIFEST, ChunkCache, SegmentStorage, Transform
 from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.remote.segments.early_reads import ReadRange
+from tierd.remote.segments.early_reads import DropRange, ReadRange
 
 MIB = 1 << 20
 
@@ -49,7 +50,12 @@ class WatchedStore(MemoryObjectStore):
 
 
 def storage_over(
-    store: MemoryObjectStore, transform: Transform, *, chunk_size: int = MIB, cache: ReadRange | None = None
+    store: MemoryObjectStore,
+    transform: Transform,
+    *,
+    chunk_size: int = MIB,
+    cache: ReadRange | None = None,
+    drop_range: DropRange | None = None,
 ) -> SegmentStorage:
     return SegmentStorage(
         store,
@@ -58,6 +64,7 @@ def storage_over(
         chunk_size=chunk_size,
         transform=transform,
         read_range=cache,
+        drop_range=drop_range,
         align_plain_reads=cache is not None,
     )
 
@@ -116,6 +123,28 @@ async def test_what_is_configured_now_does_not_matter_for_reading(store: Watched
         assert await storage.fetch_index(one.metadata, kind) == content
 
 
+@pytest.mark.parametrize(("padding", "asked"), [(0, 1), (MIB, 2)])
+async def test_manifest_larger_than_any_that_tierd_writes_is_read_and_not_kept(
+    one: Rolled, padding: int, asked: int
+) -> None:
+    """Some dozens of manifests are kept: together they must not take what a bucket writer likes."""
+
+    class Manifests(WatchedStore):
+        reads_of_manifests = 0
+
+        async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+            self.reads_of_manifests += key.endswith(".manifest")
+            return await super().get(key, byte_range)
+
+    store = Manifests()
+    storage = await copied(store, one, "plain")
+    await store.change(".manifest", await store.get(await store.key_of(".manifest")) + b" " * padding)
+    store.reads_of_manifests = 0
+    for _ in range(2):
+        assert (await storage.read_manifest(one.metadata)).size_bytes == len(one.content)
+    assert store.reads_of_manifests == asked
+
+
 async def test_neighbouring_chunks_are_read_at_once(store: WatchedStore, one: Rolled) -> None:
     storage = await copied(store, one, "aes")
     await storage.read_manifest(one.metadata)
@@ -128,6 +157,31 @@ async def test_a_read_larger_than_a_run_takes_several(store: WatchedStore, tmp_p
     storage = await copied(store, large, "aes")
     assert await storage.fetch_log_segment(large.metadata, ByteRange(0, 20 * MIB)) == large.content
     assert [read.size for read in store.reads if read] == [15 * (MIB + 16), 5 * (MIB + 16)]
+
+
+@pytest.mark.parametrize("name", TRANSFORM_NAMES)
+async def test_chunk_that_was_damaged_in_the_store_is_read_once_the_store_has_it_whole(
+    store: WatchedStore, one: Rolled, tmp_path: Path, name: str
+) -> None:
+    """What a cache on disk keeps of a damaged object, or of a lost byte on the way, must not outlast the damage."""
+    await copied(store, one, name)
+    cache = await ChunkCache.open(store, directory=tmp_path / "chunks", capacity_bytes=64 << 20, clock=FakeClock())
+    storage = storage_over(store, transform_named(name), cache=cache.get, drop_range=cache.drop)
+    whole = ByteRange(0, len(one.content) - 1)
+    try:
+        sound = await MemoryObjectStore.get(store, await store.key_of(".log"))
+        await store.change(".log", sound[:100] + bytes([sound[100] ^ 1]) + sound[101:])
+        for _ in range(2):
+            with pytest.raises(RemoteIntegrityError, match="chunk 0 is damaged"):
+                await storage.fetch_log_segment(one.metadata, whole)
+        await store.change(".log", sound)
+        assert await storage.fetch_log_segment(one.metadata, whole) == one.content
+        store.reads.clear()
+        await eventually(lambda: cache.statistics().entries == len(one.content) // MIB + 1, what="chunks on disk")
+        assert await storage.fetch_log_segment(one.metadata, whole) == one.content
+        assert store.reads == []
+    finally:
+        await cache.close()
 
 
 @pytest.mark.parametrize("name", TRANSFORM_NAMES)

@@ -1,5 +1,6 @@
 """What verify finds and repair does in an encrypted tier with objects that no holder of its key ring wrote."""
 
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -7,9 +8,10 @@ import pytest
 
 from tests.tiering.auditing.audited import GRACE_S, MIN_AGE_S, OBJECT_KEYS
 from tests.tiering.rebuilding.encrypted_tier import EncryptedTier
-from tests.tiering.setups import BROKER_ID, CLUSTER_ID
+from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Recorded
+from tierd.errors import RemoteAccessError
 from tierd.metadata import MemoryKeyValueStore
-from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete
+from tierd.model import ByteRange, RemoteLogSegmentMetadata, RemoteLogSegmentState, SoftDelete
 from tierd.remote import (
     ERASURE_REPORT,
     TOMBSTONE,
@@ -19,6 +21,8 @@ from tierd.remote import (
     erasure_report_binding,
     with_tag,
 )
+from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.tiering import SegmentDeletion
 
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 
@@ -117,6 +121,23 @@ async def test_tombstone_of_a_holder_of_the_ring_removes_an_orphan_once_its_grac
     assert await tier.results(is_confirmed=False) == [("remove-orphan", "done")]
 
 
+async def test_tombstone_of_before_an_undelete_that_is_put_again_removes_an_orphan_only_after_its_whole_grace(
+    tier: EncryptedTier,
+) -> None:
+    """The tag does not tell when: an intruder has kept the object, and a backup of the metadata lacks the row."""
+    (first, _) = await tier.rows()
+    now_ms, grace_s = tier.tier.clock.now_ms(), 2 * (MIN_AGE_S + GRACE_S)
+    old = Tombstone("retention_time", now_ms - 10**9, now_ms - 10**9 + round(1000 * grace_s), BROKER_ID)
+    await tier.storage().write_tombstone(first, old)
+    await tier.forget_rows(0)
+    grow_old(tier)
+    (outcome,) = await tier.outcomes()
+    assert (outcome.action.kind.value, outcome.result.value) == ("nothing", "cannot")
+    assert "its tombstone keeps it for 4200 s more" in outcome.problem
+    grow_old(tier)
+    assert await tier.results(is_confirmed=False) == [("remove-orphan", "done")]
+
+
 async def test_tombstone_without_a_tag_of_a_segment_that_is_being_deleted_is_found_and_written_anew(
     tier: EncryptedTier,
 ) -> None:
@@ -189,3 +210,100 @@ async def test_verify_finds_a_report_of_an_erasure_that_is_larger_than_any(tier:
     (finding,) = await tier.findings()
     assert (finding.kind, finding.where) == ("unauthenticated", key)
     assert f"more than {ERASURE_REPORT.max_bytes}" in finding.what
+
+
+@pytest.mark.parametrize("suffix", [".log", ".tombstone", ".manifest"])
+async def test_object_under_the_id_of_a_segment_in_another_place_says_nothing_of_the_segment(
+    tier: EncryptedTier, suffix: str
+) -> None:
+    (first, second), records = await tier.rows(), await tier.records()
+    planted = OBJECT_KEYS.object(first.segment, 5, suffix)
+    await tier.intruder.put(planted, b"x")
+    grow_old(tier)
+    assert [(finding.kind, finding.where) for finding in await tier.findings()] == [("orphan", planted)]
+    before = await keys_of(tier)
+    results = await tier.results()
+    assert results == [("nothing", "cannot") if suffix == ".manifest" else ("remove-orphan", "done")]
+    assert before - await keys_of(tier) <= {planted}
+    assert await tier.rows() == [first, second]
+    assert await tier.records() == records
+
+
+async def test_forged_tombstone_beside_a_copy_that_is_being_removed_ends_no_repair(tier: EncryptedTier) -> None:
+    """A copy that was never readable has no grace, so its row says nothing of a tombstone."""
+    (first, _) = await tier.rows()
+    row = replace(first, state=DELETING, event_timestamp_ms=tier.tier.clock.now_ms())
+    await tier.replace_row(row)
+    await tier.intruder.put(OBJECT_KEYS.segment(first, ".tombstone"), b"forged")
+    outcomes = await tier.outcomes()
+    assert "write-tombstone" not in [outcome.action.kind.value for outcome in outcomes]
+    tier.tier.clock.advance(GRACE_S)
+    assert ("end-deletion", "done") in await tier.results()
+    assert [row.start_offset for row in await tier.rows()] == [8]
+
+
+async def test_forged_tombstone_is_no_mark_of_a_segment_that_is_being_taken_back(tier: EncryptedTier) -> None:
+    """An undelete that the metadata store interrupted has removed the tombstone; an intruder puts one there."""
+    first = await being_deleted(tier)
+    (row,) = [row for row in await tier.rows() if row.segment == first.segment]
+    before = await keys_of(tier)
+    await tier.intruder.put(OBJECT_KEYS.segment(first, ".tombstone"), b'{"format_version": 1}')
+    tier.tier.clock.advance(20_000)
+    metadata = tier.session.metadata
+    deletion = SegmentDeletion(
+        metadata=metadata, remote=tier.storage(), recorder=Recorded(), clock=tier.tier.clock, broker_id=BROKER_ID
+    )
+    assert not await deletion.finish(row)
+    assert before <= await keys_of(tier)
+    (row,) = [row for row in await tier.rows() if row.segment == first.segment]
+    assert row.soft_delete is not None
+    assert row.soft_delete.delete_after_ms > tier.tier.clock.now_ms()
+    assert await tier.storage().read_tombstone(row) is not None
+    tier.tier.clock.advance(20_000)
+    assert await deletion.finish(row)
+
+
+class RefusingStore(MemoryObjectStore):
+    """Refuses to show one object, as S3 does what lies in an archive or under a key of another account."""
+
+    refused = ""
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+        if self.refused in {key, "all"}:
+            raise RemoteAccessError(f"get {key}: 403 AccessDenied")
+        return await super().get(key, byte_range)
+
+
+@pytest.mark.parametrize("name", ["manifest", "tombstone", "log-start.json", "report"])
+async def test_object_that_the_store_refuses_to_show_ends_no_verify(tmp_path: Path, name: str) -> None:
+    tier = EncryptedTier(tmp_path, store=RefusingStore)
+    await tier.copy()
+    store = tier.tier.store
+    assert isinstance(store, RefusingStore)
+    (first, second) = await tier.rows()
+    if name == "log-start.json":
+        await tier.session.metadata.advance_log_start_offset(tier.partition, 1)
+        await tier.session.copy_once()
+    refused = {
+        "manifest": OBJECT_KEYS.segment(first, ".manifest"),
+        "tombstone": OBJECT_KEYS.segment(first, ".tombstone"),
+        "log-start.json": OBJECT_KEYS.log_start(tier.partition),
+        "report": OBJECT_KEYS.erasure_report(UUID(int=77)),
+    }[name]
+    if name in ("tombstone", "report"):
+        await store.put(refused, b"archived")
+    await store.delete(OBJECT_KEYS.segment(second, ".log"))
+    store.refused = refused
+    findings = await tier.findings()
+    assert [f.what for f in findings if "403 AccessDenied" in f.what]
+    assert [f.where for f in findings if f.kind == "missing-object"] == [str(second.segment)]
+    assert await tier.outcomes()
+
+
+async def test_store_that_shows_nothing_to_these_credentials_ends_verify(tmp_path: Path) -> None:
+    tier = EncryptedTier(tmp_path, store=RefusingStore)
+    await tier.copy()
+    assert isinstance(tier.tier.store, RefusingStore)
+    tier.tier.store.refused = "all"
+    with pytest.raises(RemoteAccessError):
+        await tier.findings()

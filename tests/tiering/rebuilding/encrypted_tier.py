@@ -20,8 +20,8 @@ GRACE_S = 3600
 class EncryptedTier(Audited):
     """Two encrypted segments of 8 records, and what becomes of them once their metadata is lost."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, transform_named("aes"))
+    def __init__(self, folder: Path, *, store: type[MemoryObjectStore] = MemoryObjectStore) -> None:
+        super().__init__(folder, transform_named("aes"), store=store)
         assert isinstance(self.tier.store, MemoryObjectStore)
         self.intruder = Intruder(folder, self.tier.store, self.partition)
 

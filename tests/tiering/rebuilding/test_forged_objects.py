@@ -27,9 +27,12 @@ from tests.tiering.rebuilding.tier import (
     rebuild_of,
     view_in,
 )
+from tierd.errors import RemoteAccessError
 from tierd.metadata import MemoryKeyValueStore, PartitionView, RebuildSeverity
 from tierd.model import (
     ByteRange,
+    EpochEntry,
+    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     SoftDelete,
@@ -77,8 +80,8 @@ def storage_of(store: MemoryObjectStore, transform: Transform) -> SegmentStorage
 class MixedTier(FilledTier):
     """Segments through a storage with a key ring, or without one."""
 
-    def __init__(self, folder: Path) -> None:
-        self.objects = MemoryObjectStore()
+    def __init__(self, folder: Path, objects: MemoryObjectStore | None = None) -> None:
+        self.objects = objects or MemoryObjectStore()
         super().__init__(folder, self.objects)
         self.plain = storage_of(self.objects, PLAIN)
         self.encrypted = self.storage = storage_of(self.objects, transform_named("aes"))
@@ -257,6 +260,144 @@ async def test_tombstone_of_the_metadata_takes_the_place_of_a_forged_one(mixed: 
     found = view.segment(segment.segment.id)
     assert found is not None
     assert found.soft_delete == SoftDelete("retention-time", GRACE_ENDS_MS)
+
+
+async def put_under_the_id_of(mixed: MixedTier, segment: RemoteLogSegmentMetadata, start: int) -> None:
+    """Put a plain segment that begins at ``start`` and has the id of another one."""
+    forged = replace(
+        segment,
+        start_offset=start,
+        segment_leader_epochs=(EpochEntry(0, start),),
+        custom_metadata=mixed.plain.custom_metadata(segment),
+    )
+    await mixed.plain.copy_log_segment_data(forged, mixed.data())
+
+
+@pytest.mark.parametrize("start", [5, 15])
+async def test_accepted_segment_under_the_id_of_a_proven_one_never_takes_its_place(
+    mixed: MixedTier, start: int
+) -> None:
+    segment = await mixed.copy(10, 19)
+    await put_under_the_id_of(mixed, segment, start)
+    report, view = await mixed.rebuild(accepts_unauthenticated=True)
+    assert (CONFLICT, "stored twice") in kinds(report)
+    assert states(view) == {10: FINISHED}
+
+
+async def test_two_segments_under_one_id_are_a_conflict_without_a_ring_too(mixed: MixedTier) -> None:
+    segment = await mixed.copy(10, 19, storage=mixed.plain)
+    await put_under_the_id_of(mixed, segment, 5)
+    report = await rebuild_of(mixed.objects, MemoryKeyValueStore()).run()
+    assert kinds(report) == [(CONFLICT, "stored twice")]
+    assert not report.is_sound
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 9), (5, 19), (0, 19), (3, 4)])
+async def test_accepted_segment_with_offsets_of_a_proven_one_is_named(mixed: MixedTier, start: int, end: int) -> None:
+    """Readers may get its records in place of the proven ones: somebody has to say whose they are."""
+    await mixed.copy(0, 9)
+    await mixed.lead(later=1)
+    accepted = await mixed.copy(start, end, storage=mixed.plain)
+    await mixed.copy(20, 29, storage=mixed.plain)
+    report, view = await mixed.rebuild(accepts_unauthenticated=True)
+    named = [problem.where for problem in report.problems if problem.kind == "overlaps authenticated"]
+    assert named == [str(accepted.segment)]
+    assert not report.is_sound
+    assert len(view.segments) == 3
+
+
+async def test_accepted_segment_that_a_proven_one_replaces_is_no_conflict(mixed: MixedTier) -> None:
+    inputs = [await mixed.copy(0, 9, storage=mixed.plain), await mixed.copy(10, 19, storage=mixed.plain)]
+    await mixed.replacing(mixed.encrypted, *inputs)
+    report, _ = await mixed.rebuild(accepts_unauthenticated=True)
+    assert report.is_sound
+
+
+@pytest.mark.parametrize("name", ["a-name", "z-name"])
+async def test_log_start_under_another_name_of_a_topic_ends_no_rebuild_without_a_ring(
+    mixed: MixedTier, name: str
+) -> None:
+    mixed.storage = mixed.plain
+    await mixed.copy(0, 9)
+    other = replace(PARTITION, topic=name)
+    record = LogStartRecord(log_start_offset=7, leader_epoch=99, broker_id=2, written_ms=0)
+    await mixed.storage.log_starts.write(other, record, previous=None)
+    rows = MemoryKeyValueStore()
+    report = await rebuild_of(mixed.objects, rows).run()
+    assert kinds(report) == [(CONFLICT, "two names")]
+    view = await view_in(rows)
+    assert states(view) == {0: FINISHED}
+    assert view.row is not None
+    assert (view.row.topic, view.log_start_offset) == (PARTITION.topic, None)
+
+
+async def test_segments_under_another_name_of_a_topic_end_no_rebuild_without_a_ring(mixed: MixedTier) -> None:
+    mixed.storage = mixed.plain
+    await mixed.copy(0, 9)
+    other = replace(PARTITION, topic="z-name")
+    forged = replace(await mixed.copy(10, 19), segment=RemoteLogSegmentId(other, UUID(int=77)))
+    await mixed.plain.copy_log_segment_data(forged, mixed.data())
+    rows = MemoryKeyValueStore()
+    report = await rebuild_of(mixed.objects, rows).run()
+    assert kinds(report) == [(CONFLICT, "two names")]
+    assert states(await view_in(rows)) == {0: FINISHED, 10: FINISHED}
+
+
+class RefusingStore(MemoryObjectStore):
+    """Refuses to show objects with a suffix, as S3 does those in an archive or under a key of another account."""
+
+    suffix = ""
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+        if self.suffix and key.endswith(self.suffix):
+            raise RemoteAccessError(f"get {key}: 403 InvalidObjectState")
+        return await super().get(key, byte_range)
+
+
+async def test_tombstone_that_the_store_refuses_to_show_hides_no_proven_segment(tmp_path: Path) -> None:
+    mixed = MixedTier(tmp_path, RefusingStore())
+    await mixed.claim()
+    await mixed.lead()
+    segment = await mixed.copy(0, 9)
+    await mixed.objects.put(OBJECT_KEYS.segment(segment, ".tombstone"), b"archived")
+    assert isinstance(mixed.objects, RefusingStore)
+    mixed.objects.suffix = ".tombstone"
+    report, view = await mixed.rebuild()
+    assert kinds(report) == [(CONFLICT, "unauthenticated")]
+    assert states(view) == {0: FINISHED}
+
+
+@pytest.mark.parametrize("number", [-7, 2**63])
+@pytest.mark.parametrize(
+    ("suffix", "name"),
+    [
+        (".tombstone", "deleted_at_ms"),
+        (".tombstone", "delete_after_ms"),
+        (".tombstone", "broker_id"),
+        (".manifest", "broker_id"),
+        (".manifest", "copy_started_ms"),
+        (".manifest", "max_timestamp_ms"),
+        ("log-start.json", "broker_id"),
+    ],
+)
+async def test_number_that_no_row_can_hold_makes_no_partition_unreadable(
+    mixed: MixedTier, suffix: str, name: str, number: int
+) -> None:
+    """Without a key ring a rebuild believes what is there; what it writes must be readable all the same."""
+    mixed.storage = mixed.plain
+    kept, given_up = await mixed.copy(0, 9), await mixed.copy(10, 19)
+    await mixed.give_up(given_up)
+    record = LogStartRecord(log_start_offset=0, leader_epoch=5, broker_id=1, written_ms=0)
+    await mixed.storage.log_starts.write(PARTITION, record, previous=None)
+    key = next(i.key for i in reversed(await mixed.objects.list_objects("")) if i.key.endswith(suffix))
+    content = await mixed.objects.get(key)
+    forged = json.dumps(json.loads(content) | {name: number}).encode()
+    await mixed.objects.replace(key, forged, previous=content)
+    rows = MemoryKeyValueStore()
+    report = await rebuild_of(mixed.objects, rows).run()
+    view = await view_in(rows)
+    assert states(view)[kept.start_offset] is FINISHED
+    assert not report.is_sound
 
 
 # ------------------------------------------------------------ any change that an intruder can make

@@ -9,6 +9,7 @@ Where a key ring is configured the object has a tag, and without it is no proof 
 The row is durable before the object says the same, and an object never goes back to an earlier state of its row.
 """
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import fields as fields_of
@@ -19,7 +20,14 @@ from uuid import UUID
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
-from tierd.errors import RemoteConflictError, RemoteIntegrityError, RetriableRemoteStorageError, TierError
+from tierd.errors import (
+    RemoteConflictError,
+    RemoteIntegrityError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+    TierError,
+)
 from tierd.json_parsing import parse_json
 from tierd.model import uuid_to_text
 from tierd.pipeline.erasing.request import ErasePhase, EraseRequest
@@ -121,7 +129,7 @@ class ErasureReports:
     async def _publish(self, request: EraseRequest) -> None:
         key = self._keys.erasure_report(request.id)
         try:
-            await self._store.put(key, self._content(request))
+            await self._store.put(key, await self._content(request))
         except RemoteConflictError:
             request = await self._replace(key, request.id)
         self._published[request.id] = request
@@ -130,7 +138,7 @@ class ErasureReports:
         for _ in range(_ATTEMPTS):
             previous = await read_whole(self._store, key, ERASURE_REPORT)
             request = await self._requests.get(request_id)  # read after the object: so it is not older
-            content = self._content(request)
+            content = await self._content(request)
             if content == previous:
                 return request
             try:
@@ -140,7 +148,10 @@ class ErasureReports:
             return request
         raise RetriableRemoteStorageError(f"{key} changed {_ATTEMPTS} times meanwhile", remedy="it is tried again")
 
-    def _content(self, request: EraseRequest) -> bytes:
+    async def _content(self, request: EraseRequest) -> bytes:
+        return await asyncio.to_thread(self._encoded, request)  # it may tell of many segments
+
+    def _encoded(self, request: EraseRequest) -> bytes:
         return with_tag(encode_report(request), self._ring, erasure_report_binding(self._keys.cluster_id, request.id))
 
 
@@ -151,7 +162,7 @@ async def restore_requests(
     *,
     now_ms: int,
     dry_run: bool,
-    report_damage: Callable[[str, RemoteIntegrityError], None],
+    report_damage: Callable[[str, RemoteStorageError], None],
     ring: KeyRing = EMPTY_RING,
     accepts_unauthenticated: bool = False,
 ) -> tuple[EraseRequest, ...]:
@@ -163,8 +174,8 @@ async def restore_requests(
         requests: of the metadata that was made anew.
         now_ms: when requests that were open are given up, for their keys are lost.
         dry_run: only return them.
-        report_damage: is told key and problem of each object that is no report, or that nothing proves; the others
-            are restored.
+        report_damage: is told key and problem of each object that is no report, that nothing proves, or that the store
+            does not show; the others are restored.
         ring: proves the reports; nothing is asked of them where it is empty.
         accepts_unauthenticated: restore also what nothing proves.
 
@@ -177,7 +188,11 @@ async def restore_requests(
     for info in await store.list_objects(keys.erasure_reports):
         try:
             request = await _read_report(store, keys, info, EMPTY_RING if accepts_unauthenticated else ring)
-        except RemoteIntegrityError as error:
+        except RemoteResourceNotFoundError:
+            continue  # it went after it was listed
+        except RemoteStorageError as error:
+            if error.retriable:
+                raise
             report_damage(info.key, error)
             continue
         if request.id not in known:
@@ -190,6 +205,10 @@ async def restore_requests(
 
 async def _read_report(store: ObjectStore, keys: ObjectKeyFactory, info: ObjectInfo, ring: KeyRing) -> EraseRequest:
     content = await read_whole(store, info.key, ERASURE_REPORT)
+    return await asyncio.to_thread(_proven_report, content, keys, info, ring)  # it may tell of many segments
+
+
+def _proven_report(content: bytes, keys: ObjectKeyFactory, info: ObjectInfo, ring: KeyRing) -> EraseRequest:
     request = decode_report(info.key, content)
     if keys.erasure_report(request.id) != info.key:
         raise RemoteIntegrityError(f"{info.key} tells of request {uuid_to_text(request.id)}")

@@ -25,6 +25,7 @@ from tierd.remote.backends.s3_options import ObjectOptions
 from tierd.remote.backends.s3_ranged import S3RangedReads, StaticKeys, can_read_ranges
 from tierd.remote.backends.s3_reading import ObjectReader
 from tierd.remote.backends.s3_sender import BodySender
+from tierd.remote.backends.s3_upload_listing import key_in, upload_pages
 from tierd.remote.backends.s3_versions import S3Versions
 from tierd.remote.deadlines import Deadlines, deadline
 from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, UnfinishedUpload, range_beyond
@@ -213,11 +214,10 @@ class S3ObjectStore:
         client = await self._connection.client()
         found: list[UnfinishedUpload] = []
         with self._connection.translated("list uploads", prefix):
-            pages = client.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=prefix)
-            async for page in pages:
+            async for page in upload_pages(client, bucket=self._bucket, prefix=prefix):
                 for item in page.get("Uploads", []):
                     initiated_ms = round(item["Initiated"].timestamp() * 1000)
-                    found.append(UnfinishedUpload(item["Key"], item["UploadId"], initiated_ms))
+                    found.append(UnfinishedUpload(key_in(page, item["Key"]), item["UploadId"], initiated_ms))
         return [upload for upload in found if upload.key.startswith(prefix)]
 
     async def abort_upload(self, upload: UnfinishedUpload) -> None:

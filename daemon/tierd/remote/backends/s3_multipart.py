@@ -229,7 +229,9 @@ class MultipartUploads:
         await self.abort_upload(upload)
         client = await self._connection.client()
         with self._connection.translated("list uploads", upload.key):
-            listed = await client.list_multipart_uploads(Bucket=self._bucket, Prefix=upload.key)
+            listed = await client.list_multipart_uploads(
+                Bucket=self._bucket, Prefix=upload.key, EncodingType="url"
+            )  # escaped: somebody else's key may begin with ours, and go on with what XML cannot carry
         if any(item["UploadId"] == upload.upload_id for item in listed.get("Uploads", [])):
             raise RetriableRemoteStorageError(f"{upload.key}: upload {upload.upload_id} outlived its abort")
 

@@ -163,6 +163,13 @@ class ChunkCache:
         """Drop the chunks of an object that is gone. What other processes wrote unseen goes for want of use."""
         await self._remove([name for name in self._index if is_chunk_of(name, key)])
 
+    async def drop(self, key: str, byte_range: ByteRange) -> None:
+        """Drop what is kept of a range, whose bytes are not what they should be: the next reader asks the store."""
+        name = chunk_name(key, byte_range)
+        while name in self._unwritten.contents:
+            await asyncio.wait(self._unwritten.tasks)
+        await self._remove([name])
+
     async def purge(self, keys: Iterable[str]) -> int:
         """Drop every chunk of these objects, whoever wrote it; return how many are still on their way to the disk.
 

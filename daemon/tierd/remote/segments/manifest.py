@@ -30,7 +30,7 @@ from tierd.model import (
 )
 from tierd.remote.object_limits import MAX_CHUNK_BYTES, MAX_CHUNKS, max_index_bytes
 from tierd.remote.segments.description import describe_indexes, describe_log, index_contents, plain_layout
-from tierd.remote.segments.manifest_parts import Compression, Encryption, IndexArtefact, LogArtefact, Part, Size
+from tierd.remote.segments.manifest_parts import Compression, Encryption, IndexArtefact, LogArtefact, Number, Part, Size
 from tierd.remote.transform.binding import SegmentBinding
 from tierd.remote.transform.cipher import ALGORITHM, TAG_BYTES, SegmentCipher
 from tierd.remote.transform.key_ring import WrappedKey
@@ -70,10 +70,10 @@ class SegmentManifest(Part):
     end_offset: Annotated[int, Field(ge=0, lt=2**63)]
     segment_leader_epochs: tuple[tuple[int, int], ...]
     leader_epoch: Annotated[int, Field(ge=-1, lt=2**31)]
-    broker_id: int
+    broker_id: Number
     session_id: str
-    copy_started_ms: int
-    max_timestamp_ms: int
+    copy_started_ms: Number
+    max_timestamp_ms: Number
     record_count: Size
     batch_count: Size
     size_bytes: Size

@@ -32,7 +32,9 @@ Crc32c = Annotated[
     PlainSerializer(lambda crc: f"{crc:08x}", return_type=str),
     Field(ge=0, lt=2**32),
 ]
-Size = Annotated[int, Field(ge=0)]
+Size = Annotated[int, Field(ge=0, lt=2**63)]
+Number = Annotated[int, Field(ge=-1, lt=2**63)]
+"""What the row of a segment can hold."""
 
 
 class Part(BaseModel):

@@ -10,7 +10,7 @@ from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
 from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory, must_be_encrypted
 from tierd.remote.object_limits import EARLY_INDEXES, MANIFEST, read_whole
 from tierd.remote.object_store import ObjectStore
-from tierd.remote.segments.early_reads import EarlyReads, ReadRange
+from tierd.remote.segments.early_reads import DropRange, EarlyReads, ReadRange
 from tierd.remote.segments.open_segment import OpenSegment, opened
 from tierd.remote.segments.shared_calls import SharedCalls
 from tierd.remote.transform.codec import Bytes
@@ -18,6 +18,7 @@ from tierd.remote.transform.layout import ChunkLayout
 from tierd.remote.transform.transform import Transform
 
 _SEGMENTS_KEPT = 64
+_KEPT_BYTES = 1 << 20  # of a manifest; that of 2 GiB in chunks of 1 MiB has a quarter of it
 _GUESSED_BYTES = 8 << 20  # a longer read saves little by a guess, and wastes much by a wrong one
 _RUN_BYTES = 16 << 20
 """Neighbouring chunks are fetched with one request of at most this size, or one by one at the same time."""
@@ -35,6 +36,7 @@ class SegmentReader:
         transform: gives the key ring, and the threads.
         read_range: reads logs; the store's ``get`` by default. One that is given may be a cache of chunks, so it is
             asked for single chunks; the store is asked for neighbours at once.
+        drop_range: makes ``read_range`` forget what it keeps of a range, which is no chunk any more, or never was one.
         align_plain_reads: read whole chunks of plain logs as well.
         plain_chunk_size: of segments that are stored now; None where they are transformed.
     """
@@ -46,6 +48,7 @@ class SegmentReader:
         cluster_id: str,
         transform: Transform,
         read_range: ReadRange | None = None,
+        drop_range: DropRange | None = None,
         align_plain_reads: bool = False,
         plain_chunk_size: int | None = None,
     ) -> None:
@@ -53,6 +56,7 @@ class SegmentReader:
         self._cluster_id = cluster_id
         self._transform = transform
         self._read_range = read_range or store.get
+        self._drop_range = drop_range
         self._is_coalescing = read_range is None
         self._align_plain_reads = align_plain_reads
         self._open: OrderedDict[str, OpenSegment] = OrderedDict()
@@ -146,6 +150,8 @@ class SegmentReader:
         content = await read_whole(self._store, key, MANIFEST)
         found = opened(content, metadata, self._cluster_id, self._transform.ring, key=key)
         self._expected_chunk_size = None if found.manifest.is_transformed else found.layout.chunk_size
+        if len(content) > _KEPT_BYTES:
+            return found
         self._open[key] = found
         if len(self._open) > _SEGMENTS_KEPT:
             self._open.popitem(last=False)
@@ -198,6 +204,16 @@ class SegmentReader:
             pieces = _cut(memoryview(stored), segment.layout, run)
         else:
             pieces = await _read_one_by_one(reads, key, segment.layout, run)
+        try:
+            return await self._decoded(key, segment, run, pieces)
+        except RemoteIntegrityError:
+            if self._drop_range is None:
+                raise
+        # A cache keeps bytes before anybody knows what they are. They may have been damaged on their way, or in the
+        # store, and the store may have them whole by now.
+        for number in run:
+            await self._drop_range(key, segment.layout.stored_range(range(number, number + 1)))
+        pieces = await _read_one_by_one(reads, key, segment.layout, run)
         return await self._decoded(key, segment, run, pieces)
 
     async def _decoded(

@@ -25,7 +25,7 @@ from tierd.remote.keys import (
 from tierd.remote.log_start import LogStartStorage
 from tierd.remote.object_store import ObjectInfo, ObjectStore, UnfinishedUpload
 from tierd.remote.segments.description import index_contents
-from tierd.remote.segments.early_reads import ReadRange
+from tierd.remote.segments.early_reads import DropRange, ReadRange
 from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.open_segment import proven
 from tierd.remote.segments.segment_reader import SegmentReader
@@ -52,6 +52,7 @@ class SegmentStorage:
         chunk_size: original bytes per chunk, a multiple of 1 MiB.
         transform: compression and encryption; it belongs to the caller, who closes it.
         read_range: reads logs instead of ``store.get``; a cache of chunks, which is asked for one chunk at a time.
+        drop_range: makes that cache forget a chunk that is damaged, so that it is asked of the store once more.
         align_plain_reads: read whole chunks of plain logs too, for a cache's sake.
     """
 
@@ -65,6 +66,7 @@ class SegmentStorage:
         chunk_size: int = 4 << 20,
         transform: Transform = PLAIN,
         read_range: ReadRange | None = None,
+        drop_range: DropRange | None = None,
         align_plain_reads: bool = False,
     ) -> None:
         if chunk_size <= 0 or chunk_size % CHECKSUM_BLOCK_BYTES:
@@ -85,6 +87,7 @@ class SegmentStorage:
             cluster_id=cluster_id,
             transform=transform,
             read_range=read_range,
+            drop_range=drop_range,
             align_plain_reads=align_plain_reads,
             plain_chunk_size=None if transform.encrypts or transform.level is not None else chunk_size,
         )

@@ -5,12 +5,13 @@ JSON of ``format_version`` 1, created once and never changed.
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from tierd.errors import RemoteFormatError, RemoteIntegrityError
 from tierd.json_parsing import parse_json
 
 FORMAT_VERSION = 1
+_INT64_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,14 @@ class Tombstone:
             )
         texts: dict[str, Any] = {name: fields.get(name, "") for name in ("reason", "detail")}
         numbers: dict[str, Any] = {name: fields.get(name) for name in ("deleted_at_ms", "delete_after_ms", "broker_id")}
-        if any(type(text) is not str for text in texts.values()) or any(type(n) is not int for n in numbers.values()):
+        if any(type(text) is not str for text in texts.values()) or not all(map(_is_number, numbers.values())):
             raise _damaged(key, content)
         return cls(**texts, **numbers)
+
+
+def _is_number(value: object) -> bool:
+    """Return whether ``value`` is an integer that the row of a segment can hold."""
+    return type(value) is int and -1 <= value <= _INT64_MAX
 
 
 def _damaged(key: str, content: bytes) -> RemoteIntegrityError:

@@ -36,7 +36,7 @@ from tierd.tiering.auditing.recopy import LocalSource, ReadyCopy, RemoteLogCopy,
 from tierd.tiering.auditing.repair_plan import RepairAction, RepairKind
 from tierd.tiering.auditing.repair_planner import RepairPlanner
 from tierd.tiering.auditing.side_by_side import AuditReport
-from tierd.tiering.auditing.stored_segments import ALL_SUFFIXES
+from tierd.tiering.auditing.stored_segments import ALL_SUFFIXES, SegmentPlace
 from tierd.tiering.copying.segment_copy import SegmentCopy
 from tierd.tiering.reading.tiered_log import TieredLog
 from tierd.tiering.removing.deletion import SegmentDeletion
@@ -219,6 +219,8 @@ class TierRepair:
             row, partition_row = await read_segment(tools.rows, tools.metadata_keys, report.place.segment)
             if partition_row is not None and not partition_row.is_tombstone:
                 raise RefusedError(f"{partition} is led by another broker", remedy="run it there")
+        if report.row is None and row is not None and SegmentPlace.of_row(row) != report.place:
+            row = None  # of the segment whose id the objects have, and which lies elsewhere
         if report.upload is None and row != report.row:
             raise SegmentChangedError(f"{report.place.segment}: changed meanwhile", remedy="run it again")
 

@@ -208,7 +208,8 @@ class RepairPlanner:
         objects = PartitionObjects(partition, {str(segment_id): dict(report.objects)})
         is_whole, is_given_up = MANIFEST in report.objects, TOMBSTONE in report.objects
         if is_whole and is_given_up and self._storage.asks_for_proof:
-            return OrphanFacts(age_s, tombstone_doubt=await self._tombstone_doubt(objects))
+            stored_ms = report.objects[TOMBSTONE].modified_ms
+            return OrphanFacts(age_s, tombstone_doubt=await self._tombstone_doubt(objects, stored_ms))
         if not is_whole or is_given_up or standing is not Standing.LED:
             return OrphanFacts(age_s)
         found = await self._bucket.read(objects)
@@ -222,8 +223,15 @@ class RepairPlanner:
         problem = "" if use.is_none else await self._problem(metadata, report)
         return OrphanFacts(age_s, metadata, problem, use)
 
-    async def _tombstone_doubt(self, objects: PartitionObjects) -> str:
-        """Return why the tombstone beside a whole segment is no reason to remove it; empty where it is one."""
+    async def _tombstone_doubt(self, objects: PartitionObjects, stored_ms: int | None) -> str:
+        """Return why the tombstone beside a whole segment is no reason to remove it; empty where it is one.
+
+        Its grace counts from when the object was stored: one of before an undelete may have been put again.
+
+        Args:
+            objects: of the segment.
+            stored_ms: when the store was given the tombstone; None where it does not tell.
+        """
         found = await self._bucket.read(objects)
         if not found.segments:
             return next((problem.what for problem in found.problems), "it went meanwhile")
@@ -233,7 +241,9 @@ class RepairPlanner:
             return str(error)
         if tombstone is None:
             return "its tombstone went meanwhile"
-        left_ms = tombstone.delete_after_ms - self._clock.now_ms()
+        grace_ms = max(0, tombstone.delete_after_ms - tombstone.deleted_at_ms)
+        ends_ms = max(tombstone.delete_after_ms, (stored_ms or 0) + grace_ms)
+        left_ms = ends_ms - self._clock.now_ms()
         return f"its tombstone keeps it for {left_ms // 1000} s more" if left_ms > 0 else ""
 
     async def _problem(self, metadata: RemoteLogSegmentMetadata, report: AuditReport) -> str:

@@ -101,7 +101,7 @@ class SegmentCheck:
         now_ms = self._clock.now_ms()
         findings += await self._unfinished(row, claim, objects, now_ms)
         findings += tombstone_findings(row, objects, now_ms=now_ms, limits=self._limits)
-        if TOMBSTONE in objects and row.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+        if TOMBSTONE in objects and (row.state is _FINISHED or row.soft_delete is not None):
             findings += await self._tombstone(row)
         if row.state is _FINISHED and MANIFEST in objects:
             findings += await self._content(row, objects, deep=deep)

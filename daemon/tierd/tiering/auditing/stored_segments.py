@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
-from uuid import UUID
 
 from tierd.errors import RemoteResourceNotFoundError
 from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition, uuid_from_text, uuid_to_text
@@ -41,6 +40,15 @@ class SegmentPlace:
     def partition(self) -> TopicIdPartition:
         """Whose segment it is."""
         return self.segment.topic_id_partition
+
+    def is_of(self, row: RemoteLogSegmentMetadata, keys: ObjectKeyFactory) -> bool:
+        """Return whether this is where the objects of ``row`` lie, below the prefix and in the form of ``keys``.
+
+        Raises:
+            RemoteFormatError: a later tierd wrote the row.
+        """
+        topic = row.segment.topic_id_partition.topic
+        return self == SegmentPlace.of_row(row) and keys.for_custom_metadata(row.custom_metadata, topic) == keys
 
     def key(self, keys: ObjectKeyFactory, suffix: str) -> str:
         """The key of one of its objects."""
@@ -121,11 +129,8 @@ async def look_at(store: ObjectStore, keys: ObjectKeyFactory, place: SegmentPlac
 
 
 def place_of(key: SegmentKey | None) -> SegmentPlace | None:
-    """The place that a parsed key tells; None where it names no possible segment."""
+    """The place that a parsed key tells; None where there is no such key."""
     if key is None:
         return None
-    topic_id: UUID = uuid_from_text(key.topic_id)
-    if uuid_to_text(topic_id) != key.topic_id or key.partition >= 2**31:
-        return None
-    partition = TopicIdPartition(topic_id, key.topic, key.partition)
+    partition = TopicIdPartition(uuid_from_text(key.topic_id), key.topic, key.partition)
     return SegmentPlace.of(RemoteLogSegmentId(partition, key.segment_id), key.start_offset)

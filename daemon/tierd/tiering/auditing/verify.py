@@ -23,6 +23,7 @@ from tierd.errors import (
     RemoteUnauthenticatedError,
 )
 from tierd.metadata import (
+    Claim,
     KeyValueStore,
     MetadataKeyFactory,
     PartitionView,
@@ -32,7 +33,7 @@ from tierd.metadata import (
     read_segment,
     read_store_identity,
 )
-from tierd.model import RemoteLogSegmentState, TopicIdPartition
+from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierd.remote import (
     ERASURE_REPORT,
     ObjectInfo,
@@ -233,6 +234,9 @@ class TierAudit:
             finding = Finding(Severity.WARNING, "unknown-format", str(error), key, error.remedy)
         except RemoteObjectTooLargeError as error:
             finding = Finding(Severity.WARNING, "damaged-log-start", str(error), key, error.remedy)
+        except RemoteStorageError as error:
+            await self._require_alone(error)
+            finding = Finding(Severity.WARNING, "unreadable-log-start", str(error), key, error.remedy)
         return None if finding is None else AuditReport((finding,), partition)
 
     # ------------------------------------------------------------ one segment
@@ -251,8 +255,7 @@ class TierAudit:
         try:
             return await self._lasting(keys, pair, deep=deep)
         except RemoteStorageError as error:
-            if error.retriable or isinstance(error, RemoteAccessError):
-                raise  # it concerns every segment
+            await self._require_alone(error)
             where = str(pair.place.segment)
             finding = Finding(Severity.ERROR, "unreadable-segment", str(error), where, error.remedy)
             return AuditReport((finding,), pair.place.partition, pair.place, pair.row, pair.objects)
@@ -262,18 +265,29 @@ class TierAudit:
         if not await self._check.run(pair.row, pair.objects, pair.claim, deep=deep):
             return None
         place = pair.place
-        before = await read_segment(self._rows, self._metadata_keys, place.segment)
+        before, claim = await self._row_at(keys, place)
         for _ in range(_LOOKS):
             objects = await look_at(self._store, keys, place)
-            claim = before.row.claim if before.row else None
-            findings = await self._check.run(before.segment, objects, claim, deep=deep)
+            findings = await self._check.run(before, objects, claim, deep=deep)
             if not findings:
                 return None
-            after = await read_segment(self._rows, self._metadata_keys, place.segment)
-            if after.segment == before.segment:
-                return AuditReport(findings, place.partition, place, after.segment, objects)
+            after, claim = await self._row_at(keys, place)
+            if after == before:
+                return AuditReport(findings, place.partition, place, after, objects)
             before = after
         return None
+
+    async def _row_at(
+        self, keys: ObjectKeyFactory, place: SegmentPlace
+    ) -> tuple[RemoteLogSegmentMetadata | None, Claim | None]:
+        """Return the row of the segment whose objects lie at ``place``, and who owns the partition.
+
+        Objects elsewhere under the id of a segment are none of its own: whoever may put objects can choose any id.
+        """
+        row, partition_row = await read_segment(self._rows, self._metadata_keys, place.segment)
+        if row is not None and not place.is_of(row, keys):
+            row = None
+        return row, partition_row.claim if partition_row else None
 
     async def _foreign(self, keys: ObjectKeyFactory, info: ObjectInfo) -> AuditReport | None:
         """Return a finding for an object that is no segment's, unless it is tierd's own, or young: a self-test's."""
@@ -299,7 +313,7 @@ class TierAudit:
             return None
         try:
             content = await read_whole(self._store, info.key, ERASURE_REPORT)
-            self._storage.prove_erasure_report(content, request_id, key=info.key)
+            await asyncio.to_thread(self._storage.prove_erasure_report, content, request_id, key=info.key)
         except RemoteObjectTooLargeError as error:
             return AuditReport((Finding(Severity.WARNING, UNAUTHENTICATED, str(error), info.key, error.remedy),))
         except RemoteUnauthenticatedError as error:
@@ -307,7 +321,22 @@ class TierAudit:
             return AuditReport((Finding(Severity.WARNING, UNAUTHENTICATED, what, info.key, remedy),))
         except RemoteResourceNotFoundError:
             pass  # it went after it was listed
+        except RemoteStorageError as error:
+            await self._require_alone(error)
+            return AuditReport((Finding(Severity.WARNING, UNAUTHENTICATED, str(error), info.key, error.remedy),))
         return None
+
+    async def _require_alone(self, error: RemoteStorageError) -> None:
+        """Raise ``error`` unless it concerns one object alone, so that the walk may go on.
+
+        A refusal may be that of one object, which lies in an archive or under a key of another account: whoever may put
+        objects can bring that about. It concerns every object where the tier's identity is refused too.
+        """
+        if error.retriable:
+            raise error
+        if isinstance(error, RemoteAccessError):
+            with contextlib.suppress(RemoteIntegrityError):
+                await read_tier_identity(self._store, key_prefix=self._keys.prefix, cluster_id=self._keys.cluster_id)
 
     # ------------------------------------------------------------ the tier itself
 

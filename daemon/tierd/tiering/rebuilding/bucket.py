@@ -7,6 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from tierd.errors import (
+    RemoteFormatError,
     RemoteIntegrityError,
     RemoteObjectTooLargeError,
     RemoteResourceNotFoundError,
@@ -77,17 +78,18 @@ class _Found:
     log_start: BucketLogStart | None = None
 
     def add(self, read: _Read) -> None:
-        """Add what was read. Objects of one segment in two forms of keys are one segment."""
+        """Add what was read. Of two segments with one id the first is kept, and a proven one before any other."""
         self.problems += read.problems
         self.log_start = read.log_start or self.log_start
         if read.segment is None:
             return
         segment = read.segment.metadata.segment
-        if segment.id in self.segments:
-            what = "its objects are there a second time, under the other form of the topic's name"
-            self.problems.append(RebuildProblem(RebuildSeverity.NOTE, "stored twice", str(segment), what))
+        first = self.segments.setdefault(segment.id, read.segment)
+        if first is read.segment:
             return
-        self.segments[segment.id] = read.segment
+        self.problems.append(_stored_twice(first, read.segment))
+        if read.segment.is_authentic and not first.is_authentic:
+            self.segments[segment.id] = read.segment
 
 
 class BucketReader:
@@ -246,12 +248,12 @@ class BucketReader:
         """Return the tombstone as far as it is believed, and why it is not."""
         try:
             return await self._storage.read_tombstone(metadata), []
-        except RemoteObjectTooLargeError as error:
-            if not self._storage.asks_for_proof:
-                raise
-            return None, [RebuildProblem(RebuildSeverity.CONFLICT, UNAUTHENTICATED, info.key, str(error))]
         except RemoteUnauthenticatedError as error:
             doubts = [self._unauthenticated(info.key, str(error))]
+        except RemoteStorageError as error:
+            if not self._storage.asks_for_proof or not _is_unseen(error):
+                raise
+            return None, [RebuildProblem(RebuildSeverity.CONFLICT, UNAUTHENTICATED, info.key, str(error))]
         if not self._accepts_unauthenticated:
             return None, doubts
         return await self._storage.read_tombstone(metadata, accepts_unauthenticated=True), doubts
@@ -282,6 +284,24 @@ class BucketReader:
             custom_metadata=keys.custom_metadata(partition.topic, is_encrypted=manifest.encryption is not None),
             txn_index_empty=manifest.txn_index_empty,
         )
+
+
+def _stored_twice(first: BucketSegment, second: BucketSegment) -> RebuildProblem:
+    """Return the problem of two segments with one id, of which one is left out."""
+    where, other = str(first.metadata.segment), second.metadata
+    is_same = (first.metadata.start_offset, first.is_authentic) == (other.start_offset, second.is_authentic)
+    if is_same:  # an authentic id has one start offset; the name of a long topic has two forms
+        what = "its objects are there a second time, under the other form of the topic's name"
+        return RebuildProblem(RebuildSeverity.NOTE, "stored twice", where, what)
+    starts = f"offsets {first.metadata.start_offset} and {other.start_offset}"
+    what = f"two segments that begin at {starts} have this id; one that is proven is kept, or else the first"
+    return RebuildProblem(RebuildSeverity.CONFLICT, "stored twice", where, what)
+
+
+def _is_unseen(error: RemoteStorageError) -> bool:
+    """Return whether the store does not show an object, or only so much that nothing can be said of it."""
+    is_read = isinstance(error, (RemoteIntegrityError, RemoteFormatError))
+    return isinstance(error, RemoteObjectTooLargeError) or not (is_read or error.retriable)
 
 
 def _contradiction(key: str, error: ValueError) -> RebuildProblem:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tierd.metadata import RebuildProblem, RebuildSeverity
-from tierd.model import TopicIdPartition, uuid_from_text, uuid_to_text
+from tierd.model import TopicIdPartition, uuid_from_text
 from tierd.remote import ObjectInfo, ObjectKeyFactory, ObjectStore, SegmentKey
 
 _PAGE: Final = 1000
@@ -72,8 +72,5 @@ async def list_partition_objects(
         yield objects
 
 
-def _partition_of(key: SegmentKey) -> TopicIdPartition | None:
-    topic_id = uuid_from_text(key.topic_id)
-    if uuid_to_text(topic_id) != key.topic_id or key.partition >= 2**31:
-        return None
-    return TopicIdPartition(topic_id, key.topic, key.partition)
+def _partition_of(key: SegmentKey) -> TopicIdPartition:
+    return TopicIdPartition(uuid_from_text(key.topic_id), key.topic, key.partition)

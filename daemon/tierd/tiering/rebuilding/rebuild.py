@@ -125,6 +125,8 @@ class MetadataRebuild:
         self._slots = asyncio.Semaphore(_PARTITIONS_AT_ONCE)
         self._report = RebuildReport()
         self._seen: set[TopicIdPartition] = set()
+        self._names: dict[tuple[UUID, int], str] = {}
+        self._without_segments: list[PartitionView] = []  # settled last: a name is believed rather with segments
 
     async def run(self) -> RebuildReport:
         """Do it. Cancelled or failed, it leaves whole partitions and a note; another run goes on from there.
@@ -169,6 +171,8 @@ class MetadataRebuild:
                 await self._slots.acquire()
                 task = group.create_task(self._partition(found, filling), name=f"rebuild {found.partition}")
                 task.add_done_callback(lambda _: self._slots.release())
+        for view in self._without_segments:
+            await self._settle(view, filling)
 
     async def _compare_unseen(self) -> None:
         for partition in await list_partitions(self._metadata, self._keys):
@@ -182,10 +186,20 @@ class MetadataRebuild:
             partial(self._plan, objects.partition, found.segments, log_start=found.log_start)
         )
         self._report.problems += [*found.problems, *rebuilt.problems]
-        if rebuilt.view.row is not None:
+        if rebuilt.view.segments:
             await self._settle(rebuilt.view, filling)
+        elif rebuilt.view.row is not None:
+            self._without_segments.append(rebuilt.view)
 
     async def _settle(self, view: PartitionView, filling: StoreFilling) -> None:
+        """Write a partition, or compare it; objects under another name of the same topic id are a conflict."""
+        place = view.partition.topic_id, view.partition.partition
+        name = self._names.setdefault(place, view.partition.topic)
+        if name != view.partition.topic:
+            what = f"its topic id is that of {name}, whose segments are in the metadata; these are left out"
+            problem = RebuildProblem(RebuildSeverity.CONFLICT, "two names", str(view.partition), what)
+            self._report.problems.append(problem)
+            return
         self._seen.add(view.partition)
         report, partition = self._report, view.partition
         stored = await read_partition(

@@ -26,7 +26,13 @@ from uuid import UUID
 import structlog
 
 from tierd.clock import Clock
-from tierd.errors import RemoteIntegrityError, RemoteObjectRetainedError, StateDirError, TierError
+from tierd.errors import (
+    RemoteIntegrityError,
+    RemoteObjectRetainedError,
+    RemoteUnauthenticatedError,
+    StateDirError,
+    TierError,
+)
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.model import (
     RemoteLogSegmentId,
@@ -188,7 +194,8 @@ class SegmentDeletion:
         """Remove what is left of a segment whose grace is over.
 
         Where the tombstone is gone while every object is there, somebody takes the segment back, or another leader
-        has: then the grace begins anew under our claim, and nothing is removed. What was replaced never comes back.
+        has: then the grace begins anew under our claim, and nothing is removed. What was replaced never comes back. A
+        tombstone that nothing proves is none: with a key ring one of ours takes its place.
 
         Returns:
             Whether the segment is gone.
@@ -204,7 +211,7 @@ class SegmentDeletion:
             await self.mark_left(metadata)
         elif not await self._is_marked(metadata) and await self._remote.objects_present(metadata):
             grace_ms = max(0, soft.delete_after_ms - metadata.event_timestamp_ms)
-            detail = "its tombstone was gone: the grace begins anew"
+            detail = "its tombstone was gone, or nothing proved it: the grace begins anew"
             log.warning("tombstone_missing", segment=str(metadata.segment), grace_s=grace_ms / 1000)
             after_ms = self._clock.now_ms() + grace_ms
             await self.begin(metadata, reason=soft.reason, detail=detail, delete_after_ms=after_ms)
@@ -286,6 +293,8 @@ class SegmentDeletion:
     async def _is_marked(self, metadata: RemoteLogSegmentMetadata) -> bool:
         try:
             return await self._remote.read_tombstone(metadata) is not None
+        except RemoteUnauthenticatedError:  # it may have been put where an undelete has removed ours
+            return False
         except RemoteIntegrityError:  # damaged, but there
             return True
 
