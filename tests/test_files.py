@@ -6,11 +6,21 @@ import socket
 import stat
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from tierd.files import make_private, make_private_directory, open_regular, open_to_read
+from tierd.files import (
+    bind_privately,
+    make_own_directory,
+    make_private,
+    make_private_directory,
+    open_regular,
+    open_to_read,
+    require_unchangeable,
+)
+from tierd.pipeline.jobs.session import process_umask
 
 
 def mode(path: Path) -> int:
@@ -133,3 +143,65 @@ def test_link_does_not_lead_a_change_of_mode_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "target").chmod(0o644)
     assert not make_private(tmp_path / "link")
     assert mode(tmp_path / "target") == 0o644
+
+
+def test_bound_socket_is_for_its_owner_alone_and_leaves_the_umask(tmp_path: Path, umask: int) -> None:
+    asked: list[int] = []
+
+    class Channel(socket.socket):
+        def bind(self, address: object, /) -> None:
+            asked.append(process_umask())
+            super().bind(address)  # type: ignore[arg-type] # as the caller gave it
+
+    with Channel(socket.AF_UNIX) as channel:
+        bind_privately(channel, str(tmp_path / "sock"))
+    assert mode(tmp_path / "sock") == 0o600
+    assert asked == [umask]
+
+
+def test_own_directory_is_made_or_closed(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    for name in ("open", "new"):
+        make_own_directory(tmp_path / name)
+        assert mode(tmp_path / name) == 0o700
+
+
+@pytest.mark.parametrize("planted", ["link", "file"])
+def test_own_directory_is_no_link_and_no_file(tmp_path: Path, planted: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    elsewhere.chmod(0o755)
+    if planted == "link":
+        (tmp_path / "own").symlink_to(elsewhere)
+    else:
+        (tmp_path / "own").touch()
+    with pytest.raises(NotADirectoryError):
+        make_own_directory(tmp_path / "own")
+    assert mode(elsewhere) == 0o755
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give directories to another user")
+def test_directory_of_another_user_is_neither_own_nor_unchangeable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "planted").mkdir()
+    os.chown(tmp_path / "planted", 65533, 65533)
+    tmp_path.chmod(0o755)
+    monkeypatch.chdir(tmp_path)  # whose parents are closed to others
+    os.seteuid(65534)
+    try:
+        for check in (make_own_directory, require_unchangeable):
+            with pytest.raises(PermissionError, match="belongs to user id 65533"):
+                check(Path("planted"))
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize(("bits", "is_safe"), [(0o755, True), (0o1777, True), (0o775, False), (0o707, False)])
+def test_directory_is_unchangeable_unless_others_may_write_and_it_is_not_sticky(
+    tmp_path: Path, bits: int, *, is_safe: bool
+) -> None:
+    tmp_path.chmod(bits)
+    with nullcontext() if is_safe else pytest.raises(PermissionError, match="other users may write into it"):
+        require_unchangeable(tmp_path)

@@ -1,5 +1,6 @@
 import base64
 import re
+import time
 from urllib.parse import quote
 
 import pytest
@@ -25,6 +26,8 @@ from tierd.masking import MASK, MaskedError, Masking, masked
         f"x-amz-security-token: {CORE}",
         f'{{"refresh_token": "{CORE}", "client_secret": "{CORE}"}}',
         f"AccountName=a;AccountKey={CORE};EndpointSuffix=x",
+        f"spark.hadoop.fs.s3a.secret.key={CORE}",
+        f"fs.azure.account.key.mytier.blob: {CORE}",
         f"host=h password='a {CORE}' user=u",
         f"-----BEGIN PRIVATE KEY-----\n{CORE}\n-----END PRIVATE KEY-----",
         f"-----BEGIN RSA PRIVATE KEY-----\n{CORE} cut off",
@@ -129,3 +132,30 @@ def test_exception_whose_text_cannot_be_had_is_masked_by_its_kind() -> None:
 def test_masking_of_a_long_hostile_text_is_linear() -> None:
     for part in ("://", "a" * 50, "password", "Bearer ", "-----BEGIN KEY-----", "eyJ", "authorization"):
         masked(part * (200_000 // len(part)))
+
+
+@pytest.mark.parametrize("begun", ["eyJ-", "GOOG4-", "Bearer ", "secret ", "-----BEGIN ", "token=", "://"])
+def test_text_that_begins_secrets_again_and_again_is_masked_in_a_moment(begun: str) -> None:
+    text = begun * (200_000 // len(begun))
+    began_s = time.process_time()
+    masked(text)
+    assert time.process_time() - began_s < 2, "the time grows with the square of the length"
+
+
+LONGEST_TEXT = 24_000
+
+
+def test_of_a_long_text_the_beginning_is_kept_and_no_part_of_a_secret_at_its_end() -> None:
+    secret = "".join(f"<{number}>" for number in range(100))
+    text = "refused: " + "x" * (LONGEST_TEXT - 200) + secret + "x" * 10_000_000
+    safe = Masking(secret).text(text)
+    assert safe.startswith("refused: xxx")
+    assert safe.endswith("x (shortened)")
+    assert len(safe) < LONGEST_TEXT
+    assert "<" not in safe
+
+
+@pytest.mark.parametrize("token", ["eyJhbGciOiJI.eyJzdWIi.SflKxw", "eyJhbGciOiJI.eyJzdWIi.", "x eyJa-eyJb.c-d_e.f"])
+def test_web_token_is_masked_and_what_only_begins_like_one_stays(token: str) -> None:
+    assert masked(f"sent {token} twice") == f"sent {'x ' * token.startswith('x')}{MASK} twice"
+    assert masked("eyJa.b, eyJ, eyJabc and eyJa.b c.d") == "eyJa.b, eyJ, eyJabc and eyJa.b c.d"

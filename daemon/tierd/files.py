@@ -2,6 +2,7 @@
 
 import errno
 import os
+import socket
 import stat
 from io import FileIO
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 PRIVATE_FILE = 0o600
 PRIVATE_DIRECTORY = 0o700
 _OF_OTHERS = 0o077
+_WRITTEN_BY_OTHERS = 0o022
 _OWN_DESCRIPTORS = "/proc/self/fd"
 
 
@@ -81,6 +83,49 @@ def make_private(path: Path | str) -> bool:
         return True
     finally:
         os.close(fd)
+
+
+def make_own_directory(path: Path) -> None:
+    """Create a directory for its owner alone, or close one of ours to others; no link is followed.
+
+    Raises:
+        OSError: it cannot be made or closed, something else has its name, or it belongs to another user.
+    """
+    make_private_directory(path)
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    if os.geteuid() not in {status.st_uid, 0}:
+        raise PermissionError(errno.EPERM, f"belongs to user id {status.st_uid}", str(path))
+    make_private(path)
+
+
+def require_unchangeable(path: Path) -> None:
+    """Require that no other user but root can rename or remove what lies in a directory and is not that user's.
+
+    Raises:
+        OSError: it is no directory, belongs to another user, or others may write into it.
+    """
+    status = path.stat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    if os.geteuid() not in {status.st_uid, 0} and status.st_uid != 0:
+        raise PermissionError(errno.EPERM, f"belongs to user id {status.st_uid}", str(path))
+    if status.st_mode & _WRITTEN_BY_OTHERS and not status.st_mode & stat.S_ISVTX:
+        raise PermissionError(errno.EPERM, "other users may write into it", str(path))
+
+
+def bind_privately(channel: socket.socket, address: str) -> None:
+    """Bind a unix socket that its owner alone may connect to, and never anyone else, not for a moment.
+
+    Linux gives the name the mode that the socket has by then. To set the umask meanwhile would give it to every file
+    and directory that another thread makes.
+
+    Raises:
+        OSError: the address cannot be bound.
+    """
+    os.fchmod(channel.fileno(), PRIVATE_FILE)
+    channel.bind(address)
 
 
 def _not_regular(path: Path | str, number: int = errno.EINVAL) -> OSError:

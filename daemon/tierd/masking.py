@@ -22,11 +22,13 @@ MASK: Final = "********"
 _SHORT: Final = 6  # characters; a shorter secret is masked only where it stands as a word of its own
 _SHORTEST_PIECE: Final = 4  # of a password, and of its forms in base64
 _DEEPEST_CHAIN: Final = 10
+_LONGEST_TEXT: Final = 24_000  # characters of what a server said, which may be megabytes
+_CUT_SECRET: Final = 6_000  # of those, at their end, that may be a secret without its own end
 
 _URL: Final = re.compile(r"://[^\s\"'<>]*")
 _NAMED: Final = re.compile(  # name, separator, opening quote, value
     r"(?P<keep>(?:(?:secret|passw(?:or)?d|pwd|token|signature|(?:access|account|api|customer|data|private|shared)"
-    r"[-_ ]?(?:access[-_ ]?)?key)[\w-]{0,32}[\"']?\s*[=:]\s*"
+    r"[-_. ]?(?:access[-_. ]?)?key)[\w.-]{0,32}[\"']?\s*[=:]\s*"
     r"|(?:credential|cookie|(?<![a-z])sig|(?<![a-z])sas)[\"']?\s*=\s*))"
     r"(?:b?\"[^\"\r\n]*\"?|b?'[^'\r\n]*'?|[^\s\"'&,;<>]+)",
     re.IGNORECASE,
@@ -35,14 +37,15 @@ _HEADER: Final = re.compile(
     r"(?P<keep>(?:authorization|cookie)[\"']?\s*[:=,]\s*(?:b?[\"'])?)[^\"'\r\n>]+", re.IGNORECASE
 )
 _SCHEME: Final = re.compile(
-    r"(?P<keep>\b(?:Bearer|Basic|Negotiate|SharedKey|SharedKeyLite|AWS4-HMAC-SHA256|GOOG4-[A-Z0-9-]+)\s+)"
+    r"(?P<keep>\b(?:Bearer|Basic|Negotiate|SharedKey|SharedKeyLite|AWS4-HMAC-SHA256|GOOG4-[A-Z0-9-]{1,32})\s+)"
     r"(?=[^\s\"',]*[0-9A-Z=])[^\s\"',]{6,}"
 )
 _SHAPES: Final = re.compile(
     r"-----BEGIN [A-Z ]*(?:KEY|CERTIFICATE)-----.*?(?:-----END [A-Z ]*-----|\Z)"
-    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bya29\.[\w.-]+|\beyJ[\w-]+\.[\w-]+\.[\w-]*",
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bya29\.[\w.-]+|\b(?P<begun>eyJ[\w-]+)(?P<web_token>\.[\w-]+\.[\w-]*)?",
     re.DOTALL,
 )
+"""A web token that is begun is a match of its own: it is read once, however often it could begin anew within itself."""
 _PARTS_NAMED: Final = re.compile(r"(?i)(?:passw(?:or)?d|sslpassword|token|secret|key|sig)=('[^']*'|[^\s&]+)")
 
 
@@ -81,10 +84,14 @@ class Masking:
         self._known = re.compile("|".join(map(_pattern, forms))) if forms else None
 
     def text(self, text: str) -> str:
-        """Return ``text`` with every secret masked."""
+        """Return ``text`` with every secret masked; of a long text the beginning."""
+        is_cut = len(text) > _LONGEST_TEXT
+        if is_cut:
+            text = text[:_LONGEST_TEXT]
         if self._known is not None:
             text = self._known.sub(MASK, text)
-        return masked(text)
+        safe = masked(text)
+        return f"{safe[:-_CUT_SECRET]} (shortened)" if is_cut else safe
 
     def error(self, error: BaseException) -> MaskedError:
         """Return the stand-in for ``error``, with the traceback, and with stand-ins for what caused it."""
@@ -124,7 +131,7 @@ def _said(error: BaseException) -> str:
 def masked(text: str) -> str:
     """Return ``text`` with whatever has the shape of a secret masked: users and queries of URLs, keys, headers."""
     text = _HEADER.sub(rf"\g<keep>{MASK}", text)
-    text = _SHAPES.sub(MASK, text)
+    text = _SHAPES.sub(lambda found: found[0] if found["begun"] and not found["web_token"] else MASK, text)
     text = _SCHEME.sub(rf"\g<keep>{MASK}", text)
     text = _URL.sub(lambda found: _safe_url(found[0]), text)
     return _NAMED.sub(rf"\g<keep>{MASK}", text)

@@ -105,3 +105,50 @@ def test_object_store_on_another_host_over_http_is_a_warning(tmp_path: Path, add
     found = config_warnings(load(tmp_path, f"{S3}    endpoint_url: '{address}'\n"))
 
     assert [warning.key for warning in found] == ["remote.s3.endpoint_url"] * is_warned
+
+
+def kafka_warned(tmp_path: Path, **settings: object) -> list[ConfigWarning]:
+    lines = "".join(f"    {name}: {value}\n" for name, value in settings.items())
+    return config_warnings(load(tmp_path, f"{MINIMAL}leadership:\n  source: kafka\n  kafka:\n{lines}"))
+
+
+LOGIN = {"sasl_username": "tierd", "sasl_password": "hush"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_password_sent"),
+    [
+        ({"bootstrap_servers": ["127.0.0.1:9092", "kafka-2.example.com:9092"]}, False),
+        ({"bootstrap_servers": ["10.0.0.2:9092"], "security_protocol": "sasl_plaintext", **LOGIN}, False),
+        (
+            {
+                "bootstrap_servers": ["10.0.0.2:9092"],
+                "security_protocol": "sasl_plaintext",
+                "sasl_mechanism": "PLAIN",
+                **LOGIN,
+            },
+            True,
+        ),
+    ],
+)
+def test_kafka_on_another_host_without_tls_is_a_warning(
+    tmp_path: Path, settings: dict[str, object], *, is_password_sent: bool
+) -> None:
+    (warning,) = kafka_warned(tmp_path, **settings)
+
+    assert warning.key == "leadership.kafka.security_protocol"
+    assert "retention among them" in warning.problem
+    assert ("the password can be read" in warning.problem) is is_password_sent
+    assert not any(part in f"{warning} {warning.remedy}" for part in ("hush", "example.com", "10.0.0.2"))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"bootstrap_servers": ["127.0.0.1:9092", "[::1]:9092", "localhost:9093"]},
+        {"bootstrap_servers": ["kafka-2.example.com:9093"], "security_protocol": "ssl"},
+        {"bootstrap_servers": ["kafka-2.example.com:9093"], "security_protocol": "sasl_ssl", **LOGIN},
+    ],
+)
+def test_kafka_with_tls_or_on_this_host_is_no_warning(tmp_path: Path, settings: dict[str, object]) -> None:
+    assert kafka_warned(tmp_path, **settings) == []

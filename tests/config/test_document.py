@@ -120,3 +120,10 @@ def test_what_the_environment_leaves_empty_is_as_if_it_were_not_written() -> Non
 
 def test_keys_are_not_expanded() -> None:
     assert read_document("${A}: 1\n", {"A": "b"}).tree == {"${A}": 1}
+
+
+@pytest.mark.parametrize("value", ["*hunter2", "!hunter2!x y", "&hunter2 a\nb: &hunter2 c"])
+def test_password_that_yaml_takes_for_a_name_is_not_repeated(value: str, recwarn: pytest.WarningsRecorder) -> None:
+    document = read_document(f"password: {value}\n", {}, secret_at=lambda _: True)
+
+    assert "hunter2" not in f"{document.faults} {[str(each.message) for each in recwarn]}"

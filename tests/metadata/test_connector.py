@@ -10,6 +10,7 @@ import pytest
 from acme_tierd import AcmeSettings
 from tierd.config import MetadataSettings, PluginSettings
 from tierd.errors import BackendUnavailableError, MetadataError
+from tierd.masking import MaskedError
 from tierd.metadata import (
     Batch,
     KeyValueStore,
@@ -49,6 +50,19 @@ async def _fail_to_open(settings: PluginSettings, opening: MetadataOpening) -> K
     raise ConnectionRefusedError(f"acme://user:{PASSWORD}@db.example.com")
 
 
+class LeakyStore(MemoryKeyValueStore):
+    """A store that lets the exceptions of its client through."""
+
+    async def get(self, key: str) -> bytes | None:
+        raise PermissionError(f"acme://user:{PASSWORD}@db.example.com/{key}")
+
+
+async def _open_leaky(settings: PluginSettings, opening: MetadataOpening) -> KeyValueStore:
+    del settings, opening
+    return LeakyStore()
+
+
+LEAKY = MetadataConnector(interface_version=1, settings=PluginSettings, open=_open_leaky)
 HANGING = MetadataConnector(interface_version=1, settings=PluginSettings, open=_open_hanging)
 CLOSED = MetadataConnector(interface_version=1, settings=PluginSettings, open=_never_open)
 FAILING = MetadataConnector(interface_version=1, settings=PluginSettings, open=_fail_to_open)
@@ -94,6 +108,15 @@ async def test_error_that_a_connector_does_not_translate_is_told_without_its_tex
         await open_metadata(settings_of("connectors_of_a_test:FAILING"), sqlite_path=tmp_path, read_only=False)
     assert PASSWORD not in f"{caught.value} {caught.value.remedy}"
     assert PASSWORD not in "".join(traceback.format_exception(caught.value)), "a log shows causes too"
+
+
+async def test_error_that_a_store_of_a_package_does_not_translate_is_told_without_its_secrets(tmp_path: Path) -> None:
+    store = await open_metadata(settings_of("connectors_of_a_test:LEAKY"), sqlite_path=tmp_path, read_only=False)
+    with pytest.raises(MaskedError) as caught:
+        await store.get("a")
+    assert "db.example.com" in str(caught.value)
+    assert PASSWORD not in "".join(traceback.format_exception(caught.value))
+    await store.close()
 
 
 async def test_connector_that_hangs_while_it_opens_is_given_up(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from pydantic import SecretStr
 
 from tierd.config import PluginSettings, RemoteSettings
 from tierd.errors import RemoteStorageError
-from tierd.remote import ObjectStore, ObjectStoreConnector, open_object_store
+from tierd.masking import MaskedError
+from tierd.remote import Body, ObjectStore, ObjectStoreConnector, open_object_store
+from tierd.remote.backends.memory import MemoryObjectStore
 
 PASSWORD = "open sesame"
 
@@ -30,3 +32,36 @@ def test_error_that_a_connector_does_not_translate_is_told_without_its_secrets(m
     with pytest.raises(RemoteStorageError, match="failed to open with ConnectionRefusedError") as caught:
         open_object_store(RemoteSettings(backend="connectors_of_a_test:FAILING", plugin=plugin))
     assert PASSWORD not in f"{caught.value.remedy} {''.join(traceback.format_exception(caught.value))}"
+
+
+class LeakyStore(MemoryObjectStore):
+    """Lets the exceptions of its client through."""
+
+    def __init__(self, settings: SecretSettings) -> None:
+        super().__init__()
+        self._error = PermissionError(f"denied to {settings.password.get_secret_value()}")
+
+    async def put(self, key: str, body: Body) -> None:
+        raise self._error
+
+    async def check(self) -> None:
+        raise ValueError("at the check") from self._error
+
+    async def delete(self, key: str) -> None:
+        raise self._error
+
+
+LEAKY = ObjectStoreConnector(interface_version=1, settings=SecretSettings, open=LeakyStore)
+
+
+async def test_error_that_a_store_of_a_package_does_not_translate_is_told_without_its_secrets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "connectors_of_a_test", sys.modules[__name__])
+    plugin = SecretSettings(password=SecretStr(PASSWORD))
+    store = open_object_store(RemoteSettings(backend="connectors_of_a_test:LEAKY", plugin=plugin))
+    for call in (store.put("key", b""), store.check(), store.delete("key")):
+        with pytest.raises(MaskedError) as caught:
+            await call
+        assert PASSWORD not in "".join(traceback.format_exception(caught.value))
+    await store.close()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import tierd as package
 from tests.cli.conftest import copied, log_dir, tierd, warm  # noqa: F401 - fixtures
-from tests.scenarios.command import CommandResult
+from tests.scenarios.command import CommandResult, run_tierd
 from tests.scenarios.installation import Installation
 from tierd.cli.display import plain_table, print_group, print_table
 from tierd.cli.failures import print_failure
@@ -223,3 +223,24 @@ def test_character_that_the_encoding_of_the_terminal_lacks_is_an_escape() -> Non
     environment = os.environ | {"PYTHONIOENCODING": "latin-1", "PYTHONUTF8": "0"}
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, env=environment)
     assert ended.stdout == b"caf\xe9 \\u4e2d\n"
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ("inspect", f"--{ATTACK}"),
+        (ATTACK,),
+        (f"--{ATTACK}",),
+        ("log", ATTACK),
+        ("log", "append", f"--{ATTACK}"),
+        ("verify", f"--deep={ATTACK}"),
+        ("undelete", "orders-0", "--segment", ATTACK),
+        ("estimate", "--retention", ATTACK),
+    ],
+    ids=lambda typed: " ".join(typed).replace(ATTACK, "ATTACK"),
+)
+def test_usage_error_shows_what_was_typed_with_its_escapes(typed: tuple[str, ...]) -> None:
+    """A shell makes arguments of the names of files that a stranger has put into a directory."""
+    ended = run_tierd(*typed)
+    assert ended.exit_code == 2, ended.output
+    assert not controls(ended.output)

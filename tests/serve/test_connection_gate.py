@@ -141,3 +141,7 @@ def test_peer_is_an_ipv4_address_or_an_ipv6_network() -> None:
     assert peer_of("192.0.2.7") == "192.0.2.7"
     assert peer_of("2001:db8::1") == peer_of("2001:db8::ffff:2") != peer_of("2001:db8:0:1::1")
     assert peer_of("fe80::1%eth0") == "fe80::/64"
+
+
+def test_users_of_this_host_are_one_peer_whatever_address_they_connect_from() -> None:
+    assert peer_of("127.0.0.1") == peer_of("127.255.3.4") == peer_of("::1") != peer_of("128.0.0.1")

@@ -107,6 +107,14 @@ async def test_the_socket_is_for_its_owner_alone_and_goes_with_the_server(tmp_pa
     assert not (tmp_path / SOCKET_NAME).exists()
 
 
+async def test_socket_is_made_without_a_change_of_the_umask_that_other_threads_make_files_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail(f"umask {mask:o}"))
+    async with serving(tmp_path):
+        assert await request(tmp_path, "echo") == []
+
+
 async def test_a_socket_left_by_a_killed_daemon_is_replaced(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / SOCKET_NAME))

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -85,14 +85,20 @@ def gate_of(clock: Clock, *, connections: int = 64, per_peer: int = 16) -> Conne
 
 
 def server_of(
-    scene: Scene, *, port: int = 0, gate: ConnectionGate | None = None, clock: Clock | None = None
+    scene: Scene,
+    *,
+    port: int = 0,
+    gate: ConnectionGate | None = None,
+    clock: Clock | None = None,
+    metrics: Callable[[], bytes] | None = None,
+    stalled: Callable[[], str | None] | None = None,
 ) -> HttpServer:
     clock = clock or SystemClock()
     return HttpServer(
         host="127.0.0.1",
         port=port,
-        metrics=lambda: (scene.metrics, "text/plain; version=0.0.4; charset=utf-8"),
-        stalled=lambda: scene.stalled,
+        metrics=lambda: (metrics() if metrics else scene.metrics, "text/plain; version=0.0.4; charset=utf-8"),
+        stalled=stalled or (lambda: scene.stalled),
         not_ready=lambda: scene.not_ready,
         status=scene.current_status,
         gate=gate or gate_of(clock),
@@ -342,6 +348,94 @@ async def test_probe_is_answered_and_scrape_is_refused_while_large_answers_are_n
             writer.transport.abort()  # most of each answer is unread
             with suppress(ConnectionError):
                 await writer.wait_closed()
+
+
+async def test_loop_turns_between_requests_that_come_together() -> None:
+    turns, turn_of_request = 0, list[int]()
+
+    def stalled() -> None:
+        turn_of_request.append(turns)
+
+    async def work() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        working = group.create_task(work())
+        async with server_of(Scene(), stalled=stalled).listening(group) as url:
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rsplit(":", 1)[1]))
+            writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * 100)
+            for _ in range(100):
+                await reader.readuntil(b"ok\n")
+            writer.close()
+            await writer.wait_closed()
+        working.cancel()
+    assert len(set(turn_of_request)) == 100
+
+
+async def test_large_answers_are_made_one_at_a_time_and_leave_most_of_the_loop_to_the_daemon() -> None:
+    clock = ManualClock()
+    made_s: list[float] = []
+
+    def metrics() -> bytes:
+        made_s.append(clock.monotonic_s())
+        clock.advance(0.2)
+        return b"tierd_up 1\n"
+
+    scene = Scene()
+    server = server_of(scene, gate=gate_of(clock), clock=clock, metrics=metrics)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group, server.listening(group) as scene.url:
+        scrapes = [group.create_task(get(scene, "/metrics")) for _ in range(3)]
+        for made in (1, 2):
+            await eventually(lambda: clock.sleeping == 2, what="the next answer and the watch to wait")
+            assert len(made_s) == made
+            assert await get(scene, "/livez") == (200, "ok\n")
+            clock.advance(0.6)
+        assert [(await scrape)[0] for scrape in scrapes] == [200, 200, 200]
+    assert made_s == pytest.approx([0.0, 0.8, 1.6])
+
+
+async def test_large_answer_is_not_made_for_a_client_that_went_away_while_it_waited() -> None:
+    clock, made = ManualClock(), list[float]()
+
+    def metrics() -> bytes:
+        made.append(clock.monotonic_s())
+        clock.advance(0.2)
+        return b"tierd_up 1\n"
+
+    scene, gate = Scene(), gate_of(clock)
+    server = server_of(scene, gate=gate, clock=clock, metrics=metrics)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group, server.listening(group) as scene.url:
+        assert (await get(scene, "/metrics"))[0] == 200
+        target = Attacked(scene, gate, clock, scene.url)
+        gone = [await target.connect(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(4)]
+        await eventually(lambda: clock.sleeping == 2, what="the next answer and the watch to wait")
+        for _, writer in gone:
+            writer.transport.abort()
+        await eventually(lambda: gate.connections == 0, what="their places")
+        clock.advance(0.6)
+        assert (await get(scene, "/metrics"))[0] == 200
+    assert made == pytest.approx([0.0, 0.8])
+
+
+@pytest.mark.parametrize("ending", ["client goes away", "gate cuts it"])
+async def test_answer_that_is_not_taken_leaves_no_trace_in_the_log(
+    attacked: Attacked, caplog: pytest.LogCaptureFixture, ending: str
+) -> None:
+    attacked.scene.metrics = b"m" * (8 << 20)
+    reader, writer = await attacked.connect(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert await reader.readexactly(1)
+    if ending == "client goes away":
+        writer.transport.abort()
+    else:
+        await eventually(lambda: attacked.clock.sleeping == 1, what="the watch")
+        attacked.clock.advance(30)
+    await eventually(lambda: attacked.gate.connections == 0, what="its place")
+    assert await get(attacked.scene, "/livez") == (200, "ok\n")
+    await ends(reader, writer)
+    assert caplog.text == ""
 
 
 async def test_request_with_a_body_is_refused_and_its_connection_ends(scene: Scene) -> None:

@@ -7,17 +7,20 @@ mistyped verb need none of it. A module in ``commands`` has a function of its ow
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from keyword import iskeyword
-from typing import Annotated, cast
+from typing import Annotated, Any, Final, cast
 
 import typer
+from typer.core import TyperGroup
 
 from tierd import __version__
 from tierd.cli.failures import reported
 from tierd.cli.printing import prepare_streams, print_line
+from tierd.control_characters import visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +105,35 @@ GROUPS = (
     ),
 )
 
+_UsageError: Final[Any] = typer.BadParameter.__base__  # typer has no name for the kind of all of them
 _EXIT_CODES = (
     "Exit codes: 0 done, 1 the answer is no, 2 usage or configuration, "
     "3 a store or the daemon cannot be reached, 4 refused."
 )
+
+
+class _Verbs(TyperGroup):
+    """All verbs. A usage error repeats what was typed, which a shell may have made of the names of files."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer has no public name for it
+        """Take the options before the verb."""
+        with _usage_errors_made_visible():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - as above
+        """Take the rest, and carry the verb out."""
+        with _usage_errors_made_visible():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _usage_errors_made_visible() -> Iterator[None]:
+    """Show control characters in the text of a usage error, which typer prints by itself, as their escapes."""
+    try:
+        yield
+    except _UsageError as error:
+        error.message = visible(error.message)
+        raise
 
 
 def main() -> None:
@@ -117,6 +145,7 @@ def main() -> None:
 def build_app(arguments: Sequence[str]) -> typer.Typer:
     """Return the application, with the parameters of the verb in ``arguments``, or of all while a shell completes."""
     app = typer.Typer(
+        cls=_Verbs,
         help=f"Tiered storage beside a stock Apache Kafka broker.\n\n{_EXIT_CODES}",
         no_args_is_help=True,
         rich_markup_mode="rich",

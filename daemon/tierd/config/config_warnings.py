@@ -1,7 +1,7 @@
 """Warnings about a valid configuration that says what is seldom meant. Pure."""
 
 from tierd.config.config_warning import ConfigWarning
-from tierd.config.connection_warnings import unprotected_metadata, unprotected_store
+from tierd.config.connection_warnings import unprotected_kafka, unprotected_metadata, unprotected_store
 from tierd.config.places import dotted
 from tierd.config.schema import TierdConfig
 from tierd.config.traversal import leaf_values
@@ -13,6 +13,7 @@ def config_warnings(config: TierdConfig) -> list[ConfigWarning]:
         *_tier_keeps_no_more(config),
         *unprotected_metadata(config.metadata),
         *unprotected_store(config.remote),
+        *unprotected_kafka(config.leadership),
     ]
 
 

@@ -6,6 +6,7 @@ from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tierd.config.config_warning import ConfigWarning
+from tierd.config.leadership_settings import LeadershipSettings
 from tierd.config.metadata_settings import MetadataSettings
 from tierd.config.remote_settings import RemoteSettings
 
@@ -30,6 +31,21 @@ def unprotected_store(settings: RemoteSettings) -> Iterator[ConfigWarning]:
             "http to another host: what is stored and what is read can be seen and changed on the way",
             "begin the address with https://",
         )
+
+
+def unprotected_kafka(settings: LeadershipSettings) -> Iterator[ConfigWarning]:
+    """Find brokers on other hosts that are asked without TLS."""
+    if settings.source != "kafka" or settings.kafka is None or settings.kafka.security_protocol.endswith("ssl"):
+        return
+    if all(_is_local(_host(address)) for address in settings.kafka.bootstrap_servers):
+        return
+    is_password_sent = (settings.kafka.security_protocol, settings.kafka.sasl_mechanism) == ("sasl_plaintext", "PLAIN")
+    yield ConfigWarning(
+        "leadership.kafka.security_protocol",
+        f"{settings.kafka.security_protocol} to another host: leaders and topic settings, retention among them, can be "
+        f"changed on the way{', and the password can be read' if is_password_sent else ''}",
+        "set it to ssl or sasl_ssl, with bootstrap_servers of such a listener",
+    )
 
 
 def _postgres(dsn: str) -> Iterator[ConfigWarning]:

@@ -15,6 +15,8 @@ _MAX_VALUES = 10_000  # aliases of aliases grow without end
 _MAX_DEPTH = 32
 _MAX_EXCERPT = 80
 _REFERENCE = re.compile(r"\$(?:(?P<escape>\$)|\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\}|(?P<broken>\{))")
+_NAMES = re.compile(r"\b(alias|anchor|tag handle) ('[^']*'|\"[^\"]*\")")  # a password that begins with * & or !
+_KIND = r"\1"
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -86,11 +88,13 @@ def read_document(
     """
     document = Document()
     try:
-        root = YAML(typ="rt").compose(text)
+        reader = YAML(typ="rt")
+        reader.composer.warn_double_anchors = False  # the warning would print the lines of both
+        root = reader.compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = ", ".join(part for part in (error.context, error.problem) if part)
-        document.fault(_place(mark) if mark else None, f"this is not YAML: {reason}")
+        document.fault(_place(mark) if mark else None, f"this is not YAML: {_NAMES.sub(_KIND, reason)}")
         return document
     except YAMLError as error:
         document.fault(None, f"this is not YAML: {str(error).splitlines()[0]}")

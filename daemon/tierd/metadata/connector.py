@@ -55,6 +55,7 @@ async def open_plugged(settings: MetadataSettings, *, read_only: bool) -> KeyVal
     """
     connector, backend, timeout_s = _connector(settings), settings.backend, settings.timeout_s
     assert settings.plugin is not None, "the schema asks for the section of a plug-in"
+    masking = Masking(*secrets_of(settings.plugin))
     try:
         async with asyncio.timeout(_OPENING_TIMEOUTS * timeout_s):
             store = await connector.open(settings.plugin, MetadataOpening(timeout_s=timeout_s, read_only=read_only))
@@ -68,8 +69,8 @@ async def open_plugged(settings: MetadataSettings, *, read_only: bool) -> KeyVal
         raise MetadataError(
             f"metadata.backend {backend} failed to open with {type(error).__name__}",
             remedy="look at the settings in metadata.plugin, and at the documentation of the package",
-        ) from Masking(*secrets_of(settings.plugin)).error(error)
-    return DeadlineKeyValueStore(store, timeout_s=timeout_s, clock=SystemClock())
+        ) from masking.error(error)
+    return DeadlineKeyValueStore(store, timeout_s=timeout_s, clock=SystemClock(), masking=masking)
 
 
 def metadata_keys(settings: MetadataSettings, cluster_id: str) -> MetadataKeyFactory:

@@ -8,8 +8,9 @@ from pydantic import SecretStr
 
 from tierd.backoff import Backoff
 from tierd.clock import Clock, SystemClock
-from tierd.config import OBJECT_STORE, AzureSettings, GcsSettings, RemoteSettings, S3Settings
+from tierd.config import OBJECT_STORE, AzureSettings, GcsSettings, RemoteSettings, S3Settings, secrets_of
 from tierd.errors import RemoteStorageError, TierError, install_extra
+from tierd.masking import Masking
 from tierd.remote.connector import open_plugged
 from tierd.remote.deadlines import Deadlines
 from tierd.remote.limited import ByteRate, LimitedObjectStore
@@ -52,7 +53,13 @@ def open_object_store(
     )
     rate = ByteRate(max_bytes_per_second, clock=clock) if max_bytes_per_second else None
     backend = _open_backend(settings, retry)
-    store: ObjectStore = LimitedObjectStore(backend, deadlines=Deadlines(), max_calls=_MAX_CALLS, upload_rate=rate)
+    store: ObjectStore = LimitedObjectStore(
+        backend,
+        deadlines=Deadlines(),
+        max_calls=_MAX_CALLS,
+        upload_rate=rate,
+        masking=Masking(*secrets_of(settings.plugin)) if settings.plugin is not None else None,
+    )
     if on_attempt:
         store = ObservedObjectStore(store, on_call=on_attempt, clock=clock)
     store = RetryingObjectStore(store, retry)

@@ -7,6 +7,8 @@ from functools import partial
 from typing import TypeVar
 
 from tierd.clock import Clock
+from tierd.errors import TierError
+from tierd.masking import Masking
 from tierd.model import ByteRange
 from tierd.remote.deadlines import Deadline, Deadlines, deadline
 from tierd.remote.object_store import Body, ObjectInfo, ObjectStore, UnfinishedUpload, max_size_of
@@ -52,11 +54,14 @@ class LimitedObjectStore:
         deadlines: Deadlines,
         max_calls: int,
         upload_rate: ByteRate | None = None,
+        masking: Masking | None = None,
     ) -> None:
+        """``masking`` is of a store whose own exceptions may hold secrets: one of another package."""
         self._inner = inner
         self._deadlines = deadlines
         self._places = asyncio.Semaphore(max_calls)
         self._upload_rate = upload_rate
+        self._masking = masking
 
     async def put(self, key: str, body: Body) -> None:
         """Create the object before the deadline for its size."""
@@ -67,7 +72,7 @@ class LimitedObjectStore:
                     await _paced(self._upload_rate, running, None)(size)
                 else:
                     body = replace(body, pace=_paced(self._upload_rate, running, body.pace))
-            await self._inner.put(key, body)
+            await self._safely(self._inner.put(key, body))
 
     async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
         """Give a small object other content, outside the byte rate: nothing large is replaced."""
@@ -113,7 +118,7 @@ class LimitedObjectStore:
     async def check(self) -> None:
         """Raise unless the store may be used, or when it does not answer in time."""
         async with deadline("check", self._deadlines.for_size(0)):  # no place: it answers while uploads take them all
-            await self._inner.check()
+            await self._safely(self._inner.check())
 
     async def close(self) -> None:
         """Close the inner store."""
@@ -121,7 +126,17 @@ class LimitedObjectStore:
 
     async def _call(self, what: str, call: Callable[[], Awaitable[T]], size_bytes: int = 0) -> T:
         async with self._places, deadline(what, self._deadlines.for_size(size_bytes)):
-            return await call()
+            return await self._safely(call())
+
+    async def _safely(self, call: Awaitable[T]) -> T:
+        try:
+            return await call
+        except (TierError, TimeoutError):
+            raise
+        except Exception as error:
+            if self._masking is None:
+                raise
+            raise self._masking.error(error) from None
 
 
 def _paced(

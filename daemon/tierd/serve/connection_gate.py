@@ -13,7 +13,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_network
+from ipaddress import ip_address, ip_network
 
 from tierd.clock import Clock
 
@@ -21,6 +21,8 @@ CONNECTIONS_WHEN_SHORT = 4
 """Places that stay while descriptors are short, so that probes and scrapes still show it."""
 
 _WATCH_INTERVAL_S = 1.0
+_IPV4 = 4
+_IPV6_NETWORK_BITS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,9 +162,15 @@ class ConnectionGate:
 
 
 def peer_of(address: str) -> str:
-    """Return what counts as one peer: an IPv4 address, or an IPv6 network of 64 bits, which one host may have alone."""
+    """Return what counts as one peer: an IPv4 address, or an IPv6 network of 64 bits, which one host may have alone.
+
+    This host is one peer, for each of its users has all addresses of the loopback network.
+    """
     host = address.partition("%")[0]  # without the zone of a link-local address
     try:
-        return str(ip_network((IPv6Address(host), 64), strict=False))
+        found = ip_address(host)
     except ValueError:
         return host
+    if found.is_loopback:
+        return "this host"
+    return host if found.version == _IPV4 else str(ip_network((found, _IPV6_NETWORK_BITS), strict=False))

@@ -26,6 +26,7 @@ from tierd.errors import (
     RefusedError,
     TierError,
 )
+from tierd.files import bind_privately
 from tierd.masking import Masking
 from tierd.peers import is_own_peer
 from tierd.serve.accepting import BACKLOG, accept_connections
@@ -276,12 +277,8 @@ def _bound(state_dir: Path) -> Iterator[socket.socket]:
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         path.unlink(missing_ok=True)  # left by a daemon that was killed: the instance lock says that none lives
-        previous = os.umask(0o177)  # never visible with wider permissions, not for a moment
-        try:
-            with _address(state_dir) as address:
-                channel.bind(address)
-        finally:
-            os.umask(previous)
+        with _address(state_dir) as address:
+            bind_privately(channel, address)
         channel.listen(BACKLOG)
         channel.setblocking(False)
     except OSError as error:

@@ -23,6 +23,8 @@ _STOP_TIMEOUT_S = 1.0
 _KEEPALIVE_TIMEOUT_S = 60.0  # above every deadline of the gate, which is what counts
 _MAX_LARGE_ANSWERS = 8  # at a time: a status of many thousands of partitions has several MiB
 _SMALL_ANSWERS = frozenset({"/livez", "/readyz"})
+_REST_FACTOR = 3.0
+_LONGEST_REST_S = 1.0
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -55,6 +57,8 @@ class HttpServer:
         self._gate = gate
         self._clock = clock
         self._large_answers = 0
+        self._metrics_turns = _Turns(clock)
+        self._status_turns = _Turns(clock)  # of their own: a status may wait for a disk that hangs
 
     @contextlib.asynccontextmanager
     async def listening(self, group: asyncio.TaskGroup) -> AsyncIterator[str]:
@@ -117,12 +121,14 @@ class HttpServer:
         protocol = request.protocol
         assert isinstance(protocol, _Protocol)
         self._gate.begin_answer(protocol.connection)
+        await asyncio.sleep(0)  # requests that came together would all be answered before the loop turns again
         is_large = request.path not in _SMALL_ANSWERS
         self._large_answers += is_large
         try:
             answer = await self._answer_to(request, handler)
-            await answer.prepare(request)
-            await answer.write_eof()
+            with contextlib.suppress(ConnectionError):  # the peer went away, or was cut: no failure of ours
+                await answer.prepare(request)
+                await answer.write_eof()
         finally:
             self._large_answers -= is_large
             self._gate.begin_request(protocol.connection)
@@ -133,9 +139,12 @@ class HttpServer:
             refused = web.Response(status=413, text="a request has no body here\n")
             refused.force_close()
             return refused
+        if request.path in _SMALL_ANSWERS:
+            return await handler(request)
         if self._large_answers > _MAX_LARGE_ANSWERS:
             return web.Response(status=503, text="too many answers at a time\n", headers={"Retry-After": "1"})
-        return await handler(request)
+        async with (self._metrics_turns if request.path == "/metrics" else self._status_turns).one():
+            return await handler(request) if request.transport is not None else _nothing()
 
     def _shown_host(self) -> str:
         return f"[{self._host}]" if ":" in self._host else self._host
@@ -158,10 +167,41 @@ class HttpServer:
         return web.json_response((await self._status()).to_json())
 
 
+def _nothing() -> web.Response:
+    """Return the answer to a peer that went away while it waited for its turn."""
+    return web.Response(status=503)
+
+
 def _verdict(causes: Sequence[str]) -> web.Response:
     if causes:
         return web.Response(status=503, text="\n".join(map(visible, causes)) + "\n")
     return web.Response(text="ok\n")
+
+
+class _Turns:
+    """Turns at making large answers: one at a time, and then the loop has three times as long for the daemon's work.
+
+    Clients that ask without a pause would otherwise keep the loop from copies and holds.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._next_s = clock.monotonic_s()
+
+    @contextlib.asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        """Wait for a turn, and have it while the context lasts."""
+        async with self._turn:
+            rest_s = self._next_s - self._clock.monotonic_s()
+            if rest_s > 0:
+                await self._clock.sleep(rest_s)
+            began_s = self._clock.monotonic_s()
+            try:
+                yield
+            finally:
+                ended_s = self._clock.monotonic_s()
+                self._next_s = ended_s + min(_REST_FACTOR * (ended_s - began_s), _LONGEST_REST_S)
 
 
 class _Protocol(web.RequestHandler):

@@ -167,6 +167,13 @@ class TestConversation:
 
         assert (await conversation(LeaderServer(lab.leader, path), job))[0]
 
+    async def test_socket_is_made_without_a_change_of_the_umask_that_other_threads_make_files_with(
+        self, lab: LeaderLab, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(os, "umask", lambda mask: pytest.fail(f"umask {mask:o}"))
+        async with LeaderServer(lab.leader, path).listening():
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
     async def test_the_socket_may_have_a_long_path(self, lab: LeaderLab, tmp_path: Path) -> None:
         path = tmp_path / ("d" * 150) / "leader.sock"
         done, _ = await conversation(LeaderServer(lab.leader, path), lambda: LeaderClient.connect(path).done({}))

@@ -91,6 +91,13 @@ def test_of_a_java_exception_the_message_is_told_and_not_the_frames(tmp_path: Pa
     assert last_lines(tmp_path / "log") == "Exception in thread main: no such file"
 
 
+def test_last_words_of_a_job_are_told_without_secrets(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("refused by http://user:hunter2@proxy:3128/\nspark.hadoop.fs.secret.key=hunter2\n")
+    told = last_lines(tmp_path / "log")
+    assert "refused by http://" in told
+    assert "hunter2" not in told
+
+
 async def test_the_job_hears_of_leader_and_configuration(tmp_path: Path) -> None:
     job = process(tmp_path, 'echo "$@"')
     await job.run(tmp_path / "socket", tmp_path / "log", stop_timeout_s=1)

@@ -236,6 +236,27 @@ async def test_directories_of_runs_are_for_the_owner_alone_even_where_they_were_
     assert were_open or stat.S_IMODE(pipeline.stat().st_mode) == 0o700
 
 
+async def test_run_refuses_directory_in_which_others_could_put_theirs_in_the_place_of_its_own(lab: Lab) -> None:
+    (lab.folder / "pipeline").mkdir()
+    (lab.folder / "pipeline").chmod(0o777)
+    with pytest.raises(PipelineError, match="other users may write into it") as caught:
+        await lab.do(AssertionError("no job is started"))
+    assert "local_dir" in caught.value.remedy
+    await lab.assert_over()
+
+
+async def test_run_follows_no_link_in_the_place_of_its_directory(lab: Lab) -> None:
+    elsewhere = lab.folder / "elsewhere"
+    elsewhere.mkdir()
+    elsewhere.chmod(0o755)
+    (lab.folder / "pipeline").mkdir()
+    (lab.folder / "pipeline" / "runs").symlink_to(elsewhere)
+    with pytest.raises(PipelineError, match="Not a directory"):
+        await lab.do(AssertionError("no job is started"))
+    assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o755
+    assert list(elsewhere.iterdir()) == []
+
+
 async def test_a_job_that_is_done_and_never_ends_is_ended_and_the_run_is_over(lab: Lab) -> None:
     """Its Spark hangs while it stops: what counts is committed, and nobody waits until the run times out."""
 

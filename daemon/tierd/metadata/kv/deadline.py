@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from tierd.clock import Clock
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError, TierError
+from tierd.masking import Masking
 from tierd.metadata.kv.base import Batch, KeyValueStore
 from tierd.metadata.kv.refusals import WritesRefusedError
 
@@ -32,12 +33,20 @@ class DeadlineKeyValueStore(KeyValueStore):
     """Gives up on a call after ``timeout_s``: a read has failed, a batch may or may not have been written."""
 
     def __init__(
-        self, inner: KeyValueStore, *, timeout_s: float, clock: Clock, on_outcome: OnOutcome = lambda _: None
+        self,
+        inner: KeyValueStore,
+        *,
+        timeout_s: float,
+        clock: Clock,
+        on_outcome: OnOutcome = lambda _: None,
+        masking: Masking | None = None,
     ) -> None:
+        """``masking`` is of a store whose own exceptions may hold secrets: one of another package."""
         self._inner = inner
         self._on_outcome = on_outcome
         self._timeout_s = timeout_s
         self._clock = clock
+        self._masking = masking
         self._latencies: dict[str, CallLatency] = {}
 
     async def get(self, key: str) -> bytes | None:
@@ -80,6 +89,10 @@ class DeadlineKeyValueStore(KeyValueStore):
             failed = int(not isinstance(error, PreconditionFailedError))
             self._on_outcome(error if _is_silence(error) else None)
             raise
+        except Exception as error:
+            if self._masking is None:
+                raise
+            raise self._masking.error(error) from None
         else:
             failed = 0
             self._on_outcome(None)

@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 
 from tierd.errors import LeaderChannelError, ListenError, RemoteStorageError, TierError, WorkOrderError
+from tierd.files import bind_privately
 from tierd.peers import is_own_peer
 from tierd.pipeline.committing.leader import CompactionLeader
 from tierd.pipeline.committing.messages import (
@@ -240,11 +241,9 @@ def _bound(path: Path) -> socket.socket:
         _make_private(path.parent)
         path.unlink(missing_ok=True)  # of a run that was killed
         directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # an address has 108 bytes
-        previous = os.umask(0o177)
         try:
-            channel.bind(f"/proc/self/fd/{directory}/{path.name}")
+            bind_privately(channel, f"/proc/self/fd/{directory}/{path.name}")
         finally:
-            os.umask(previous)
             os.close(directory)
         channel.listen(1)
         channel.setblocking(False)

@@ -15,6 +15,7 @@ from pyspark import SparkContext
 
 from tierd.config import TierdConfig, is_on_this_host, load_config, protection_faults
 from tierd.errors import ConfigError, LeaderChannelError, PipelineError, TierError
+from tierd.files import make_private_directory, require_unchangeable
 from tierd.model import uuid_to_text
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.committing import LeaderClient
@@ -108,7 +109,7 @@ def _own_java(config: TierdConfig) -> Iterator[None]:
     master = config.pipeline.master
     os.environ.setdefault(WORKER_UMASK, f"{process_umask():o}")
     os.environ |= spark_environment(master)
-    config.pipeline_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make_safe(config.pipeline_dir)
     previous = os.umask(PRIVATE_UMASK)
     try:
         with TemporaryDirectory(prefix="session-", dir=config.pipeline_dir, ignore_cleanup_errors=True) as scratch:
@@ -118,6 +119,16 @@ def _own_java(config: TierdConfig) -> Iterator[None]:
             yield
     finally:
         os.umask(previous)
+
+
+def _make_safe(directory: Path) -> None:
+    try:
+        make_private_directory(directory)
+        require_unchangeable(directory)
+    except OSError as error:
+        raise PipelineError(
+            f"{directory} cannot be used: {error}", remedy="check pipeline.local_dir: its owner, its mode and its disk"
+        ) from error
 
 
 def require_protection(spark: SparkContext) -> None:

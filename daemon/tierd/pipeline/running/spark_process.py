@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from tierd.config import PipelineSettings
 from tierd.errors import PipelineError
+from tierd.masking import masked
 from tierd.pipeline.jobs.properties import write_properties
 from tierd.pipeline.jobs.session import (
     PRIVATE_UMASK,
@@ -131,7 +132,7 @@ def submit_command(
 
 
 def last_lines(log_file: Path, *, lines: int = 3) -> str:
-    """The last lines of a log that say something, for an error; empty when there are none. Blocking.
+    """The last lines of a log that say something, masked, for an error; empty when there are none. Blocking.
 
     Where a Java exception was thrown tells a person nothing: the frames of its trace are left out.
     """
@@ -142,7 +143,7 @@ def last_lines(log_file: Path, *, lines: int = 3) -> str:
     except OSError:
         return ""
     said = [line.strip() for line in tail.splitlines() if line.strip() and not _FRAME.match(line)]
-    return " | ".join(said[-lines:])
+    return masked(" | ".join(said[-lines:]))
 
 
 def _require_executable(path: Path) -> None:

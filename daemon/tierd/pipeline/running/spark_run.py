@@ -7,7 +7,6 @@
 """
 
 import asyncio
-import contextlib
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from uuid import UUID
 import structlog
 
 from tierd.errors import PipelineError, TierError
+from tierd.files import PRIVATE_DIRECTORY, make_own_directory, make_private_directory, require_unchangeable
 from tierd.model import TopicPartition, uuid_from_text
 from tierd.pipeline.committing import CompactionLeader, LeaderServer, PartitionRound, PreparedRun, RunStatistics
 from tierd.pipeline.planning import Candidate
@@ -134,7 +134,8 @@ class SparkRun:
             await asyncio.to_thread(_prepare, scratch, logs)
         except OSError as error:
             raise PipelineError(
-                f"{self._directory} cannot be used: {error}", remedy="check pipeline.local_dir and its disk"
+                f"{self._directory} cannot be used: {error}",
+                remedy="check pipeline.local_dir: its owner, its mode and its disk",
             ) from error
 
     async def _converse(self, running: "asyncio.Future[int]", server: LeaderServer, log_file: Path) -> None:
@@ -179,12 +180,11 @@ def sweep_runs(directory: Path) -> None:
 
 
 def _prepare(scratch: Path, logs: Path) -> None:
-    with contextlib.suppress(FileExistsError):
-        scratch.parent.parent.mkdir(parents=True, mode=0o700)  # no parent that is made on the way would get the mode
+    make_private_directory(scratch.parent.parent)
+    require_unchangeable(scratch.parent.parent)  # whoever could put another scratch in its place would have its secrets
     for directory in (scratch.parent, logs):
-        directory.mkdir(exist_ok=True, mode=0o700)
-        directory.chmod(0o700)  # one that was made before may be open
-    scratch.mkdir(mode=0o700)
+        make_own_directory(directory)
+    scratch.mkdir(mode=PRIVATE_DIRECTORY)
     kept = sorted(logs.glob("*.log"), key=lambda path: path.stat().st_mtime_ns)
     for old in kept[: -_LOGS_KEPT + 1]:
         old.unlink(missing_ok=True)
