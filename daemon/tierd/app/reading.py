@@ -35,7 +35,15 @@ from tierd.metadata import (
     metadata_keys,
     read_partition,
 )
-from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, uuid_from_text, uuid_to_text
+from tierd.model import (
+    IsolationLevel,
+    RemoteLogSegmentMetadata,
+    TimestampOffset,
+    TopicIdPartition,
+    TopicPartition,
+    uuid_from_text,
+    uuid_to_text,
+)
 from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage, open_transform
 from tierd.tiering import (
     AuditLimits,
@@ -44,9 +52,7 @@ from tierd.tiering import (
     FetchService,
     FetchTask,
     Finding,
-    Isolation,
     LedgerStep,
-    ListedOffset,
     OffsetSpec,
     RepairPlanner,
     SegmentCheck,
@@ -269,8 +275,8 @@ class TierReader:
 
 async def list_offsets(
     config: TierdConfig, config_file: Path, name: TopicPartition, *, timestamp_ms: int | None
-) -> dict[str, ListedOffset]:
-    """The offsets of a partition that have names; with ``timestamp_ms`` also the first record no older: ``time``.
+) -> dict[str, TimestampOffset | None]:
+    """Return the named offsets of a partition; with ``timestamp_ms`` also ``time``, the first record no older.
 
     Raises:
         UnknownPartitionError: neither a log dir nor the metadata knows the name.
@@ -290,15 +296,15 @@ async def list_offsets(
         return {which: await found_offset(reader, task, spec) for which, spec in asked.items()}
 
 
-async def found_offset(reader: TierReader, task: FetchTask, timestamp_ms: int) -> ListedOffset:
-    """The answer of ``task`` within the deadline of searches.
+async def found_offset(reader: TierReader, task: FetchTask, timestamp_ms: int) -> TimestampOffset | None:
+    """Return the first record no older than ``timestamp_ms``, or the place of an ``OffsetSpec``, within a deadline.
 
     Raises:
         TierError: a log or a store cannot be read, or the search took too long.
     """
     found = await reader.fetches.list_offset(task, timestamp_ms)
-    if found.error is not None:
-        raise found.error
+    if isinstance(found, TierError):
+        raise found
     return found
 
 
@@ -331,7 +337,7 @@ async def _next_record(reader: TierReader, located: Located, tiered: TieredLog, 
     """
     if tiered.tier_of(offset) is Tier.LOCAL or not tiered.log_start_offset <= offset < tiered.end_offset:
         return None
-    records = reader.fetch_task(located).records(offset, None, Isolation.READ_UNCOMMITTED)
+    records = reader.fetch_task(located).records(offset, None, IsolationLevel.READ_UNCOMMITTED)
     try:
         async with contextlib.aclosing(records) as found:
             async for record in found:

@@ -1,8 +1,22 @@
-"""Which span of time parts of a log cover, so that readers of a span can leave the others alone."""
+"""Timestamps of records: spans of time that parts of a log cover, and offsets that belong to a timestamp."""
 
 from typing import NamedTuple
 
 from tierd.model.checksums import CHECKSUM_BLOCK_BYTES
+
+
+class TimestampOffset(NamedTuple):
+    """A timestamp and its offset: a record, a place in the log, or an entry of a time index (Kafka: TimestampOffset).
+
+    Attributes:
+        timestamp_ms: of the record; of an index entry, the largest timestamp up to ``offset``; -1 for a place.
+        offset: of the record or the place; of an index entry, the last offset of a batch.
+        leader_epoch: epoch that wrote the record; None when the epoch is not known, as in a time index.
+    """
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int | None = None
 
 
 class TimestampRange(NamedTuple):
@@ -12,14 +26,15 @@ class TimestampRange(NamedTuple):
     max_ms: int
 
     def union(self, other: "TimestampRange") -> "TimestampRange":
-        """The span that covers both."""
+        """Return the smallest range that covers both ranges."""
         return TimestampRange(min(self.min_ms, other.min_ms), max(self.max_ms, other.max_ms))
 
 
 class BlockTimestamps:
-    """Collects, batch by batch, the times of the records that overlap each block of ``CHECKSUM_BLOCK_BYTES`` bytes.
+    """The times of the records in each block of ``CHECKSUM_BLOCK_BYTES`` bytes, collected batch by batch.
 
-    A batch counts whole in every block that it reaches into: of a compressed one nobody can say more.
+    The times of a batch count in every block that the batch overlaps, because a compressed batch does not tell where
+    its records lie.
     """
 
     def __init__(self) -> None:
@@ -28,7 +43,7 @@ class BlockTimestamps:
         self._unknown: set[int] = set()
 
     def add(self, size_bytes: int, timestamps: TimestampRange | None) -> None:
-        """Add the next batch; of one whose timestamps are None nothing is known, and so of the blocks it overlaps."""
+        """Add the next batch. ``timestamps`` None makes the times of the blocks that the batch overlaps unknown."""
         for block in self._blocks_of(size_bytes):
             known = self._blocks[block]
             if timestamps is None:
@@ -37,15 +52,15 @@ class BlockTimestamps:
                 self._blocks[block] = timestamps if known is None else known.union(timestamps)
 
     def pass_over(self, size_bytes: int) -> None:
-        """Add the next batch, one without records."""
+        """Add the next batch, which has no records."""
         self._blocks_of(size_bytes)
 
     def ranges(self) -> tuple[TimestampRange | None, ...]:
-        """One for every block so far; None where the times are not known, or there is no record."""
+        """Return one range for each block so far; None where the times are not known or the block has no record."""
         return tuple(None if n in self._unknown else each for n, each in enumerate(self._blocks))
 
     def _blocks_of(self, size_bytes: int) -> range:
-        """The blocks that the next ``size_bytes`` bytes, at least 1, overlap."""
+        """Return the numbers of the blocks that the next ``size_bytes`` bytes, at least 1, overlap."""
         first = self._size_bytes // CHECKSUM_BLOCK_BYTES
         self._size_bytes += size_bytes
         end = -(-self._size_bytes // CHECKSUM_BLOCK_BYTES)

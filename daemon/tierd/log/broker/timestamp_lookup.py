@@ -1,29 +1,20 @@
 """From a timestamp to an offset in a log that a broker owns, as ListOffsets asks (log-format 8.2)."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from tierd.errors import SegmentChangedError
 from tierd.log.broker.live_segment import readable_bytes
 from tierd.log.files.partition_scan import PartitionScan, SegmentFiles
 from tierd.log.files.source import open_source
 from tierd.log.indexes.index_lookup import lookup_timestamp
-from tierd.log.indexes.time_index import TimestampOffset
 from tierd.log.records.batch_header import BatchHeader, iter_headers
 from tierd.log.records.log_config import MAX_LONG
 from tierd.log.records.record_batch import read_batch
 from tierd.log.segments.segment_reader import indexed_position
+from tierd.model import TimestampOffset
 
 
-class TimestampedOffset(NamedTuple):
-    """A record that a search found; ``leader_epoch`` is None when its batch does not say."""
-
-    timestamp_ms: int
-    offset: int
-    leader_epoch: int | None
-
-
-def first_since(scan: PartitionScan, timestamp_ms: int, *, start: int, end: int) -> TimestampedOffset | None:
+def first_since(scan: PartitionScan, timestamp_ms: int, *, start: int, end: int) -> TimestampOffset | None:
     """The first record of ``[start, end)`` that is no older than ``timestamp_ms``. Blocking.
 
     Raises:
@@ -44,7 +35,7 @@ def first_since(scan: PartitionScan, timestamp_ms: int, *, start: int, end: int)
     return None
 
 
-def max_timestamp(scan: PartitionScan, *, end: int) -> TimestampedOffset | None:
+def max_timestamp(scan: PartitionScan, *, end: int) -> TimestampOffset | None:
     """The first record below ``end`` with the largest timestamp; None without records. Blocking.
 
     Raises:
@@ -62,7 +53,7 @@ def max_timestamp(scan: PartitionScan, *, end: int) -> TimestampedOffset | None:
     return None if found_in is None else _first_in(found_in, largest, start=found_in.base_offset, end=end)
 
 
-def _first_in(segment: SegmentFiles, timestamp_ms: int, *, start: int, end: int) -> TimestampedOffset | None:
+def _first_in(segment: SegmentFiles, timestamp_ms: int, *, start: int, end: int) -> TimestampOffset | None:
     hint = _indexed(segment, timestamp_ms)
     with open_source(segment.log) as source:
         known = start if hint is None else max(hint.offset, start)
@@ -74,7 +65,7 @@ def _first_in(segment: SegmentFiles, timestamp_ms: int, *, start: int, end: int)
                 continue
             for record in read_batch(source, header).records():
                 if record.timestamp_ms >= timestamp_ms and start <= record.offset < end:
-                    return TimestampedOffset(record.timestamp_ms, record.offset, _epoch(header))
+                    return TimestampOffset(record.timestamp_ms, record.offset, _epoch(header))
     return None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from tierd.log.files.disk import Readable
 from tierd.log.indexes import offset_index, time_index
 from tierd.log.indexes.offset_index import OffsetPosition
-from tierd.log.indexes.time_index import TimestampOffset
+from tierd.model import TimestampOffset
 
 _OFFSET_ENTRY = struct.Struct(">iI")
 _BEYOND = 1 << 64

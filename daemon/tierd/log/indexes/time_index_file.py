@@ -7,7 +7,8 @@ from tierd.errors import InvalidIndexOffsetError
 from tierd.log.files.disk import Disk
 from tierd.log.indexes.index_file import IndexFile
 from tierd.log.indexes.index_lookup import lookup_timestamp
-from tierd.log.indexes.time_index import ENTRY, TimestampOffset
+from tierd.log.indexes.time_index import ENTRY
+from tierd.model import TimestampOffset
 
 
 class TimeIndexFile(IndexFile):

@@ -18,7 +18,7 @@ from tierd.log.files.meta_properties import parse_meta_properties
 from tierd.log.files.partition_scan import parse_file_name
 from tierd.log.files.source import open_source, read_whole
 from tierd.log.indexes.offset_index import OffsetIndex, OffsetPosition
-from tierd.log.indexes.time_index import TimeIndex, TimestampOffset
+from tierd.log.indexes.time_index import TimeIndex
 from tierd.log.indexes.transaction_index import TransactionIndex
 from tierd.log.inspection.findings import Damage, Decoded, FileFound, Finding, Note
 from tierd.log.inspection.segment import (
@@ -27,7 +27,7 @@ from tierd.log.inspection.segment import (
 )
 from tierd.log.producers.producer_state import parse_producer_snapshot
 from tierd.log.repair.side_files import describe_side_file, is_side_file, original_name
-from tierd.model import uuid_to_text
+from tierd.model import TimestampOffset, uuid_to_text
 
 LIMIT_BYTES = 256 << 20
 _TEMPORARY = (".deleted", ".cleaned", ".swap")

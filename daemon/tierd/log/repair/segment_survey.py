@@ -306,7 +306,7 @@ class SegmentSurvey:
             offsets = b"".join(OFFSET_ENTRY.pack(offset - self._base, at) for offset, at in kept)
         if self._times and ".timeindex" not in self._problems:
             past = (entry for entry in self._times.index.entries if entry.offset < self._expected)
-            times = b"".join(TIME_ENTRY.pack(timestamp_ms, offset - self._base) for timestamp_ms, offset in past)
+            times = b"".join(TIME_ENTRY.pack(entry.timestamp_ms, entry.offset - self._base) for entry in past)
         contents = {".index": offsets, ".timeindex": times}
         if self._transactions:
             contents[".txnindex"] = b"".join(map(encode_entry, self._aborted))

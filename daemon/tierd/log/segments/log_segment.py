@@ -11,7 +11,6 @@ from tierd.errors import OffsetOverflowError
 from tierd.log.files.disk import Disk, Piece
 from tierd.log.files.partition_scan import SegmentFiles, file_name
 from tierd.log.indexes.offset_index_file import OffsetIndexFile
-from tierd.log.indexes.time_index import TimestampOffset
 from tierd.log.indexes.time_index_file import TimeIndexFile
 from tierd.log.indexes.transaction_index_file import TransactionIndexFile
 from tierd.log.records.batch_header import BatchHeader, iter_headers
@@ -19,6 +18,7 @@ from tierd.log.records.log_config import MAX_INT, MAX_LONG, LogConfig
 from tierd.log.segments.log_file import LogFile
 from tierd.log.segments.roll import should_roll, time_waited_ms
 from tierd.log.segments.segment_reader import find_batch, indexed_position, opener
+from tierd.model import TimestampOffset
 
 
 class LogSegment:
@@ -154,7 +154,8 @@ class LogSegment:
 
     def _index(self, last_offset: int, position: int) -> None:
         self.offset_index.append(last_offset, position)
-        self.time_index.maybe_append(*self.max_timestamp_so_far)
+        largest = self.max_timestamp_so_far
+        self.time_index.maybe_append(largest.timestamp_ms, largest.offset)
 
     def write_out(self) -> None:
         """Write everything that was appended, in one piece, then the index entries that belong to it."""
@@ -381,7 +382,8 @@ class LogSegment:
         return SegmentFiles(self._directory, self.base_offset, None, deleted=self._suffix == ".deleted")
 
     def _index_last_timestamp(self) -> None:
-        self.time_index.maybe_append(*self.max_timestamp_so_far, skip_full_check=True)
+        largest = self.max_timestamp_so_far
+        self.time_index.maybe_append(largest.timestamp_ms, largest.offset, skip_full_check=True)
 
     def _path(self, kind: str) -> Path:
         return self._directory / file_name(self.base_offset, kind + self._suffix)

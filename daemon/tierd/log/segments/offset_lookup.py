@@ -8,14 +8,13 @@ from tierd.errors import SegmentChangedError
 from tierd.log.files.disk import Readable
 from tierd.log.files.partition_scan import SegmentFiles
 from tierd.log.indexes.index_lookup import lookup_timestamp
-from tierd.log.indexes.time_index import TimestampOffset
 from tierd.log.records.batch_header import BatchHeader, iter_headers
 from tierd.log.records.log_config import MAX_LONG
 from tierd.log.records.record_batch import read_batch
 from tierd.log.segments.log_read import LogReader, readable_end
 from tierd.log.segments.log_segments import PublishedLog
 from tierd.log.segments.segment_reader import indexed_position
-from tierd.model import Lineage
+from tierd.model import Lineage, TimestampOffset
 
 LATEST = -1
 EARLIEST = -2
@@ -25,20 +24,6 @@ LATEST_TIERED = -5
 
 _NO_TIMESTAMP = -1
 _NO_EPOCH = -1
-
-
-@dataclass(frozen=True, slots=True)
-class TimestampAndOffset:
-    """An answer: a record, or a place in the log.
-
-    Attributes:
-        timestamp_ms: of the record; -1 for a place.
-        leader_epoch: that wrote it; None when nobody knows.
-    """
-
-    timestamp_ms: int
-    offset: int
-    leader_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +47,13 @@ class LookupFacts:
     highest_remote_offset: int = -1
 
 
-RemoteLookup = Callable[[int, int], TimestampAndOffset | None]
+RemoteLookup = Callable[[int, int], TimestampOffset | None]
 """Searches the tier for a timestamp, from an offset on."""
 
 
 def offset_by_timestamp(
     reader: LogReader, timestamp_ms: int, facts: LookupFacts, *, remote: RemoteLookup | None = None
-) -> TimestampAndOffset | None:
+) -> TimestampOffset | None:
     """Find the first record at or behind a timestamp, or what one of the negative names stands for. Blocking.
 
     Args:
@@ -96,28 +81,28 @@ def offset_by_timestamp(
     return None if found is None or (end is not None and found.offset >= end) else found
 
 
-def _place(name: int, facts: LookupFacts) -> TimestampAndOffset:
+def _place(name: int, facts: LookupFacts) -> TimestampOffset:
     """What one of the negative names stands for, but the one that needs a search."""
     lineage = facts.lineage
     if name == LATEST:
         end = facts.log_end_offset if facts.last_fetchable_offset is None else facts.last_fetchable_offset
-        return TimestampAndOffset(_NO_TIMESTAMP, end, lineage.latest.epoch if lineage.latest else None)
+        return TimestampOffset(_NO_TIMESTAMP, end, lineage.latest.epoch if lineage.latest else None)
     if name == EARLIEST_LOCAL and facts.is_tiered:
         start = facts.local_log_start_offset
-        return TimestampAndOffset(_NO_TIMESTAMP, start, lineage.epoch_for(start))
+        return TimestampOffset(_NO_TIMESTAMP, start, lineage.epoch_for(start))
     if name in (EARLIEST, EARLIEST_LOCAL):
         first, start = lineage.earliest, facts.log_start_offset
         epoch = first.epoch if first is not None and first.start_offset <= start else None
-        return TimestampAndOffset(_NO_TIMESTAMP, start, epoch)
+        return TimestampOffset(_NO_TIMESTAMP, start, epoch)
     if name == LATEST_TIERED:
         highest = facts.highest_remote_offset if facts.is_tiered else -1
-        return TimestampAndOffset(_NO_TIMESTAMP, highest, _NO_EPOCH if highest == -1 else lineage.epoch_for(highest))
+        return TimestampOffset(_NO_TIMESTAMP, highest, _NO_EPOCH if highest == -1 else lineage.epoch_for(highest))
     raise ValueError(f"timestamp {name} stands for nothing")
 
 
 def _first_since(
     reader: LogReader, timestamp_ms: int, facts: LookupFacts, remote: RemoteLookup | None
-) -> TimestampAndOffset | None:
+) -> TimestampOffset | None:
     start = facts.log_start_offset
     if facts.is_tiered and start < facts.log_end_offset:
         if remote is not None and (found := remote(timestamp_ms, start)) is not None:
@@ -126,7 +111,7 @@ def _first_since(
     return reader.retrying(lambda log: _first_in_log(reader, log, timestamp_ms, start))
 
 
-def _first_in_log(reader: LogReader, log: PublishedLog, timestamp_ms: int, start: int) -> TimestampAndOffset | None:
+def _first_in_log(reader: LogReader, log: PublishedLog, timestamp_ms: int, start: int) -> TimestampOffset | None:
     """Search the first segment whose largest timestamp reaches ``timestamp_ms``, and no other, as Kafka does."""
     for index in range(len(log.segments)):
         if _largest_timestamp_ms(reader, log, index) >= timestamp_ms:
@@ -136,7 +121,7 @@ def _first_in_log(reader: LogReader, log: PublishedLog, timestamp_ms: int, start
 
 def _first_in_segment(
     reader: LogReader, log: PublishedLog, index: int, timestamp_ms: int, start: int
-) -> TimestampAndOffset | None:
+) -> TimestampOffset | None:
     files = log.files(index)
     hint = _time_index_entry(reader, files, timestamp_ms)
     with reader.open_file(files.log) as source:
@@ -145,11 +130,11 @@ def _first_in_segment(
                 continue
             for record in read_batch(source, header).records():
                 if record.timestamp_ms >= timestamp_ms and record.offset >= start:
-                    return TimestampAndOffset(record.timestamp_ms, record.offset, _epoch(header))
+                    return TimestampOffset(record.timestamp_ms, record.offset, _epoch(header))
     return None
 
 
-def _first_with_max_timestamp(reader: LogReader, log: PublishedLog) -> TimestampAndOffset | None:
+def _first_with_max_timestamp(reader: LogReader, log: PublishedLog) -> TimestampOffset | None:
     largest: TimestampOffset | None = None
     found_in = -1
     for index in range(len(log.segments)):
@@ -164,7 +149,7 @@ def _first_with_max_timestamp(reader: LogReader, log: PublishedLog) -> Timestamp
         for header in dropwhile(lambda header: header.max_timestamp_ms != largest.timestamp_ms, headers):
             for record in read_batch(source, header).records() if header.magic else ():
                 if record.timestamp_ms == header.max_timestamp_ms:
-                    return TimestampAndOffset(record.timestamp_ms, record.offset, _epoch(header))
+                    return TimestampOffset(record.timestamp_ms, record.offset, _epoch(header))
             return None
     return None
 

@@ -15,7 +15,6 @@ from tierd.log.files.disk import Readable
 from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
 from tierd.log.indexes.index_build import IndexBuilder
-from tierd.log.indexes.time_index import TimestampOffset
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.producer_replay import KIND, ProducerReplay
 from tierd.log.producers.transactions import end_marker_of
@@ -31,6 +30,7 @@ from tierd.log.records.batch_header import (
 from tierd.log.records.log_config import MAX_INT
 from tierd.log.records.record_batch import with_data
 from tierd.log.segments.log_segment import LogSegment
+from tierd.model import TimestampOffset
 
 _WINDOW_BYTES = 1 << 20
 _HEADER = struct.Struct(">qiibIhi8xqq10x")  # HEADER_V2 without what recovery does not look at: that takes time

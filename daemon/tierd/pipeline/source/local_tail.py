@@ -16,7 +16,6 @@ from tierd.log import (
     LocalLog,
     PartitionDirectory,
     PartitionScan,
-    TimestampedOffset,
     data_bytes,
     first_since,
     iter_batches,
@@ -25,7 +24,7 @@ from tierd.log import (
     read_offset_checkpoint,
     scan_partition,
 )
-from tierd.model import TopicIdPartition
+from tierd.model import TimestampOffset, TopicIdPartition
 
 _READ_BYTES: Final = 4 << 20
 
@@ -64,7 +63,7 @@ class LocalTail:
         with _gone_is_told():
             return self._log().aborted_transactions(max(start_offset, self.start_offset), end_offset)
 
-    def first_since(self, timestamp_ms: int, *, start_offset: int, end_offset: int) -> TimestampedOffset | None:
+    def first_since(self, timestamp_ms: int, *, start_offset: int, end_offset: int) -> TimestampOffset | None:
         """The first record of ``[start_offset, end_offset)`` that is no older than ``timestamp_ms``. Blocking.
 
         Raises:

@@ -9,6 +9,7 @@ from pathlib import Path
 from tierd.clock import Clock
 from tierd.config import FetchSettings
 from tierd.errors import RemoteReaderClosedError, RetriableRemoteStorageError, TierError
+from tierd.model import IsolationLevel, TimestampOffset
 from tierd.remote import CacheStatistics, ChunkCache, RemoteStorageManager
 from tierd.tiering.quota import UNLIMITED, RateQuota
 from tierd.tiering.reading.fetch_gate import FetchGate, GateStatistics
@@ -17,8 +18,7 @@ from tierd.tiering.reading.fetch_task import FetchTask
 from tierd.tiering.reading.index_cache import RemoteIndexCache
 from tierd.tiering.reading.kept_readers import KeptReaders
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
-from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
-from tierd.tiering.reading.timestamps import ListedOffset
+from tierd.tiering.reading.tiered_log import Tier, TieredLog
 from tierd.tiering.recorder import TieringRecorder
 
 _KEPT_READERS = 16  # each has at most a quarter of fetch.prefetch under way, and a range that it did not use up
@@ -104,7 +104,7 @@ class FetchService:
         offset: int,
         *,
         max_bytes: int,
-        isolation: Isolation,
+        isolation: IsolationLevel,
         at_least_one: bool = True,
         max_wait_s: float | None = None,
     ) -> FetchResult:
@@ -130,21 +130,20 @@ class FetchService:
         return reading.result() if done else FetchResult.nothing(Tier.REMOTE, offset)
 
     async def list_offset(
-        self, task: FetchTask, timestamp_ms: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
-    ) -> ListedOffset:
-        """``task.list_offset`` within ``fetch.timestamp_timeout``; what goes wrong is in the answer, not raised."""
+        self, task: FetchTask, timestamp_ms: int, *, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    ) -> TimestampOffset | TierError | None:
+        """Return the answer of ``task.list_offset`` within ``fetch.timestamp_timeout``, or the error of the search."""
         limit_s = self._settings.timestamp_timeout_s
         try:
             async with asyncio.timeout(limit_s):
                 return await task.list_offset(timestamp_ms, isolation=isolation)
         except TimeoutError:
-            slow = RetriableRemoteStorageError(
+            return RetriableRemoteStorageError(
                 f"the search for timestamp {timestamp_ms} did not end within {limit_s:g} s",
                 remedy="ask again, or raise fetch.timestamp_timeout",
             )
-            return ListedOffset(error=slow)
         except TierError as error:
-            return ListedOffset(error=error)
+            return error
 
     async def close(self) -> None:
         """End the reads; every later one is refused. The caches belong to who opened them."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tierd.errors import CorruptRecordError
 from tierd.log import AbortedTransaction, Record, RecordBatch
+from tierd.model import IsolationLevel, TimestampOffset
 from tierd.remote import RemoteStorageManager
 from tierd.tiering.reading.committed import committed_batches, data_batches
 from tierd.tiering.reading.fetch_gate import FetchGate
@@ -17,8 +18,8 @@ from tierd.tiering.reading.read_ahead import ReadAheadLimits
 from tierd.tiering.reading.read_session import ReadSession, ReadSources
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.remote_reader import SMALLEST_WINDOW_BYTES
-from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
-from tierd.tiering.reading.timestamps import ListedOffset, list_offset
+from tierd.tiering.reading.tiered_log import Tier, TieredLog
+from tierd.tiering.reading.timestamps import list_offset
 from tierd.tiering.recorder import TieringRecorder
 
 _DECODED_BYTES = 1 << 20  # as they lie in the log, that are decoded together
@@ -80,7 +81,7 @@ class FetchTask:
         self._kept = kept
 
     async def read(
-        self, offset: int, *, max_bytes: int, isolation: Isolation, at_least_one: bool = True
+        self, offset: int, *, max_bytes: int, isolation: IsolationLevel, at_least_one: bool = True
     ) -> FetchResult:
         """Return batches from the one that holds ``offset`` or follows it; empty at the end.
 
@@ -139,8 +140,8 @@ class FetchTask:
         return result
 
     async def list_offset(
-        self, timestamp_ms: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
-    ) -> ListedOffset:
+        self, timestamp_ms: int, *, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    ) -> TimestampOffset | None:
         """Find the first record no older than a timestamp, or what a negative number stands for; see ``OffsetSpec``.
 
         Raises:
@@ -154,7 +155,7 @@ class FetchTask:
             return await list_offset(self._sources, timestamp_ms, isolation=isolation)
 
     async def records(
-        self, from_offset: int | None, to_offset: int | None, isolation: Isolation
+        self, from_offset: int | None, to_offset: int | None, isolation: IsolationLevel
     ) -> AsyncGenerator[Record, None]:
         """Yield records in order of offset, as a consumer sees them: no markers, nothing beyond the end.
 
@@ -181,7 +182,7 @@ class FetchTask:
                         raise step.error
 
     async def batches(
-        self, from_offset: int | None, to_offset: int | None, isolation: Isolation
+        self, from_offset: int | None, to_offset: int | None, isolation: IsolationLevel
     ) -> AsyncGenerator[BatchGroup, None]:
         """Yield the batches that ``records`` decodes, markers and aborted ones included; arguments and errors alike."""
         limits = ReadAheadLimits(
@@ -221,9 +222,9 @@ def _groups(batches: Sequence[RecordBatch]) -> list[list[RecordBatch]]:
     return groups if groups[-1] else []
 
 
-def _decoded(group: BatchGroup, isolation: Isolation) -> Iterator[Record]:
+def _decoded(group: BatchGroup, isolation: IsolationLevel) -> Iterator[Record]:
     """Yield the records of a group; a batch is decompressed when its first record is asked for."""
-    is_committed = isolation is Isolation.READ_COMMITTED
+    is_committed = isolation is IsolationLevel.READ_COMMITTED
     wanted = committed_batches(group.batches, group.aborted) if is_committed else data_batches(group.batches)
     for batch in wanted:
         for record in batch.records():

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tierd.clock import Clock
-from tierd.model import TopicIdPartition
+from tierd.model import IsolationLevel, TopicIdPartition
 from tierd.tiering.reading.read_session import ReadSession
-from tierd.tiering.reading.tiered_log import Isolation
 
 _IDLE_S = 30.0
 
@@ -18,7 +17,7 @@ class ReaderPlace(NamedTuple):
 
     partition: TopicIdPartition
     offset: int
-    isolation: Isolation
+    isolation: IsolationLevel
 
 
 @dataclass(slots=True)

@@ -13,14 +13,14 @@ from tierd.errors import (
     SegmentChangedError,
 )
 from tierd.log import AbortedTransaction, LocalLog, RecordBatch, iter_batches
-from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata
+from tierd.model import IsolationLevel, RemoteLogSegmentId, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
 from tierd.tiering.reading.aborted_lookup import AbortedLookup
 from tierd.tiering.reading.read_ahead import ReadAhead, ReadAheadLimits, Stretch
 from tierd.tiering.reading.reading_bounds import ReadingBounds, is_replaced, on_current, reading_bounds, remote_end
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.remote_reader import RemoteSegmentReader
-from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
+from tierd.tiering.reading.tiered_log import Tier, TieredLog
 from tierd.tiering.recorder import TieringRecorder
 
 _REPLANS = 5
@@ -66,7 +66,7 @@ class ReadSession:
     """Reads forward from where it was begun. ``close`` it; one caller at a time."""
 
     def __init__(
-        self, sources: ReadSources, isolation: Isolation, limits: ReadAheadLimits, *, to_offset: int | None = None
+        self, sources: ReadSources, isolation: IsolationLevel, limits: ReadAheadLimits, *, to_offset: int | None = None
     ) -> None:
         """Read from ``sources``; nothing is read ahead from ``to_offset`` on."""
         self._sources = sources
@@ -145,7 +145,7 @@ class ReadSession:
         None where segments were replaced since ``log``, as which the batches were read: they have to be read again, for
         the segments that are there now know nothing of aborted batches that they do not hold any more.
         """
-        if self._isolation is Isolation.READ_UNCOMMITTED:
+        if self._isolation is IsolationLevel.READ_UNCOMMITTED:
             return ()
         if log is not self._log:
             return None

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from tierd.errors import RemoteResourceNotFoundError
 from tierd.log import last_stable_offset
-from tierd.model import RemoteLogSegmentMetadata
+from tierd.model import IsolationLevel, RemoteLogSegmentMetadata
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
-from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
+from tierd.tiering.reading.tiered_log import Tier, TieredLog
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ def is_replaced(before: TieredLog, after: TieredLog) -> bool:
     return any(metadata.segment not in readable for metadata in before.finished)
 
 
-async def reading_bounds(log: TieredLog, isolation: Isolation, indexes: RemoteIndexes) -> ReadingBounds:
+async def reading_bounds(log: TieredLog, isolation: IsolationLevel, indexes: RemoteIndexes) -> ReadingBounds:
     """Say where a reader has to stop.
 
     Only decided data is copied, but the marker that decided it may lie behind the tier's end. So where the local log
@@ -52,7 +52,7 @@ async def reading_bounds(log: TieredLog, isolation: Isolation, indexes: RemoteIn
         LogError: the local log cannot be read.
         RemoteStorageError: what is open at the end of the tier is not known.
     """
-    if isolation is Isolation.READ_UNCOMMITTED:
+    if isolation is IsolationLevel.READ_UNCOMMITTED:
         return ReadingBounds(log.end_offset, log.end_offset)
     local = await _local_stable_offset(log)
     if local >= log.remote_end_offset:

@@ -11,13 +11,6 @@ from tierd.model import Lineage, RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.tiering.plan import deleted_records_before, local_log_start
 
 
-class Isolation(Enum):
-    """Which records a reader wants."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
-
-
 class Tier(Enum):
     """Where a read goes."""
 

@@ -2,21 +2,19 @@
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 
-from tierd.errors import BatchTooLargeError, CorruptRecordError, RemoteIntegrityError, TierError
-from tierd.log import RecordBatch, TimestampedOffset, first_since, max_timestamp
-from tierd.model import RemoteLogSegmentMetadata
+from tierd.errors import BatchTooLargeError, CorruptRecordError, RemoteIntegrityError
+from tierd.log import RecordBatch, first_since, max_timestamp
+from tierd.model import IsolationLevel, RemoteLogSegmentMetadata, TimestampOffset
 from tierd.tiering.plan import highest_copied
 from tierd.tiering.reading.read_session import ReadSources
 from tierd.tiering.reading.reading_bounds import on_current, reading_bounds, remote_end
 from tierd.tiering.reading.remote_reader import RemoteSegmentReader
-from tierd.tiering.reading.tiered_log import Isolation, TieredLog
+from tierd.tiering.reading.tiered_log import TieredLog
 
-UNKNOWN = -1
-
+_NO_TIMESTAMP = -1
 _FIRST_BYTES = 256 << 10
 _PIECE_BYTES = 4 << 20
 
@@ -32,25 +30,9 @@ class OffsetSpec(IntEnum):
     EARLIEST_PENDING_UPLOAD = -6
 
 
-@dataclass(frozen=True, slots=True)
-class ListedOffset:
-    """An answer to ListOffsets; -1 stands for what there is not.
-
-    Attributes:
-        timestamp_ms: of the record; -1 for a place in the log.
-        leader_epoch: that wrote the offset.
-        error: why there is no answer; the fields say nothing then.
-    """
-
-    offset: int = UNKNOWN
-    timestamp_ms: int = UNKNOWN
-    leader_epoch: int = UNKNOWN
-    error: TierError | None = None
-
-
 async def list_offset(
-    sources: ReadSources, timestamp_ms: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
-) -> ListedOffset:
+    sources: ReadSources, timestamp_ms: int, *, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+) -> TimestampOffset | None:
     """Find the first record that is no older than a timestamp, or the place that an ``OffsetSpec`` names.
 
     Raises:
@@ -61,17 +43,17 @@ async def list_offset(
     log = await sources.snapshot()
     if timestamp_ms >= 0:
         search = partial(offset_for_timestamp, sources, timestamp_ms=timestamp_ms, isolation=isolation)
-        return _listed(await on_current(log, sources.snapshot, search))
+        return await on_current(log, sources.snapshot, search)
     spec = OffsetSpec(timestamp_ms)
     if spec is OffsetSpec.MAX_TIMESTAMP:
         largest = partial(_largest_timestamp, sources, isolation=isolation)
-        return _listed(await on_current(log, sources.snapshot, largest))
+        return await on_current(log, sources.snapshot, largest)
     if spec is OffsetSpec.LATEST:
         return await on_current(log, sources.snapshot, partial(_latest, sources, isolation=isolation))
     return place(log, spec)
 
 
-def place(log: TieredLog, spec: OffsetSpec) -> ListedOffset:
+def place(log: TieredLog, spec: OffsetSpec) -> TimestampOffset | None:
     """The place that ``spec`` names, of those that need no search.
 
     Raises:
@@ -84,20 +66,20 @@ def place(log: TieredLog, spec: OffsetSpec) -> ListedOffset:
             return _at(log, _local_start(log))
         case OffsetSpec.LATEST_TIERED:
             highest = _highest_remote_offset(log)
-            return ListedOffset() if highest == UNKNOWN else _at(log, highest)
+            return None if highest < 0 else _at(log, highest)
         case OffsetSpec.EARLIEST_PENDING_UPLOAD:
             highest = _highest_remote_offset(log)
-            if highest == UNKNOWN:
+            if highest < 0:
                 is_all_local = _local_start(log) == log.log_start_offset
-                return _at(log, log.log_start_offset) if is_all_local else ListedOffset()
+                return _at(log, log.log_start_offset) if is_all_local else None
             return _at(log, max(highest + 1, log.log_start_offset))
         case _:
             raise ValueError(f"{spec.name} is no place that is known without a search")
 
 
 async def offset_for_timestamp(
-    sources: ReadSources, log: TieredLog, *, timestamp_ms: int, isolation: Isolation
-) -> TimestampedOffset | None:
+    sources: ReadSources, log: TieredLog, *, timestamp_ms: int, isolation: IsolationLevel
+) -> TimestampOffset | None:
     """The first readable record with ``timestamp_ms`` or a later time; None when there is none (15.1).
 
     Kafka gives up after the first remote segment that might have held it; here the search goes on, as such a segment
@@ -126,7 +108,7 @@ def timestamp_candidates(log: TieredLog, timestamp_ms: int) -> Iterator[RemoteLo
 
 async def _first_in_segment(
     sources: ReadSources, log: TieredLog, metadata: RemoteLogSegmentMetadata, timestamp_ms: int, *, start: int
-) -> TimestampedOffset | None:
+) -> TimestampOffset | None:
     first = max(start, metadata.first_readable_offset)
     end = remote_end(log, metadata, first)
     position = await sources.indexes.lookup_timestamp(metadata, timestamp_ms, first)
@@ -158,15 +140,17 @@ async def _first_in_segment(
     return None
 
 
-def _first_in_batch(batch: RecordBatch, timestamp_ms: int, first: int, end: int) -> TimestampedOffset | None:
+def _first_in_batch(batch: RecordBatch, timestamp_ms: int, first: int, end: int) -> TimestampOffset | None:
     for record in batch.records():
         if record.timestamp_ms >= timestamp_ms and first <= record.offset < end:
             epoch = batch.partition_leader_epoch
-            return TimestampedOffset(record.timestamp_ms, record.offset, epoch if epoch >= 0 else None)
+            return TimestampOffset(record.timestamp_ms, record.offset, epoch if epoch >= 0 else None)
     return None
 
 
-async def _largest_timestamp(sources: ReadSources, log: TieredLog, *, isolation: Isolation) -> TimestampedOffset | None:
+async def _largest_timestamp(
+    sources: ReadSources, log: TieredLog, *, isolation: IsolationLevel
+) -> TimestampOffset | None:
     """Over local segments only, as Kafka has it."""
     if log.scan is None:
         return None
@@ -174,10 +158,10 @@ async def _largest_timestamp(sources: ReadSources, log: TieredLog, *, isolation:
     return await asyncio.to_thread(max_timestamp, log.scan, end=bounds.end_offset)
 
 
-async def _latest(sources: ReadSources, log: TieredLog, *, isolation: Isolation) -> ListedOffset:
+async def _latest(sources: ReadSources, log: TieredLog, *, isolation: IsolationLevel) -> TimestampOffset:
     bounds = await reading_bounds(log, isolation, sources.indexes)
     latest = log.lineage.latest
-    return ListedOffset(bounds.end_offset, leader_epoch=latest.epoch if latest else UNKNOWN)
+    return TimestampOffset(_NO_TIMESTAMP, bounds.end_offset, latest.epoch if latest else None)
 
 
 def _local_start(log: TieredLog) -> int:
@@ -192,13 +176,5 @@ def _highest_remote_offset(log: TieredLog) -> int:
     ).offset
 
 
-def _at(log: TieredLog, offset: int) -> ListedOffset:
-    epoch = log.lineage.epoch_for(offset)
-    return ListedOffset(offset, leader_epoch=UNKNOWN if epoch is None else epoch)
-
-
-def _listed(found: TimestampedOffset | None) -> ListedOffset:
-    if found is None:
-        return ListedOffset()
-    epoch = UNKNOWN if found.leader_epoch is None else found.leader_epoch
-    return ListedOffset(found.offset, found.timestamp_ms, epoch)
+def _at(log: TieredLog, offset: int) -> TimestampOffset:
+    return TimestampOffset(_NO_TIMESTAMP, offset, log.lineage.epoch_for(offset))
