@@ -109,6 +109,7 @@ from tierd.log.repair import (
     repair_partition,
     truncate_partition,
 )
+from tierd.log.segments.log_snapshot import first_in_batch
 
 __all__ = [
     "CLEAN_SHUTDOWN_FILE",
@@ -210,6 +211,7 @@ __all__ = [
     "file_name",
     "find_log_end_offset",
     "find_segment_end_offset",
+    "first_in_batch",
     "first_since",
     "identify_directory",
     "inspect_path",

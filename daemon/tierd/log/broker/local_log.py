@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from tierd.errors import CorruptRecordError, OffsetOutOfRangeError, SegmentChangedError
-from tierd.log.broker.live_segment import readable_bytes
+from tierd.log.broker.live_segment import open_readable, readable_bytes
 from tierd.log.files.partition_scan import PartitionScan, SegmentFiles
 from tierd.log.files.source import Source, open_source
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
@@ -187,10 +187,10 @@ def find_segment_end_offset(segment: SegmentFiles) -> int:
         LogDirOfflineError: a file cannot be read.
     """
     end = segment.base_offset
-    with open_source(segment.log) as source:
+    with open_readable(segment) as opened:
         position = 0
         if segment.next_base_offset is not None:
-            position = indexed_position(open_source, source, segment, segment.end_offset)
-        for header in iter_headers(source, position=position, end=readable_bytes(source, segment)):
+            position = indexed_position(open_source, opened.source, segment, segment.end_offset)
+        for header in iter_headers(opened.source, position=position, end=opened.end):
             end = header.last_offset + 1
     return end

@@ -5,7 +5,8 @@ names changed under it. It waits for nobody: the writer never holds anything tha
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionI
 from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, parse_header
 from tierd.log.records.log_offset import LogOffset
 from tierd.log.segments.log_segments import PublishedLog
+from tierd.log.segments.log_snapshot import OpenLog
 from tierd.log.segments.segment_ranges import floor_index
 from tierd.log.segments.segment_reader import (
     OpenFile,
@@ -305,6 +307,29 @@ def readable_end(log: PublishedLog, files: SegmentFiles, source: Readable) -> in
     if log.log_end.position > source.size_bytes:
         raise source.changed()
     return log.log_end.position
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSnapshot:
+    """The ``LogSnapshot`` of a log that tierd owns."""
+
+    reader: LogReader
+    published: PublishedLog
+
+    def segments(self) -> Iterator[SegmentFiles]:
+        """Yield the segments with the names that their files have now, ascending."""
+        return map(self.published.files, range(len(self.published.segments)))
+
+    @property
+    def open_file(self) -> OpenFile:
+        """A function that opens a file of the log for reading."""
+        return self.reader.open_file
+
+    @contextmanager
+    def open_log(self, segment: SegmentFiles) -> Iterator[OpenLog]:
+        """Open the log file of a segment."""
+        with self.reader.open_file(segment.log) as source:
+            yield OpenLog(source, readable_end(self.published, segment, source))
 
 
 @dataclass(frozen=True, slots=True)

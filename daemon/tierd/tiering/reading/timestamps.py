@@ -6,7 +6,7 @@ from enum import IntEnum
 from functools import partial
 
 from tierd.errors import BatchTooLargeError, CorruptRecordError, RemoteIntegrityError
-from tierd.log import RecordBatch, first_since, max_timestamp
+from tierd.log import first_in_batch, first_since, max_timestamp
 from tierd.model import IsolationLevel, RemoteLogSegmentMetadata, TimestampOffset
 from tierd.tiering.plan import highest_copied
 from tierd.tiering.reading.read_session import ReadSources
@@ -120,7 +120,7 @@ async def _first_in_segment(
         while batches := await reader.next_batches():
             wanted = [b for b in batches if b.max_timestamp_ms >= timestamp_ms and b.last_offset >= first]
             for batch in wanted:
-                found = await asyncio.to_thread(_first_in_batch, batch, timestamp_ms, first, end)
+                found = await asyncio.to_thread(first_in_batch, batch, timestamp_ms, start=first, end=end)
                 if found is not None:
                     return found
             if batches[-1].last_offset + 1 >= end:
@@ -137,14 +137,6 @@ async def _first_in_segment(
     finally:
         sources.recorder.bytes_fetched(log.partition.topic, reader.fetched_bytes)
         await reader.close()
-    return None
-
-
-def _first_in_batch(batch: RecordBatch, timestamp_ms: int, first: int, end: int) -> TimestampOffset | None:
-    for record in batch.records():
-        if record.timestamp_ms >= timestamp_ms and first <= record.offset < end:
-            epoch = batch.partition_leader_epoch
-            return TimestampOffset(record.timestamp_ms, record.offset, epoch if epoch >= 0 else None)
     return None
 
 
