@@ -15,7 +15,7 @@ from tierd.errors import (
 from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, read_lineage
 from tierd.log.files.directory import parse_directory_name
 from tierd.log.files.disk import OsDisk
-from tierd.log.files.partition_scan import file_name, parse_file_name
+from tierd.log.files.partition_scan import file_name, offsets_named, parse_file_name, with_next_base
 from tierd.log.files.source import read_whole
 from tierd.log.indexes.transaction_index import TransactionIndex, read_transaction_index
 from tierd.log.inspection.files import (
@@ -118,14 +118,14 @@ def _compare(path: Path, damaged: set[Path]) -> Iterator[Finding]:
 
 def _inspect_files(path: Path, *, records: bool, deep: bool) -> Iterator[Finding]:
     names = list_names(path)
-    offsets = {suffix: _offsets(names, suffix) for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot")}
+    suffixes = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    offsets = {suffix: offsets_named(names, suffix) for suffix in suffixes}
     for required, remedy in _MISSING.items():
         if required not in names:
             yield Damage(path / required, None, f"{path / required}: missing", remedy)
     yield from _leftovers(path, names, offsets)
     directory = _Directory(path, offsets, _lineage(path), _state_at(path, offsets))
-    for index, base in enumerate(offsets[".log"]):
-        following = offsets[".log"][index + 1] if index + 1 < len(offsets[".log"]) else None
+    for base, following in with_next_base(offsets[".log"]):
         yield from _tolerant(
             path / file_name(base, ".log"), directory.inspect(base, following, records=records, deep=deep)
         )
@@ -281,10 +281,6 @@ def _leftovers(path: Path, names: list[str], offsets: dict[str, list[int]]) -> I
             yield Damage(file, None, problem, "look for the .log on a replica; the broker will remove the index")
         elif suffix == ".snapshot" and offset not in segments and offset < max(segments, default=0):
             yield Note(file, "no segment begins here; the broker removes it at its next start")
-
-
-def _offsets(names: list[str], suffix: str) -> list[int]:
-    return sorted(parsed[0] for name in names if (parsed := parse_file_name(name)) and parsed[1] == suffix)
 
 
 def _lineage(path: Path) -> Lineage | None:

@@ -18,7 +18,7 @@ from tierd.log.files.directory import DirectoryKind, parse_directory_name
 from tierd.log.files.disk import Disk, unlink_if_there
 from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
-from tierd.log.files.partition_scan import MAX_OFFSET, file_name, parse_file_name
+from tierd.log.files.partition_scan import MAX_OFFSET, file_name, offsets_named, parse_file_name
 from tierd.log.partition.producer_rebuild import rebuild_producer_state
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.records.log_config import LogConfig
@@ -329,7 +329,7 @@ class LogRecovery:
 
     def _producers(self) -> ProducerStateManager:
         """What is known of producers, to be rebuilt; every segment is recovered with one of its own."""
-        offsets = None if self._names is None else _snapshot_offsets(self._names)
+        offsets = None if self._names is None else offsets_named(self._names, ".snapshot")
         return ProducerStateManager(
             self._disk,
             self._directory,
@@ -341,7 +341,7 @@ class LogRecovery:
     def loaded_producers(self, log_end_offset: int, *, log_start_offset: int) -> ProducerStateManager:
         """What is known of producers at the log end; of the snapshots only those are left that are accounted for."""
         producers, bases = self._producers(), self.segments.base_offsets
-        strays = [] if self._names is None else [o for o in _snapshot_offsets(self._names) if o not in bases]
+        strays = [] if self._names is None else [o for o in offsets_named(self._names, ".snapshot") if o not in bases]
         if self._names is None or (strays and (len(strays) > 1 or strays[0] < bases[-1])):
             producers.remove_stray_snapshots(bases)
         self._rebuild(
@@ -383,8 +383,3 @@ class LogRecovery:
             reload_from_clean_shutdown=reload_from_clean_shutdown,
             now_ms=self._now_ms,
         )
-
-
-def _snapshot_offsets(names: Sequence[str]) -> list[int]:
-    parsed = map(parse_file_name, names)
-    return [found[0] for found in parsed if found is not None and found[1] == ".snapshot"]

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tierd.log.files.disk import Disk, read_artefact, unlink_if_there
-from tierd.log.files.partition_scan import file_name, parse_file_name
+from tierd.log.files.partition_scan import file_name, offsets_named
 from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
 
 _SUFFIX = ".snapshot"
@@ -22,7 +22,7 @@ class ProducerSnapshots:
         """Look for the snapshots in ``directory``, unless their ``offsets`` are known."""
         self._disk = disk
         self._directory = directory
-        self._offsets = sorted(self._list() if offsets is None else offsets)
+        self._offsets = self._list() if offsets is None else sorted(offsets)
         self._has_removals = False  # whether a name is gone that a power cut might bring back
 
     @property
@@ -135,12 +135,11 @@ class ProducerSnapshots:
 
     def reload(self) -> None:
         """Look for snapshots anew."""
-        self._offsets = sorted(self._list())
+        self._offsets = self._list()
 
     def moved(self, directory: Path) -> None:
         """Take note that the partition directory has another name."""
         self._directory = directory
 
     def _list(self) -> list[int]:
-        parsed = map(parse_file_name, self._disk.list_names(self._directory))
-        return [found[0] for found in parsed if found is not None and found[1] == _SUFFIX]
+        return offsets_named(self._disk.list_names(self._directory), _SUFFIX)

@@ -16,7 +16,7 @@ from tierd.log.files.checkpoints import (
 )
 from tierd.log.files.directory import parse_directory_name
 from tierd.log.files.disk import Disk, read_artefact
-from tierd.log.files.partition_scan import file_name, parse_file_name
+from tierd.log.files.partition_scan import file_name, offsets_named, parse_file_name, with_next_base
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
 from tierd.log.records.log_config import LogConfig
@@ -89,17 +89,17 @@ class _Survey:
         )
 
     def _walk_segments(self, progress: Progress) -> list[SegmentFacts]:
-        bases = [found[0] for name in self._names if (found := parse_file_name(name)) and found[1] == ".log"]
+        bases = offsets_named(self._names, ".log")
         producers: ProducerStateManager | None = self._producers()
         segments: list[SegmentFacts] = []
-        for at, base in enumerate(bases):
+        for at, (base, next_base) in enumerate(with_next_base(bases)):
             progress(file_name(base, ".log"), at, len(bases))
             producers = self._producers_at(base, producers, is_first=not at)
             walk = SegmentSurvey(
                 self._disk,
                 self._directory,
                 base,
-                bases[at + 1] if at + 1 < len(bases) else None,
+                next_base,
                 names=frozenset(self._names),
                 config=self._config,
                 lineage=self._lineage,
