@@ -73,10 +73,15 @@ def inspect_segment(
         for found in walk(
             source, base_offset=expected.base_offset, next_base_offset=expected.next_base_offset, end=limit
         ):
-            if isinstance(found, NoBatch):
-                yield Damage(path, found.error.position, str(found.error), found.error.remedy)
-                break
-            header, faults = (found.header, found.faults) if isinstance(found, DamagedBatch) else (found, ())
+            faults: tuple[BatchFault, ...] = ()
+            match found:
+                case BatchHeader():
+                    header = found
+                case DamagedBatch():
+                    header, faults = found.header, found.faults
+                case NoBatch(error):
+                    yield Damage(path, error.position, str(error), error.remedy)
+                    break
             end, is_valid = header.end_position, BatchFault.CHECKSUM not in faults
             yield Decoded("batch", _batch_fields(header, is_valid=is_valid))
             yield from checks.check(source, header, faults)

@@ -61,14 +61,17 @@ def _segment_problems(disk: Disk, directory: Path, base: int, next_base: int | N
     file = disk.open(path, write=False)
     try:
         for found in walk(file, base_offset=base):
-            if isinstance(found, NoBatch):
-                yield str(found.error)
-                return  # behind it the batches are unknown, and so are the right entries of the indexes
-            header = found.header if isinstance(found, DamagedBatch) else found
-            if isinstance(found, DamagedBatch) and BatchFault.CHECKSUM in found.faults:
-                yield f"{path}: wrong checksum at position {header.position}"
-            if header.last_offset <= end:
-                yield f"{path}: offset {header.last_offset} at position {header.position} does not ascend"
+            match found:
+                case BatchHeader():
+                    header = found
+                case DamagedBatch(header, faults):
+                    if BatchFault.CHECKSUM in faults:
+                        yield f"{path}: wrong checksum at position {header.position}"
+                    if header.last_offset <= end:
+                        yield f"{path}: offset {header.last_offset} at position {header.position} does not ascend"
+                case NoBatch(error):
+                    yield str(error)
+                    return  # behind it the batches are unknown, and so are the right entries of the indexes
             end, newest_ms = header.last_offset, max(newest_ms, header.max_timestamp_ms)
             yield from indexes.follow(header)
     finally:

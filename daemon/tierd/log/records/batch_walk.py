@@ -69,18 +69,22 @@ def walk(
         SegmentChangedError: the file became shorter.
     """
     expected_offset = base_offset
+    too_far = base_offset + MAX_INT + 1
+    limit = too_far if next_base_offset is None else min(too_far, next_base_offset)
     try:
         for header in iter_headers(source, end=end, may_be_torn=False):
-            faults = []
-            if not crc_matches(source, header):
-                faults.append(BatchFault.CHECKSUM)
-            if header.base_offset < expected_offset:
-                faults.append(BatchFault.OFFSET_AGAIN)
-            if next_base_offset is not None and header.last_offset >= next_base_offset:
-                faults.append(BatchFault.OFFSET_OF_NEXT_SEGMENT)
-            if header.last_offset - base_offset > MAX_INT:
-                faults.append(BatchFault.OFFSET_TOO_FAR)
-            yield DamagedBatch(header, tuple(faults), expected_offset) if faults else header
-            expected_offset = header.last_offset + 1
+            is_valid, last_offset = crc_matches(source, header), header.last_offset
+            if is_valid and header.base_offset >= expected_offset and last_offset < limit:
+                yield header
+            else:
+                found = {
+                    BatchFault.CHECKSUM: not is_valid,
+                    BatchFault.OFFSET_AGAIN: header.base_offset < expected_offset,
+                    BatchFault.OFFSET_OF_NEXT_SEGMENT: next_base_offset is not None and last_offset >= next_base_offset,
+                    BatchFault.OFFSET_TOO_FAR: last_offset >= too_far,
+                }
+                faults = tuple(fault for fault, is_there in found.items() if is_there)
+                yield DamagedBatch(header, faults, expected_offset)
+            expected_offset = last_offset + 1
     except CorruptRecordError as error:
         yield NoBatch(error)

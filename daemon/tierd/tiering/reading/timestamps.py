@@ -1,4 +1,4 @@
-"""Offsets by timestamp, and the offsets that have names, over both tiers (remote-tiering 15; KIP-405, KIP-1005)."""
+"""Offsets by timestamp, and named offsets, in the local log and in the tier (remote-tiering 15; KIP-405, KIP-1005)."""
 
 import asyncio
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _PIECE_BYTES = 4 << 20
 
 
 class OffsetSpec(IntEnum):
-    """The numbers that stand in a ListOffsets request for a timestamp."""
+    """Named offsets: the negative numbers that a ListOffsets request may have in place of a timestamp."""
 
     LATEST = -1
     EARLIEST = -2
@@ -35,10 +35,13 @@ async def list_offset(
 ) -> TimestampOffset | None:
     """Find the first record that is no older than a timestamp, or the place that an ``OffsetSpec`` names.
 
+    Returns:
+        None without such a record or place.
+
     Raises:
-        ValueError: a negative number that stands for nothing.
+        ValueError: a negative number that is no ``OffsetSpec``.
         LogError: the local log cannot be read.
-        RemoteStorageError: the store did not answer, or its bytes are damaged.
+        RemoteStorageError: the store did not answer, or the stored bytes are damaged.
     """
     log = await sources.snapshot()
     if timestamp_ms >= 0:
@@ -54,10 +57,10 @@ async def list_offset(
 
 
 def place(log: TieredLog, spec: OffsetSpec) -> TimestampOffset | None:
-    """The place that ``spec`` names, of those that need no search.
+    """Return the place of an ``OffsetSpec`` that needs no search.
 
     Raises:
-        ValueError: it needs one.
+        ValueError: ``spec`` needs a search.
     """
     match spec:
         case OffsetSpec.EARLIEST:
@@ -80,15 +83,15 @@ def place(log: TieredLog, spec: OffsetSpec) -> TimestampOffset | None:
 async def offset_for_timestamp(
     sources: ReadSources, log: TieredLog, *, timestamp_ms: int, isolation: IsolationLevel
 ) -> TimestampOffset | None:
-    """The first readable record with ``timestamp_ms`` or a later time; None when there is none (15.1).
+    """Find the first readable record with ``timestamp_ms`` or a later time; None without such a record (15.1).
 
-    Kafka gives up after the first remote segment that might have held it; here the search goes on, as such a segment
-    may have nothing young enough left behind the log start.
+    Kafka ends the search after the first remote segment that might hold the record. Here the search goes on, because
+    the records of that segment behind the log start may all be too old.
     """
     start, end = log.log_start_offset, (await reading_bounds(log, isolation, sources.indexes)).end_offset
     for metadata in timestamp_candidates(log, timestamp_ms):
         if log.local_start_offset is not None and metadata.start_offset >= log.local_start_offset:
-            break  # the local log has it too
+            break  # the local log has the segment too
         found = await _first_in_segment(sources, log, metadata, timestamp_ms, start=start)
         if found is not None:
             return found if found.offset < end else None
@@ -98,7 +101,7 @@ async def offset_for_timestamp(
 
 
 def timestamp_candidates(log: TieredLog, timestamp_ms: int) -> Iterator[RemoteLogSegmentMetadata]:
-    """The finished segments of our own branch that may hold a record so young, from the log start on, ascending."""
+    """Yield the finished segments of our own branch that may hold such a record behind the log start, ascending."""
     readable = (m for m in log.finished if m.max_timestamp_ms >= timestamp_ms and m.end_offset >= log.log_start_offset)
     for metadata in readable:
         first = max(metadata.first_readable_offset, log.log_start_offset)
@@ -125,7 +128,7 @@ async def _first_in_segment(
                     return found
             if batches[-1].last_offset + 1 >= end:
                 return None
-    except BatchTooLargeError:  # nothing is damaged, and its own remedy is the right one
+    except BatchTooLargeError:  # nothing is damaged, and the error has the right remedy
         sources.recorder.fetch_failed(log.partition.topic)
         raise
     except CorruptRecordError as error:
@@ -143,7 +146,7 @@ async def _first_in_segment(
 async def _largest_timestamp(
     sources: ReadSources, log: TieredLog, *, isolation: IsolationLevel
 ) -> TimestampOffset | None:
-    """Over local segments only, as Kafka has it."""
+    """Find the record with the largest timestamp, in the local segments only, as Kafka does."""
     if log.scan is None:
         return None
     bounds = await reading_bounds(log, isolation, sources.indexes)
@@ -157,12 +160,12 @@ async def _latest(sources: ReadSources, log: TieredLog, *, isolation: IsolationL
 
 
 def _local_start(log: TieredLog) -> int:
-    """Where the local log begins; its end where there is none."""
+    """Return the start of the local log; the end of the log on a host without a local log."""
     return log.end_offset if log.local_start_offset is None else max(log.local_start_offset, log.log_start_offset)
 
 
 def _highest_remote_offset(log: TieredLog) -> int:
-    """The last offset of our branch that counts as copied, inclusive; -1 when there is none."""
+    """Return the last offset of our branch that counts as copied, inclusive; -1 without such an offset."""
     return highest_copied(
         log.lineage, log.view.copied_offset_for_epoch, log_end_offset=max(log.end_offset, log.high_watermark or 0)
     ).offset
