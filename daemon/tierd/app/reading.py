@@ -1,4 +1,4 @@
-"""TierReader: what the reading commands share. Metadata is read only, so they work beside a daemon and without one."""
+"""The common part of the reading commands. They only read metadata, so they work beside a daemon and without one."""
 
 import asyncio
 import contextlib
@@ -122,11 +122,11 @@ class TierReader:
         return Located(latest.partition, None)
 
     async def partitions(self) -> list[TopicIdPartition]:
-        """Every partition that the metadata knows."""
+        """Return every partition that the metadata knows."""
         return await list_partitions(self._metadata, self._keys)
 
     async def view(self, partition: TopicIdPartition) -> PartitionView:
-        """The partition's remote segments as they are stored now."""
+        """Return the stored metadata of the partition's remote segments."""
         return await read_partition(self._metadata, self._keys, partition)
 
     async def tiered_log(self, located: Located) -> TieredLog:
@@ -147,7 +147,7 @@ class TierReader:
         return TieredLog(located.partition, view, scan, watermarks.get(name), starts.get(name))
 
     def remote_key(self, metadata: RemoteLogSegmentMetadata | None) -> str | None:
-        """The key of the segment's log object; None for no segment."""
+        """Return the key of the segment's log object; None without a segment."""
         if metadata is None:
             return None
         keys = ObjectKeyFactory(self._config.remote.key_prefix, self.identity.cluster_id)
@@ -155,7 +155,7 @@ class TierReader:
         return keys.for_custom_metadata(metadata.custom_metadata, topic).segment(metadata, ".log")
 
     def fetch_task(self, located: Located) -> FetchTask:
-        """A reader of the partition's records."""
+        """Return a reader of the partition's records."""
         return self.fetches.task(lambda: self.tiered_log(located))
 
     async def verify(
@@ -183,7 +183,7 @@ class TierReader:
         return await self.tiered_log(Located(partition, None))
 
     async def local_partitions(self) -> list[TopicIdPartition]:
-        """The partitions of which this host has a replica."""
+        """Return the partitions that have a replica on this host."""
         return [d.partition for d in await self._local_directories() if d.topic_id is not None]
 
     async def partitions_left(self, local: Collection[TopicIdPartition]) -> list[TopicIdPartition]:
@@ -197,16 +197,16 @@ class TierReader:
 
     @property
     def object_keys(self) -> ObjectKeyFactory:
-        """Of the tier as it is configured."""
+        """The keys of the configured tier."""
         return ObjectKeyFactory(self._config.remote.key_prefix, self.identity.cluster_id)
 
     @property
     def grace_s(self) -> float:
-        """How old what is under way may be before it counts as left behind."""
+        """The age from which unfinished uploads count as abandoned."""
         return self._config.copying.dangling_grace_s
 
     def audit(self, *, tell: Callable[[str], None]) -> TierAudit:
-        """What holds this tier against its metadata."""
+        """Return the audit that compares this tier with its metadata."""
         return TierAudit(
             store=self.object_store,
             storage=self.storage,
@@ -228,7 +228,7 @@ class TierReader:
         accepts_unauthenticated: bool,
         tell: Callable[[str], None],
     ) -> RepairPlanner:
-        """What plans the repair of this tier, of the partitions that are ``led``."""
+        """Return the planner of repairs for the ``led`` partitions of this tier."""
         return RepairPlanner(
             audit=self.audit(tell=tell),
             check=SegmentCheck(
@@ -309,7 +309,7 @@ async def found_offset(reader: TierReader, task: FetchTask, timestamp_ms: int) -
 
 
 async def explain_offset(reader: TierReader, located: Located, offset: int) -> Explanation:
-    """Say where ``offset`` is and why.
+    """Explain where ``offset`` is, and why.
 
     Raises:
         LogError: the local log cannot be read.
@@ -331,9 +331,9 @@ async def explain_offset(reader: TierReader, located: Located, offset: int) -> E
 
 
 async def _next_record(reader: TierReader, located: Located, tiered: TieredLog, offset: int) -> int | None:
-    """The offset of the first record from ``offset`` on, the end where there is none; None for one that is not remote.
+    """Return the offset of the first record from ``offset`` on, or the end; None for an offset that is not remote.
 
-    None also where the store does not answer: the rest of the explanation needs no bytes.
+    None also when the store does not answer: the rest of the explanation needs no bytes.
     """
     if tiered.tier_of(offset) is Tier.LOCAL or not tiered.log_start_offset <= offset < tiered.end_offset:
         return None
