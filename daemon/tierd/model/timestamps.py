@@ -1,4 +1,4 @@
-"""Timestamps of records: spans of time that parts of a log cover, and offsets that belong to a timestamp."""
+"""Timestamps of parts of a log, so that readers of a time range can skip the others."""
 
 from typing import NamedTuple
 
@@ -26,15 +26,14 @@ class TimestampRange(NamedTuple):
     max_ms: int
 
     def union(self, other: "TimestampRange") -> "TimestampRange":
-        """Return the smallest range that covers both ranges."""
+        """The span that covers both."""
         return TimestampRange(min(self.min_ms, other.min_ms), max(self.max_ms, other.max_ms))
 
 
 class BlockTimestamps:
-    """The times of the records in each block of ``CHECKSUM_BLOCK_BYTES`` bytes, collected batch by batch.
+    """Collects, batch by batch, the times of the records that overlap each block of ``CHECKSUM_BLOCK_BYTES`` bytes.
 
-    The times of a batch count in every block that the batch overlaps, because a compressed batch does not tell where
-    its records lie.
+    A batch counts whole in every block that it reaches into: positions inside a compressed batch are unknown.
     """
 
     def __init__(self) -> None:
@@ -43,7 +42,7 @@ class BlockTimestamps:
         self._unknown: set[int] = set()
 
     def add(self, size_bytes: int, timestamps: TimestampRange | None) -> None:
-        """Add the next batch. ``timestamps`` None makes the times of the blocks that the batch overlaps unknown."""
+        """Add the next batch; of one whose timestamps are None nothing is known, and so of the blocks it overlaps."""
         for block in self._blocks_of(size_bytes):
             known = self._blocks[block]
             if timestamps is None:
@@ -52,15 +51,15 @@ class BlockTimestamps:
                 self._blocks[block] = timestamps if known is None else known.union(timestamps)
 
     def pass_over(self, size_bytes: int) -> None:
-        """Add the next batch, which has no records."""
+        """Add the next batch, one without records."""
         self._blocks_of(size_bytes)
 
     def ranges(self) -> tuple[TimestampRange | None, ...]:
-        """Return one range for each block so far; None where the times are not known or the block has no record."""
+        """One for every block so far; None where the times are not known, or there is no record."""
         return tuple(None if n in self._unknown else each for n, each in enumerate(self._blocks))
 
     def _blocks_of(self, size_bytes: int) -> range:
-        """Return the numbers of the blocks that the next ``size_bytes`` bytes, at least 1, overlap."""
+        """The blocks that the next ``size_bytes`` bytes, at least 1, overlap."""
         first = self._size_bytes // CHECKSUM_BLOCK_BYTES
         self._size_bytes += size_bytes
         end = -(-self._size_bytes // CHECKSUM_BLOCK_BYTES)

@@ -1,6 +1,7 @@
 """The check of every batch of a segment before a copy (DESIGN 4, step 2). The hot path of a copy.
 
-``_CheckWalk`` is an inlined twin of ``log.records.batch_walk``. A property test holds the two equal.
+``_CheckWalk`` is an inlined twin of ``log.records.batch_walk``. A property test holds the two equal. The check refuses
+more: a negative record count, and a control batch or compressed legacy entry that cannot be decoded.
 """
 
 from dataclasses import dataclass, field

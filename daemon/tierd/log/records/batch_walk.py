@@ -1,8 +1,8 @@
 """The walk over the batches of a segment, sound or damaged: the reference for what is sound in a log.
 
-Inspection and the survey of a repair consume the walk. The check before a copy (``log.broker.check``) and the recovery
-after a crash (``log.segments.segment_recovery``) have inlined twins of the walk, because an object per batch costs too
-much there. A property test in ``tests/log/records/test_batch_walk.py`` holds the twins equal to the walk.
+Inspection, strict recovery and the survey of a repair consume the walk. The check before a copy (``log.broker.check``)
+and the recovery after a crash (``log.segments.segment_recovery``) have inlined twins of the walk, because an object per
+batch costs too much there. A property test in ``tests/log/records/test_batch_walk.py`` holds the twins equal.
 """
 
 from collections.abc import Iterator
