@@ -26,10 +26,10 @@ from tierd.clock import SystemClock
 from tierd.config import FetchSettings, TierdConfig
 from tierd.log import identify_directory
 from tierd.metadata import PartitionView
-from tierd.model import ByteRange
+from tierd.model import ByteRange, IsolationLevel
 from tierd.remote import ObjectStore, SegmentStorage
 from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.tiering import FetchTask, Isolation, SilentRecorder, TieredLog
+from tierd.tiering import FetchTask, SilentRecorder, TieredLog
 
 _PIECE_BYTES = 4 << 20
 _PREFETCH_BYTES = FetchSettings().prefetch_bytes
@@ -175,7 +175,7 @@ async def _through_both_tiers(store: ObjectStore, cold: Cold) -> Cost:
         snapshot, remote=storage, recorder=SilentRecorder(), prefetch_bytes=_PREFETCH_BYTES, piece_bytes=_PIECE_BYTES
     )
     begun_s, begun_cpu_s, first_s, size_bytes = perf_counter(), process_time(), 0.0, 0
-    async with aclosing(task.batches(None, None, Isolation.READ_UNCOMMITTED)) as groups:
+    async with aclosing(task.batches(None, None, IsolationLevel.READ_UNCOMMITTED)) as groups:
         async for group in groups:
             first_s = first_s or perf_counter() - begun_s
             size_bytes += sum(batch.size_bytes for batch in group.batches)

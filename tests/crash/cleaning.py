@@ -8,7 +8,6 @@ from tests.crash.host import DIRECTORY, LOG_DIR, PARTITION, Host
 from tests.fakes.simulated_disk import PowerLostError
 from tests.log.cleaning.cleaners import begin_round, clean, own_log_rules
 from tierd.log.files.partition_scan import file_name
-from tierd.log.partition.log_view import Isolation
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import encode_batch, encode_end_marker
@@ -16,6 +15,7 @@ from tierd.log.records.log_config import LogConfig
 from tierd.log.records.new_record import NO_PRODUCER, NewRecord, Producer
 from tierd.log.records.record import ControlRecordType, Record
 from tierd.log.records.record_batch import iter_batches
+from tierd.model import IsolationLevel
 
 _KEYS = 7
 _PRODUCER = Producer(1000, 0, 0)
@@ -158,7 +158,7 @@ def committed(log: UnifiedLog) -> Iterator[Record]:
     """The records that a consumer of committed ones gets."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        found = log.read(offset, max_bytes=1 << 20, isolation=Isolation.TXN_COMMITTED)
+        found = log.read(offset, max_bytes=1 << 20, isolation=IsolationLevel.READ_COMMITTED)
         if not found.records:
             return
         aborted = found.aborted or ()

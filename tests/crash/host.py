@@ -10,7 +10,6 @@ from tierd.log.dirs.manager import LogManager
 from tierd.log.files.checkpoints import LOG_START_OFFSET_CHECKPOINT, parse_offset_checkpoint
 from tierd.log.files.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from tierd.log.files.disk import read_file
-from tierd.log.partition.log_view import Isolation
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig
 from tierd.log.segments.offset_lookup import LookupFacts, offset_by_timestamp
@@ -97,7 +96,7 @@ class Host:
 
     def read(self, offset: int) -> bytes:
         """Everything of one segment from ``offset`` on."""
-        return self.log.read(offset, max_bytes=1 << 30, isolation=Isolation.LOG_END).records
+        return self.log.read(offset, max_bytes=1 << 30, isolation=None).records
 
     def offset_by_timestamp(self, timestamp_ms: int) -> int | None:
         """The offset of the first record at or behind ``timestamp_ms``."""

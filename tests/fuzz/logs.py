@@ -13,7 +13,6 @@ from tests.fuzz.target import Target
 from tests.log.batches import legacy
 from tests.log.logs import NOW_MS, TransactionalProducer, end_marker, follow, lead, open_log, records
 from tierd.errors import CorruptRecordError, LogError, TierError
-from tierd.log.partition.log_view import Isolation
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.compression import Compression
 from tierd.log.records.log_config import LogConfig
@@ -117,7 +116,7 @@ def _check(log: UnifiedLog) -> None:
     assert log.last_stable_offset <= log.high_watermark
     offset = log.log_start_offset
     with suppress(TierError):
-        while fetched := log.read(offset, max_bytes=1 << 16, isolation=Isolation.LOG_END).records:
+        while fetched := log.read(offset, max_bytes=1 << 16, isolation=None).records:
             before = offset
             for batch in iter_batches(fetched, name="fetched"):
                 offset = max(offset, batch.last_offset + 1)

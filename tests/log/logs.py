@@ -8,7 +8,6 @@ from tierd.log.files.disk import Disk, OsDisk
 from tierd.log.files.offline import OfflineFlag
 from tierd.log.loading.log_loader import LoadRequest, load_log
 from tierd.log.partition.append_info import AppendInfo
-from tierd.log.partition.log_view import Isolation
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.producers.verification import VerificationGuard
 from tierd.log.records.append_origin import AppendOrigin
@@ -19,6 +18,7 @@ from tierd.log.records.log_config import LogConfig
 from tierd.log.records.new_record import NO_PRODUCER, NewRecord
 from tierd.log.records.record import ControlRecordType, Record
 from tierd.log.records.record_batch import iter_batches
+from tierd.model import IsolationLevel
 
 NOW_MS = 1_700_000_000_000
 
@@ -212,7 +212,7 @@ def headers_of(log: UnifiedLog) -> list[BatchHeader]:
     return found
 
 
-def read_all(log: UnifiedLog, *, isolation: Isolation = Isolation.LOG_END, start: int | None = None) -> list[Record]:
+def read_all(log: UnifiedLog, *, isolation: IsolationLevel | None = None, start: int | None = None) -> list[Record]:
     """Every record from ``start``, the log start by default, to the end that ``isolation`` allows."""
     found: list[Record] = []
     offset = log.log_start_offset if start is None else start

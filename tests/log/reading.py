@@ -7,8 +7,8 @@ from tests.golden.unpack import OracleRecord
 from tests.log.test_golden import as_oracle
 from tierd.errors import CorruptRecordError
 from tierd.log import ControlRecordType, RecordBatch, iter_batches
-from tierd.log.partition.log_view import Isolation
 from tierd.log.partition.unified_log import UnifiedLog
+from tierd.model import IsolationLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def read_whole_log(log: UnifiedLog) -> Found:
 
 def read_batches(log: UnifiedLog) -> Iterator[RecordBatch]:
     offset = log.log_start_offset
-    while data := log.read(offset, max_bytes=3000, isolation=Isolation.HIGH_WATERMARK).records:
+    while data := log.read(offset, max_bytes=3000, isolation=IsolationLevel.READ_UNCOMMITTED).records:
         for batch in iter_batches(data, name="read"):
             yield batch
             offset = batch.last_offset + 1

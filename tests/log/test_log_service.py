@@ -23,7 +23,6 @@ from tierd.log.files.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from tierd.log.files.disk import read_file
 from tierd.log.log_service import LogService, PartitionWriter, ServiceSettings
 from tierd.log.log_writer import WriterLimits
-from tierd.log.partition.log_view import Isolation
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.batch_builder import encode_batch
 from tierd.log.records.log_config import LogConfig
@@ -99,7 +98,7 @@ async def values(writer: PartitionWriter) -> list[int]:
     def read(log: UnifiedLog) -> None:
         offset = log.log_start_offset
         while offset < log.log_end_offset:
-            data = log.read(offset, max_bytes=1 << 20, isolation=Isolation.LOG_END).records
+            data = log.read(offset, max_bytes=1 << 20, isolation=None).records
             while data:
                 found.append(int.from_bytes(data[:8], "big"))
                 size = int.from_bytes(data[8:12], "big") + 12

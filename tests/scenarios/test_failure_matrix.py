@@ -45,7 +45,7 @@ from tierd.metadata import (
     SqliteKeyValueStore,
     read_partition,
 )
-from tierd.model import ByteRange, RemoteLogSegmentState, TopicIdPartition
+from tierd.model import ByteRange, IsolationLevel, RemoteLogSegmentState, TopicIdPartition
 from tierd.remote import (
     PLAIN,
     Body,
@@ -57,7 +57,7 @@ from tierd.remote import (
     UnfinishedUpload,
 )
 from tierd.remote.backends.filesystem import FilesystemObjectStore
-from tierd.tiering import AuditLimits, Finding, Isolation, TierAudit, TieredLog, TopicPolicy
+from tierd.tiering import AuditLimits, Finding, TierAudit, TieredLog, TopicPolicy
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -516,7 +516,7 @@ async def test_readers_get_the_class_of_the_cause_and_never_wrong_bytes(
     for name in world.paths:
         await fresh.metadata.become_leader(world.partition(name), 0)
     with pytest.raises(error) as caught:
-        await fresh.reader(world.paths[HURT]).read(5, max_bytes=1 << 20, isolation=Isolation.READ_COMMITTED)
+        await fresh.reader(world.paths[HURT]).read(5, max_bytes=1 << 20, isolation=IsolationLevel.READ_COMMITTED)
     assert not isinstance(caught.value, OffsetOutOfRangeError)  # consumers would reset
     assert await world.records(fresh, SOUND) == sound == list(range(20))
     world.objects.fault = lambda operation, key: None
@@ -530,7 +530,7 @@ async def test_an_offset_that_no_segment_holds_is_out_of_range(world: World) -> 
     session = world.session()
     await session.copy_once()
     with pytest.raises(OffsetOutOfRangeError):
-        await session.reader(world.paths[HURT]).read(99, max_bytes=1 << 20, isolation=Isolation.READ_UNCOMMITTED)
+        await session.reader(world.paths[HURT]).read(99, max_bytes=1 << 20, isolation=IsolationLevel.READ_UNCOMMITTED)
 
 
 async def test_a_key_that_is_missing_from_the_ring_is_named_and_reads_go_on_when_it_is_back(tmp_path: Path) -> None:

@@ -18,7 +18,13 @@ from tierd.log import (
     scan_partition,
 )
 from tierd.metadata import KeyValueStore, MemoryKeyValueStore, MetadataKeyFactory, RemoteLogMetadataManager
-from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, TopicPartition
+from tierd.model import (
+    IsolationLevel,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+    TopicPartition,
+)
 from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.tiering import (
@@ -26,7 +32,6 @@ from tierd.tiering import (
     CopyOutcome,
     FetchTask,
     Finding,
-    Isolation,
     LogOffsets,
     PassiveSupervisor,
     RemoteLogManager,
@@ -264,7 +269,7 @@ class Session:
             prefetch_bytes=prefetch_bytes,
         )
 
-    async def read_all(self, path: Path, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> list[Record]:
+    async def read_all(self, path: Path, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> list[Record]:
         """Every record from the log start to the end."""
         return [record async for record in self.reader(path).records(None, None, isolation)]
 

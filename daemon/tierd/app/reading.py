@@ -1,4 +1,4 @@
-"""TierReader: what the reading commands share. Metadata is read only, so they work beside a daemon and without one."""
+"""The common part of the reading commands. They only read metadata, so they work beside a daemon and without one."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,15 @@ from tierd.metadata import (
     metadata_keys,
     read_partition,
 )
-from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, uuid_from_text, uuid_to_text
+from tierd.model import (
+    IsolationLevel,
+    RemoteLogSegmentMetadata,
+    TimestampOffset,
+    TopicIdPartition,
+    TopicPartition,
+    uuid_from_text,
+    uuid_to_text,
+)
 from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage, open_transform
 from tierd.tiering import (
     AuditLimits,
@@ -44,9 +52,7 @@ from tierd.tiering import (
     FetchService,
     FetchTask,
     Finding,
-    Isolation,
     LedgerStep,
-    ListedOffset,
     OffsetSpec,
     RepairPlanner,
     SegmentCheck,
@@ -117,11 +123,11 @@ class TierReader:
         return Located(latest.partition, None)
 
     async def partitions(self) -> list[TopicIdPartition]:
-        """Every partition that the metadata knows."""
+        """Return every partition that the metadata knows."""
         return await list_partitions(self._metadata, self._keys)
 
     async def view(self, partition: TopicIdPartition) -> PartitionView:
-        """The partition's remote segments as they are stored now."""
+        """Return the stored metadata of the partition's remote segments."""
         return await read_partition(self._metadata, self._keys, partition)
 
     async def tiered_log(self, located: Located) -> TieredLog:
@@ -143,7 +149,7 @@ class TierReader:
         return TieredLog(located.partition, view, scan, watermarks.get(name), starts.get(name), held)
 
     def remote_key(self, metadata: RemoteLogSegmentMetadata | None) -> str | None:
-        """The key of the segment's log object; None for no segment."""
+        """Return the key of the segment's log object; None without a segment."""
         if metadata is None:
             return None
         keys = ObjectKeyFactory(self._config.remote.key_prefix, self.identity.cluster_id)
@@ -151,7 +157,7 @@ class TierReader:
         return keys.for_custom_metadata(metadata.custom_metadata, topic).segment(metadata, ".log")
 
     def fetch_task(self, located: Located) -> FetchTask:
-        """A reader of the partition's records."""
+        """Return a reader of the partition's records."""
         return self.fetches.task(lambda: self.tiered_log(located))
 
     async def verify(
@@ -179,7 +185,7 @@ class TierReader:
         return await self.tiered_log(Located(partition, None))
 
     async def local_partitions(self) -> list[TopicIdPartition]:
-        """The partitions of which this host has a replica."""
+        """Return the partitions that have a replica on this host."""
         return [d.partition for d in await self._local_directories() if d.topic_id is not None]
 
     async def partitions_left(self, local: Collection[TopicIdPartition]) -> list[TopicIdPartition]:
@@ -193,16 +199,16 @@ class TierReader:
 
     @property
     def object_keys(self) -> ObjectKeyFactory:
-        """Of the tier as it is configured."""
+        """The keys of the configured tier."""
         return ObjectKeyFactory(self._config.remote.key_prefix, self.identity.cluster_id)
 
     @property
     def grace_s(self) -> float:
-        """How old what is under way may be before it counts as left behind."""
+        """The age from which unfinished uploads count as abandoned."""
         return self._config.copying.dangling_grace_s
 
     def audit(self, *, tell: Callable[[str], None]) -> TierAudit:
-        """What holds this tier against its metadata."""
+        """Return the audit that compares this tier with its metadata."""
         return TierAudit(
             store=self.object_store,
             storage=self.storage,
@@ -224,7 +230,7 @@ class TierReader:
         accepts_unauthenticated: bool,
         tell: Callable[[str], None],
     ) -> RepairPlanner:
-        """What plans the repair of this tier, of the partitions that are ``led``."""
+        """Return the planner of repairs for the ``led`` partitions of this tier."""
         return RepairPlanner(
             audit=self.audit(tell=tell),
             check=SegmentCheck(
@@ -271,8 +277,8 @@ class TierReader:
 
 async def list_offsets(
     config: TierdConfig, config_file: Path, name: TopicPartition, *, timestamp_ms: int | None
-) -> dict[str, ListedOffset]:
-    """The offsets of a partition that have names; with ``timestamp_ms`` also the first record no older: ``time``.
+) -> dict[str, TimestampOffset | None]:
+    """Return the named offsets of a partition; with ``timestamp_ms`` also ``time``, the first record no older.
 
     Raises:
         UnknownPartitionError: neither a log dir nor the metadata knows the name.
@@ -292,20 +298,20 @@ async def list_offsets(
         return {which: await found_offset(reader, task, spec) for which, spec in asked.items()}
 
 
-async def found_offset(reader: TierReader, task: FetchTask, timestamp_ms: int) -> ListedOffset:
-    """The answer of ``task`` within the deadline of searches.
+async def found_offset(reader: TierReader, task: FetchTask, timestamp_ms: int) -> TimestampOffset | None:
+    """Return the first record no older than ``timestamp_ms``, or the place of an ``OffsetSpec``, within a deadline.
 
     Raises:
         TierError: a log or a store cannot be read, or the search took too long.
     """
     found = await reader.fetches.list_offset(task, timestamp_ms)
-    if found.error is not None:
-        raise found.error
+    if isinstance(found, TierError):
+        raise found
     return found
 
 
 async def explain_offset(reader: TierReader, located: Located, offset: int) -> Explanation:
-    """Say where ``offset`` is and why.
+    """Explain where ``offset`` is, and why.
 
     Raises:
         LogError: the local log cannot be read.
@@ -327,13 +333,13 @@ async def explain_offset(reader: TierReader, located: Located, offset: int) -> E
 
 
 async def _next_record(reader: TierReader, located: Located, tiered: TieredLog, offset: int) -> int | None:
-    """The offset of the first record from ``offset`` on, the end where there is none; None for one that is not remote.
+    """Return the offset of the first record from ``offset`` on, or the end; None for an offset that is not remote.
 
-    None also where the store does not answer: the rest of the explanation needs no bytes.
+    None also when the store does not answer: the rest of the explanation needs no bytes.
     """
     if tiered.tier_of(offset) is Tier.LOCAL or not tiered.log_start_offset <= offset < tiered.end_offset:
         return None
-    records = reader.fetch_task(located).records(offset, None, Isolation.READ_UNCOMMITTED)
+    records = reader.fetch_task(located).records(offset, None, IsolationLevel.READ_UNCOMMITTED)
     try:
         async with contextlib.aclosing(records) as found:
             async for record in found:

@@ -9,7 +9,7 @@ from tierd.log.broker.history import compare_batches, compare_with_local
 from tierd.log.broker.live_segment import data_bytes
 from tierd.log.broker.local_log import LocalLog, find_log_end_offset, find_segment_end_offset, read_batch_header
 from tierd.log.broker.stable_offset import last_stable_offset
-from tierd.log.broker.timestamp_lookup import TimestampedOffset, first_since, max_timestamp
+from tierd.log.broker.timestamp_lookup import first_since, max_timestamp
 from tierd.log.broker.watcher import (
     CheckpointChanged,
     LogDirChanged,
@@ -53,13 +53,12 @@ from tierd.log.files.meta_properties import MetaProperties, read_meta_properties
 from tierd.log.files.partition_scan import PartitionScan, SegmentFiles, file_name, parse_file_name, scan_partition
 from tierd.log.indexes.index_build import IndexBuilder, build_indexes
 from tierd.log.indexes.offset_index import OffsetIndex, OffsetPosition
-from tierd.log.indexes.time_index import TimeIndex, TimestampOffset
+from tierd.log.indexes.time_index import TimeIndex
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex, read_transaction_index
 from tierd.log.inspection import Damage, Decoded, FileFound, Finding, Note, inspect_path, record_fields
 from tierd.log.inspection.index_content import check_index
 from tierd.log.loading.load_progress import Remaining
 from tierd.log.log_service import LogService, ServiceSettings
-from tierd.log.partition.log_view import Isolation
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.producers.producer_state import (
     ProducerStateEntry,
@@ -110,6 +109,7 @@ from tierd.log.repair import (
     repair_partition,
     truncate_partition,
 )
+from tierd.log.segments.log_snapshot import first_in_batch
 
 __all__ = [
     "CLEAN_SHUTDOWN_FILE",
@@ -143,7 +143,6 @@ __all__ = [
     "Finding",
     "FoundIdentity",
     "IndexBuilder",
-    "Isolation",
     "KnownDirectory",
     "LocalLog",
     "LogConfig",
@@ -188,9 +187,7 @@ __all__ = [
     "StartRewriting",
     "Step",
     "TimeIndex",
-    "TimestampOffset",
     "TimestampType",
-    "TimestampedOffset",
     "TransactionIndex",
     "UnifiedLog",
     "WatchLimitReached",
@@ -214,6 +211,7 @@ __all__ = [
     "file_name",
     "find_log_end_offset",
     "find_segment_end_offset",
+    "first_in_batch",
     "first_since",
     "identify_directory",
     "inspect_path",

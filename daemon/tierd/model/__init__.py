@@ -1,4 +1,4 @@
-"""The words every room speaks: identities, ranges, lineage, and a remote segment with its states. Values only."""
+"""Values that all rooms share: identities, ranges, lineage, timestamps, and a remote segment with its states."""
 
 from tierd.model.checksums import CHECKSUM_BLOCK_BYTES, BlockChecksums
 from tierd.model.identity import (
@@ -8,6 +8,7 @@ from tierd.model.identity import (
     uuid_from_text,
     uuid_to_text,
 )
+from tierd.model.isolation_level import IsolationLevel
 from tierd.model.lineage import UNDEFINED_END, EpochEndOffset, EpochEntry, Lineage, segment_epochs_problem
 from tierd.model.partition_delete import RemotePartitionDeleteMetadata, RemotePartitionDeleteState
 from tierd.model.ranges import ByteRange, OffsetRange
@@ -19,7 +20,7 @@ from tierd.model.segment import (
     RemoteLogSegmentState,
     SoftDelete,
 )
-from tierd.model.timestamps import BlockTimestamps, TimestampRange
+from tierd.model.timestamps import BlockTimestamps, TimestampOffset, TimestampRange
 
 __all__ = [
     "CHECKSUM_BLOCK_BYTES",
@@ -30,6 +31,7 @@ __all__ = [
     "EpochEndOffset",
     "EpochEntry",
     "IndexType",
+    "IsolationLevel",
     "Lineage",
     "LogSegmentData",
     "OffsetRange",
@@ -40,6 +42,7 @@ __all__ = [
     "RemotePartitionDeleteMetadata",
     "RemotePartitionDeleteState",
     "SoftDelete",
+    "TimestampOffset",
     "TimestampRange",
     "TopicIdPartition",
     "TopicPartition",

@@ -5,6 +5,20 @@ from typing import NamedTuple
 from tierd.model.checksums import CHECKSUM_BLOCK_BYTES
 
 
+class TimestampOffset(NamedTuple):
+    """A timestamp and its offset: a record, a place in the log, or an entry of a time index (Kafka: TimestampOffset).
+
+    Attributes:
+        timestamp_ms: of the record; of an index entry, the largest timestamp up to ``offset``; -1 for a place.
+        offset: of the record or the place; of an index entry, the last offset of a batch.
+        leader_epoch: epoch that wrote the record; None when the epoch is not known, as in a time index.
+    """
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int | None = None
+
+
 class TimestampRange(NamedTuple):
     """The smallest and the largest timestamp of some records, both inclusive."""
 

@@ -32,8 +32,8 @@ from tierd.tiering.reading.fetch_service import FetchService, FetchStatistics, o
 from tierd.tiering.reading.fetch_task import BatchGroup, FetchTask
 from tierd.tiering.reading.index_cache import RemoteIndexCache
 from tierd.tiering.reading.index_files import INDEX_CACHE_DIRECTORY
-from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
-from tierd.tiering.reading.timestamps import ListedOffset, OffsetSpec
+from tierd.tiering.reading.tiered_log import Tier, TieredLog
+from tierd.tiering.reading.timestamps import OffsetSpec
 from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED, BucketReader
 from tierd.tiering.rebuilding.rebuild import MetadataRebuild, RebuildReport
 from tierd.tiering.recorder import SilentRecorder, TieringRecorder
@@ -83,10 +83,8 @@ __all__ = [
     "HeldSegment",
     "HoldKind",
     "HoldStatistics",
-    "Isolation",
     "LedgerEntry",
     "LedgerStep",
-    "ListedOffset",
     "LocalFacts",
     "LogDirHold",
     "LogDirState",

@@ -6,8 +6,8 @@ from uuid import uuid4
 import pytest
 
 from tests.fakes.log_dirs import PartitionWriter
-from tierd.log import PartitionScan, TimestampedOffset, first_since, identify_directory, max_timestamp, scan_partition
-from tierd.model import TopicPartition
+from tierd.log import PartitionScan, first_since, identify_directory, max_timestamp, scan_partition
+from tierd.model import TimestampOffset, TopicPartition
 
 TIMES = [50, 20, 90, 90, 30, 10, 70, 100, 60, 100, 40, 5]
 """Of offsets 0 to 11, out of order, three records a segment."""
@@ -33,12 +33,12 @@ def scan(tmp_path: Path, request: pytest.FixtureRequest) -> PartitionScan:
 def test_the_first_record_no_older_is_found(scan: PartitionScan, start: int, end: int) -> None:
     for timestamp_ms in range(0, 110, 5):
         fitting = [offset for offset in range(start, end) if TIMES[offset] >= timestamp_ms]
-        expected = TimestampedOffset(TIMES[fitting[0]], fitting[0], 3) if fitting else None
+        expected = TimestampOffset(TIMES[fitting[0]], fitting[0], 3) if fitting else None
         assert first_since(scan, timestamp_ms, start=start, end=end) == expected
 
 
 @pytest.mark.parametrize("end", range(13))
 def test_the_largest_timestamp_is_found_where_it_came_first(scan: PartitionScan, end: int) -> None:
     largest = max(TIMES[:end], default=None)
-    expected = None if largest is None else TimestampedOffset(largest, TIMES.index(largest), 3)
+    expected = None if largest is None else TimestampOffset(largest, TIMES.index(largest), 3)
     assert max_timestamp(scan, end=end) == expected

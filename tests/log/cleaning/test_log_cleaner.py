@@ -21,7 +21,6 @@ from tierd.log.files.checkpoints import CLEANER_OFFSET_CHECKPOINT, parse_offset_
 from tierd.log.files.disk import read_file
 from tierd.log.log_service import LogService, PartitionWriter, ServiceSettings
 from tierd.log.log_writer import WriterLimits
-from tierd.log.partition.log_view import Isolation
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import encode_batch, encode_end_marker
@@ -29,7 +28,7 @@ from tierd.log.records.log_config import LogConfig
 from tierd.log.records.new_record import NewRecord, Producer
 from tierd.log.records.record import ControlRecordType
 from tierd.log.records.record_batch import RecordBatch, iter_batches
-from tierd.model import TopicPartition
+from tierd.model import IsolationLevel, TopicPartition
 
 LOG_DIR = Path("/logs")
 TOPIC = TopicPartition("topic", 0)
@@ -122,7 +121,7 @@ async def batches(writer: PartitionWriter) -> list[RecordBatch]:
         found: list[RecordBatch] = []
         offset = log.log_start_offset
         while offset < log.log_end_offset:
-            data = log.read(offset, max_bytes=1 << 20, isolation=Isolation.LOG_END).records
+            data = log.read(offset, max_bytes=1 << 20, isolation=None).records
             if not data:
                 break
             found += iter_batches(bytes(data), name="log")
@@ -162,7 +161,7 @@ async def test_readers_find_the_same_records_while_and_after_segments_are_replac
         await house.let(16)
         assert {key: value for _, key, value in await contents(writer)} == latest
         for offset in range(200):
-            found = writer.log.read(offset, max_bytes=1 << 20, isolation=Isolation.LOG_END).records
+            found = writer.log.read(offset, max_bytes=1 << 20, isolation=None).records
             expected = [line[0] for line in await contents(writer) if line[0] >= offset]
             assert next(iter(iter_batches(bytes(found), name="log"))).last_offset == expected[0]
     async with house.service() as service:
@@ -241,7 +240,7 @@ async def test_aborted_records_go_and_committed_ones_stay_across_two_rounds() ->
             await house.let(16)
             assert [line[2] for line in await contents(writer) if line[1] == b"a"] == [b"committed"]
             assert [line for line in await contents(writer) if line[1] == b"b"] == []
-        committed = writer.log.read(0, max_bytes=1 << 20, isolation=Isolation.TXN_COMMITTED)
+        committed = writer.log.read(0, max_bytes=1 << 20, isolation=IsolationLevel.READ_COMMITTED)
         assert {entry.producer_id for entry in committed.aborted or ()} <= {2}
 
 

@@ -5,6 +5,7 @@ import pytest
 from tests.log.batches import plain
 from tierd.errors import CorruptRecordError, SegmentChangedError
 from tierd.log import OffsetIndex, TimeIndex, build_indexes
+from tierd.model import TimestampOffset
 
 
 def test_a_batch_is_indexed_when_the_interval_is_exceeded(tmp_path: Path) -> None:
@@ -16,8 +17,8 @@ def test_a_batch_is_indexed_when_the_interval_is_exceeded(tmp_path: Path) -> Non
         (100 + 2 * i + 1, i * size) for i in (2, 4, 6, 8)
     ]
     assert TimeIndex.from_bytes(times, 100, "x").entries == (
-        *((1001 + 10 * i, 100 + 2 * i + 1) for i in (2, 4, 6, 8)),
-        (1091, 119),
+        *(TimestampOffset(1001 + 10 * i, 100 + 2 * i + 1) for i in (2, 4, 6, 8)),
+        TimestampOffset(1091, 119),
     )
 
 
@@ -26,7 +27,7 @@ def test_timestamps_that_do_not_grow_are_indexed_once(tmp_path: Path) -> None:
     path.write_bytes(b"".join(plain(i, timestamp_ms=50) for i in range(10)))
     offsets, times = build_indexes(path, base_offset=0, index_interval_bytes=0)
     assert len(offsets) == 9 * 8
-    assert TimeIndex.from_bytes(times, 0, "x").entries == ((50, 0),)
+    assert TimeIndex.from_bytes(times, 0, "x").entries == (TimestampOffset(50, 0),)
 
 
 def test_an_empty_segment_has_empty_indexes(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from tierd.errors import SegmentChangedError
 from tierd.log.indexes.index_lookup import lookup_offset, lookup_timestamp, lookup_upper_bound
 from tierd.log.indexes.offset_index import OffsetIndex
 from tierd.log.indexes.time_index import TimeIndex
+from tierd.model import TimestampOffset
 
 BASE = 100
 
@@ -68,5 +69,5 @@ def test_any_bytes_give_an_answer(data: bytes, wanted: int) -> None:
 
 
 def test_a_lone_entry_of_zeros_counts() -> None:
-    assert lookup_timestamp(Bytes(bytes(12)), base_offset=BASE, timestamp_ms=5) == (0, BASE)
-    assert lookup_timestamp(Bytes(bytes(24)), base_offset=BASE, timestamp_ms=5) == (-1, BASE)
+    assert lookup_timestamp(Bytes(bytes(12)), base_offset=BASE, timestamp_ms=5) == TimestampOffset(0, BASE)
+    assert lookup_timestamp(Bytes(bytes(24)), base_offset=BASE, timestamp_ms=5) == TimestampOffset(-1, BASE)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tierd.errors import CorruptIndexError
 from tierd.log import TimeIndex
+from tierd.model import TimestampOffset
 
 BASE = 45
 
@@ -17,18 +18,22 @@ def encode(*entries: tuple[int, int]) -> bytes:
 @pytest.mark.spec("log-format REC-50")
 def test_the_golden_entry_is_read() -> None:
     index = TimeIndex.from_bytes(bytes.fromhex("0000018bcfe5687b00000009"), 100, "file")
-    assert index.entries == ((1700000000123, 109),)
+    assert index.entries == (TimestampOffset(1700000000123, 109),)
 
 
 @pytest.mark.spec("log-format IDX-12")
 def test_an_empty_index_points_to_the_start() -> None:
-    assert TimeIndex.from_bytes(b"", BASE, "file").lookup(100) == (-1, BASE)
+    assert TimeIndex.from_bytes(b"", BASE, "file").lookup(100) == TimestampOffset(-1, BASE)
 
 
 @pytest.mark.spec("log-format IDX-13")
 def test_lookup_gives_the_largest_entry_at_or_below() -> None:
     index = TimeIndex.from_bytes(encode((10, 55), (20, 65), (30, 75)) + bytes(120), BASE, "file")
-    assert [index.lookup(t) for t in (9, 25, 30)] == [(-1, BASE), (20, 65), (30, 75)]
+    assert [index.lookup(t) for t in (9, 25, 30)] == [
+        TimestampOffset(-1, BASE),
+        TimestampOffset(20, 65),
+        TimestampOffset(30, 75),
+    ]
     assert len(index) == 3
 
 

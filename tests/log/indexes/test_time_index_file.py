@@ -8,6 +8,7 @@ from tierd.errors import CorruptIndexError, InvalidIndexOffsetError, OffsetOverf
 from tierd.log.files.disk import OsDisk
 from tierd.log.indexes.time_index import ENTRY
 from tierd.log.indexes.time_index_file import TimeIndexFile
+from tierd.model import TimestampOffset
 
 BASE = 45
 ROOM = 30 * 12
@@ -29,21 +30,25 @@ def fill(index: TimeIndexFile, *entries: tuple[int, int]) -> None:
 
 
 def content(index: TimeIndexFile) -> list[tuple[int, int]]:
-    return [index.entry_at(number) for number in range(index.entries)]
+    return [(entry.timestamp_ms, entry.offset) for entry in map(index.entry_at, range(index.entries))]
 
 
 @pytest.mark.spec("log-format IDX-12")
 def test_an_empty_index_sends_every_lookup_to_the_start(index: TimeIndexFile) -> None:
-    assert index.lookup(100) == (-1, BASE)
-    assert index.last_entry == (-1, BASE)
+    assert index.lookup(100) == TimestampOffset(-1, BASE)
+    assert index.last_entry == TimestampOffset(-1, BASE)
     index.materialise()
-    assert index.lookup(100) == (-1, BASE)
+    assert index.lookup(100) == TimestampOffset(-1, BASE)
 
 
 @pytest.mark.spec("log-format IDX-13")
 def test_a_lookup_finds_the_largest_timestamp_at_or_below(index: TimeIndexFile) -> None:
     fill(index, (10, 55), (20, 65), (30, 75))
-    assert [index.lookup(timestamp_ms) for timestamp_ms in (9, 25, 30)] == [(-1, 45), (20, 65), (30, 75)]
+    assert [index.lookup(timestamp_ms) for timestamp_ms in (9, 25, 30)] == [
+        TimestampOffset(-1, 45),
+        TimestampOffset(20, 65),
+        TimestampOffset(30, 75),
+    ]
 
 
 @settings(max_examples=50)
@@ -52,9 +57,11 @@ def test_a_lookup_agrees_with_a_search_of_all_entries(
     tmp_path_factory: pytest.TempPathFactory, timestamps: set[int], wanted: int
 ) -> None:
     index = index_at(tmp_path_factory.mktemp("index") / "x.timeindex")
-    entries = [(timestamp_ms, BASE + number) for number, timestamp_ms in enumerate(sorted(timestamps))]
-    fill(index, *entries)
-    assert index.lookup(wanted) == max((entry for entry in entries if entry[0] <= wanted), default=(-1, BASE))
+    entries = [TimestampOffset(timestamp_ms, BASE + number) for number, timestamp_ms in enumerate(sorted(timestamps))]
+    fill(index, *((entry.timestamp_ms, entry.offset) for entry in entries))
+    assert index.lookup(wanted) == max(
+        (entry for entry in entries if entry.timestamp_ms <= wanted), default=TimestampOffset(-1, BASE)
+    )
     index.close()
 
 
@@ -68,7 +75,7 @@ def test_the_last_slot_is_for_the_roll(index: TimeIndexFile) -> None:
         index.maybe_append(10_000, BASE + 1, skip_full_check=True)
     index.maybe_append(1000, BASE + 50, skip_full_check=True)
     index.write_out()
-    assert index.last_entry == index.lookup(5000) == (1000, BASE + 50)
+    assert index.last_entry == index.lookup(5000) == TimestampOffset(1000, BASE + 50)
     assert index.path.stat().st_size == ROOM
 
 
@@ -79,9 +86,9 @@ def test_a_truncation_forgets_the_offset_and_what_follows(index: TimeIndexFile) 
     assert index.entries == 3
     index.truncate_to(65)
     assert content(index) == [(10, 55)]
-    assert index.last_entry == (10, 55)
+    assert index.last_entry == TimestampOffset(10, 55)
     index.truncate_to(45)
-    assert (index.entries, index.last_entry) == (0, (-1, BASE))
+    assert (index.entries, index.last_entry) == (0, TimestampOffset(-1, BASE))
 
 
 @pytest.mark.spec("log-format IDX-16")
@@ -110,7 +117,7 @@ def test_room_changes_only_if_it_differs(index: TimeIndexFile) -> None:
     fill(index, (10, 55), (20, 65))
     assert not index.resize(ROOM)
     assert index.resize(ROOM // 2)
-    assert (index.max_entries, index.last_entry, index.entries) == (15, (20, 65), 2)
+    assert (index.max_entries, index.last_entry, index.entries) == (15, TimestampOffset(20, 65), 2)
     assert index.path.stat().st_size == ROOM // 2
 
 
@@ -138,4 +145,4 @@ def test_a_closed_index_is_trimmed(index: TimeIndexFile) -> None:
     fill(index, (1_700_000_000_123, BASE + 9))
     index.close()
     assert index.path.read_bytes() == bytes.fromhex("0000018bcfe5687b00000009")
-    assert index_at(index.path).last_entry == (1_700_000_000_123, BASE + 9)
+    assert index_at(index.path).last_entry == TimestampOffset(1_700_000_000_123, BASE + 9)

@@ -21,11 +21,11 @@ from tests.log.logs import (
 from tierd.errors import CheckpointError, CorruptRecordError, LogDirOfflineError, LogError
 from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT
 from tierd.log.files.partition_scan import file_name
-from tierd.log.partition.log_view import Isolation
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.batch_builder import Producer
 from tierd.log.records.log_config import MAX_INT, LogConfig
 from tierd.log.segments.offset_lookup import LookupFacts, offset_by_timestamp
+from tierd.model import IsolationLevel
 
 BATCH_BYTES = len(records())
 SMALL = LogConfig(segment_bytes=5 * BATCH_BYTES, segment_index_bytes=1000, index_interval_bytes=1)
@@ -605,7 +605,7 @@ def test_an_aborted_transaction_is_decided_after_recovery_too(tmp_path: Path) ->
     log = open_log(tmp_path, clean=False)
     log.update_high_watermark(11)
     assert (log.first_unstable_offset, log.last_stable_offset) == (None, 11)
-    found = log.read(0, max_bytes=1 << 20, isolation=Isolation.TXN_COMMITTED)
+    found = log.read(0, max_bytes=1 << 20, isolation=IsolationLevel.READ_COMMITTED)
     assert [(entry.producer_id, entry.first_offset, entry.last_offset) for entry in found.aborted or ()] == [(1, 0, 10)]
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from tests.log.logs import NOW_MS, TransactionalProducer, follow, lead, open_log, records
 from tierd.errors import OffsetOutOfRangeError
-from tierd.log.partition.log_view import Isolation
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.log_offset import LogOffset
+from tierd.model import IsolationLevel
 
 
 def is_placed(log: UnifiedLog) -> bool:
@@ -46,9 +46,9 @@ def test_a_place_that_was_looked_up_is_remembered(tmp_path: Path) -> None:
         lead(log, records())
     log.update_high_watermark(2)
     assert not is_placed(log)
-    first = log.read(0, max_bytes=1 << 20, isolation=Isolation.HIGH_WATERMARK)
+    first = log.read(0, max_bytes=1 << 20, isolation=IsolationLevel.READ_UNCOMMITTED)
     assert is_placed(log)
-    assert log.read(0, max_bytes=1 << 20, isolation=Isolation.HIGH_WATERMARK) == first
+    assert log.read(0, max_bytes=1 << 20, isolation=IsolationLevel.READ_UNCOMMITTED) == first
     assert len(first.records) == log._state.offsets.high_watermark.position
 
 
@@ -61,7 +61,7 @@ def test_a_high_watermark_that_is_only_in_the_tier_lets_nothing_be_read_here(tmp
     log.update_high_watermark(45)
     assert log.read(60, max_bytes=100).records == b""
     with pytest.raises(OffsetOutOfRangeError):
-        log.read(45, max_bytes=100, isolation=Isolation.LOG_END)
+        log.read(45, max_bytes=100, isolation=None)
 
 
 def test_a_transaction_is_found_again_after_a_reload(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_transaction_is_found_again_after_a_reload(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.update_high_watermark(4)
     assert log.last_stable_offset == 2
-    found = log.read(0, max_bytes=1 << 20, isolation=Isolation.TXN_COMMITTED)
+    found = log.read(0, max_bytes=1 << 20, isolation=IsolationLevel.READ_COMMITTED)
     assert len(found.records) == log._state.offsets.last_stable.position > 0
 
 

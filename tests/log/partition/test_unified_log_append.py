@@ -29,7 +29,6 @@ from tierd.errors import (
 )
 from tierd.log.files.offline import OfflineFlag
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
-from tierd.log.partition.log_view import Isolation
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import encode_batch
 from tierd.log.records.compression import Compression
@@ -37,6 +36,7 @@ from tierd.log.records.log_config import MAX_LONG, LogConfig, TimestampType
 from tierd.log.records.new_record import NewRecord, Producer
 from tierd.log.records.record_rules import ValidationCounters
 from tierd.log.segments.offset_lookup import LATEST
+from tierd.model import IsolationLevel
 
 
 @pytest.mark.spec("log-format APP-01")
@@ -326,7 +326,7 @@ def test_a_read_at_the_high_watermark_returns_only_what_is_below(tmp_path: Path)
     log.update_high_watermark(3)
     log.roll(now_ms=NOW_MS)
     lead(log, records(3))
-    assert [record.value for record in read_all(log, isolation=Isolation.HIGH_WATERMARK)] == [b"0", b"1", b"2"]
+    assert [record.value for record in read_all(log, isolation=IsolationLevel.READ_UNCOMMITTED)] == [b"0", b"1", b"2"]
     below = sum(header.size_bytes for header in headers_of(log)[:3])
     assert len(log.read(0, max_bytes=1 << 20).records) == below
     assert log.read(4, max_bytes=1 << 20).records == b""
@@ -343,7 +343,7 @@ def test_an_offline_log_dir_takes_and_gives_nothing(tmp_path: Path) -> None:
     with pytest.raises(LogDirOfflineError):
         follow(log, records(base_offset=1))
     with pytest.raises(LogDirOfflineError):
-        log.read(0, max_bytes=100, isolation=Isolation.LOG_END)
+        log.read(0, max_bytes=100, isolation=None)
 
 
 def test_damaged_records_are_refused(tmp_path: Path) -> None:
@@ -474,11 +474,11 @@ def test_a_timestamp_leads_to_the_first_record_that_the_requester_may_read(tmp_p
     for at in range(10):
         lead(log, records(timestamp_ms=NOW_MS + at))
     log.update_high_watermark(5)
-    found = log.offset_for_timestamp(NOW_MS + 3, isolation=Isolation.HIGH_WATERMARK)
+    found = log.offset_for_timestamp(NOW_MS + 3, isolation=IsolationLevel.READ_UNCOMMITTED)
     assert found is not None
     assert (found.offset, found.timestamp_ms, found.leader_epoch) == (3, NOW_MS + 3, 0)
-    assert log.offset_for_timestamp(NOW_MS + 7, isolation=Isolation.HIGH_WATERMARK) is None
-    latest = [log.offset_for_timestamp(LATEST, isolation=isolation) for isolation in Isolation]
+    assert log.offset_for_timestamp(NOW_MS + 7, isolation=IsolationLevel.READ_UNCOMMITTED) is None
+    latest = [log.offset_for_timestamp(LATEST, isolation=isolation) for isolation in (None, *IsolationLevel)]
     assert [found.offset for found in latest if found] == [10, 5, 5]
 
 

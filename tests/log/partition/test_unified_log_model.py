@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.log.logs import NOW_MS, follow, lead, open_log, read_all, records
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
-from tierd.log.partition.log_view import Isolation
 from tierd.log.records.log_config import LogConfig
+from tierd.model import IsolationLevel
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=60, segment_index_bytes=400, retention_bytes=600)
 
@@ -126,7 +126,7 @@ class LogModel(RuleBasedStateMachine):
         assert log.log_end_offset == self.end
         assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= self.end
         assert log.recovery_point <= self.end
-        for isolation, end in ((Isolation.LOG_END, self.end), (Isolation.HIGH_WATERMARK, log.high_watermark)):
+        for isolation, end in ((None, self.end), (IsolationLevel.READ_UNCOMMITTED, log.high_watermark)):
             readable = [batch for batch in self.batches if batch[1] < end]  # a batch that holds the end is not
             expected = [offset for first, last in readable for offset in range(first, last + 1)]
             found = [record.offset for record in read_all(log, isolation=isolation)]

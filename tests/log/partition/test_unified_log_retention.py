@@ -6,7 +6,6 @@ from structlog.testing import capture_logs
 
 from tests.log.logs import NOW_MS, follow, lead, open_log, read_all, records
 from tierd.errors import OffsetOutOfRangeError, PolicyViolationError
-from tierd.log.partition.log_view import Isolation
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.new_record import Producer
@@ -234,7 +233,7 @@ def test_what_retention_took_is_gone_and_the_log_goes_on(tmp_path: Path, config:
     assert names(log, ".log") == bases(log)
     assert log.segment_count == 1
     with pytest.raises(OffsetOutOfRangeError):
-        log.read(0, max_bytes=100, isolation=Isolation.LOG_END)
+        log.read(0, max_bytes=100, isolation=None)
     assert lead(log, records()).first_offset == 50
 
 
@@ -321,7 +320,7 @@ class TestTiering:
         assert (bases(log), log.local_log_start_offset, log.log_start_offset) == ([31, 41], 31, 0)
         assert [record.offset for record in read_all(log, start=31)] == list(range(31, 50))
         with pytest.raises(OffsetOutOfRangeError):
-            log.read(30, max_bytes=100, isolation=Isolation.LOG_END)
+            log.read(30, max_bytes=100, isolation=None)
 
     def test_without_a_tier_its_news_change_nothing(self, tmp_path: Path) -> None:
         log = filled(tmp_path, 5, LogConfig())

@@ -25,11 +25,11 @@ from tierd.errors import (
 from tierd.log.files.disk import OsDisk, OsFile
 from tierd.log.indexes.transaction_index import AbortedTransaction, read_transaction_index
 from tierd.log.partition.append_info import AppendInfo, AppendRequest
-from tierd.log.partition.log_view import Isolation
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.new_record import Producer
+from tierd.model import IsolationLevel
 
 VERIFYING = LogConfig(transaction_partition_verification_enable=True)
 
@@ -177,10 +177,10 @@ def test_a_reader_of_committed_records_learns_what_was_aborted(tmp_path: Path) -
     log = open_log(tmp_path)
     interleaved(log, as_leader=True)
     log.update_high_watermark(log.log_end_offset)
-    fetched = log.read(0, max_bytes=1 << 20, isolation=Isolation.TXN_COMMITTED)
+    fetched = log.read(0, max_bytes=1 << 20, isolation=IsolationLevel.READ_COMMITTED)
     assert fetched.aborted is not None
     assert [(a.producer_id, a.first_offset) for a in fetched.aborted] == [(1, 0), (2, 8)]
-    assert log.read(0, max_bytes=1 << 20, isolation=Isolation.HIGH_WATERMARK).aborted is None
+    assert log.read(0, max_bytes=1 << 20, isolation=IsolationLevel.READ_UNCOMMITTED).aborted is None
 
 
 @pytest.mark.spec("log-format APP-28")
@@ -317,7 +317,7 @@ def test_a_reader_of_committed_records_never_sees_an_open_transaction(tmp_path: 
         """Nothing that is read is of the transaction that is open; every one of them is aborted in the end."""
         try:
             while (offset := log.last_stable_offset) < last_offset:
-                for record in read_all(log, isolation=Isolation.TXN_COMMITTED, start=max(offset - 4, 0)):
+                for record in read_all(log, isolation=IsolationLevel.READ_COMMITTED, start=max(offset - 4, 0)):
                     assert record.offset < log.last_stable_offset
         except BaseException as error:
             failures.append(error)
@@ -333,7 +333,7 @@ def test_a_reader_of_committed_records_never_sees_an_open_transaction(tmp_path: 
         begin = log.log_end_offset
         producer.write(1)
         not_empty += bool(
-            log.read(begin, max_bytes=1 << 20, isolation=Isolation.TXN_COMMITTED, min_one_message=False).records
+            log.read(begin, max_bytes=1 << 20, isolation=IsolationLevel.READ_COMMITTED, min_one_message=False).records
         )
         producer.end(commit=False)
     mover.join(timeout=30)  # or it might set the high watermark back to what it saw last
@@ -387,7 +387,7 @@ def test_nobody_looks_for_the_aborted_transactions_of_segments_without_any(tmp_p
         log = open_log(tmp_path, disk=disk)
     log.update_high_watermark(log.log_end_offset)
     disk.opened.clear()
-    found = log.read(0, max_bytes=1000, isolation=Isolation.TXN_COMMITTED).aborted
+    found = log.read(0, max_bytes=1000, isolation=IsolationLevel.READ_COMMITTED).aborted
     assert found is not None
     assert [(aborted.first_offset, aborted.last_offset) for aborted in found] == [(0, 7)]
     assert [name for name in disk.opened if name.endswith(".txnindex")] == ["00000000000000000006.txnindex"]

@@ -20,13 +20,13 @@ from tierd.errors import (
     LogClosedError,
     LogDirOfflineError,
 )
-from tierd.log.partition.log_view import Isolation
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.batch_builder import BatchBuilder, encode_empty_batch
 from tierd.log.records.batch_header import LOG_OVERHEAD_BYTES
 from tierd.log.records.log_config import LogConfig
 from tierd.log.records.new_record import NewRecord, Producer
 from tierd.log.segments.log_segment import LogSegment
+from tierd.model import IsolationLevel
 
 
 def snapshots(log: UnifiedLog) -> list[int]:
@@ -332,7 +332,7 @@ def test_reads_go_on_after_a_truncation(tmp_path: Path) -> None:
     log.update_high_watermark(10)
     log.truncate_to(5, now_ms=NOW_MS)
     assert len(headers_of(log)) == 5
-    assert [record.offset for record in read_all(log, isolation=Isolation.HIGH_WATERMARK)] == list(range(5))
+    assert [record.offset for record in read_all(log, isolation=IsolationLevel.READ_UNCOMMITTED)] == list(range(5))
 
 
 def damage(segment: LogSegment, batch: int) -> None:

@@ -17,9 +17,9 @@ from tierd.log.records.log_offset import LogOffset
 from tierd.log.segments.log_read import LogReader
 from tierd.log.segments.log_segment import LogSegment
 from tierd.log.segments.log_segments import PublishedLog
-from tierd.log.segments.offset_lookup import LookupFacts, TimestampAndOffset, offset_by_timestamp
+from tierd.log.segments.offset_lookup import LookupFacts, offset_by_timestamp
 from tierd.log.segments.segment_reader import find_batch, opener
-from tierd.model import Lineage
+from tierd.model import Lineage, TimestampOffset
 
 MAX_INT = 2**31 - 1
 NAME = "00000000000000000000.log"
@@ -102,17 +102,17 @@ def test_an_offset_is_found_in_the_first_batch_that_reaches_it(tmp_path: Path, o
 @pytest.mark.parametrize(
     ("timestamp_ms", "start", "found"),
     [
-        (0, 0, TimestampAndOffset(1000, 1)),  # magic 0 has no timestamps
-        (1000, 0, TimestampAndOffset(1000, 1)),
-        (1000, 2, TimestampAndOffset(1000, 2)),
-        (1001, 0, TimestampAndOffset(2000, 4, 5)),
-        (2000, 5, TimestampAndOffset(2001, 5, 5)),
-        (2001, 0, TimestampAndOffset(2001, 5, 5)),
+        (0, 0, TimestampOffset(1000, 1)),  # magic 0 has no timestamps
+        (1000, 0, TimestampOffset(1000, 1)),
+        (1000, 2, TimestampOffset(1000, 2)),
+        (1001, 0, TimestampOffset(2000, 4, 5)),
+        (2000, 5, TimestampOffset(2001, 5, 5)),
+        (2001, 0, TimestampOffset(2001, 5, 5)),
         (2002, 0, None),
     ],
 )
 def test_a_timestamp_is_found_across_the_formats(
-    tmp_path: Path, timestamp_ms: int, start: int, found: TimestampAndOffset | None
+    tmp_path: Path, timestamp_ms: int, start: int, found: TimestampOffset | None
 ) -> None:
     entries = [legacy(0, 0, b"k", b"v"), wrapper(1, 3, inner(1, range(3))), plain(4, 2, timestamp_ms=2000, epoch=5)]
     segment = LogSegment(OsDisk(), tmp_path, 0, config=LogConfig(), now_ms=0, create=True)

@@ -15,7 +15,7 @@ from tierd.log.records.record_batch import iter_batches
 from tierd.log.segments.log_segment import LogSegment
 from tierd.log.segments.offset_lookup import LookupFacts, offset_by_timestamp
 from tierd.log.segments.segment_copy import append_from
-from tierd.model import Lineage
+from tierd.model import Lineage, TimestampOffset
 
 MAX_INT = 2**31 - 1
 CONFIG = LogConfig(index_interval_bytes=10, segment_index_bytes=1000)
@@ -64,7 +64,8 @@ def rolls(segment: LogSegment, *, now_ms: int = NOW_MS, timestamp_ms: int = -1, 
 
 
 def times(segment: LogSegment) -> list[tuple[int, int]]:
-    return [segment.time_index.entry_at(number) for number in range(segment.time_index.entries)]
+    entries = map(segment.time_index.entry_at, range(segment.time_index.entries))
+    return [(entry.timestamp_ms, entry.offset) for entry in entries]
 
 
 def positions(segment: LogSegment) -> list[tuple[int, int]]:
@@ -131,7 +132,7 @@ def test_the_earliest_batch_with_the_largest_timestamp_is_indexed(segment: LogSe
     append(segment, plain(40, timestamp_ms=5), plain(41, timestamp_ms=9), plain(42, timestamp_ms=9), plain(43))
     append(segment, plain(44, timestamp_ms=7))
     assert times(segment) == [(9, 41), (1000, 43)]
-    assert segment.max_timestamp_so_far == segment.known_max_timestamp == (1000, 43)
+    assert segment.max_timestamp_so_far == segment.known_max_timestamp == TimestampOffset(1000, 43)
     assert segment.largest_timestamp_ms == 1000
 
 
@@ -170,7 +171,7 @@ def test_a_file_is_copied_up_to_the_first_offset_that_overflows(tmp_path: Path) 
     assert first.path.read_bytes() + second.path.read_bytes() == path.read_bytes()
     assert (first.read_next_offset(), second.read_next_offset()) == (MAX_INT + 1, MAX_INT + 5)
     assert not first.has_overflow
-    assert first.max_timestamp_so_far == (1005, MAX_INT)
+    assert first.max_timestamp_so_far == TimestampOffset(1005, MAX_INT)
 
 
 def test_a_segment_knows_when_it_overflows(tmp_path: Path) -> None:
@@ -235,7 +236,7 @@ def test_the_largest_timestamp_survives_a_clean_stop(segment: LogSegment) -> Non
     segment.close()
     reopened = open_segment(segment.path.parent, create=False)
     assert reopened.known_max_timestamp is None
-    assert reopened.max_timestamp_so_far == (9000, 40)
+    assert reopened.max_timestamp_so_far == TimestampOffset(9000, 40)
 
 
 def test_a_segment_rolls_by_the_settings_that_the_log_has_now(segment: LogSegment) -> None:
@@ -404,7 +405,7 @@ def test_indexes_are_made_when_they_are_needed(tmp_path: Path) -> None:
 @pytest.mark.spec("log-format IDX-26")
 def test_a_look_at_a_segment_makes_no_index(segment: LogSegment, tmp_path: Path) -> None:
     assert not rolls(segment)
-    assert segment.max_timestamp_so_far == (-1, 40)
+    assert segment.max_timestamp_so_far == TimestampOffset(-1, 40)
     assert segment.read_next_offset() == 40
     segment.close()
     assert names(tmp_path) == {".log": 0}
@@ -582,4 +583,4 @@ def test_all_but_the_first_of_a_hundred_batches_are_indexed(tmp_path: Path) -> N
     segmented_logs.append(log, *(plain(offset, timestamp_ms=5000 + offset) for offset in range(100)))
     active = log.active
     assert active.time_index.entries == 99
-    assert active.time_index.last_entry == (5099, 99)
+    assert active.time_index.last_entry == TimestampOffset(5099, 99)

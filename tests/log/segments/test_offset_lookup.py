@@ -19,11 +19,10 @@ from tierd.log.segments.offset_lookup import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
     LookupFacts,
-    TimestampAndOffset,
     offset_by_timestamp,
 )
 from tierd.log.segments.segmented_log import SegmentedLog
-from tierd.model import Lineage
+from tierd.model import Lineage, TimestampOffset
 
 T = 1_000_000
 INDEXED = LogConfig(segment_index_bytes=10_000, index_interval_bytes=0)
@@ -51,7 +50,7 @@ def facts(log: SegmentedLog, *epochs: tuple[int, int]) -> LookupFacts:
     )
 
 
-def ask(log: SegmentedLog, timestamp_ms: int, known: LookupFacts | None = None) -> TimestampAndOffset | None:
+def ask(log: SegmentedLog, timestamp_ms: int, known: LookupFacts | None = None) -> TimestampOffset | None:
     return offset_by_timestamp(log.reader, timestamp_ms, known or facts(log))
 
 
@@ -59,23 +58,23 @@ def ask(log: SegmentedLog, timestamp_ms: int, known: LookupFacts | None = None) 
 def test_the_ends_of_the_log_have_the_epochs_that_wrote_them(tmp_path: Path) -> None:
     log = log_of(tmp_path, [batch(0, rows(T), epoch=0), batch(1, rows(T + 1), epoch=1)])
     known = facts(log, (0, 0), (1, 1))
-    assert ask(log, EARLIEST, known) == TimestampAndOffset(-1, 0, 0)
-    assert ask(log, EARLIEST_LOCAL, known) == TimestampAndOffset(-1, 0, 0)
-    assert ask(log, LATEST, known) == TimestampAndOffset(-1, 2, 1)
-    assert ask(log, LATEST, facts(log, (0, 0), (1, 1), (2, 2))) == TimestampAndOffset(-1, 2, 2)
-    assert ask(log, T, known) == TimestampAndOffset(T, 0, 0)
-    assert ask(log, T + 1, known) == TimestampAndOffset(T + 1, 1, 1)
+    assert ask(log, EARLIEST, known) == TimestampOffset(-1, 0, 0)
+    assert ask(log, EARLIEST_LOCAL, known) == TimestampOffset(-1, 0, 0)
+    assert ask(log, LATEST, known) == TimestampOffset(-1, 2, 1)
+    assert ask(log, LATEST, facts(log, (0, 0), (1, 1), (2, 2))) == TimestampOffset(-1, 2, 2)
+    assert ask(log, T, known) == TimestampOffset(T, 0, 0)
+    assert ask(log, T + 1, known) == TimestampOffset(T + 1, 1, 1)
     assert ask(log, T + 2, known) is None
-    assert ask(log, EARLIEST, facts(log)) == TimestampAndOffset(-1, 0, None)
-    assert ask(log, LATEST, facts(log)) == TimestampAndOffset(-1, 2, None)
+    assert ask(log, EARLIEST, facts(log)) == TimestampOffset(-1, 0, None)
+    assert ask(log, LATEST, facts(log)) == TimestampOffset(-1, 2, None)
     late = replace(facts(log, (4, 1)), log_start_offset=0)
-    assert ask(log, EARLIEST, late) == TimestampAndOffset(-1, 0, None)  # the epoch began after the log did
+    assert ask(log, EARLIEST, late) == TimestampOffset(-1, 0, None)  # the epoch began after the log did
 
 
 @pytest.mark.spec("log-format READ-12")
 def test_the_largest_timestamp_is_found_at_its_first_record(tmp_path: Path) -> None:
     log = log_of(tmp_path, [batch(0, rows(T)), batch(1, rows(T + 1)), batch(2, rows(T))])
-    assert ask(log, MAX_TIMESTAMP) == TimestampAndOffset(T + 1, 1, 0)
+    assert ask(log, MAX_TIMESTAMP) == TimestampOffset(T + 1, 1, 0)
 
 
 @pytest.mark.spec("log-format READ-12")
@@ -86,17 +85,17 @@ def test_the_first_segment_with_the_largest_timestamp_counts(tmp_path: Path) -> 
         [batch(1, rows(T, T + 5, T + 5, T)), batch(5, rows(T + 5))],
         [batch(6, rows(T + 5))],
     )
-    assert ask(log, MAX_TIMESTAMP) == TimestampAndOffset(T + 5, 2, 0)
+    assert ask(log, MAX_TIMESTAMP) == TimestampOffset(T + 5, 2, 0)
     log.close()
-    assert ask(reopen(log.directory), MAX_TIMESTAMP) == TimestampAndOffset(T + 5, 2, 0)
+    assert ask(reopen(log.directory), MAX_TIMESTAMP) == TimestampOffset(T + 5, 2, 0)
 
 
 @pytest.mark.spec("log-format READ-12")
 def test_all_records_of_a_batch_that_the_broker_stamped_have_its_time(tmp_path: Path) -> None:
     stamped = batch(3, rows(T, T, T), log_append_ms=T + 9, codec=Compression.LZ4)
     log = log_of(tmp_path, [plain(0, 3), stamped])
-    assert ask(log, MAX_TIMESTAMP) == TimestampAndOffset(T + 9, 3, 0)
-    assert ask(log, T + 9) == TimestampAndOffset(T + 9, 3, 0)
+    assert ask(log, MAX_TIMESTAMP) == TimestampOffset(T + 9, 3, 0)
+    assert ask(log, T + 9) == TimestampOffset(T + 9, 3, 0)
 
 
 def test_a_log_without_timestamps_has_no_largest_one(tmp_path: Path) -> None:
@@ -112,33 +111,33 @@ def test_the_tier_is_asked_first(tmp_path: Path) -> None:
     known = replace(facts(log, (0, 0), (1, 1)), local_log_start_offset=1, is_tiered=True)
     asked: list[tuple[int, int]] = []
 
-    def remote(timestamp_ms: int, start: int) -> TimestampAndOffset | None:
+    def remote(timestamp_ms: int, start: int) -> TimestampOffset | None:
         asked.append((timestamp_ms, start))
-        return TimestampAndOffset(T, 0, 0) if timestamp_ms <= T else None
+        return TimestampOffset(T, 0, 0) if timestamp_ms <= T else None
 
-    assert offset_by_timestamp(log.reader, T, known, remote=remote) == TimestampAndOffset(T, 0, 0)
-    assert offset_by_timestamp(log.reader, T + 1, known, remote=remote) == TimestampAndOffset(T + 1, 1, 1)
+    assert offset_by_timestamp(log.reader, T, known, remote=remote) == TimestampOffset(T, 0, 0)
+    assert offset_by_timestamp(log.reader, T + 1, known, remote=remote) == TimestampOffset(T + 1, 1, 1)
     assert asked == [(T, 0), (T + 1, 0)]
-    assert offset_by_timestamp(log.reader, T + 1, known) == TimestampAndOffset(T + 1, 1, 1)
-    assert ask(log, EARLIEST_LOCAL, known) == TimestampAndOffset(-1, 1, 1)
-    assert ask(log, EARLIEST, known) == TimestampAndOffset(-1, 0, 0)
+    assert offset_by_timestamp(log.reader, T + 1, known) == TimestampOffset(T + 1, 1, 1)
+    assert ask(log, EARLIEST_LOCAL, known) == TimestampOffset(-1, 1, 1)
+    assert ask(log, EARLIEST, known) == TimestampOffset(-1, 0, 0)
 
 
 @pytest.mark.spec("log-format READ-14")
 def test_the_end_of_the_tier(tmp_path: Path) -> None:
     log = log_of(tmp_path, [plain(0, 2)])
     known = facts(log, (0, 0), (1, 1))
-    assert ask(log, LATEST_TIERED, known) == TimestampAndOffset(-1, -1, -1)
-    assert ask(log, LATEST_TIERED, replace(known, is_tiered=True)) == TimestampAndOffset(-1, -1, -1)
+    assert ask(log, LATEST_TIERED, known) == TimestampOffset(-1, -1, -1)
+    assert ask(log, LATEST_TIERED, replace(known, is_tiered=True)) == TimestampOffset(-1, -1, -1)
     uploaded = replace(known, is_tiered=True, highest_remote_offset=0)
-    assert ask(log, LATEST_TIERED, uploaded) == TimestampAndOffset(-1, 0, 0)
+    assert ask(log, LATEST_TIERED, uploaded) == TimestampOffset(-1, 0, 0)
 
 
 @pytest.mark.spec("log-format READ-15")
 def test_of_an_empty_log_the_tier_is_not_asked(tmp_path: Path) -> None:
     log = new_log(tmp_path)
 
-    def remote(_timestamp_ms: int, _start: int) -> TimestampAndOffset | None:
+    def remote(_timestamp_ms: int, _start: int) -> TimestampOffset | None:
         raise AssertionError("asked")
 
     known = replace(facts(log), is_tiered=True)
@@ -148,10 +147,10 @@ def test_of_an_empty_log_the_tier_is_not_asked(tmp_path: Path) -> None:
 def test_what_the_requester_may_not_read_yet_is_not_found(tmp_path: Path) -> None:
     log = log_of(tmp_path, [batch(0, rows(T)), batch(1, rows(T + 1))])
     known = replace(facts(log, (3, 0)), last_fetchable_offset=1)
-    assert ask(log, T, known) == TimestampAndOffset(T, 0, 0)
+    assert ask(log, T, known) == TimestampOffset(T, 0, 0)
     assert ask(log, T + 1, known) is None
     assert ask(log, MAX_TIMESTAMP, known) is None
-    assert ask(log, LATEST, known) == TimestampAndOffset(-1, 1, 3)
+    assert ask(log, LATEST, known) == TimestampOffset(-1, 1, 3)
 
 
 def test_a_number_that_stands_for_nothing_is_refused(tmp_path: Path) -> None:
@@ -170,14 +169,14 @@ def test_the_first_record_at_or_behind_a_timestamp_is_found(tmp_path: Path) -> N
 
 def test_records_below_the_log_start_are_not_found(tmp_path: Path) -> None:
     log = log_of(tmp_path, [batch(0, rows(T, T + 1, T + 2)), batch(3, rows(T))])
-    assert ask(log, T, replace(facts(log), log_start_offset=2)) == TimestampAndOffset(T + 2, 2, 0)
-    assert ask(log, T, replace(facts(log), log_start_offset=3)) == TimestampAndOffset(T, 3, 0)
+    assert ask(log, T, replace(facts(log), log_start_offset=2)) == TimestampOffset(T + 2, 2, 0)
+    assert ask(log, T, replace(facts(log), log_start_offset=3)) == TimestampOffset(T, 3, 0)
 
 
 def test_a_segment_without_timestamps_is_as_old_as_its_file(tmp_path: Path) -> None:
     log = log_of(tmp_path, [legacy(0, 0, None, b"v")], [batch(1, rows(T))])
     OsDisk().set_mtime_ms(log.segments.values[0].path, T - 1)
-    assert ask(log, T) == TimestampAndOffset(T, 1, 0)
+    assert ask(log, T) == TimestampOffset(T, 1, 0)
     OsDisk().set_mtime_ms(log.segments.values[0].path, T + 1)
     assert ask(log, T) is None  # only the first segment that may hold it is searched, as Kafka does
 
@@ -185,10 +184,10 @@ def test_a_segment_without_timestamps_is_as_old_as_its_file(tmp_path: Path) -> N
 def test_what_the_writer_has_in_its_buffer_is_not_found(tmp_path: Path) -> None:
     log = log_of(tmp_path, [batch(0, rows(T)), batch(1, rows(T + 1))])
     append(log, batch(2, rows(T + 7)), write=False)
-    assert ask(log, MAX_TIMESTAMP) == TimestampAndOffset(T + 1, 1, 0)
+    assert ask(log, MAX_TIMESTAMP) == TimestampOffset(T + 1, 1, 0)
     assert ask(log, T + 2) is None
     log.write_out()
-    assert ask(log, MAX_TIMESTAMP) == ask(log, T + 2) == TimestampAndOffset(T + 7, 2, 0)
+    assert ask(log, MAX_TIMESTAMP) == ask(log, T + 2) == TimestampOffset(T + 7, 2, 0)
 
 
 def test_a_damaged_batch_on_the_way_is_an_error(tmp_path: Path) -> None:
@@ -205,13 +204,13 @@ def test_a_damaged_batch_on_the_way_is_an_error(tmp_path: Path) -> None:
 def test_a_lookup_agrees_with_a_search_through_all_records(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[int]], per_segment: int
 ) -> None:
-    log, everything = new_log(tmp_path_factory.mktemp("lookup"), INDEXED), list[TimestampAndOffset]()
+    log, everything = new_log(tmp_path_factory.mktemp("lookup"), INDEXED), list[TimestampOffset]()
     for number, timestamps in enumerate(batches):
         if number and number % per_segment == 0:
             log.roll(now_ms=NOW_MS)
         base = log.next_offset
         append(log, batch(base, rows(*timestamps)))
-        everything += [TimestampAndOffset(t, base + n, 0) for n, t in enumerate(timestamps)]
+        everything += [TimestampOffset(t, base + n, 0) for n, t in enumerate(timestamps)]
     best = max(each.timestamp_ms for each in everything)
     for lookup in (log, reopened(log)):
         for timestamp in range(32):

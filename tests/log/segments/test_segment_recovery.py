@@ -24,6 +24,7 @@ from tierd.log.records.log_config import LogConfig
 from tierd.log.records.record import ControlRecordType
 from tierd.log.segments.log_segment import LogSegment
 from tierd.log.segments.segment_recovery import recover_segment
+from tierd.model import TimestampOffset
 
 MAX_INT = 2**31 - 1
 ABORT, COMMIT, LEADER_CHANGE = ControlRecordType.ABORT, ControlRecordType.COMMIT, ControlRecordType.LEADER_CHANGE
@@ -77,9 +78,9 @@ def test_garbage_in_the_indexes_is_replaced(tmp_path: Path, garbage: bytes) -> N
     size = len(plain(0))
     offset_index, time_index = crashed.segment.offset_index, crashed.segment.time_index
     assert all(offset_index.lookup(n) == (n, n * size) for n in range(1, 100))
-    assert all(time_index.lookup(10 * n) == (10 * n, n) for n in range(1, 100))
+    assert all(time_index.lookup(10 * n) == TimestampOffset(10 * n, n) for n in range(1, 100))
     assert crashed.indexes == build_indexes(crashed.segment.path, base_offset=0, index_interval_bytes=10)
-    assert crashed.segment.max_timestamp_so_far == (990, 99)
+    assert crashed.segment.max_timestamp_so_far == TimestampOffset(990, 99)
 
 
 def test_indexes_are_per_batch_and_end_with_the_last_timestamp(tmp_path: Path) -> None:
@@ -89,7 +90,11 @@ def test_indexes_are_per_batch_and_end_with_the_last_timestamp(tmp_path: Path) -
     crashed.recover()
     index, times = crashed.segment.offset_index, crashed.segment.time_index
     assert [index.entry_at(n) for n in range(index.entries)] == [(2, 2 * size), (4, 4 * size)]
-    assert [times.entry_at(n) for n in range(times.entries)] == [(20, 2), (40, 4), (50, 5)]
+    assert [times.entry_at(n) for n in range(times.entries)] == [
+        TimestampOffset(20, 2),
+        TimestampOffset(40, 4),
+        TimestampOffset(50, 5),
+    ]
     assert [len(found) for found in crashed.indexes] == [16, 36]
     crashed.segment.grow_indexes()
     assert not crashed.segment.is_index_full
@@ -101,7 +106,7 @@ def test_an_index_takes_no_more_than_its_room(tmp_path: Path) -> None:
     crashed = Crashed(tmp_path, b"".join(plain(n, timestamp_ms=10 * n) for n in range(40)), config=config)
     assert crashed.recover() == 0
     assert [len(found) for found in crashed.indexes] == [7 * 8, 8 * 12]
-    assert crashed.segment.time_index.last_entry == (390, 39)
+    assert crashed.segment.time_index.last_entry == TimestampOffset(390, 39)
     crashed.segment.grow_indexes()
     assert crashed.segment.is_index_full
 
@@ -122,7 +127,7 @@ def test_a_recovered_segment_is_appended_to(tmp_path: Path) -> None:
     crashed.segment.append([data], [], largest_offset=2, max_timestamp_ms=5000, shallow_offset=2)
     crashed.segment.finish()
     assert crashed.data == plain(0) + plain(1) + data
-    assert crashed.segment.time_index.last_entry == (5000, 2)
+    assert crashed.segment.time_index.last_entry == TimestampOffset(5000, 2)
 
 
 # What is cut
@@ -231,7 +236,7 @@ def test_legacy_entries_are_kept_and_say_nothing_of_epochs_or_producers(tmp_path
     old = legacy(0, 0, b"k", b"v") + legacy(1, 1, b"k", b"v", timestamp_ms=7000) + wrapper(1, 4, inner)
     crashed = Crashed(tmp_path, old + plain(5) + legacy(1, 6, b"k", b"v") + plain(7))
     assert crashed.recover() == 0
-    assert crashed.segment.max_timestamp_so_far == (7000, 1)
+    assert crashed.segment.max_timestamp_so_far == TimestampOffset(7000, 1)
     assert [(entry.epoch, entry.start_offset) for entry in crashed.epochs.entries] == [(0, 5)]
     assert crashed.producers.map_end_offset == 8
     assert crashed.indexes == build_indexes(crashed.segment.path, base_offset=0, index_interval_bytes=10)

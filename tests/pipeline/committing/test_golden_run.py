@@ -15,11 +15,10 @@ from tests.pipeline.rewriting.rounds import DAY_MS
 from tests.pipeline.rewriting.test_real_cleaner import CASES, oracle_dir, stage_dir, time_of_pass
 from tests.tiering.setups import Session, Tier, partition_of
 from tierd.metadata import SqliteKeyValueStore
-from tierd.model import Lineage, RemoteLogSegmentState, TopicPartition
+from tierd.model import IsolationLevel, Lineage, RemoteLogSegmentState, TopicPartition
 from tierd.pipeline.committing import CompactionLeader, LeaderServer, LeaderSettings, PreparedRun, RunStatistics
 from tierd.pipeline.planning import Candidate, CleaningPolicy
 from tierd.remote.backends.filesystem import FilesystemObjectStore
-from tierd.tiering import Isolation
 
 BROKERS = sorted({case.broker for case in CASES})
 
@@ -111,8 +110,8 @@ async def test_a_run_leaves_what_the_real_cleaner_left(golden: Path, golden_tier
     for case in golden_tier.cases:
         path, oracle = golden_tier.log_dir / case.partition, oracle_dir(golden, case, "compact-pass1")
         for isolation, name in (
-            (Isolation.READ_UNCOMMITTED, "records.jsonl.gz"),
-            (Isolation.READ_COMMITTED, "committed.jsonl.gz"),
+            (IsolationLevel.READ_UNCOMMITTED, "records.jsonl.gz"),
+            (IsolationLevel.READ_COMMITTED, "committed.jsonl.gz"),
         ):
             if (oracle / name).exists():
                 read = [as_oracle(record) for record in await golden_tier.session.read_all(path, isolation)]

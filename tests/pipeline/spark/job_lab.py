@@ -15,7 +15,7 @@ from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Session, Tier, partition
 from tierd.config import MetadataSettings, RemoteSettings
 from tierd.log import Record
 from tierd.metadata import KeyValueStore, open_metadata
-from tierd.model import Lineage, RemoteLogSegmentMetadata
+from tierd.model import IsolationLevel, Lineage, RemoteLogSegmentMetadata
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.committing import CompactionLeader, LeaderClient, LeaderServer, LeaderSettings, RunStatistics
 from tierd.pipeline.jobs import main
@@ -23,7 +23,6 @@ from tierd.pipeline.jobs.progress import RunProgress
 from tierd.pipeline.jobs.run import Run
 from tierd.pipeline.planning import Candidate, CleaningPolicy, WorkOrder
 from tierd.remote import SegmentStorage, open_object_store, open_transform, segment_storages
-from tierd.tiering import Isolation
 
 ChangeOrder = Callable[[WorkOrder], None]
 
@@ -191,7 +190,7 @@ class JobLab:
         """What the program is told."""
         return ["--leader", str(self.socket), "--config", str(config)]
 
-    async def read(self, name: str, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> list[Record]:
+    async def read(self, name: str, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> list[Record]:
         """What a reader gets that begins now."""
         return await self.session.read_all(self.log_dir / name, isolation)
 

@@ -19,14 +19,13 @@ from tests.pipeline.spark.job_lab import JobLab
 from tests.tiering.setups import CLUSTER_ID
 from tierd.errors import RetriableRemoteStorageError
 from tierd.log import Compression, NewRecord, encode_batch
-from tierd.model import LogSegmentData, RemoteLogSegmentMetadata, uuid_to_text
+from tierd.model import IsolationLevel, LogSegmentData, RemoteLogSegmentMetadata, uuid_to_text
 from tierd.pipeline.access import OpenTier, TierAccess
 from tierd.pipeline.committing import Begun, LeaderClient
 from tierd.pipeline.jobs.progress import RunProgress
 from tierd.pipeline.jobs.run import Run
 from tierd.pipeline.planning import CleaningPolicy, Group, PartitionWork, WorkKind, WorkOrder
 from tierd.remote import ObjectKeyFactory, SegmentManifest
-from tierd.tiering import Isolation
 
 COMPACT = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=0.0, segment_bytes=600)
 MERGE = CleaningPolicy(merge_below_bytes=1 << 20)
@@ -145,9 +144,9 @@ async def test_compaction_goes_on_around_a_batch_that_unpacks_to_257_mib_and_cou
             if found.groups:
                 assert found.counts["batches_unread"] == 1
         reader = lab.session.reader(lab.log_dir / "orders-0")
-        behind = [(r.offset, r.key, r.value) async for r in reader.records(22, None, Isolation.READ_UNCOMMITTED)]
+        behind = [(r.offset, r.key, r.value) async for r in reader.records(22, None, IsolationLevel.READ_UNCOMMITTED)]
         assert behind[0] == (22, b"1", None), "what it hides may be in the batch"
-        before = {r.key: r.value async for r in reader.records(None, 20, Isolation.READ_UNCOMMITTED)}
+        before = {r.key: r.value async for r in reader.records(None, 20, IsolationLevel.READ_UNCOMMITTED)}
         assert before == {key: value for key, value in latest(range(20), 7).items() if key not in {b"0", b"1"}}
         logs = [path.read_bytes() for path in (tmp_path / "bucket").rglob("*.log")]
         assert any(batch[61:] in data for data in logs), "byte for byte"

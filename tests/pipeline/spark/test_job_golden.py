@@ -10,8 +10,8 @@ from tests.log.test_golden import as_oracle, expected_records
 from tests.pipeline.rewriting.rounds import DAY_MS
 from tests.pipeline.rewriting.test_real_cleaner import CASES, oracle_dir, stage_dir, time_of_pass
 from tests.pipeline.spark.job_lab import JobLab
+from tierd.model import IsolationLevel
 from tierd.pipeline.planning import CleaningPolicy, WorkOrder
-from tierd.tiering import Isolation
 
 
 def name_of(case: GoldenCase) -> str:
@@ -54,8 +54,8 @@ async def assert_reads_as(golden: Path, case: GoldenCase, lab: JobLab, stage: st
     oracle = oracle_dir(golden, case, stage)
     start = read_offsets(oracle)["logStartOffset"]
     for isolation, file in (
-        (Isolation.READ_UNCOMMITTED, "records.jsonl.gz"),
-        (Isolation.READ_COMMITTED, "committed.jsonl.gz"),
+        (IsolationLevel.READ_UNCOMMITTED, "records.jsonl.gz"),
+        (IsolationLevel.READ_COMMITTED, "committed.jsonl.gz"),
     ):
         if (oracle / file).exists():
             found = [as_oracle(record) for record in await lab.read(name_of(case), isolation)]

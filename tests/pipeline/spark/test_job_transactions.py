@@ -10,9 +10,8 @@ from pyspark.sql import SparkSession
 from tests.pipeline.rewriting.compacted_log import LATER_MS, CompactedLog
 from tests.pipeline.spark.job_lab import JobLab
 from tierd.log import ControlRecordType, RecordBatch, iter_batches
-from tierd.model import ByteRange, RemoteLogSegmentState, uuid_to_text
+from tierd.model import ByteRange, IsolationLevel, RemoteLogSegmentState, uuid_to_text
 from tierd.pipeline.planning import CleaningPolicy
-from tierd.tiering import Isolation
 
 A_GROUP_A_SEGMENT = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=0.0, segment_bytes=1)
 
@@ -91,5 +90,5 @@ async def test_a_marker_stays_while_data_of_its_transaction_is_in_an_earlier_gro
             2: 1,
             3: 0,
         }
-        committed = {record.key for record in await lab.read("orders-0", Isolation.READ_COMMITTED)}
+        committed = {record.key for record in await lab.read("orders-0", IsolationLevel.READ_COMMITTED)}
         assert committed == {b"1", b"3", b"9", b"10"}

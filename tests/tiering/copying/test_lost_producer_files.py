@@ -23,9 +23,8 @@ from tierd.log import (
     encode_producer_snapshot,
     parse_producer_snapshot,
 )
-from tierd.model import IndexType, RemoteLogSegmentMetadata
+from tierd.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata
 from tierd.remote import SegmentStorage
-from tierd.tiering import Isolation
 
 REPLICAS = [
     (case, logdir)
@@ -297,7 +296,7 @@ class TestAnAbortWhoseDataIsInAnEarlierSegment:
         assert TransactionIndex.from_bytes(index, 1, "index").entries == (AbortedTransaction(7, 0, 1, 2),)
         for base in (0, 1):
             delete_segment(aborted, base)
-        assert [r.value for r in await session.read_all(aborted, Isolation.READ_COMMITTED)] == [b"y"]
+        assert [r.value for r in await session.read_all(aborted, IsolationLevel.READ_COMMITTED)] == [b"y"]
 
     async def test_a_marker_of_a_transaction_without_data_needs_none(self, tmp_path: Path, aborted: Path) -> None:
         empty = encode_producer_snapshot(())

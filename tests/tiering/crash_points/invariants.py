@@ -21,13 +21,12 @@ from tierd.metadata import (
     differences,
     read_partition,
 )
-from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
+from tierd.model import IsolationLevel, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
 from tierd.remote import LogStartStorage, ObjectKeyFactory, ObjectStore, SegmentStorage
 from tierd.remote.backends.filesystem import FilesystemObjectStore
 from tierd.tiering import (
     AuditLimits,
     FetchTask,
-    Isolation,
     MetadataRebuild,
     SilentRecorder,
     TierAudit,
@@ -186,7 +185,7 @@ async def _check_readable(world: World, view: PartitionView) -> None:
         return log
 
     task = FetchTask(look, remote=storage, recorder=SilentRecorder(), prefetch_bytes=1 << 16)
-    read = [(r.offset, r.value) async for r in task.records(None, None, Isolation.READ_UNCOMMITTED)]
+    read = [(r.offset, r.value) async for r in task.records(None, None, IsolationLevel.READ_UNCOMMITTED)]
     first = log.log_start_offset
     wanted = [(offset, f"{offset // RECORDS_PER_SEGMENT} {offset}".encode()) for offset in range(first, end)]
     assert read == wanted, "the tier does not read as the log did"

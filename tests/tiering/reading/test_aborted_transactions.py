@@ -12,8 +12,8 @@ from tests.tiering.reading.test_fetch_task import CountingStorage
 from tests.tiering.setups import Session, delete_segment, partition_of
 from tests.tiering.setups import Tier as Stores
 from tierd.log import LogConfig, iter_batches, opened_partition
-from tierd.model import IndexType
-from tierd.tiering import FetchResult, Isolation, Tier
+from tierd.model import IndexType, IsolationLevel
+from tierd.tiering import FetchResult, Tier
 from tierd.tiering.reading.committed import committed_batches
 
 SEGMENTS = 6
@@ -65,7 +65,7 @@ async def test_a_committed_reader_gets_the_committed_records_and_passes_over_emp
     tmp_path: Path, layout: str, committed: set[int], indexed: set[int]
 ) -> None:
     setup = await Committed(tmp_path, layout).copied()
-    found = await setup.session.read_all(setup.path, Isolation.READ_COMMITTED)
+    found = await setup.session.read_all(setup.path, IsolationLevel.READ_COMMITTED)
     assert [record.offset for record in found] == [*sorted(committed), SEGMENTS]
     assert setup.asked_for_aborts() == indexed
     setup.assert_cheap()
@@ -81,7 +81,7 @@ async def test_fetches_one_after_the_other_cost_no_more_than_two_requests_a_segm
     reader = setup.session.reader(setup.path)
     offset, found = 0, list[int]()
     while offset < SEGMENTS:
-        result = await reader.read(offset, max_bytes=1 << 20, isolation=Isolation.READ_COMMITTED)
+        result = await reader.read(offset, max_bytes=1 << 20, isolation=IsolationLevel.READ_COMMITTED)
         assert (result.tier, result.base_offset, result.next_offset) == (Tier.REMOTE, offset, offset + 1)
         found += _offsets(result)
         offset = result.next_offset

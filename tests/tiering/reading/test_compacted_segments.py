@@ -19,12 +19,12 @@ from tests.tiering.setups import Session, delete_segment, partition_of
 from tests.tiering.setups import Tier as Stores
 from tierd.errors import OffsetOutOfRangeError, RemoteResourceNotFoundError
 from tierd.log import LogConfig, opened_partition
-from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tierd.tiering import FetchTask, Isolation, Tier, TieredLog
+from tierd.model import ByteRange, IndexType, IsolationLevel, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierd.tiering import FetchTask, Tier, TieredLog
 from tierd.tiering.reading.kept_readers import KeptReaders
 from tierd.tiering.reading.timestamps import OffsetSpec
 
-UNCOMMITTED, COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED
+UNCOMMITTED, COMMITTED = IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED
 EACH, SEGMENTS, END = 4, 6, 25
 TRANSACTIONS = ("A", "B", "A", "B", "A!", "B+", "-")
 
@@ -95,7 +95,7 @@ class Compacted:
             kept=kept,
         )
 
-    async def offsets(self, start: int | None = None, isolation: Isolation = UNCOMMITTED) -> list[int]:
+    async def offsets(self, start: int | None = None, isolation: IsolationLevel = UNCOMMITTED) -> list[int]:
         return [record.offset async for record in self.reader().records(start, None, isolation)]
 
 
@@ -135,7 +135,7 @@ async def test_a_reader_at_any_offset_gets_all_that_is_left_behind_it(
 @pytest.mark.parametrize("local_from", [24, 16])
 @pytest.mark.parametrize("layout", LAYOUTS)
 async def test_a_fetch_inside_a_gap_gives_the_next_batch(
-    tmp_path: Path, layout: list[Replacement], local_from: int, isolation: Isolation
+    tmp_path: Path, layout: list[Replacement], local_from: int, isolation: IsolationLevel
 ) -> None:
     setup = await (await Compacted(tmp_path).copied(local_from=local_from)).replaced(*layout)
     left = expected(layout, local_from=local_from)
@@ -196,7 +196,7 @@ async def test_a_gap_at_the_end_of_a_segment_costs_no_request_of_its_own(tmp_pat
 
 @pytest.mark.parametrize("isolation", [UNCOMMITTED, COMMITTED])
 async def test_a_fetch_behind_the_last_record_goes_on_at_the_end_of_the_tier(
-    tmp_path: Path, isolation: Isolation
+    tmp_path: Path, isolation: IsolationLevel
 ) -> None:
     setup = await (await Compacted(tmp_path).copied()).replaced((8, 15, {8}), (16, 19, ()), (20, 23, ()))
     shutil.rmtree(setup.path)  # nothing is local any more, and so nothing is known of the last record
@@ -234,8 +234,9 @@ class TestTimestamps:
         for offset in range(END):
             listed = await setup.reader().list_offset(FIRST_TIMESTAMP_MS + 1000 * offset - 1)
             following = next(each for each in left if each >= offset)
+            assert listed is not None
             assert (listed.offset, listed.timestamp_ms) == (following, FIRST_TIMESTAMP_MS + 1000 * following)
-        assert (await setup.reader().list_offset(FIRST_TIMESTAMP_MS + 1000 * END)).offset == -1
+        assert await setup.reader().list_offset(FIRST_TIMESTAMP_MS + 1000 * END) is None
 
     @pytest.mark.parametrize("layout", LAYOUTS)
     async def test_named_places_are_those_of_the_ranges(self, tmp_path: Path, layout: list[Replacement]) -> None:
@@ -248,7 +249,9 @@ class TestTimestamps:
             (OffsetSpec.EARLIEST_PENDING_UPLOAD, 24),
             (OffsetSpec.MAX_TIMESTAMP, 24),
         ):
-            assert (await setup.reader().list_offset(spec)).offset == offset
+            listed = await setup.reader().list_offset(spec)
+            assert listed is not None
+            assert listed.offset == offset
 
     async def test_a_search_goes_on_in_what_replaced_a_segment_that_is_gone(self, tmp_path: Path) -> None:
         setup = await Compacted(tmp_path).copied()
@@ -258,6 +261,7 @@ class TestTimestamps:
 
         setup.storage.before_log = compact
         listed = await setup.reader().list_offset(FIRST_TIMESTAMP_MS + 5000)
+        assert listed is not None
         assert listed.offset == 9
 
     async def test_a_segment_that_should_be_there_and_is_not_stays_an_error(self, tmp_path: Path) -> None:
@@ -358,7 +362,7 @@ async def test_readers_on_their_way_miss_nothing_and_see_nothing_twice(tmp_path:
 class _Walk:
     """A reader that goes on where it was."""
 
-    def __init__(self, reader: FetchTask, isolation: Isolation) -> None:
+    def __init__(self, reader: FetchTask, isolation: IsolationLevel) -> None:
         self.reader = reader
         self.isolation = isolation
         self.offset = 0

@@ -16,11 +16,11 @@ from tierd.errors import (
     RetriableRemoteStorageError,
 )
 from tierd.log import iter_batches
-from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
+from tierd.model import ByteRange, IndexType, IsolationLevel, RemoteLogSegmentMetadata
 from tierd.remote import SegmentStorage
-from tierd.tiering import FetchTask, Isolation, Tier
+from tierd.tiering import FetchTask, Tier
 
-UNCOMMITTED, COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED
+UNCOMMITTED, COMMITTED = IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED
 
 
 class CountingStorage(SegmentStorage):

@@ -9,7 +9,7 @@ import pytest
 from tests.golden.unpack import GoldenCase, OracleRecord, golden_cases, read_lines
 from tests.tiering.setups import Tier, delete_segment, partition_of
 from tierd.log import Record
-from tierd.tiering import Isolation
+from tierd.model import IsolationLevel
 
 CASES = [
     (case, logdir)
@@ -62,6 +62,6 @@ async def test_a_golden_partition_is_copied_and_reads_as_the_consumer_read_it(
     assert records == read_lines(golden / case.oracle / "records.jsonl.gz")
     committed = golden / case.oracle / "committed.jsonl.gz"
     if committed.exists():
-        read = await session.read_all(path, Isolation.READ_COMMITTED)
+        read = await session.read_all(path, IsolationLevel.READ_COMMITTED)
         assert [_as_oracle(record) for record in read] == read_lines(committed)
     assert await session.findings(path) == []

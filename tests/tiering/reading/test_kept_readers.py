@@ -14,12 +14,12 @@ from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Session, delete_segment
 from tests.tiering.setups import Tier as Stores
 from tierd.config import FetchSettings
 from tierd.errors import OffsetOutOfRangeError, RemoteStorageError, RetriableRemoteStorageError
-from tierd.model import ByteRange, RemoteLogSegmentMetadata
+from tierd.model import ByteRange, IsolationLevel, RemoteLogSegmentMetadata
 from tierd.remote import SegmentStorage
-from tierd.tiering import FetchService, FetchTask, Isolation, TieredLog, open_fetch_service
+from tierd.tiering import FetchService, FetchTask, TieredLog, open_fetch_service
 from tierd.tiering.reading.tiered_log import Tier
 
-UNCOMMITTED = Isolation.READ_UNCOMMITTED
+UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 KIB = 1 << 10
 SEGMENTS, RECORDS = 3, 160
 PIECE, PREFETCH = 64 * KIB, 1024 * KIB

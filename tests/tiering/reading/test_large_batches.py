@@ -10,7 +10,8 @@ from tests.fakes.opening_limit import opening_at_most
 from tests.tiering.setups import Tier, delete_segment
 from tierd.errors import BatchTooLargeError
 from tierd.log import Compression, NewRecord, RecordBatch, encode_batch
-from tierd.tiering import FetchTask, Isolation
+from tierd.model import IsolationLevel
+from tierd.tiering import FetchTask
 
 VALUE_BYTES = 4 << 20
 BATCHES = 40
@@ -35,7 +36,7 @@ async def test_reading_many_batches_that_unpack_to_much_holds_few_of_them(tmp_pa
     reader = await remote_reader(tmp_path)
     tracemalloc.start()
     try:
-        offsets = [record.offset async for record in reader.records(None, None, Isolation.READ_UNCOMMITTED)]
+        offsets = [record.offset async for record in reader.records(None, None, IsolationLevel.READ_UNCOMMITTED)]
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -57,14 +58,14 @@ async def test_batch_that_cannot_be_opened_ends_the_reading_behind_all_before_it
     seen: list[int] = []
 
     async def read_all() -> None:
-        async for record in reader.records(None, None, Isolation.READ_UNCOMMITTED):
+        async for record in reader.records(None, None, IsolationLevel.READ_UNCOMMITTED):
             seen.append(record.offset)  # noqa: PERF401 - those before the error count
 
     with pytest.raises(BatchTooLargeError, match="the batch of offsets 3 to 3 has more than") as refused:
         await read_all()
     assert seen == [0, 1, 2]
     assert "read around its offsets" in refused.value.remedy
-    behind = [record.offset async for record in reader.records(4, None, Isolation.READ_UNCOMMITTED)]
+    behind = [record.offset async for record in reader.records(4, None, IsolationLevel.READ_UNCOMMITTED)]
     assert behind == list(range(4, BATCHES))
 
 

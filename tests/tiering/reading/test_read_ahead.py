@@ -13,11 +13,11 @@ from tests.fakes.log_dirs import LogDirWriter, SegmentShape
 from tests.tiering.setups import BROKER_ID, CLUSTER_ID, Session, delete_segment, partition_of
 from tests.tiering.setups import Tier as Stores
 from tierd.errors import RemoteIntegrityError, RetriableRemoteStorageError
-from tierd.model import ByteRange, RemoteLogSegmentMetadata
+from tierd.model import ByteRange, IsolationLevel, RemoteLogSegmentMetadata
 from tierd.remote import SegmentStorage
-from tierd.tiering import FetchTask, Isolation
+from tierd.tiering import FetchTask
 
-UNCOMMITTED = Isolation.READ_UNCOMMITTED
+UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 KIB = 1 << 10
 SEGMENTS, RECORDS = 4, 160
 

@@ -17,11 +17,11 @@ from tests.tiering.setups import partition_of
 from tierd.errors import RemoteIntegrityError, RemoteResourceNotFoundError
 from tierd.log import LogConfig, opened_partition
 from tierd.metadata import PartitionView
-from tierd.model import IndexType, RemoteLogSegmentMetadata
-from tierd.tiering import FetchTask, Isolation, OffsetSpec, Tier, TieredLog
+from tierd.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata
+from tierd.tiering import FetchTask, OffsetSpec, Tier, TieredLog
 
 TOPIC_ID = UUID(int=249)
-COMMITTED, UNCOMMITTED = Isolation.READ_COMMITTED, Isolation.READ_UNCOMMITTED
+COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 
 
 class Storage(CountingStorage):
@@ -86,7 +86,7 @@ class Host:
     def reader(self) -> FetchTask:
         return FetchTask(self.look, remote=self.storage, recorder=self.session.recorder, prefetch_bytes=1 << 20)
 
-    async def offsets(self, isolation: Isolation = COMMITTED, reader: FetchTask | None = None) -> list[int]:
+    async def offsets(self, isolation: IsolationLevel = COMMITTED, reader: FetchTask | None = None) -> list[int]:
         return [r.offset async for r in (reader or self.reader).records(None, None, isolation)]
 
     @property
@@ -124,12 +124,16 @@ class TestWithoutAReplica:
         await host.write("- A - | A! -").copy()
         committed = await host.reader.list_offset(OffsetSpec.LATEST, isolation=COMMITTED)
         uncommitted = await host.reader.list_offset(OffsetSpec.LATEST, isolation=UNCOMMITTED)
+        assert committed is not None
+        assert uncommitted is not None
         assert (committed.offset, uncommitted.offset) == (1, 3)
 
     async def test_no_timestamp_is_found_there(self, host: Host) -> None:
         await host.write("A - | A! -").copy()
-        assert (await host.reader.list_offset(0, isolation=COMMITTED)).offset == -1
-        assert (await host.reader.list_offset(0, isolation=UNCOMMITTED)).offset == 0
+        assert await host.reader.list_offset(0, isolation=COMMITTED) is None
+        found = await host.reader.list_offset(0, isolation=UNCOMMITTED)
+        assert found is not None
+        assert found.offset == 0
 
     async def test_without_an_open_transaction_the_tier_is_read_to_its_end(self, host: Host) -> None:
         await host.write("A A! - | B - | B+ -").copy()
@@ -215,7 +219,9 @@ class TestWithAReplica:
         await host.write("- A - | - A! -").copy()
         host.replicate(high_watermark=4, from_segment=3)
         assert await host.offsets() == [0]
-        assert (await host.reader.list_offset(OffsetSpec.LATEST, isolation=COMMITTED)).offset == 1
+        latest = await host.reader.list_offset(OffsetSpec.LATEST, isolation=COMMITTED)
+        assert latest is not None
+        assert latest.offset == 1
 
     async def test_an_abort_that_only_the_tier_knows_is_heeded_in_local_data(self, host: Host) -> None:
         host.write("- A -").replicate(high_watermark=3)

@@ -15,14 +15,16 @@ from tierd.errors import MissingArtefactError
 from tierd.log import DirectoryKind, PartitionDirectory, identify_directory, scan_partition
 from tierd.model import (
     IndexType,
+    IsolationLevel,
     Lineage,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
+    TimestampOffset,
     TopicIdPartition,
     TopicPartition,
 )
 from tierd.remote import SegmentStorage
-from tierd.tiering import FetchTask, Isolation, ListedOffset, OffsetSpec, TieredLog, TopicPolicy
+from tierd.tiering import FetchTask, OffsetSpec, TieredLog, TopicPolicy
 from tierd.tiering.reading.timestamps import place
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiration_task import ExpirationTask, ExpirationTools
@@ -30,7 +32,6 @@ from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 from tierd.tiering.removing.partition_plan import LocalFacts
 
 T = 1_700_000_000_000
-NONE = ListedOffset()
 
 
 class CountingStorage(SegmentStorage):
@@ -81,11 +82,12 @@ class Partition:
     def task(self) -> FetchTask:
         return self.session.reader(self.path)
 
-    async def find(self, timestamp_ms: int) -> ListedOffset:
+    async def find(self, timestamp_ms: int) -> TimestampOffset | None:
         return await self.task().list_offset(timestamp_ms)
 
     async def offsets(self, timestamps_ms: Sequence[int]) -> list[int]:
-        return [(await self.find(timestamp_ms)).offset for timestamp_ms in timestamps_ms]
+        found = [await self.find(timestamp_ms) for timestamp_ms in timestamps_ms]
+        return [-1 if each is None else each.offset for each in found]
 
 
 @pytest.fixture
@@ -102,9 +104,9 @@ async def vector(tmp_path: Path) -> Partition:
 class TestBetweenRecords:
     @pytest.mark.spec("remote-tiering 210")
     async def test_the_first_record_that_is_no_older_is_found_in_the_tier(self, vector: Partition) -> None:
-        assert await vector.find(T) == ListedOffset(121, T + 1, 10)
-        assert await vector.find(T + 2) == ListedOffset(122, T + 2, 10)
-        assert await vector.find(T + 3) == NONE
+        assert await vector.find(T) == TimestampOffset(T + 1, 121, 10)
+        assert await vector.find(T + 2) == TimestampOffset(T + 2, 122, 10)
+        assert await vector.find(T + 3) is None
 
     @pytest.mark.spec("remote-tiering 211")
     async def test_a_segment_of_another_branch_is_not_searched(self, vector: Partition) -> None:
@@ -117,7 +119,7 @@ class TestBetweenRecords:
 
         task = FetchTask(snapshot, remote=vector.storage, recorder=vector.session.recorder, prefetch_bytes=0)
         vector.storage.indexes.clear()
-        assert await task.list_offset(T) == NONE
+        assert await task.list_offset(T) is None
         assert vector.storage.indexes == []
 
     @pytest.mark.spec("remote-tiering 212")
@@ -133,7 +135,7 @@ class TestBetweenRecords:
 
         task = FetchTask(snapshot, remote=vector.storage, recorder=vector.session.recorder, prefetch_bytes=0)
         vector.storage.indexes.clear()
-        assert await task.list_offset(T) == NONE
+        assert await task.list_offset(T) is None
         assert vector.storage.indexes == []
 
     @pytest.mark.spec("remote-tiering 213")
@@ -143,14 +145,14 @@ class TestBetweenRecords:
         partition.writer.roll()
         partition.append(T + 9)
         await partition.copy()
-        assert await partition.find(T) == ListedOffset(121, T + 1, 10)
+        assert await partition.find(T) == TimestampOffset(T + 1, 121, 10)
         assert partition.storage.indexes == []
 
     async def test_what_is_behind_the_high_watermark_is_not_found(self, vector: Partition) -> None:
         vector.append(T + 50)
-        assert await vector.find(T + 50) == NONE
+        assert await vector.find(T + 50) is None
         vector.log_dir.write_checkpoints()
-        assert await vector.find(T + 50) == ListedOffset(124, T + 50, 10)
+        assert await vector.find(T + 50) == TimestampOffset(T + 50, 124, 10)
 
     async def test_a_segment_with_nothing_left_behind_the_log_start_does_not_end_the_search(
         self, tmp_path: Path
@@ -163,7 +165,7 @@ class TestBetweenRecords:
         partition.append(T + 9)
         await partition.copy(0, 2)
         await partition.session.metadata.advance_log_start_offset(partition_of(partition.path), 1)
-        assert await partition.find(T + 3) == ListedOffset(2, T + 3, 0)
+        assert await partition.find(T + 3) == TimestampOffset(T + 3, 2, 0)
 
     async def test_a_search_over_many_batches_begins_at_an_indexed_place(self, tmp_path: Path) -> None:
         partition = Partition(tmp_path)
@@ -173,9 +175,9 @@ class TestBetweenRecords:
         partition.append(T)
         await partition.copy(0)
         for number in (0, 1, 199, 398, 399):
-            assert await partition.find(T + 10 * number) == ListedOffset(number, T + 10 * number, 0)
-            assert await partition.find(T + 10 * number - 9) == ListedOffset(number, T + 10 * number, 0)
-        assert await partition.find(T + 3_991) == NONE
+            assert await partition.find(T + 10 * number) == TimestampOffset(T + 10 * number, number, 0)
+            assert await partition.find(T + 10 * number - 9) == TimestampOffset(T + 10 * number, number, 0)
+        assert await partition.find(T + 3_991) is None
 
 
 async def _small_partition(tmp_path: Path) -> Partition:
@@ -195,29 +197,29 @@ class TestASmallPartition:
     @pytest.mark.spec("remote-tiering 215")
     async def test_every_offset_is_listed_with_its_epoch(self, tmp_path: Path) -> None:
         partition = await _small_partition(tmp_path)
-        assert await partition.find(OffsetSpec.EARLIEST) == ListedOffset(0, leader_epoch=0)
-        assert await partition.find(OffsetSpec.EARLIEST_LOCAL) == ListedOffset(4, leader_epoch=1)
-        assert await partition.find(OffsetSpec.LATEST_TIERED) == ListedOffset(3, leader_epoch=1)
-        assert await partition.find(OffsetSpec.LATEST) == ListedOffset(6, leader_epoch=1)
-        assert await partition.find(OffsetSpec.EARLIEST_PENDING_UPLOAD) == ListedOffset(4, leader_epoch=1)
-        assert await partition.find(OffsetSpec.MAX_TIMESTAMP) == ListedOffset(5, T + 5, 1)
+        assert await partition.find(OffsetSpec.EARLIEST) == TimestampOffset(-1, 0, 0)
+        assert await partition.find(OffsetSpec.EARLIEST_LOCAL) == TimestampOffset(-1, 4, 1)
+        assert await partition.find(OffsetSpec.LATEST_TIERED) == TimestampOffset(-1, 3, 1)
+        assert await partition.find(OffsetSpec.LATEST) == TimestampOffset(-1, 6, 1)
+        assert await partition.find(OffsetSpec.EARLIEST_PENDING_UPLOAD) == TimestampOffset(-1, 4, 1)
+        assert await partition.find(OffsetSpec.MAX_TIMESTAMP) == TimestampOffset(T + 5, 5, 1)
         asked = [T + 6, T + 5, T + 4, T - 1, T, T + 1]
         assert await partition.offsets(asked) == [-1, 5, 4, 0, 0, 1]
-        assert await partition.find(T + 3) == ListedOffset(3, T + 3, 1)
+        assert await partition.find(T + 3) == TimestampOffset(T + 3, 3, 1)
 
     @pytest.mark.spec("remote-tiering 216")
     async def test_deleted_records_move_the_starts_and_not_what_was_tiered(self, tmp_path: Path) -> None:
         partition = await _small_partition(tmp_path)
         await self._delete_records(partition, 3)
         assert partition.storage.deleted == [0]
-        assert await partition.find(OffsetSpec.EARLIEST) == ListedOffset(3, leader_epoch=1)
+        assert await partition.find(OffsetSpec.EARLIEST) == TimestampOffset(-1, 3, 1)
 
         await self._delete_records(partition, 4)
         (partition.path / "leader-epoch-checkpoint").write_text("0\n1\n1 4\n")  # as the broker truncates it
         assert partition.storage.deleted == [0, 2]
-        assert await partition.find(OffsetSpec.EARLIEST) == ListedOffset(4, leader_epoch=1)
-        assert await partition.find(OffsetSpec.EARLIEST_LOCAL) == ListedOffset(4, leader_epoch=1)
-        assert await partition.find(OffsetSpec.LATEST_TIERED) == ListedOffset(3, leader_epoch=-1)
+        assert await partition.find(OffsetSpec.EARLIEST) == TimestampOffset(-1, 4, 1)
+        assert await partition.find(OffsetSpec.EARLIEST_LOCAL) == TimestampOffset(-1, 4, 1)
+        assert await partition.find(OffsetSpec.LATEST_TIERED) == TimestampOffset(-1, 3, None)
         assert await partition.offsets([T, T + 3, T + 5]) == [4, 4, 5]
 
     @staticmethod
@@ -275,14 +277,14 @@ class TestPlaces:
         partition = Partition(tmp_path, first_offset=7)
         partition.append(T)
         await partition.copy()
-        assert await partition.find(OffsetSpec.LATEST_TIERED) == NONE
-        assert await partition.find(OffsetSpec.EARLIEST_PENDING_UPLOAD) == ListedOffset(7, leader_epoch=0)
-        assert await partition.find(OffsetSpec.EARLIEST_LOCAL) == ListedOffset(7, leader_epoch=0)
+        assert await partition.find(OffsetSpec.LATEST_TIERED) is None
+        assert await partition.find(OffsetSpec.EARLIEST_PENDING_UPLOAD) == TimestampOffset(-1, 7, 0)
+        assert await partition.find(OffsetSpec.EARLIEST_LOCAL) == TimestampOffset(-1, 7, 0)
 
     async def test_a_committed_reader_is_told_the_last_stable_offset(self, tmp_path: Path) -> None:
         partition = await _small_partition(tmp_path)
-        listed = await partition.task().list_offset(OffsetSpec.LATEST, isolation=Isolation.READ_COMMITTED)
-        assert listed == ListedOffset(6, leader_epoch=1)
+        listed = await partition.task().list_offset(OffsetSpec.LATEST, isolation=IsolationLevel.READ_COMMITTED)
+        assert listed == TimestampOffset(-1, 6, 1)
 
     async def test_a_host_without_a_replica_answers_from_the_tier(self, tmp_path: Path) -> None:
         partition = await _small_partition(tmp_path)
@@ -292,10 +294,10 @@ class TestPlaces:
             return TieredLog(view.partition, view, None, None)
 
         task = FetchTask(snapshot, remote=partition.storage, recorder=partition.session.recorder, prefetch_bytes=0)
-        assert await task.list_offset(T + 3) == ListedOffset(3, T + 3, 1)
-        assert await task.list_offset(T + 4) == NONE
-        assert await task.list_offset(OffsetSpec.MAX_TIMESTAMP) == NONE
-        assert await task.list_offset(OffsetSpec.LATEST) == ListedOffset(4, leader_epoch=1)
+        assert await task.list_offset(T + 3) == TimestampOffset(T + 3, 3, 1)
+        assert await task.list_offset(T + 4) is None
+        assert await task.list_offset(OffsetSpec.MAX_TIMESTAMP) is None
+        assert await task.list_offset(OffsetSpec.LATEST) == TimestampOffset(-1, 4, 1)
 
     async def test_what_stands_for_nothing_is_an_error(self, tmp_path: Path) -> None:
         partition = await _small_partition(tmp_path)

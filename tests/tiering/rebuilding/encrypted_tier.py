@@ -9,9 +9,9 @@ from tests.tiering.auditing.audited import KEYS, OBJECT_KEYS, Audited
 from tests.tiering.rebuilding.intruder import Intruder
 from tests.tiering.setups import Session
 from tierd.metadata import KeyValueStore, MemoryKeyValueStore, PartitionView, read_partition
-from tierd.model import RemoteLogSegmentState
+from tierd.model import IsolationLevel, RemoteLogSegmentState
 from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.tiering import FetchTask, Isolation, MetadataRebuild, RebuildReport, SilentRecorder, TieredLog
+from tierd.tiering import FetchTask, MetadataRebuild, RebuildReport, SilentRecorder, TieredLog
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 GRACE_S = 3600
@@ -59,7 +59,7 @@ class EncryptedTier(Audited):
             return log
 
         reader = FetchTask(answer, remote=self.storage(), recorder=SilentRecorder(), prefetch_bytes=1 << 20)
-        return {r.offset: r.value async for r in reader.records(None, None, Isolation.READ_UNCOMMITTED)}
+        return {r.offset: r.value async for r in reader.records(None, None, IsolationLevel.READ_UNCOMMITTED)}
 
     async def expire(self) -> None:
         """Expire as the daemon does that leads the partition next; its first look and one after the grace."""

@@ -25,12 +25,12 @@ from tierd.metadata import (
     remember_tier,
     store_identity,
 )
-from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
+from tierd.model import IsolationLevel, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
 from tierd.pipeline.committing import CompactionLeader, LeaderServer, LeaderSettings
 from tierd.pipeline.planning import Candidate, CleaningPolicy
 from tierd.remote import PLAIN, ObjectKeyFactory, SegmentStorage, Transform, claim_tier
 from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.tiering import FetchTask, Isolation, MetadataRebuild, RebuildReport, SilentRecorder, TieredLog
+from tierd.tiering import FetchTask, MetadataRebuild, RebuildReport, SilentRecorder, TieredLog
 from tierd.tiering.policy import TopicPolicy
 
 KEYS = MetadataKeyFactory(CLUSTER_ID)
@@ -300,7 +300,7 @@ class GrownTier:
                 _answering(log), remote=self.session.storage, recorder=SilentRecorder(), prefetch_bytes=1 << 20
             )
             records = reader.records(
-                max(stretch.start_offset, log.log_start_offset), stretch.end_offset, Isolation.READ_UNCOMMITTED
+                max(stretch.start_offset, log.log_start_offset), stretch.end_offset, IsolationLevel.READ_UNCOMMITTED
             )
             found += [(record.offset, record.key) async for record in records]
         return found

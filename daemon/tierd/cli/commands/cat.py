@@ -14,8 +14,7 @@ from tierd.cli.printing import print_bytes
 from tierd.cli.records import as_json_line, as_text_line
 from tierd.cli.session import begin
 from tierd.config import TierdConfig
-from tierd.model import TopicPartition
-from tierd.tiering import Isolation
+from tierd.model import IsolationLevel, TopicPartition
 
 _WRITTEN_AT_ONCE_BYTES = 256 * 1024
 
@@ -55,7 +54,7 @@ def cat(
 
         tierd cat orders-0 --from-time 2024-05-01T12:00:00Z
     """
-    isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
+    isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     end = None if to_offset is None else to_offset + 1
     if from_time is not None and from_offset is not None:
         raise typer.BadParameter("--from and --from-time are two places to begin; give one")
@@ -71,16 +70,17 @@ async def _print(
     *,
     first: int | Since | None,
     end_offset: int | None,
-    isolation: Isolation,
+    isolation: IsolationLevel,
     as_json: bool,
 ) -> None:
     line_of = as_json_line if as_json else as_text_line
     async with tier_reader(config, config_file) as reader:
         task = reader.fetch_task(await reader.locate(name))
         if isinstance(first, Since):
-            first = (await found_offset(reader, task, first.timestamp_ms)).offset
-            if first < 0:
-                return  # nothing so young
+            youngest = await found_offset(reader, task, first.timestamp_ms)
+            if youngest is None:
+                return  # no record is so young
+            first = youngest.offset
         pending = bytearray()
         try:
             async with contextlib.aclosing(task.records(first, end_offset, isolation)) as records:

@@ -1,4 +1,4 @@
-"""``tierd offsets``: where a partition begins and ends in either tier, and which offset belongs to a time."""
+"""``tierd offsets``: the first and last offsets of a partition in each tier, and the offset of a point in time."""
 
 from typing import Annotated
 
@@ -11,8 +11,7 @@ from tierd.cli.moments import timestamp_ms_of
 from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, PartitionArgument
 from tierd.cli.printing import print_json
 from tierd.cli.session import begin
-from tierd.model import TopicPartition
-from tierd.tiering import ListedOffset
+from tierd.model import TimestampOffset, TopicPartition
 
 
 def offsets(
@@ -34,16 +33,24 @@ def offsets(
     """
     timestamp_ms = None if time is None else timestamp_ms_of(time)
     settings, name = begin(config), TopicPartition.parse(partition)
-    found = run_in_loop(list_offsets(settings, config, name, timestamp_ms=timestamp_ms))
+    answers = run_in_loop(list_offsets(settings, config, name, timestamp_ms=timestamp_ms))
+    found = {which: _filled(answer) for which, answer in answers.items()}
     if as_json:
-        print_json({which: _as_json(listed) for which, listed in found.items()})
+        print_json({which: _as_json(each) for which, each in found.items()})
         return
     table = plain_table(("offset",), ("value", "epoch"), "time of the record")
-    for which, listed in found.items():
-        shown = str(listed.timestamp_ms) if listed.timestamp_ms >= 0 else ""
-        table.add_row(which, str(listed.offset), str(listed.leader_epoch), shown)
+    for which, each in found.items():
+        shown = str(each.timestamp_ms) if each.timestamp_ms >= 0 else ""
+        table.add_row(which, str(each.offset), str(each.leader_epoch), shown)
     print_table(table)
 
 
-def _as_json(listed: ListedOffset) -> dict[str, JsonValue]:
-    return {"offset": listed.offset, "leader_epoch": listed.leader_epoch, "timestamp_ms": listed.timestamp_ms}
+def _as_json(found: TimestampOffset) -> dict[str, JsonValue]:
+    return {"offset": found.offset, "leader_epoch": found.leader_epoch, "timestamp_ms": found.timestamp_ms}
+
+
+def _filled(found: TimestampOffset | None) -> TimestampOffset:
+    """Return ``found`` with -1 for each part that is not known."""
+    if found is None:
+        return TimestampOffset(-1, -1, -1)
+    return found._replace(leader_epoch=-1) if found.leader_epoch is None else found

@@ -1,4 +1,8 @@
-"""Every batch of a segment walked and checked before a byte of it leaves (DESIGN 4, step 2). The hot path of a copy."""
+"""The check of every batch of a segment before a copy (DESIGN 4, step 2). The hot path of a copy.
+
+``_CheckWalk`` is an inlined twin of ``log.records.batch_walk``. A property test holds the two equal. The check refuses
+more: a negative record count, and a control batch or compressed legacy entry that cannot be decoded.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,17 +34,17 @@ _MAX_LEGACY_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentCheck:
-    """What the walk over a sound segment found.
+    """The facts about a sound segment.
 
     Attributes:
         first_offset: of the first batch, -1 when the segment is empty.
         last_offset: of the last batch, inclusive; -1 when the segment is empty.
-        max_timestamp_ms: -1 when there is none.
-        shallow_offset_of_max_timestamp: last offset of the earliest batch with that timestamp, -1 when there is none.
+        max_timestamp_ms: of all batches; -1 without a timestamp.
+        shallow_offset_of_max_timestamp: last offset of the earliest batch with that timestamp, -1 without a timestamp.
         epochs: first offset of each leader epoch, in the order of the batches; -1 (unknown) is left out.
-        has_transactions: some batch is transactional.
-        has_abort_markers: some transaction was aborted here, so a transaction index is to be expected.
-        min_magic: the oldest format in it; 2 when the segment is empty.
+        has_transactions: a batch is transactional.
+        has_abort_markers: a transaction was aborted in the segment, so the segment has a transaction index.
+        min_magic: magic of the oldest format in the segment; 2 when the segment is empty.
     """
 
     size_bytes: int
@@ -58,36 +62,36 @@ class SegmentCheck:
 
 
 def check_segment(path: Path, *, base_offset: int, next_base_offset: int | None) -> SegmentCheck:
-    """Walk and check every batch of a segment, in memory of one block whatever its size. Blocking.
+    """Check every batch of a segment. The memory of one block suffices for any segment. Blocking.
 
-    Checked: lengths, magic, CRC, offsets ascending and within ``[base_offset, next_base_offset)``, nothing behind the
-    last batch. A file of zero bytes is sound: compaction leaves such segments.
+    The check covers lengths, magic, CRC, offsets that ascend within ``[base_offset, next_base_offset)``, and bytes
+    behind the last batch. A file of zero bytes is sound: compaction leaves such segments.
 
     Args:
-        path: the log file, under whatever name it is held.
-        base_offset: the one in its own name.
-        next_base_offset: where the next segment begins, exclusive; None when there is none yet.
+        path: the log file, under any name.
+        base_offset: of the segment.
+        next_base_offset: base of the next segment, exclusive; None when there is no next segment.
 
     Raises:
-        CorruptRecordError: damage; names file and position.
+        CorruptRecordError: the segment is damaged; the error names file and position.
         SegmentChangedError: the file vanished, or changed while it was read.
-        LogDirOfflineError: it cannot be read.
+        LogDirOfflineError: the file cannot be read.
     """
     with open_source(path) as source:
         if source.size_bytes > MAX_INT:
             raise CorruptRecordError(path, 0, f"{source.size_bytes} bytes are more than a segment may have")
-        walk = _Walk(source, base_offset, next_base_offset)
+        walk = _CheckWalk(source, base_offset, next_base_offset)
         walk.run()
         source.require_unchanged()
         return walk.result()
 
 
 @dataclass(slots=True)
-class _Walk:
-    """The state of one walk.
+class _CheckWalk:
+    """The state of one check.
 
-    A block is read behind ``_CARRY_BYTES`` bytes of room, into which the cut batch of the block before is moved, so
-    that the batches of a block are walked in place::
+    A block is read behind ``_CARRY_BYTES`` bytes of room. The incomplete batch at the end of the block before is moved
+    into that room, so that the batches of a block are walked in place::
 
         [ room ... carried | block ............................ ]
                            ^ _CARRY_BYTES
@@ -107,10 +111,10 @@ class _Walk:
     attributes_seen: int = 0
     has_abort_markers: bool = False
     min_magic: int = 2
-    # of a batch that is larger than what is left of its block:
+    # of a batch that is larger than the rest of its block:
     rest_bytes: int = 0
     rest_crc: int = 0
-    rest_expected_crc: int | None = 0  # None: checked already, only skip it
+    rest_expected_crc: int | None = 0  # None: the batch is checked already, its rest is only skipped
     rest_position: int = 0
 
     def run(self) -> None:
@@ -133,7 +137,7 @@ class _Walk:
             self._fail(self.source.size_bytes - carried, f"an incomplete batch, {carried} bytes")
 
     def _continue(self, block: memoryview) -> int:
-        """Check the next piece of a batch that spans blocks; return how many bytes of the block are its own."""
+        """Check the next piece of a batch that spans blocks, and return the size of the piece."""
         size = min(self.rest_bytes, len(block))
         self.rest_bytes -= size
         if self.rest_expected_crc is not None:
@@ -143,10 +147,10 @@ class _Walk:
         return size
 
     def _walk_block(self, data: memoryview, at: int, origin: int) -> int:
-        """Check the batches of ``data`` from ``at`` on; return where the first begins that is not whole.
+        """Check the batches of ``data`` from ``at`` on, and return the position of the first incomplete batch.
 
-        ``origin`` is the position in the file of ``data``'s first byte. Long, and its state in local names, because
-        everything here runs once per batch.
+        ``origin`` is the position in the file of the first byte of ``data``. The function is long, and has its state in
+        local names, because every line runs once per batch.
         """
         unpack, crc_of = HEADER_V2.unpack_from, crc32c
         end, limit_bytes = len(data), self.source.size_bytes - origin
@@ -156,7 +160,7 @@ class _Walk:
         max_timestamp_ms, batch_count, record_count, seen = self.max_timestamp_ms, 0, 0, 0
         while end - at >= OVERHEAD_BYTES or (end == limit_bytes and end - at >= MAGIC_END):
             if data[at + 16] != 2 or end - at < OVERHEAD_BYTES:
-                # rare: flush, let the other path take one entry, and go on
+                # rare: flush the state, let the slow path check one entry, and go on
                 self._add(batch_count, record_count, seen, expected - 1)
                 batch_count = record_count = seen = 0
                 self.max_timestamp_ms = max_timestamp_ms
@@ -204,7 +208,7 @@ class _Walk:
             self.last_offset = last_offset
 
     def _offset_limit(self) -> int:
-        """First offset that may not be in this segment: the next one's, or beyond what an index can express."""
+        """Return the first offset that cannot be in the segment: the next base, or one that no index expresses."""
         limit = min(self.base_offset + MAX_INT + 1, MAX_OFFSET)
         return limit if self.next_base_offset is None else min(limit, self.next_base_offset)
 
@@ -215,7 +219,7 @@ class _Walk:
             self.has_abort_markers = True
 
     def _legacy_entry(self, data: memoryview, at: int, origin: int) -> int:
-        """Check an entry of magic 0 or 1, which may be a wrapper that only decompression can count."""
+        """Check an entry of magic 0 or 1. Only decompression tells the number of records in a wrapper."""
         position = at + origin
         header = parse_header(data, at, name=str(self.source.path), position=position)
         if header is None or header.end_position > self.source.size_bytes or header.magic == 2:

@@ -1,7 +1,8 @@
-"""Where the data of a broker's segment end: a live one may have unused room behind them (log-format 6.3).
+"""The end of the data in a broker's segment: a live segment may have unused room behind its data (log-format 6.3).
 
-With ``preallocate=true`` a broker makes the file of a new segment as long as ``segment.bytes`` and writes into it from
-the front. It cuts the room off when it rolls or stops, so only the active segment has it, and after a crash the last::
+With ``preallocate=true`` a broker makes the file of a new segment as long as ``segment.bytes`` and writes into the file
+from the front. The broker cuts the unused room off when it rolls or stops. So only the active segment has unused room,
+and after a crash the last segment::
 
     [ batch | batch | ... | batch | 0 0 0 ... 0 ]
                                   ^ the end of the data
@@ -9,23 +10,38 @@ the front. It cuts the room off when it rolls or stops, so only the active segme
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tierd.errors import CorruptRecordError, TierError
 from tierd.log.files.partition_scan import MAX_OFFSET, SegmentFiles
 from tierd.log.files.source import Source, open_source
 from tierd.log.records.batch_header import OVERHEAD_BYTES, crc_matches, iter_headers
+from tierd.log.segments.log_snapshot import OpenLog
 from tierd.log.segments.segment_reader import indexed_position
 
 _FIRST_LOOK_BYTES = 4 << 10
 _STEP_BYTES = 1 << 20
 
 
+@contextmanager
+def open_readable(segment: SegmentFiles) -> Iterator[OpenLog]:
+    """Open the log file of a segment, with the end of the bytes that count. Blocking.
+
+    Raises:
+        SegmentChangedError: the file is not there, or became shorter.
+        LogDirOfflineError: the file cannot be read.
+    """
+    with open_source(segment.log) as source:
+        yield OpenLog(source, readable_bytes(source, segment))
+
+
 def readable_bytes(source: Source, segment: SegmentFiles) -> int:
-    """Return how many bytes of an open segment count: of a rolled one all, of the active one its data. Blocking.
+    """Return the number of bytes that count: all bytes of a rolled segment, the data of the active segment. Blocking.
 
     Raises:
         SegmentChangedError: the file became shorter.
-        LogDirOfflineError: it cannot be read.
+        LogDirOfflineError: the file cannot be read.
     """
     if segment.next_base_offset is not None:
         return source.size_bytes
@@ -36,14 +52,14 @@ def readable_bytes(source: Source, segment: SegmentFiles) -> int:
 
 
 def data_end(source: Source, used: int, *, position: int = 0) -> int:
-    """Return the position behind the last whole batch of a file that ends with zeros; its size if it does not.
+    """Return the position behind the last complete batch of a file that ends with zeros; else the size of the file.
 
-    A batch that is still being written, its last bytes yet zero and its checksum wrong, is not whole. Damage before the
-    zeros is left to the reader that meets it: the answer is then the size of the file. Blocking.
+    A batch that the broker is still writing is not complete: its last bytes are zero and its checksum is wrong. With
+    damage before the zeros the answer is the size of the file, so that the reader meets the damage. Blocking.
 
     Args:
-        source: the open log file; what is appended after it was opened does not count.
-        used: its ``used_bytes``.
+        source: the open log file; bytes that are appended after the file was opened do not count.
+        used: the ``used_bytes`` of the file.
         position: of a batch to begin at, which shortens the walk.
 
     Raises:
@@ -59,7 +75,7 @@ def data_end(source: Source, used: int, *, position: int = 0) -> int:
             if header.end_position >= used:
                 break
     except CorruptRecordError as error:
-        # A header of which some bytes are written is followed by zeros only.
+        # Only zeros follow a header that the broker is still writing.
         return error.position if used < error.position + OVERHEAD_BYTES else source.size_bytes
     if last is None or last.end_position < used:
         return source.size_bytes
@@ -67,7 +83,7 @@ def data_end(source: Source, used: int, *, position: int = 0) -> int:
 
 
 def data_bytes(segment: SegmentFiles) -> int:
-    """Return how many bytes of data a segment's log file has; 0 for one that is gone or cannot be read. Blocking."""
+    """Return the size of the data in a log file; 0 for a file that is gone or cannot be read. Blocking."""
     try:
         if segment.next_base_offset is not None:
             return segment.log.stat().st_size
@@ -98,11 +114,11 @@ def used_bytes(source: Source) -> int:
 
 
 def _end_of_extents(source: Source) -> int:
-    """Return where the last hole of a file begins that reaches to its end: a hole reads as zeros, without the disk."""
+    """Return the start of the hole at the end of a file. A hole reads as zeros without access to the disk."""
     end = 0
     try:
         while end < source.size_bytes:
             end = os.lseek(source.fd, os.lseek(source.fd, end, os.SEEK_DATA), os.SEEK_HOLE)
-    except OSError as error:  # behind ``end`` is no more data, or the file system knows no holes
+    except OSError as error:  # ENXIO: no data behind ``end``; another error: the file system knows no holes
         return end if error.errno == errno.ENXIO else source.size_bytes
     return source.size_bytes

@@ -1,9 +1,9 @@
-"""LocalLog: a partition's log read by offset, as it lies on disk (log-format 8.1)."""
+"""Reads of a broker's partition log by offset, from its files (log-format 8.1)."""
 
 from dataclasses import dataclass, replace
 
 from tierd.errors import CorruptRecordError, OffsetOutOfRangeError, SegmentChangedError
-from tierd.log.broker.live_segment import readable_bytes
+from tierd.log.broker.live_segment import open_readable, readable_bytes
 from tierd.log.files.partition_scan import PartitionScan, SegmentFiles
 from tierd.log.files.source import Source, open_source
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
@@ -14,7 +14,7 @@ from tierd.log.segments.segment_reader import collect_aborted, find_batch, index
 
 @dataclass(frozen=True, slots=True)
 class _Bookmark:
-    """Where the last read ended, so that a reader who goes on needs no lookup; void in a file that replaced it."""
+    """The end of the last read, which spares the next read a lookup. It does not count in a file with another inode."""
 
     inode: int
     next_offset: int
@@ -24,7 +24,7 @@ class _Bookmark:
 class LocalLog:
     """The readable part of a partition's local log: ``[log_start_offset, high_watermark)``.
 
-    Every call blocks; the files are opened anew for each, so nothing is held in between. One reader at a time.
+    Every call blocks, and opens and closes its files. One reader at a time.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class LocalLog:
         last_stable_offset: int,
         log_start_offset: int | None = None,
     ) -> None:
-        """Read what ``scan`` saw.
+        """Read the segments of a scan.
 
         Args:
             scan: the partition.
-            high_watermark: exclusive end of what may be read.
-            last_stable_offset: exclusive end of what is decided.
-            log_start_offset: from the log dir's checkpoint, when it lies above the first segment's base.
+            high_watermark: exclusive end of the readable offsets.
+            last_stable_offset: exclusive end of the decided offsets.
+            log_start_offset: of the log dir's checkpoint, if it lies above the base of the first segment.
         """
         first = scan.segments[0].base_offset if scan.segments else high_watermark
         self.scan = scan
@@ -51,13 +51,13 @@ class LocalLog:
         self._bookmark: _Bookmark | None = None
 
     def read(self, offset: int, *, max_bytes: int) -> bytes:
-        """Return whole batches, from the one that holds ``offset`` or follows it, below the high watermark.
+        """Return complete batches, from the one that holds ``offset`` or follows it, below the high watermark.
 
-        The first batch may begin below ``offset``, and is returned even when it is larger than ``max_bytes``. Never
-        more than the rest of one segment. Empty at the high watermark. Checksums are the reader's to check.
+        The first batch may begin below ``offset``, and may be larger than ``max_bytes``. The answer
+        ends with the segment, and is empty at the high watermark. The caller checks the checksums.
 
         Raises:
-            OffsetOutOfRangeError: below the log start, or above the high watermark.
+            OffsetOutOfRangeError: ``offset`` is below the log start, or above the high watermark.
             SegmentChangedError: a file vanished, or was replaced.
             CorruptRecordError: a header on the way is damaged.
             LogDirOfflineError: a file cannot be read.
@@ -79,11 +79,11 @@ class LocalLog:
         return b""
 
     def aborted_transactions(self, from_offset: int, upper_offset: int) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions that a read of ``[from_offset, upper_offset)`` has to know.
+        """Return the aborted transactions that concern a read of ``[from_offset, upper_offset)``.
 
         Raises:
             CorruptIndexError: a transaction index is damaged.
-            SegmentChangedError: a segment in which the range may lie is gone, and what was aborted in it not known.
+            SegmentChangedError: a segment of the range is gone, and so are its aborted transactions.
             LogDirOfflineError: a file cannot be read.
         """
         segments = self.scan.segments
@@ -108,7 +108,7 @@ class LocalLog:
                 offset,
                 end=end,
                 known_position=mark.position if mark and is_next else None,
-                # A rolled segment ends with a whole batch: to pass over what follows damage would hide it.
+                # A rolled segment ends with a complete batch: a walk that stops at damage would hide the damage.
                 may_be_torn=segment.next_base_offset is None,
             )
             if header is None or header.last_offset >= self.high_watermark:
@@ -117,7 +117,7 @@ class LocalLog:
             return self._whole_batches(source, header, source.read(header.position, size))
 
     def _whole_batches(self, source: Source, first: BatchHeader, data: bytes) -> bytes:
-        """Cut ``data``, which begins with the batch ``first``, behind its last batch that may be read."""
+        """Cut ``data``, which begins with the batch ``first``, behind its last readable batch."""
         end, next_offset = 0, first.base_offset
         while (
             (header := parse_header(data, end, name=first.name, position=first.position + end)) is not None
@@ -135,7 +135,7 @@ class LocalLog:
 
 
 def _transaction_index(segment: SegmentFiles, *, may_be_gone: bool) -> TransactionIndex:
-    """Read a segment's index. Most have none: it counts as absent only while the log, which goes first, is there."""
+    """Read the transaction index. Its absence counts only while the log, which the broker renames first, is there."""
     index = read_aborted(open_source, segment)
     if index or segment.log.exists():
         return index or TransactionIndex()
@@ -147,7 +147,7 @@ def _transaction_index(segment: SegmentFiles, *, may_be_gone: bool) -> Transacti
 
 
 def find_log_end_offset(scan: PartitionScan) -> int:
-    """The offset that the next record would get, from the batches of the active segment. Blocking.
+    """Return the offset of the next record, from the batches of the active segment. Blocking.
 
     Raises:
         CorruptRecordError: a header on the way is damaged.
@@ -160,7 +160,7 @@ def find_log_end_offset(scan: PartitionScan) -> int:
 def read_batch_header(segment: SegmentFiles, offset: int) -> tuple[int, int, bytes]:
     """Return inode, position and header of the last batch of a segment that begins at or before ``offset``. Blocking.
 
-    The position is -1 and the header empty where the segment has no such batch.
+    The position is -1 and the header empty when the segment has no such batch.
 
     Raises:
         CorruptRecordError: a header on the way is damaged.
@@ -179,7 +179,7 @@ def read_batch_header(segment: SegmentFiles, offset: int) -> tuple[int, int, byt
 
 
 def find_segment_end_offset(segment: SegmentFiles) -> int:
-    """The offset behind the last batch of a segment, whatever names say of its end; its base if it has none. Blocking.
+    """Return the offset behind the last batch in a segment's file; the base offset for an empty segment. Blocking.
 
     Raises:
         CorruptRecordError: a header on the way is damaged.
@@ -187,10 +187,10 @@ def find_segment_end_offset(segment: SegmentFiles) -> int:
         LogDirOfflineError: a file cannot be read.
     """
     end = segment.base_offset
-    with open_source(segment.log) as source:
+    with open_readable(segment) as opened:
         position = 0
         if segment.next_base_offset is not None:
-            position = indexed_position(open_source, source, segment, segment.end_offset)
-        for header in iter_headers(source, position=position, end=readable_bytes(source, segment)):
+            position = indexed_position(open_source, opened.source, segment, segment.end_offset)
+        for header in iter_headers(opened.source, position=position, end=opened.end):
             end = header.last_offset + 1
     return end

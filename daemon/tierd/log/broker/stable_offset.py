@@ -3,10 +3,9 @@
 import structlog
 
 from tierd.errors import CorruptIndexError, MissingArtefactError
-from tierd.log.broker.live_segment import readable_bytes
+from tierd.log.broker.live_segment import open_readable
 from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.partition_scan import PartitionScan, SegmentFiles, file_name
-from tierd.log.files.source import open_source
 from tierd.log.producers.producer_state import read_producer_snapshot
 from tierd.log.producers.transactions import OpenTransactions
 from tierd.log.records.batch_header import iter_headers
@@ -18,17 +17,18 @@ log = structlog.get_logger()
 def last_stable_offset(
     scan: PartitionScan, *, high_watermark: int, enough: int | None = None, log_start_offset: int | None = None
 ) -> int:
-    """Where a transaction may still be open, exclusive: everything below it is decided. Blocking.
+    """Return the exclusive end of the decided records: no transaction is open below it. Blocking.
 
-    The newest producer snapshot at or below the high watermark, then the batches from there to the high watermark.
-    A snapshot that is missing or unreadable costs a longer walk from the one before it, in the end from the log start.
+    The function reads the newest producer snapshot at or below the high watermark, and the batches from there to the
+    high watermark. A snapshot that is missing or unreadable costs a longer walk, from the snapshot before it or from
+    the log start.
 
     Args:
         scan: the partition.
-        high_watermark: exclusive; what is above it may still be truncated away, its markers included.
-        enough: spare the walk once this much is known to be stable; the answer may then be below the true one,
-            but never below ``enough`` if that is stable.
-        log_start_offset: where readers may begin: the answer is never below it. None: at the first local segment; a
+        high_watermark: exclusive; a broker may still truncate the batches above it, their markers included.
+        enough: end the walk once so many offsets are known to be stable. The answer may then be below the last stable
+            offset, and is at least ``enough`` if ``enough`` is stable.
+        log_start_offset: first readable offset, and the smallest possible answer. None for the first local segment; a
             log whose beginning is in the tier begins earlier.
 
     Raises:
@@ -52,7 +52,7 @@ def last_stable_offset(
 
 
 def _newest_state(scan: PartitionScan, high_watermark: int) -> tuple[OpenTransactions, int]:
-    """The newest state that can be read, and the offset up to which it counts, exclusive."""
+    """Return the newest state that can be read, and the exclusive end of the offsets that it covers."""
     log_start = scan.segments[0].base_offset
     for offset in reversed(scan.snapshots):
         if not log_start <= offset <= high_watermark:
@@ -68,10 +68,10 @@ def _newest_state(scan: PartitionScan, high_watermark: int) -> tuple[OpenTransac
 
 
 def _apply(state: OpenTransactions, segment: SegmentFiles, from_offset: int, high_watermark: int) -> None:
-    with open_source(segment.log) as source:
-        # A rolled segment ends with a whole batch: to stop at damage would miss the transactions behind it.
+    with open_readable(segment) as (source, end):
+        # A rolled segment ends with a complete batch: a walk that stops at damage misses the transactions behind it.
         is_active = segment.next_base_offset is None
-        for header in iter_headers(source, end=readable_bytes(source, segment), may_be_torn=is_active):
+        for header in iter_headers(source, end=end, may_be_torn=is_active):
             if header.last_offset >= high_watermark:
                 return
             if header.last_offset >= from_offset and header.is_transactional:

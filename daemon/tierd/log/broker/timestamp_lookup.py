@@ -1,109 +1,82 @@
 """From a timestamp to an offset in a log that a broker owns, as ListOffsets asks (log-format 8.2)."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import takewhile
 
-from tierd.errors import SegmentChangedError
-from tierd.log.broker.live_segment import readable_bytes
+from tierd.log.broker.live_segment import open_readable
 from tierd.log.files.partition_scan import PartitionScan, SegmentFiles
 from tierd.log.files.source import open_source
-from tierd.log.indexes.index_lookup import lookup_timestamp
-from tierd.log.indexes.time_index import TimestampOffset
-from tierd.log.records.batch_header import BatchHeader, iter_headers
+from tierd.log.records.batch_header import iter_headers
 from tierd.log.records.log_config import MAX_LONG
-from tierd.log.records.record_batch import read_batch
-from tierd.log.segments.segment_reader import indexed_position
+from tierd.log.segments.log_snapshot import LogSnapshot, OpenLog, first_in_segments, indexed_timestamp
+from tierd.log.segments.segment_reader import OpenFile
+from tierd.model import TimestampOffset
 
 
-class TimestampedOffset(NamedTuple):
-    """A record that a search found; ``leader_epoch`` is None when its batch does not say."""
+@dataclass(frozen=True, slots=True)
+class ScannedLog:
+    """The ``LogSnapshot`` of a log that a broker owns."""
 
-    timestamp_ms: int
-    offset: int
-    leader_epoch: int | None
+    scan: PartitionScan
 
+    def segments(self) -> Iterator[SegmentFiles]:
+        """Yield the segments, ascending."""
+        return iter(self.scan.segments)
 
-def first_since(scan: PartitionScan, timestamp_ms: int, *, start: int, end: int) -> TimestampedOffset | None:
-    """The first record of ``[start, end)`` that is no older than ``timestamp_ms``. Blocking.
+    @property
+    def open_file(self) -> OpenFile:
+        """A function that opens a file of the log for reading."""
+        return open_source
 
-    Raises:
-        CorruptRecordError: a batch on the way is damaged.
-        SegmentChangedError: a file vanished.
-        LogDirOfflineError: a file cannot be read.
-    """
-    for segment in scan.segments:
-        if segment.base_offset >= end:
-            break
-        if segment.next_base_offset is not None and segment.next_base_offset <= start:
-            continue
-        if _largest_in(segment, end) < timestamp_ms:
-            continue
-        found = _first_in(segment, timestamp_ms, start=start, end=end)
-        if found is not None:
-            return found
-    return None
+    def open_log(self, segment: SegmentFiles) -> AbstractContextManager[OpenLog]:
+        """Open the log file of a segment."""
+        return open_readable(segment)
 
 
-def max_timestamp(scan: PartitionScan, *, end: int) -> TimestampedOffset | None:
-    """The first record below ``end`` with the largest timestamp; None without records. Blocking.
+def first_since(scan: PartitionScan, timestamp_ms: int, *, start: int, end: int) -> TimestampOffset | None:
+    """Find the first record of ``[start, end)`` whose timestamp is at least ``timestamp_ms``. Blocking.
 
     Raises:
         CorruptRecordError: a batch on the way is damaged.
         SegmentChangedError: a file vanished.
         LogDirOfflineError: a file cannot be read.
     """
-    largest, found_in = -1, None
-    for segment in scan.segments:
-        if segment.base_offset >= end:
-            break
-        latest_ms = _largest_in(segment, end)
-        if latest_ms > largest:
-            largest, found_in = latest_ms, segment
-    return None if found_in is None else _first_in(found_in, largest, start=found_in.base_offset, end=end)
+    log = ScannedLog(scan)
+    candidates = (
+        segment
+        for segment in takewhile(lambda segment: segment.base_offset < end, log.segments())
+        if (segment.next_base_offset is None or segment.next_base_offset > start)
+        and _largest_timestamp_ms(log, segment, end) >= timestamp_ms
+    )
+    return first_in_segments(log, candidates, timestamp_ms, start=start, end=end)
 
 
-def _first_in(segment: SegmentFiles, timestamp_ms: int, *, start: int, end: int) -> TimestampedOffset | None:
-    hint = _indexed(segment, timestamp_ms)
-    with open_source(segment.log) as source:
-        known = start if hint is None else max(hint.offset, start)
-        position = indexed_position(open_source, source, segment, known)
-        for header in iter_headers(source, position=position, end=readable_bytes(source, segment)):
-            if header.base_offset >= end:
-                break
-            if header.max_timestamp_ms < timestamp_ms or header.last_offset < start:
-                continue
-            for record in read_batch(source, header).records():
-                if record.timestamp_ms >= timestamp_ms and start <= record.offset < end:
-                    return TimestampedOffset(record.timestamp_ms, record.offset, _epoch(header))
-    return None
+def max_timestamp(scan: PartitionScan, *, end: int) -> TimestampOffset | None:
+    """Find the first record below ``end`` with the largest timestamp; None without records. Blocking.
+
+    Raises:
+        CorruptRecordError: a batch on the way is damaged.
+        SegmentChangedError: a file vanished.
+        LogDirOfflineError: a file cannot be read.
+    """
+    log, largest_ms, found_in = ScannedLog(scan), -1, None
+    for segment in takewhile(lambda segment: segment.base_offset < end, log.segments()):
+        latest_ms = _largest_timestamp_ms(log, segment, end)
+        if latest_ms > largest_ms:
+            largest_ms, found_in = latest_ms, segment
+    if found_in is None:
+        return None
+    return first_in_segments(log, [found_in], largest_ms, start=found_in.base_offset, end=end)
 
 
-def _largest_in(segment: SegmentFiles, end: int) -> int:
-    """The largest timestamp below ``end``. The time index of a rolled segment ends with it."""
+def _largest_timestamp_ms(log: LogSnapshot, segment: SegmentFiles, end: int) -> int:
+    """Return the largest timestamp of a segment below ``end``. The time index of a rolled segment ends with it."""
     if segment.next_base_offset is not None and segment.next_base_offset <= end:
-        entry = _indexed(segment, MAX_LONG)
+        entry = indexed_timestamp(log, segment, MAX_LONG)
         if entry is not None:
             return entry.timestamp_ms
-    with open_source(segment.log) as source:
-        headers = iter_headers(source, end=readable_bytes(source, segment))
-        return max((h.max_timestamp_ms for h in _headers_below(headers, end)), default=-1)
-
-
-def _headers_below(headers: Iterator[BatchHeader], end: int) -> Iterator[BatchHeader]:
-    for header in headers:
-        if header.base_offset >= end:
-            return
-        yield header
-
-
-def _indexed(segment: SegmentFiles, timestamp_ms: int) -> TimestampOffset | None:
-    """The largest entry of the time index at or below ``timestamp_ms``; None without a time index."""
-    try:
-        with open_source(segment.time_index) as source:
-            return lookup_timestamp(source, base_offset=segment.base_offset, timestamp_ms=timestamp_ms)
-    except SegmentChangedError:
-        return None
-
-
-def _epoch(header: BatchHeader) -> int | None:
-    return header.partition_leader_epoch if header.partition_leader_epoch >= 0 else None
+    with log.open_log(segment) as opened:
+        headers = takewhile(lambda header: header.base_offset < end, iter_headers(opened.source, end=opened.end))
+        return max((header.max_timestamp_ms for header in headers), default=-1)

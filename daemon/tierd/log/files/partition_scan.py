@@ -1,8 +1,8 @@
-"""SegmentFiles: the files that share a base offset; and one look at all of a partition's (log-format 1.2)."""
+"""The files of segments, and the scan of a partition's directory (log-format 1.2)."""
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,16 +15,16 @@ from tierd.model import Lineage
 MAX_OFFSET = (1 << 63) - 1
 _DIGITS = 20
 _STAMP_NS = 100_000_000
-_LISTED_AT_ONCE = 256  # names; so many fit into one answer of the kernel, which no rename can split
+_LISTED_AT_ONCE = 256  # names; the kernel lists so many names in one answer, which no rename can split
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
-    """The files that share a base offset, known by name only: any of them may be gone when it is opened.
+    """The files that share a base offset, known by name only. Each of them may be gone when a reader opens it.
 
     Attributes:
-        next_base_offset: where the next segment begins, exclusive end of this one; None for the newest.
-        deleted: the broker renamed the files to ``*.deleted``; readable until it unlinks them.
+        next_base_offset: base of the next segment, exclusive end of this one; None for the newest segment.
+        deleted: the broker renamed the files to ``*.deleted``; they are readable until the broker unlinks them.
     """
 
     directory: Path
@@ -34,7 +34,7 @@ class SegmentFiles:
 
     @property
     def end_offset(self) -> int:
-        """Last offset that may lie in this segment, inclusive.
+        """The last offset that may lie in this segment, inclusive.
 
         Raises:
             ValueError: the segment is active and has no end.
@@ -45,27 +45,27 @@ class SegmentFiles:
 
     @property
     def log(self) -> Path:
-        """The record batches."""
+        """The log file, with the record batches."""
         return self._file(self.base_offset, ".log")
 
     @property
     def offset_index(self) -> Path:
-        """Offset to position."""
+        """The offset index: offset to position."""
         return self._file(self.base_offset, ".index")
 
     @property
     def time_index(self) -> Path:
-        """Timestamp to offset."""
+        """The time index: timestamp to offset."""
         return self._file(self.base_offset, ".timeindex")
 
     @property
     def transaction_index(self) -> Path:
-        """Aborted transactions; most segments have no such file."""
+        """The index of aborted transactions. Most segments have no such file."""
         return self._file(self.base_offset, ".txnindex")
 
     @property
     def producer_snapshot(self) -> Path:
-        """Producer state at the segment's end; the broker deletes it with the segment that begins there.
+        """The producer state at the end of the segment. The broker deletes it with the segment that begins there.
 
         Raises:
             ValueError: the segment is active.
@@ -81,15 +81,16 @@ class SegmentFiles:
 
 @dataclass(frozen=True, slots=True)
 class PartitionScan:
-    """What a partition's directory held at one moment.
+    """The content of a partition's directory at one moment.
 
     Attributes:
-        segments: live, ascending; the last one is active.
-        deleted_segments: renamed for deletion, ascending; each ends where the next segment of either kind began.
+        segments: live segments, ascending; the last one is active.
+        deleted_segments: segments renamed for deletion, ascending; each ends where the next segment of either kind
+            began.
         lineage: the leader epochs, empty when the checkpoint is missing or damaged.
-        mtime_ns: of the directory, taken before it was listed; -1 when it was so fresh that a later change might
-            not move it. Whoever compares it with a later mtime never misses a change.
-        lineage_problem: why ``lineage`` is empty although the log may not be.
+        mtime_ns: of the directory, taken before its names were listed; -1 when it was so fresh that a later change
+            might not move it. A later mtime that is equal proves that nothing changed.
+        lineage_problem: the reason why ``lineage`` is empty although the log may not be empty.
         snapshots: offsets of the live producer snapshots, ascending.
     """
 
@@ -103,12 +104,12 @@ class PartitionScan:
 
 
 def file_name(offset: int, suffix: str) -> str:
-    """The name that Kafka gives to a segment's file."""
+    """Return the name that Kafka gives to a segment's file."""
     return f"{offset:020d}{suffix}"
 
 
 def parse_file_name(name: str) -> tuple[int, str] | None:
-    """Split a segment file's name into its offset and suffix; None for a name that is none."""
+    """Split the name of a segment's file into offset and suffix; None for another name."""
     digits, suffix = name[:_DIGITS], name[_DIGITS:]
     if not (len(digits) == _DIGITS and digits.isascii() and digits.isdigit() and suffix.startswith(".")):
         return None
@@ -116,12 +117,22 @@ def parse_file_name(name: str) -> tuple[int, str] | None:
     return (offset, suffix) if offset <= MAX_OFFSET else None
 
 
+def offsets_named(names: Iterable[str], suffix: str) -> list[int]:
+    """Return the offsets in the names with ``suffix`` of a partition's files, ascending."""
+    return sorted(parsed[0] for name in names if (parsed := parse_file_name(name)) and parsed[1] == suffix)
+
+
+def with_next_base(bases: Sequence[int]) -> Iterator[tuple[int, int | None]]:
+    """Yield each base offset with the next base offset, which is None for the last one."""
+    return zip(bases, [*bases[1:], None], strict=False)  # without a base there is no last one either
+
+
 def scan_partition(directory: PartitionDirectory) -> PartitionScan:
-    """Look at a partition's files by name, and read its leader epochs. Blocking.
+    """List the files of a partition by name, and read its leader epochs. Blocking.
 
     Raises:
         SegmentChangedError: the directory is gone, or the broker is replacing segments at this moment.
-        LogDirOfflineError: it cannot be read.
+        LogDirOfflineError: the directory cannot be read.
     """
     path = directory.path
     with broker_file(path):
@@ -145,7 +156,7 @@ def scan_partition(directory: PartitionDirectory) -> PartitionScan:
     lineage, problem = _lineage(path)
     return PartitionScan(
         directory=directory,
-        segments=tuple(SegmentFiles(path, base, end) for base, end in _bounds(live)),
+        segments=tuple(SegmentFiles(path, base, end) for base, end in with_next_base(live)),
         deleted_segments=_deleted_segments(path, live, offsets[".log.deleted"]),
         lineage=lineage,
         mtime_ns=-1 if is_fresh else status.st_mtime_ns,
@@ -172,15 +183,9 @@ def _lineage(path: Path) -> tuple[Lineage, str | None]:
         return Lineage(), str(error)
 
 
-def _bounds(bases: list[int]) -> Iterable[tuple[int, int | None]]:
-    """Every base with the next one; None behind the last."""
-    ends: list[int | None] = [*bases[1:], None]
-    return zip(bases, ends, strict=False)
-
-
 def _deleted_segments(path: Path, live: list[int], deleted: list[int]) -> tuple[SegmentFiles, ...]:
     if not deleted:
         return ()
     wanted = set(deleted)
-    bounds = _bounds(sorted({*live, *deleted}))
+    bounds = with_next_base(sorted({*live, *deleted}))
     return tuple(SegmentFiles(path, base, end, deleted=True) for base, end in bounds if base in wanted)

@@ -1,7 +1,7 @@
-"""Lookups in an index file that is open but not loaded, whatever is in it (log-format 3.1).
+"""Lookups in an index file that is open but not loaded, with any content (log-format 3.1).
 
-The answers are only as good as the file: the reader verifies that a batch begins there. The unused room of an active
-segment's index is zeros, and counts as beyond everything, unless the caller knows how many entries there are.
+The file may be wrong: the reader verifies that a batch begins at the answer. The unused room in the index of an active
+segment is zeros. Without a ``count`` of entries, an entry of zeros counts as larger than every key.
 """
 
 import struct
@@ -11,19 +11,19 @@ from collections.abc import Callable
 from tierd.log.files.disk import Readable
 from tierd.log.indexes import offset_index, time_index
 from tierd.log.indexes.offset_index import OffsetPosition
-from tierd.log.indexes.time_index import TimestampOffset
+from tierd.model import TimestampOffset
 
 _OFFSET_ENTRY = struct.Struct(">iI")
 _BEYOND = 1 << 64
 
 
 class _Entries:
-    """An index file as the sequence of its entries' keys, read one at a time."""
+    """The keys of an index file as a sequence, read one at a time."""
 
     def __init__(self, source: Readable, entry_bytes: int, key: Callable[[bytes], int], count: int | None) -> None:
         self._source = source
         self._count = source.size_bytes // entry_bytes if count is None else count
-        # Timestamp 0 at the base offset is all zeros too: a trimmed index may hold it, alone.
+        # The entry of timestamp 0 at the base offset is zeros, too. A trimmed index may hold it as its only entry.
         self._has_room = count is None and self._count > 1
         self._entry_bytes = entry_bytes
         self._key = key
@@ -36,7 +36,7 @@ class _Entries:
         return _BEYOND if self._has_room and not any(entry) else self._key(entry)
 
     def raw(self, index: int) -> bytes:
-        """An entry's bytes."""
+        """Return the bytes of an entry."""
         entry = self._source.read(index * self._entry_bytes, self._entry_bytes)
         if len(entry) < self._entry_bytes:
             raise self._source.changed()
@@ -44,7 +44,7 @@ class _Entries:
 
 
 def lookup_offset(source: Readable, *, base_offset: int, offset: int, count: int | None = None) -> OffsetPosition:
-    """Like ``OffsetIndex.lookup``: the largest entry at or below ``offset``. Blocking.
+    """Return the largest entry at or below ``offset``, as ``OffsetIndex.lookup`` does. Blocking.
 
     Raises:
         SegmentChangedError: the file became shorter.
@@ -57,7 +57,7 @@ def lookup_offset(source: Readable, *, base_offset: int, offset: int, count: int
 def lookup_upper_bound(
     source: Readable, *, base_offset: int, position: int, size_bytes: int, count: int | None = None
 ) -> OffsetPosition | None:
-    """Like ``OffsetIndex.upper_bound``: the first entry at or behind ``position + size_bytes``. Blocking.
+    """Return the first entry at or behind ``position + size_bytes``, as ``OffsetIndex.upper_bound`` does. Blocking.
 
     Raises:
         SegmentChangedError: the file became shorter.
@@ -72,7 +72,7 @@ def lookup_upper_bound(
 def lookup_timestamp(
     source: Readable, *, base_offset: int, timestamp_ms: int, count: int | None = None
 ) -> TimestampOffset:
-    """Like ``TimeIndex.lookup``: the largest entry at or below ``timestamp_ms``. Blocking.
+    """Return the largest entry at or below ``timestamp_ms``, as ``TimeIndex.lookup`` does. Blocking.
 
     Raises:
         SegmentChangedError: the file became shorter.

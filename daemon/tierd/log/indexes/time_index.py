@@ -1,36 +1,30 @@
-"""TimeIndex: timestamp to offset, sparse (log-format 3.1)."""
+"""The time index of a segment: timestamp to offset, sparse (log-format 3.1)."""
 
 import struct
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, Self
+from typing import Self
 
 from tierd.errors import CorruptIndexError
+from tierd.model import TimestampOffset
 
 ENTRY = struct.Struct(">qi")  # timestamp, relativeOffset
 
 
-class TimestampOffset(NamedTuple):
-    """The largest timestamp up to ``offset``."""
-
-    timestamp_ms: int
-    offset: int
-
-
 @dataclass(frozen=True, slots=True)
 class TimeIndex:
-    """The entries of a ``.timeindex`` file: timestamps strictly increasing, offsets not decreasing."""
+    """The entries of a ``.timeindex`` file: timestamps strictly increase, offsets do not decrease."""
 
     base_offset: int
     entries: tuple[TimestampOffset, ...]
 
     @classmethod
     def from_bytes(cls, data: bytes, base_offset: int, name: str) -> Self:
-        """Parse a whole file. Zeros at the end are the unused room of an active segment's index.
+        """Parse a whole file. Zeros at the end are the unused room of the index of an active segment.
 
         Raises:
-            CorruptIndexError: a partial entry, or entries that do not increase.
+            CorruptIndexError: the file ends within an entry, or the entries do not increase.
         """
         if len(data) % ENTRY.size:
             raise _corrupt(name, f"{len(data)} bytes are no whole number of entries")
@@ -51,11 +45,11 @@ class TimeIndex:
 
     @property
     def size_bytes(self) -> int:
-        """What the entries take of their file; the rest is unused room, or a torn entry."""
+        """The size of the entries in the file; the rest of the file is unused room or an incomplete entry."""
         return len(self) * ENTRY.size
 
     def lookup(self, timestamp_ms: int) -> TimestampOffset:
-        """The largest entry at or below ``timestamp_ms``; (-1, base offset) when there is none."""
+        """Return the largest entry at or below ``timestamp_ms``; (-1, base offset) without such an entry."""
         index = bisect_right(self.entries, timestamp_ms, key=lambda entry: entry.timestamp_ms)
         return self.entries[index - 1] if index else TimestampOffset(-1, self.base_offset)
 

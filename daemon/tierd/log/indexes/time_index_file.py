@@ -1,4 +1,4 @@
-"""TimeIndexFile: the ``.timeindex`` file of a segment that is being written (log-format 3.1)."""
+"""The ``.timeindex`` file of a segment that is being written (log-format 3.1)."""
 
 from bisect import bisect_right
 from pathlib import Path
@@ -7,11 +7,12 @@ from tierd.errors import InvalidIndexOffsetError
 from tierd.log.files.disk import Disk
 from tierd.log.indexes.index_file import IndexFile
 from tierd.log.indexes.index_lookup import lookup_timestamp
-from tierd.log.indexes.time_index import ENTRY, TimestampOffset
+from tierd.log.indexes.time_index import ENTRY
+from tierd.model import TimestampOffset
 
 
 class TimeIndexFile(IndexFile):
-    """Timestamp to offset; timestamps strictly increase, offsets do not decrease (Kafka: TimeIndex)."""
+    """An index of timestamp to offset: timestamps strictly increase, offsets do not decrease (Kafka: TimeIndex)."""
 
     entry = ENTRY
 
@@ -21,26 +22,26 @@ class TimeIndexFile(IndexFile):
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes no more entries but the one that is reserved for the roll."""
+        """True when only the entry that is reserved for the roll has room."""
         return (self._entries if self._is_loaded else self.entries) >= self._max_entries - 1
 
     @property
     def last_entry(self) -> TimestampOffset:
-        """The last entry; (-1, base offset) when there is none."""
+        """The last entry; (-1, base offset) without an entry."""
         if not self._is_loaded:
             self._load()
         return self._last
 
     def maybe_append(self, timestamp_ms: int, offset: int, *, skip_full_check: bool = False) -> None:
-        """Add an entry if its timestamp is larger than the last one's; written by ``write_out``.
+        """Add an entry if its timestamp is larger than the last one; ``write_out`` writes it.
 
         Args:
-            timestamp_ms: the largest so far, -1 when there is none.
-            offset: the last one of the earliest batch with that timestamp.
+            timestamp_ms: the largest timestamp so far; -1 without a timestamp.
+            offset: last offset of the earliest batch with that timestamp.
             skip_full_check: use the reserved slot; the caller trims the file next.
 
         Raises:
-            ValueError: it is full, or the timestamp is below the last one.
+            ValueError: the index is full, or the timestamp is below the last one.
             InvalidIndexOffsetError: ``offset`` is below the last one.
             OffsetOverflowError: ``offset`` is too far from the base.
         """
@@ -59,7 +60,7 @@ class TimeIndexFile(IndexFile):
             self._last = TimestampOffset(timestamp_ms, offset)
 
     def entry_at(self, number: int) -> TimestampOffset:
-        """Entry ``number``, counted from 0.
+        """Return entry ``number``, counted from 0.
 
         Raises:
             ValueError: there is no such entry.
@@ -67,18 +68,18 @@ class TimeIndexFile(IndexFile):
         return self._parse(self._raw(number))
 
     def lookup(self, timestamp_ms: int) -> TimestampOffset:
-        """The largest entry at or below ``timestamp_ms``; (-1, base offset) when there is none."""
+        """Return the largest entry at or below ``timestamp_ms``; (-1, base offset) without such an entry."""
         with self._reading() as (source, count):
             if source is None:
                 return TimestampOffset(-1, self.base_offset)
             return lookup_timestamp(source, base_offset=self.base_offset, timestamp_ms=timestamp_ms, count=count)
 
     def truncate_to(self, offset: int) -> None:
-        """Forget every entry at or behind ``offset``."""
+        """Remove every entry at or behind ``offset``."""
         self._keep(bisect_right(range(self.entries), offset - 1, key=lambda number: self.entry_at(number).offset))
 
     def sanity_check(self) -> None:
-        """Look for what no writer leaves behind.
+        """Check for contradictions that no writer leaves behind.
 
         Raises:
             CorruptIndexError: the last timestamp is below the first, the last offset below the base, or the file ends

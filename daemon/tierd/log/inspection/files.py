@@ -1,4 +1,4 @@
-"""Any file or directory of a log dir, decoded and checked, for ``tierd inspect``."""
+"""The inspection of one file of a log dir, for ``tierd inspect``: decodes and checks it."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from tierd.log.files.meta_properties import parse_meta_properties
 from tierd.log.files.partition_scan import parse_file_name
 from tierd.log.files.source import open_source, read_whole
 from tierd.log.indexes.offset_index import OffsetIndex, OffsetPosition
-from tierd.log.indexes.time_index import TimeIndex, TimestampOffset
+from tierd.log.indexes.time_index import TimeIndex
 from tierd.log.indexes.transaction_index import TransactionIndex
 from tierd.log.inspection.findings import Damage, Decoded, FileFound, Finding, Note
 from tierd.log.inspection.segment import (
@@ -27,7 +27,7 @@ from tierd.log.inspection.segment import (
 )
 from tierd.log.producers.producer_state import parse_producer_snapshot
 from tierd.log.repair.side_files import describe_side_file, is_side_file, original_name
-from tierd.model import uuid_to_text
+from tierd.model import TimestampOffset, uuid_to_text
 
 LIMIT_BYTES = 256 << 20
 _TEMPORARY = (".deleted", ".cleaned", ".swap")
@@ -42,11 +42,11 @@ Decoder = Callable[[bytes, Path, int], Iterator[Finding]]
 
 
 def inspect_file(path: Path, *, records: bool = False, deep: bool = False) -> Iterator[Finding]:
-    """Decode and check one file by itself, whatever its name says it is.
+    """Decode and check one file, by the kind that its name tells.
 
     Raises:
-        SegmentChangedError: it is not there.
-        LogDirOfflineError: it cannot be read.
+        SegmentChangedError: the file does not exist.
+        LogDirOfflineError: the file cannot be read.
     """
     name = original_name(path.name)
     for suffix in _TEMPORARY:
@@ -71,7 +71,7 @@ def inspect_file(path: Path, *, records: bool = False, deep: bool = False) -> It
 
 
 def decode_file(path: Path, decoder: Decoder, offset: int) -> Iterator[Finding]:
-    """Decode a small file; what cannot be understood is damage."""
+    """Decode a small file. A file that cannot be decoded is damaged."""
     try:
         data = read_whole(path, limit_bytes=LIMIT_BYTES, error=CheckpointError)
         yield from decoder(data, path, offset)
@@ -80,12 +80,12 @@ def decode_file(path: Path, decoder: Decoder, offset: int) -> Iterator[Finding]:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file is on its way out, or not yet in."""
+    """Return true for the name of a file that is being written or deleted."""
     return name.endswith((*_TEMPORARY, ".tmp"))
 
 
 def is_silent(name: str) -> bool:
-    """Whether a file is Kafka's, and says nothing about the log."""
+    """Return true for the name of a file of Kafka that tells nothing about the log."""
     return name in _SILENT or name.endswith(".checkpoint")
 
 
@@ -121,17 +121,17 @@ def _decode_time_index(data: bytes, path: Path, base_offset: int) -> Iterator[Fi
 
 
 def offset_entry(entry: OffsetPosition) -> Decoded:
-    """An entry of an offset index."""
+    """Return an entry of an offset index as a finding."""
     return Decoded("offsetIndexEntry", {"offset": entry.offset, "position": entry.position})
 
 
 def time_entry(entry: TimestampOffset) -> Decoded:
-    """An entry of a time index."""
+    """Return an entry of a time index as a finding."""
     return Decoded("timeIndexEntry", {"timestamp": entry.timestamp_ms, "offset": entry.offset})
 
 
 def decode_transaction_index(data: bytes, path: Path, base_offset: int) -> Iterator[Finding]:
-    """Every entry of a transaction index."""
+    """Yield every entry of a transaction index."""
     for entry in TransactionIndex.from_bytes(data, base_offset, str(path)).entries:
         yield Decoded(
             "abortedTransaction",
@@ -146,7 +146,7 @@ def decode_transaction_index(data: bytes, path: Path, base_offset: int) -> Itera
 
 
 def decode_snapshot(data: bytes, path: Path, _: int) -> Iterator[Finding]:
-    """Every producer of a snapshot."""
+    """Yield every producer of a snapshot."""
     for entry in parse_producer_snapshot(data, str(path)):
         has_batch = entry.last_offset >= 0
         yield Decoded(
@@ -201,7 +201,7 @@ def _decode_offset_checkpoint(data: bytes, path: Path, _: int) -> Iterator[Findi
 
 
 def list_names(path: Path) -> list[str]:
-    """The names in a directory, sorted.
+    """Return the names in a directory, sorted.
 
     Raises:
         SegmentChangedError: it is not there.

@@ -1,4 +1,4 @@
-"""A partition directory or a whole log dir inspected: its files held against one another."""
+"""The inspection of a partition directory or a log dir: compares the files with one another."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tierd.errors import (
 from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, read_lineage
 from tierd.log.files.directory import parse_directory_name
 from tierd.log.files.disk import OsDisk
-from tierd.log.files.partition_scan import file_name, parse_file_name
+from tierd.log.files.partition_scan import file_name, offsets_named, parse_file_name, with_next_base
 from tierd.log.files.source import read_whole
 from tierd.log.indexes.transaction_index import TransactionIndex, read_transaction_index
 from tierd.log.inspection.files import (
@@ -103,7 +103,7 @@ def _inspect_partition(path: Path, *, records: bool, deep: bool) -> Iterator[Fin
 
 
 def _compare(path: Path, damaged: set[Path]) -> Iterator[Finding]:
-    """What is seen only when indexes and producer state are made anew."""
+    """Yield the damage that only a comparison with new indexes and a new producer state shows."""
     try:
         facts = survey_partition(OsDisk(), path, config=LogConfig())
     except (PartitionNameError, OSError) as error:
@@ -118,14 +118,14 @@ def _compare(path: Path, damaged: set[Path]) -> Iterator[Finding]:
 
 def _inspect_files(path: Path, *, records: bool, deep: bool) -> Iterator[Finding]:
     names = list_names(path)
-    offsets = {suffix: _offsets(names, suffix) for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot")}
+    suffixes = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+    offsets = {suffix: offsets_named(names, suffix) for suffix in suffixes}
     for required, remedy in _MISSING.items():
         if required not in names:
             yield Damage(path / required, None, f"{path / required}: missing", remedy)
     yield from _leftovers(path, names, offsets)
     directory = _Directory(path, offsets, _lineage(path), _state_at(path, offsets))
-    for index, base in enumerate(offsets[".log"]):
-        following = offsets[".log"][index + 1] if index + 1 < len(offsets[".log"]) else None
+    for base, following in with_next_base(offsets[".log"]):
         yield from _tolerant(
             path / file_name(base, ".log"), directory.inspect(base, following, records=records, deep=deep)
         )
@@ -151,7 +151,7 @@ class _Directory:
     log_end_offset: int | None = None
 
     def inspect(self, base: int, following: int | None, *, records: bool, deep: bool) -> Iterator[Finding]:
-        """One segment with its indexes; ``transactions`` and the log end are carried on to the next one."""
+        """Inspect one segment with its indexes. The next segment goes on from the open transactions and the log end."""
         expected = SegmentExpectations(
             base_offset=base,
             next_base_offset=following,
@@ -185,7 +185,7 @@ class _Directory:
 
     def _missing(self, base: int, *, is_active: bool) -> Iterator[Finding]:
         present = {suffix: base in self.offsets[suffix] for suffix in (".index", ".timeindex")}
-        # Both files of an active segment are made when they are first written to.
+        # Both files of an active segment are created when they are first written to.
         if not is_active or any(present.values()):
             for suffix in (suffix for suffix, there in present.items() if not there):
                 file = self.path / file_name(base, suffix)
@@ -242,7 +242,7 @@ class _Directory:
         try:
             expected.transaction_index = read_transaction_index(path, base_offset=expected.base_offset)
         except CorruptIndexError:
-            expected.transaction_index = None  # said already, by the decoder
+            expected.transaction_index = None  # the decoder has reported the damage
             return
         if rest := path.stat().st_size % 34:
             yield Damage(path, None, f"{path}: {rest} bytes behind the last entry", _RESTART)
@@ -258,7 +258,7 @@ def _with_heading(path: Path, kind: str, findings: Iterator[Finding]) -> Iterato
 
 
 def _tolerant(path: Path, findings: Iterator[Finding]) -> Iterator[Finding]:
-    """A file that vanishes under a running broker is no damage; one that cannot be read is."""
+    """Yield findings. A file that vanishes under a running broker is no damage. An unreadable file is damage."""
     try:
         yield from findings
     except (SegmentChangedError, FileNotFoundError):
@@ -283,21 +283,17 @@ def _leftovers(path: Path, names: list[str], offsets: dict[str, list[int]]) -> I
             yield Note(file, "no segment begins here; the broker removes it at its next start")
 
 
-def _offsets(names: list[str], suffix: str) -> list[int]:
-    return sorted(parsed[0] for name in names if (parsed := parse_file_name(name)) and parsed[1] == suffix)
-
-
 def _lineage(path: Path) -> Lineage | None:
     try:
         return read_lineage(path)
     except MissingArtefactError:
-        return None  # said already
+        return None  # the missing file is reported already
     except CheckpointError:
-        return None  # said when the file itself is inspected
+        return None  # the inspection of the file itself reports the damage
 
 
 def _state_at(path: Path, offsets: dict[str, list[int]]) -> OpenTransactions:
-    """What was open at the log start, as far as a snapshot tells."""
+    """Return the transactions that were open at the log start, as far as a snapshot tells."""
     if not offsets[".log"] or offsets[".log"][0] not in offsets[".snapshot"]:
         return OpenTransactions()
     try:

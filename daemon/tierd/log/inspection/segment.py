@@ -1,11 +1,11 @@
-"""One segment inspected: every batch decoded and checked, and its indexes held against the batches."""
+"""Inspection of one segment: decodes and checks every batch, and compares the indexes with the batches."""
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tierd.errors import CorruptIndexError, CorruptRecordError, InvalidRecordError
+from tierd.errors import CorruptIndexError, InvalidRecordError
 from tierd.log.broker.live_segment import data_end, used_bytes
 from tierd.log.files.source import Source, open_source
 from tierd.log.indexes.offset_index import OffsetIndex
@@ -14,7 +14,8 @@ from tierd.log.indexes.transaction_index import TransactionIndex
 from tierd.log.inspection.findings import Damage, Decoded, Finding, JsonValue, Note
 from tierd.log.loading.artefact_checks import EpochCheck, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
 from tierd.log.producers.transactions import OpenTransactions
-from tierd.log.records.batch_header import BatchHeader, crc_matches, iter_headers
+from tierd.log.records.batch_header import BatchHeader
+from tierd.log.records.batch_walk import BatchFault, DamagedBatch, NoBatch, walk
 from tierd.log.records.record import Record
 from tierd.log.records.record_batch import read_batch
 from tierd.model import Lineage
@@ -28,12 +29,13 @@ _TRANSACTIONS_REMEDY = (
 
 @dataclass(slots=True)
 class SegmentExpectations:
-    """What a segment's batches are held against; every part may be left out. ``transactions`` is carried on.
+    """The facts that the batches of a segment have to agree with. Every part may be left out.
 
     Attributes:
         next_base_offset: exclusive; None when there is no next segment.
-        lineage: None: not checked.
-        open_transactions: as of the segment's start; None: not checked.
+        lineage: the leader epochs of the log; None when epochs are not checked.
+        open_transactions: open at the start of the segment, and changed by its inspection; None when transactions are
+            not checked.
     """
 
     base_offset: int = 0
@@ -51,41 +53,48 @@ class SegmentExpectations:
 def inspect_segment(
     path: Path, expected: SegmentExpectations, *, records: bool, deep: bool = False
 ) -> Iterator[Finding]:
-    """Decode and check a log file; goes on behind a batch whose checksum is wrong, stops where no batch begins.
+    """Decode and check a log file. The inspection goes on behind a damaged batch, and stops where no batch begins.
 
     Args:
-        path: the file.
-        expected: what it is held against.
-        records: decode the records of sound batches, and say what they are.
-        deep: decode them, and say what is wrong with them.
+        path: the log file.
+        expected: facts that the batches have to agree with.
+        records: decode the records of batches with a right checksum, and report each record.
+        deep: decode the records of batches with a right checksum, and report those that are damaged.
 
     Raises:
         SegmentChangedError: the file vanished.
-        LogDirOfflineError: it cannot be read.
+        LogDirOfflineError: the file cannot be read.
     """
     with open_source(path) as source:
-        walk = _Walk(path, expected)
+        checks = _BatchChecks(path, expected)
         is_rolled = expected.next_base_offset is not None
         used = source.size_bytes if is_rolled else used_bytes(source)
         end, limit = 0, data_end(source, used)
-        try:
-            for header in iter_headers(source, end=limit, may_be_torn=False):
-                end = header.end_position
-                is_valid = crc_matches(source, header)
-                yield Decoded("batch", _batch_fields(header, is_valid=is_valid))
-                yield from walk.check(source, header, is_valid=is_valid)
-                if (records or deep) and is_valid:
-                    findings = _records(source, header)
-                    yield from findings if records else (each for each in findings if isinstance(each, Damage))
-        except CorruptRecordError as error:
-            yield Damage(path, error.position, str(error), error.remedy)
-        yield from walk.finish(end, limit)
+        for found in walk(
+            source, base_offset=expected.base_offset, next_base_offset=expected.next_base_offset, end=limit
+        ):
+            faults: tuple[BatchFault, ...] = ()
+            match found:
+                case BatchHeader():
+                    header = found
+                case DamagedBatch():
+                    header, faults = found.header, found.faults
+                case NoBatch(error):
+                    yield Damage(path, error.position, str(error), error.remedy)
+                    break
+            end, is_valid = header.end_position, BatchFault.CHECKSUM not in faults
+            yield Decoded("batch", _batch_fields(header, is_valid=is_valid))
+            yield from checks.check(source, header, faults)
+            if (records or deep) and is_valid:
+                findings = _records(source, header)
+                yield from findings if records else (each for each in findings if isinstance(each, Damage))
+        yield from checks.finish(end, limit)
         if limit < source.size_bytes:
             yield from _room(source, limit, used)
 
 
 def _room(source: Source, end: int, used: int) -> Iterator[Finding]:
-    """Describe what follows the data of a file that ends with zeros."""
+    """Describe the bytes behind the data of a file that ends with zeros."""
     if end < used:
         problem = f"an incomplete batch, {used - end} bytes, and then only zeros"
         yield Damage(source.path, end, problem, "a broker that is writing completes it, one that starts cuts it off")
@@ -93,37 +102,34 @@ def _room(source: Source, end: int, used: int) -> Iterator[Finding]:
     yield Note(source.path, f"{room} bytes of unused room behind the data (preallocate=true)")
 
 
-class _Walk:
+class _BatchChecks:
+    """Checks of one batch after the other, beyond the faults that the walk finds."""
+
     def __init__(self, path: Path, expected: SegmentExpectations) -> None:
         self.path = path
         self.expected = expected
-        self.next_offset = -1
         self._epochs = None if expected.lineage is None else EpochCheck(expected.lineage)
         self._offsets = None if expected.offset_index is None else OffsetIndexCheck(expected.offset_index)
         self._times = None if expected.time_index is None else TimeIndexCheck(expected.time_index)
         index = None if expected.open_transactions is None else expected.transaction_index
         self._aborted = None if index is None else TransactionIndexCheck(index)
 
-    def check(self, source: Source, header: BatchHeader, *, is_valid: bool) -> Iterator[Finding]:
-        if not is_valid:
-            yield self._damage(header, "wrong checksum of the batch")
-        if header.base_offset < max(self.next_offset, self.expected.base_offset):
-            yield self._damage(header, f"offset {header.base_offset} is not above those before it")
-        bound = self.expected.next_base_offset
-        if bound is not None and header.last_offset >= bound:
-            yield self._damage(header, f"offset {header.last_offset} belongs to the next segment")
-        self.next_offset = header.last_offset + 1
+    def check(self, source: Source, header: BatchHeader, faults: Sequence[BatchFault]) -> Iterator[Finding]:
+        """Report the faults of the next batch, and contradictions to the indexes and leader epochs."""
+        for fault in faults:
+            if problem := _problem_of(fault, header):
+                yield self._damage(header, problem)
         if self._epochs and (problem := self._epochs.follow(header)):
             yield self._damage(header, problem)
         if self._offsets and (problem := self._offsets.follow(header)):
             yield self._index_damage(self.expected.offset_index_path, problem)
         if self._times and (problem := self._times.follow(header)):
             yield self._index_damage(self.expected.time_index_path, problem)
-        if is_valid:
+        if BatchFault.CHECKSUM not in faults:
             yield from self._check_transactions(source, header)
 
     def finish(self, end: int, size_bytes: int) -> Iterator[Finding]:
-        """Report what no batch answered to; silent about indexes when the walk did not reach the end of the file."""
+        """Report index entries without a batch; nothing when the walk did not reach the end of the file."""
         if end != size_bytes:
             return
         if self._offsets and (problem := self._offsets.finish()):
@@ -138,7 +144,7 @@ class _Walk:
         if state is None or not header.is_transactional:
             return
         if not header.is_control and not header.record_count:
-            return  # what compaction left of a batch; its marker may have lost its entry in the index
+            return  # compaction emptied the batch, and the index may have lost the entry of its transaction
         try:
             kind = read_batch(source, header).control_type() if header.size_bytes <= _MAX_BATCH_BYTES else None
         except InvalidRecordError as error:
@@ -157,11 +163,24 @@ class _Walk:
         return Damage(path or self.path, None, problem, remedy or _INDEX_REMEDY)
 
 
+def _problem_of(fault: BatchFault, header: BatchHeader) -> str | None:
+    """Describe a fault of a batch; None for an offset that is far from the base, which readers can read."""
+    match fault:
+        case BatchFault.CHECKSUM:
+            return "wrong checksum of the batch"
+        case BatchFault.OFFSET_AGAIN:
+            return f"offset {header.base_offset} is not above those before it"
+        case BatchFault.OFFSET_OF_NEXT_SEGMENT:
+            return f"offset {header.last_offset} belongs to the next segment"
+        case BatchFault.OFFSET_TOO_FAR:
+            return None
+
+
 def load_offset_index(path: Path, data: bytes, *, base_offset: int, is_active: bool) -> OffsetIndex:
-    """Parse an offset index; only an active segment's may have unused room.
+    """Parse an offset index. Only the index of an active segment may have unused room.
 
     Raises:
-        CorruptIndexError: it is damaged.
+        CorruptIndexError: the index is damaged.
     """
     index = OffsetIndex.from_bytes(data, base_offset, str(path))
     if not is_active and index.size_bytes != len(data):
@@ -170,10 +189,10 @@ def load_offset_index(path: Path, data: bytes, *, base_offset: int, is_active: b
 
 
 def load_time_index(path: Path, data: bytes, *, base_offset: int, is_active: bool) -> TimeIndex:
-    """Parse a time index; only an active segment's may have unused room.
+    """Parse a time index. Only the index of an active segment may have unused room.
 
     Raises:
-        CorruptIndexError: it is damaged.
+        CorruptIndexError: the index is damaged.
     """
     index = TimeIndex.from_bytes(data, base_offset, str(path))
     if not is_active and index.size_bytes != len(data):
@@ -227,12 +246,12 @@ def _records(source: Source, header: BatchHeader) -> Iterator[Finding]:
 
 
 def _lowest(header: BatchHeader) -> int:
-    """The smallest offset that a record may have; a legacy wrapper only tells its last."""
+    """Return the smallest offset that a record may have. A legacy wrapper tells only its last offset."""
     return header.base_offset if header.magic >= 2 else 0
 
 
 def record_fields(record: Record, *, is_control: bool = False) -> dict[str, JsonValue]:
-    """A record in the form of ``tierd cat --json``."""
+    """Return a record in the form of ``tierd cat --json``."""
     headers: list[JsonValue] = [[name, _text(value)] for name, value in record.headers]
     fields: dict[str, JsonValue] = {
         "offset": record.offset,

@@ -1,4 +1,4 @@
-"""Opening the segments of a log and recovering what was not flushed (log-format 6.3, 6.4; Kafka: LogLoader)."""
+"""Opening of the segments of a log, and recovery of unflushed segments (log-format 6.3, 6.4; Kafka: LogLoader)."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from tierd.log.files.directory import DirectoryKind, parse_directory_name
 from tierd.log.files.disk import Disk, unlink_if_there
 from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
-from tierd.log.files.partition_scan import MAX_OFFSET, file_name, parse_file_name
+from tierd.log.files.partition_scan import MAX_OFFSET, file_name, offsets_named, parse_file_name
 from tierd.log.partition.producer_rebuild import rebuild_producer_state
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.records.log_config import LogConfig
@@ -39,14 +39,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
-    """What the log dir remembers of a log, and how the log is meant to be.
+    """The checkpoints and the settings of a log that is to be loaded.
 
     Attributes:
-        config: the topic's settings.
-        log_start_offset: checkpointed; 0 when it was not.
-        recovery_point: checkpointed; 0 when it was not.
+        config: the settings of the topic.
+        log_start_offset: of the checkpoint; 0 without an entry.
+        recovery_point: of the checkpoint; 0 without an entry.
         clean: the last stop was clean.
-        keep_partition_metadata: the topic has an id, which the directory remembers.
+        keep_partition_metadata: the topic has an id, which the directory stores.
     """
 
     config: LogConfig
@@ -57,17 +57,17 @@ class LoadRequest:
 
 
 def random_int() -> int:
-    """What jitter is drawn from by default."""
+    """Return a random number, the default source of jitter."""
     return random.getrandbits(31)
 
 
 class LogRecovery:
-    """One log while it is being loaded. ``open``, then ``recover``; a segment that overflows is split on the way.
+    """One log while it is being loaded: first ``open``, then ``recover``. Segments that overflow are split.
 
     Attributes:
-        segments: those that are open.
-        deletions: files that were marked as deleted, and wait.
-        segments_recovered: how many were walked and given new indexes.
+        segments: the open segments.
+        deletions: files that were marked as deleted, and are not yet removed.
+        segments_recovered: number of segments that were recovered.
     """
 
     def __init__(
@@ -96,22 +96,22 @@ class LogRecovery:
         self._now_ms = now_ms
         self._random_int = random_int
         self._on_segments_left = on_segments_left
-        self._names: Sequence[str] | None = names  # in the directory; None once they may be others
-        self._at: LogSegment | None = None  # the segment that an overflow is about
+        self._names: Sequence[str] | None = names  # in the directory; None once the names may have changed
+        self._at: LogSegment | None = None  # the present segment, which an overflow error concerns
 
     def open(self) -> None:
-        """Open every segment; recover those without an offset index, or with an impossible transaction index.
+        """Open every segment, and recover segments without an offset index or with an impossible transaction index.
 
         What is in the other indexes is believed, as a broker does.
         """
         self._retrying(self._open_segments)
 
     def recover(self) -> tuple[int, int]:
-        """Recover what was not flushed, unless the stop was clean; return recovery point and log end offset."""
+        """Recover the unflushed segments, unless the stop was clean; return recovery point and log end offset."""
         return self._retrying(self._recover)
 
     def close_handles(self) -> None:
-        """Give every file back."""
+        """Close the handles of every segment."""
         for segment in self.segments:
             segment.close_handles()
 
@@ -128,7 +128,7 @@ class LogRecovery:
             elif suffix == ".log":
                 try:
                     self._open_segment(offset, present)
-                except IsADirectoryError:  # nor does a broker mind
+                except IsADirectoryError:  # a broker passes it over, too
                     log.warning("directory_passed_over", **self._where, directory=str(self._directory / name))
 
     def _open_segment(self, base_offset: int, present: frozenset[str]) -> None:
@@ -138,7 +138,7 @@ class LogRecovery:
             if self._is_flushed(segment):
                 log.error("offset_index_missing", **self._where, file=str(segment.path))
                 self._recover_segment(segment)
-            # Otherwise ``recover`` will: before that, segments below it may be torn, and cannot be scanned.
+            # Otherwise ``recover`` recovers the segment: until then the segments below it may be torn.
         else:
             if not has_time_index:
                 segment.time_index.materialise()
@@ -160,7 +160,7 @@ class LogRecovery:
     def _recover(self) -> tuple[int, int]:
         """Return recovery point and log end."""
         request = self._request
-        if self._is_deleting:  # soon to be gone: whatever there is will do
+        if self._is_deleting:  # the log is being deleted, and needs no recovery
             self._ensure_segment(0)
             return 0, 0
         if not request.clean:
@@ -173,16 +173,16 @@ class LogRecovery:
             log_end_offset = request.log_start_offset
         self._ensure_segment(log_end_offset)
         self.segments.active.grow_indexes()
-        self.segments.active.release_handles()  # of a log that may never be written
+        self.segments.active.release_handles()  # the log may never be written to
         if request.clean and not is_emptied:
             return log_end_offset, log_end_offset
         return min(request.recovery_point, log_end_offset), log_end_offset
 
     def _end_of(self, last: LogSegment) -> int:
-        """The log end. The last segment is recovered after a clean stop too if nobody could append to it as it is.
+        """Return the log end. A last segment that cannot be appended to is recovered even after a clean stop.
 
         Raises:
-            CorruptRecordError: it is not what its name says.
+            CorruptRecordError: the segment ends below the offset of its name.
         """
         next_offset, position = last.read_end()
         if position and next_offset <= last.base_offset:
@@ -230,23 +230,25 @@ class LogRecovery:
         return cut
 
     def _recover_segment(self, segment: LogSegment) -> int:
-        """Rebuild a segment's indexes and cut it behind its last valid batch; return how many bytes were cut."""
+        """Rebuild a segment's indexes, cut it behind its last valid batch, and return the number of bytes cut."""
         self._names = None
         producers = self._producers()
         first = self.segments.first or segment
-        # A snapshot from below the first segment knows nothing of what was deleted behind it.
+        # A snapshot from below the first segment does not know the batches that were deleted behind it.
         start = max(self._request.log_start_offset, first.base_offset - 1)
         self._rebuild(producers, end_offset=segment.base_offset, log_start_offset=start)
         cut = recover_segment(segment, producers=producers, epochs=self._epochs)
         self.segments_recovered += 1
         producers.take_snapshot(sync=True)
         log.info("segment_recovered", **self._where, file=str(segment.path), bytes_cut=cut)
-        if cut or self._is_flushed(segment):  # nobody may look at it again, and what was cut must not come back
+        if cut or self._is_flushed(
+            segment
+        ):  # the segment may not be flushed again, and the cut bytes must not come back
             segment.flush()
         return cut
 
     def _delete_all(self, log_end_offset: int) -> None:
-        """Delete every segment of a log that ends below its start: files are gone that a flush had vouched for."""
+        """Delete every segment of a log that ends below its start: flushed files are gone."""
         log_start_offset = self._request.log_start_offset
         log.warning(
             "log_ends_below_its_start",
@@ -260,7 +262,7 @@ class LogRecovery:
         self._producers().truncate_fully_and_start_at(log_start_offset)
 
     def _delete(self, segments: Sequence[LogSegment]) -> None:
-        """Mark segments and their snapshots as deleted, durably: what follows a cut must not come back."""
+        """Mark segments and their snapshots as deleted, durably: segments behind a cut must not come back."""
         if not segments:
             return
         self._names = None
@@ -278,7 +280,7 @@ class LogRecovery:
             self.deletions.add([marked.name], due_ms=due_ms)
 
     def _retrying(self, stage: Callable[[], _T]) -> _T:
-        """Run a stage; when a segment overflows, split it and begin anew. Each split makes the log sounder."""
+        """Run a stage. When a segment overflows, split it and run the stage again. Each split ends an overflow."""
         while True:
             try:
                 return stage()
@@ -328,8 +330,8 @@ class LogRecovery:
         )
 
     def _producers(self) -> ProducerStateManager:
-        """What is known of producers, to be rebuilt; every segment is recovered with one of its own."""
-        offsets = None if self._names is None else _snapshot_offsets(self._names)
+        """Return a new producer state, to be rebuilt. The recovery of each segment takes a new one."""
+        offsets = None if self._names is None else offsets_named(self._names, ".snapshot")
         return ProducerStateManager(
             self._disk,
             self._directory,
@@ -339,9 +341,9 @@ class LogRecovery:
         )
 
     def loaded_producers(self, log_end_offset: int, *, log_start_offset: int) -> ProducerStateManager:
-        """What is known of producers at the log end; of the snapshots only those are left that are accounted for."""
+        """Return the producers at the log end, and remove the snapshots that belong to no segment."""
         producers, bases = self._producers(), self.segments.base_offsets
-        strays = [] if self._names is None else [o for o in _snapshot_offsets(self._names) if o not in bases]
+        strays = [] if self._names is None else [o for o in offsets_named(self._names, ".snapshot") if o not in bases]
         if self._names is None or (strays and (len(strays) > 1 or strays[0] < bases[-1])):
             producers.remove_stray_snapshots(bases)
         self._rebuild(
@@ -353,7 +355,7 @@ class LogRecovery:
         return producers
 
     def segmented_log(self, recovery_point: int, log_end_offset: int) -> SegmentedLog:
-        """The open segments as one log."""
+        """Return the open segments as one log."""
         active = self.segments.active
         return SegmentedLog(
             self._disk,
@@ -383,8 +385,3 @@ class LogRecovery:
             reload_from_clean_shutdown=reload_from_clean_shutdown,
             now_ms=self._now_ms,
         )
-
-
-def _snapshot_offsets(names: Sequence[str]) -> list[int]:
-    parsed = map(parse_file_name, names)
-    return [found[0] for found in parsed if found is not None and found[1] == ".snapshot"]

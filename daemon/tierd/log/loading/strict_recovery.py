@@ -1,31 +1,32 @@
-"""Strict recovery: refuse what a broker would load although it is visibly damaged.
+"""Strict recovery: refuses a log that is visibly damaged, although a broker would load it.
 
-A broker trusts what lies below the recovery point, or everything after a clean stop: a flipped bit there, or an index
-full of garbage, goes unnoticed until somebody reads it. This looks at all of it, and changes nothing.
+A broker trusts the bytes below the recovery point, and after a clean stop all bytes. A flipped bit there, or an index
+full of garbage, goes unnoticed until a consumer reads it. Strict recovery checks all these bytes and changes nothing.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tierd.errors import CheckpointError, CorruptIndexError, CorruptRecordError, DamagedLogError
+from tierd.errors import CheckpointError, CorruptIndexError, DamagedLogError
 from tierd.log.files.checkpoints import LEADER_EPOCH_CHECKPOINT, parse_lineage
 from tierd.log.files.disk import Disk, read_artefact
-from tierd.log.files.partition_scan import file_name, parse_file_name
+from tierd.log.files.partition_scan import file_name, offsets_named, parse_file_name, with_next_base
 from tierd.log.indexes.offset_index import OffsetIndex
 from tierd.log.indexes.time_index import TimeIndex
 from tierd.log.indexes.transaction_index import TransactionIndex
 from tierd.log.loading.artefact_checks import OffsetIndexCheck, TimeIndexCheck
 from tierd.log.producers.producer_state import parse_producer_snapshot
-from tierd.log.records.batch_header import BatchHeader, crc_matches, iter_headers
+from tierd.log.records.batch_header import BatchHeader
+from tierd.log.records.batch_walk import BatchFault, DamagedBatch, NoBatch, walk
 from tierd.log.segments.leftovers import INDEX_SUFFIXES
 
 
 def require_sound(disk: Disk, directory: Path, *, recovery_point: int, clean: bool) -> None:
-    """Return if nothing below the recovery point, or nothing at all after a clean stop, is damaged.
+    """Check the log below the recovery point, and after a clean stop the whole log.
 
     Raises:
-        DamagedLogError: something is; names every problem. Nothing was changed.
+        DamagedLogError: the log is damaged; the error names every problem. Nothing was changed.
         OSError: a file cannot be read.
     """
     problems = list(find_damage(disk, directory, recovery_point=recovery_point, clean=clean))
@@ -34,9 +35,9 @@ def require_sound(disk: Disk, directory: Path, *, recovery_point: int, clean: bo
 
 
 def find_damage(disk: Disk, directory: Path, *, recovery_point: int, clean: bool) -> Iterator[str]:
-    """Everything that is wrong with the part of a log that recovery would trust, in the order of the names."""
+    """Yield every problem in the part of a log that recovery would trust, in the order of the names."""
     names = disk.list_names(directory)
-    bases = [found[0] for name in names if (found := parse_file_name(name)) and found[1] == ".log"]
+    bases = offsets_named(names, ".log")
     present = frozenset(bases)
     for name in names:
         offset, suffix = parse_file_name(name) or (-1, "")
@@ -44,12 +45,11 @@ def find_damage(disk: Disk, directory: Path, *, recovery_point: int, clean: bool
             yield f"{directory / name}: an index without its segment"
         if suffix == ".snapshot":
             yield from _snapshot_problems(disk, directory / name)
-    for at, base in enumerate(bases):
-        next_base = bases[at + 1] if at + 1 < len(bases) else None
+    for base, next_base in with_next_base(bases):
         is_trusted = clean or (next_base is not None and next_base <= recovery_point)
         if is_trusted:
             yield from _segment_problems(disk, directory, base, next_base)
-    if bases:  # a log that is new has nothing yet
+    if bases:  # a new log has no checkpoint yet
         yield from _epoch_problems(disk, directory / LEADER_EPOCH_CHECKPOINT)
 
 
@@ -60,16 +60,20 @@ def _segment_problems(disk: Disk, directory: Path, base: int, next_base: int | N
     end, newest_ms = base - 1, -1
     file = disk.open(path, write=False)
     try:
-        for header in iter_headers(file, may_be_torn=False):
-            if not crc_matches(file, header):
-                yield f"{path}: wrong checksum at position {header.position}"
-            if header.last_offset <= end:
-                yield f"{path}: offset {header.last_offset} at position {header.position} does not ascend"
+        for found in walk(file, base_offset=base):
+            match found:
+                case BatchHeader():
+                    header = found
+                case DamagedBatch(header, faults):
+                    if BatchFault.CHECKSUM in faults:
+                        yield f"{path}: wrong checksum at position {header.position}"
+                    if header.last_offset <= end:
+                        yield f"{path}: offset {header.last_offset} at position {header.position} does not ascend"
+                case NoBatch(error):
+                    yield str(error)
+                    return  # behind it the batches are unknown, and so are the right entries of the indexes
             end, newest_ms = header.last_offset, max(newest_ms, header.max_timestamp_ms)
             yield from indexes.follow(header)
-    except CorruptRecordError as error:
-        yield str(error)
-        return  # what follows is unknown, and so is what the indexes should say
     finally:
         file.close()
     if next_base is not None and end >= next_base:
@@ -79,7 +83,7 @@ def _segment_problems(disk: Disk, directory: Path, base: int, next_base: int | N
 
 @dataclass(slots=True)
 class _Indexes:
-    """The indexes of a segment, held against its batches."""
+    """The indexes of a segment, compared with its batches."""
 
     disk: Disk
     directory: Path
@@ -89,7 +93,7 @@ class _Indexes:
     times: TimeIndexCheck | None = None
 
     def load(self) -> Iterator[str]:
-        """Parse them, and tell which cannot be parsed."""
+        """Parse the indexes, and yield the problem of each index that cannot be parsed."""
         for suffix, parse in (
             (".index", self._parse_offsets),
             (".timeindex", self._parse_times),
@@ -109,14 +113,14 @@ class _Indexes:
                     yield f"{path}: {problem}"
 
     def follow(self, header: BatchHeader) -> Iterator[str]:
-        """Look at the next batch."""
+        """Yield the contradictions of the indexes to the next batch."""
         if self.offsets and (problem := self.offsets.follow(header)):
             yield f"{self._path('.index')}: {problem}"
         if self.times and (problem := self.times.follow(header)):
             yield f"{self._path('.timeindex')}: {problem}"
 
     def finish(self, newest_ms: int) -> Iterator[str]:
-        """Call it behind the last batch, with the largest timestamp of all."""
+        """Yield the problems that show behind the last batch. ``newest_ms`` is the largest timestamp of all batches."""
         if self.offsets and (problem := self.offsets.finish()):
             yield f"{self._path('.index')}: {problem}"
         if self.times and (problem := self.times.finish()):

@@ -1,7 +1,6 @@
-"""LogView: what any thread may ask of a log, beside its writer (log-format 4.5 and 8)."""
+"""The part of a log that any thread may use beside the writer of the log (log-format 4.5 and 8)."""
 
 from dataclasses import dataclass, replace
-from enum import Enum
 from pathlib import Path
 from uuid import UUID
 
@@ -15,21 +14,13 @@ from tierd.log.records.log_offset import LogOffset
 from tierd.log.records.record_rules import ValidationCounters
 from tierd.log.segments.log_read import FetchData
 from tierd.log.segments.log_segment import LogSegment
-from tierd.log.segments.offset_lookup import LookupFacts, RemoteLookup, TimestampAndOffset, offset_by_timestamp
-from tierd.model import Lineage, TopicPartition
-
-
-class Isolation(Enum):
-    """How far a read may go (Kafka: FetchIsolation)."""
-
-    LOG_END = "log end"
-    HIGH_WATERMARK = "high watermark"
-    TXN_COMMITTED = "committed"
+from tierd.log.segments.offset_lookup import LookupFacts, RemoteLookup, offset_by_timestamp
+from tierd.model import IsolationLevel, Lineage, TimestampOffset, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class LogStatistics:
-    """The gauges of one log (log-format 12; Kafka: kafka.log:type=Log)."""
+    """Gauges of one log (log-format 12; Kafka: kafka.log:type=Log)."""
 
     segment_count: int
     log_start_offset: int
@@ -38,7 +29,7 @@ class LogStatistics:
 
 
 class LogView:
-    """A log as everybody but its writer sees it. Any thread may read, and move the high watermark."""
+    """A log without the calls of its writer. Any thread may read and may move the high watermark."""
 
     def __init__(self, state: LogState) -> None:
         self._state = state
@@ -46,132 +37,132 @@ class LogView:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.directory}, {self.log_start_offset} to {self.log_end_offset})"
 
-    # What it is, and its bounds
+    # Identity and bounds
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Whose log it is."""
+        """The partition of the log."""
         return self._state.topic_partition
 
     @property
     def directory(self) -> Path:
-        """Where its files are."""
+        """The directory of the log's files."""
         return self._state.segments.directory
 
     @property
     def config(self) -> LogConfig:
-        """Its settings."""
+        """The settings of the log."""
         return self._state.config
 
     @property
     def topic_id(self) -> UUID | None:
-        """Which incarnation of the topic it is of; None as long as nobody has said."""
+        """The id of the topic; None until the log learns it."""
         return self._state.topic_id
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read, in the log or its tier."""
+        """The first offset that may be read from the local log or from the tier."""
         return self._state.offsets.log_start_offset
 
     @property
     def local_log_start_offset(self) -> int:
-        """The first offset that is still on local disk."""
+        """The first offset on local disk."""
         return self._state.offsets.local_log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record gets."""
+        """The offset of the next record."""
         return self._state.segments.log_end.offset
 
     @property
     def high_watermark(self) -> int:
-        """Exclusive end of what every replica has."""
+        """Exclusive end of the records that every in-sync replica has."""
         return self._state.offsets.high_watermark.offset
 
     @property
     def last_stable_offset(self) -> int:
-        """Exclusive end of what is decided: below it no transaction is open."""
+        """Exclusive end of the decided records: no transaction is open below this offset."""
         return self._state.offsets.last_stable.offset
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the earliest transaction began that is open, or not yet replicated; None without one."""
+        """First offset of the earliest transaction that is open or not replicated; None without such a transaction."""
         unstable = self._state.offsets.first_unstable
         return None if unstable is None else unstable.offset
 
     @property
     def recovery_point(self) -> int:
-        """The first offset that is not known to be on stable storage."""
+        """The first offset that may not be on stable storage."""
         return self._state.segments.recovery_point
 
     @property
     def highest_remote_offset(self) -> int:
-        """The last offset that is known to be in the tier, inclusive; -1 without one."""
+        """The last offset that is known to be in the tier, inclusive; -1 for an empty tier."""
         return self._state.offsets.highest_remote_offset
 
     @property
     def size_bytes(self) -> int:
-        """Of all log files."""
+        """The size of all log files together."""
         return self._state.segments.segments.size_bytes
 
     @property
     def segments(self) -> tuple[LogSegment, ...]:
-        """Its segments, ascending; the last one is active."""
+        """The segments, ascending; the last segment is active."""
         return self._state.segments.segments.values
 
     @property
     def segment_count(self) -> int:
-        """How many segments there are."""
+        """The number of segments."""
         return len(self.segments)
 
     def statistics(self) -> LogStatistics:
-        """What is to be shown of it at this moment."""
+        """Return the gauges of the log at this moment."""
         return LogStatistics(self.segment_count, self.log_start_offset, self.log_end_offset, self.size_bytes)
 
     @property
     def refused(self) -> ValidationCounters:
-        """Return how often records were refused since the log was opened, by reason; a copy of that moment."""
+        """A copy of the counters of refused records, by reason, since the log was opened."""
         return replace(self._state.counters)
 
     @property
     def leader_epochs(self) -> Lineage:
-        """Which leader epoch wrote what; empty once the directory was renamed away."""
+        """The leader epochs and their first offsets; empty after the directory was renamed for deletion."""
         epochs = self._state.leader_epochs
         return Lineage() if epochs is None else epochs.lineage
 
     @property
     def producers(self) -> ProducerStateManager:
-        """What is known of its producers; to be looked at only."""
+        """The state of the producers; read only."""
         return self._state.producers
 
     @property
     def is_tiered(self) -> bool:
-        """Whether its segments go to a tier."""
+        """True when the segments of the log are copied to a tier."""
         return self._state.is_tiered
 
     # High watermark
 
     def update_high_watermark(self, offset: int) -> int:
-        """Set the high watermark, within [log start, log end]; return what it became. Any thread."""
+        """Set the high watermark, clipped to [log start, log end], and return the new value. For any thread."""
         return self._state.offsets.update_high_watermark(LogOffset(offset))
 
     def maybe_update_high_watermark(self, offset: int) -> int | None:
-        """Like ``update_high_watermark``; None when it stays what it was."""
+        """Set the high watermark as ``update_high_watermark`` does; return None when the value did not change."""
         with self._state.offsets.lock:
             before = self.high_watermark
             after = self.update_high_watermark(offset)
         return None if after == before else after
 
     def maybe_increment_high_watermark(self, offset: int) -> bool:
-        """Raise the high watermark, as a leader does; return whether it rose. Any thread.
+        """Raise the high watermark as a leader does, and return true if the value rose. For any thread.
 
         Raises:
-            ValueError: above the log end.
+            ValueError: the offset is above the log end.
         """
         return self._state.offsets.increment_high_watermark(LogOffset(offset))
 
     def add_high_watermark_listener(self, listener: HighWatermarkListener) -> None:
-        """Call ``listener`` with every high watermark that is set from now on; it must not block."""
+        """Call ``listener`` with every high watermark that is set from now on. The listener must not block."""
         self._state.offsets.add_listener(listener)
 
     # Reading
@@ -181,14 +172,20 @@ class LogView:
         offset: int,
         *,
         max_bytes: int,
-        isolation: Isolation = Isolation.HIGH_WATERMARK,
+        isolation: IsolationLevel | None = IsolationLevel.READ_UNCOMMITTED,
         min_one_message: bool = True,
     ) -> FetchData:
-        """Read whole batches from the one that holds ``offset`` or follows it; the last one may be cut off.
+        """Read batches from the one that holds ``offset`` or follows it; the last batch may be incomplete.
+
+        Args:
+            offset: of the first record that is wanted.
+            max_bytes: largest size of the answer; the first batch alone may be larger.
+            isolation: None reads up to the log end, as a replica does.
+            min_one_message: return the first batch complete, whatever its size.
 
         Raises:
-            OffsetOutOfRangeError: below the log start, or above the log end.
-            ValueError: a negative ``max_bytes``.
+            OffsetOutOfRangeError: ``offset`` is below the log start or above the log end.
+            ValueError: ``max_bytes`` is negative.
             LogDirOfflineError: the log dir is offline, or the file cannot be read.
         """
         with self._state.offline.storage():
@@ -202,28 +199,28 @@ class LogView:
                 max_bytes=max_bytes,
                 bound=self._bound(isolation),
                 min_one_message=min_one_message,
-                with_aborted=isolation is Isolation.TXN_COMMITTED,
+                with_aborted=isolation is IsolationLevel.READ_COMMITTED,
             )
 
     def offset_for_timestamp(
         self,
         timestamp_ms: int,
         *,
-        isolation: Isolation = Isolation.LOG_END,
+        isolation: IsolationLevel | None = None,
         remote: RemoteLookup | None = None,
-    ) -> TimestampAndOffset | None:
-        """Find the first record at or behind a timestamp, or what a negative number stands for (log-format 8.2).
+    ) -> TimestampOffset | None:
+        """Find the first record whose timestamp is at least ``timestamp_ms``, or the place of a name (log-format 8.2).
 
         Args:
             timestamp_ms: or ``LATEST``, ``EARLIEST``, ``MAX_TIMESTAMP``, ``EARLIEST_LOCAL``, ``LATEST_TIERED``.
-            isolation: what the requester may read: a replica all of it.
-            remote: asked first, if the log is tiered.
+            isolation: None searches up to the log end, as a replica does.
+            remote: searched first, if the log is tiered.
 
         Returns:
-            None when there is no such record, or the requester may not read it yet.
+            None when there is no such record, or the requester may not read the record yet.
 
         Raises:
-            ValueError: a negative number that stands for nothing.
+            ValueError: ``timestamp_ms`` is negative and names no offset.
             LogDirOfflineError: the log dir is offline, or a file cannot be read.
         """
         offsets = self._state.offsets
@@ -240,7 +237,7 @@ class LogView:
             return offset_by_timestamp(self._state.segments.reader, timestamp_ms, facts, remote=remote)
 
     def aborted_transactions(self, from_offset: int, upper_offset: int) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions that a reader of ``[from_offset, upper_offset)`` has to know.
+        """Return the aborted transactions that concern a reader of ``[from_offset, upper_offset)``.
 
         Raises:
             LogDirOfflineError: the log dir is offline, or a file cannot be read.
@@ -248,20 +245,20 @@ class LogView:
         with self._state.offline.storage():
             return self._state.segments.reader.aborted_transactions(from_offset, upper_offset)
 
-    def _last_fetchable(self, isolation: Isolation) -> int | None:
+    def _last_fetchable(self, isolation: IsolationLevel | None) -> int | None:
         match isolation:
-            case Isolation.LOG_END:
+            case None:
                 return None
-            case Isolation.HIGH_WATERMARK:
+            case IsolationLevel.READ_UNCOMMITTED:
                 return self.high_watermark
-            case Isolation.TXN_COMMITTED:
+            case IsolationLevel.READ_COMMITTED:
                 return self.last_stable_offset
 
-    def _bound(self, isolation: Isolation) -> LogOffset:
+    def _bound(self, isolation: IsolationLevel | None) -> LogOffset:
         match isolation:
-            case Isolation.LOG_END:
+            case None:
                 return self._state.segments.log_end
-            case Isolation.HIGH_WATERMARK:
+            case IsolationLevel.READ_UNCOMMITTED:
                 return self._state.offsets.locate(self._state.offsets.high_watermark)
-            case Isolation.TXN_COMMITTED:
+            case IsolationLevel.READ_COMMITTED:
                 return self._state.offsets.locate(self._state.offsets.last_stable)

@@ -1,4 +1,4 @@
-"""ProducerSnapshots: the ``.snapshot`` files in a partition directory (log-format 3.3)."""
+"""The ``.snapshot`` files in a partition directory (log-format 3.3)."""
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable
@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tierd.log.files.disk import Disk, read_artefact, unlink_if_there
-from tierd.log.files.partition_scan import file_name, parse_file_name
+from tierd.log.files.partition_scan import file_name, offsets_named
 from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
 
 _SUFFIX = ".snapshot"
@@ -19,29 +19,29 @@ class ProducerSnapshots:
     """
 
     def __init__(self, disk: Disk, directory: Path, offsets: Iterable[int] | None = None) -> None:
-        """Look for the snapshots in ``directory``, unless their ``offsets`` are known."""
+        """List the snapshots in ``directory``, unless their ``offsets`` are known."""
         self._disk = disk
         self._directory = directory
-        self._offsets = sorted(self._list() if offsets is None else offsets)
-        self._has_removals = False  # whether a name is gone that a power cut might bring back
+        self._offsets = self._list() if offsets is None else sorted(offsets)
+        self._has_removals = False  # a power cut may bring back the name of a removed snapshot
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """All of them, ascending."""
+        """The offsets of the snapshots, ascending."""
         return tuple(self._offsets)
 
     @property
     def latest(self) -> int | None:
-        """The newest; None without one."""
+        """The offset of the newest snapshot; None without a snapshot."""
         return self._offsets[-1] if self._offsets else None
 
     @property
     def oldest(self) -> int | None:
-        """The oldest; None without one."""
+        """The offset of the oldest snapshot; None without a snapshot."""
         return self._offsets[0] if self._offsets else None
 
     def path(self, offset: int) -> Path:
-        """Where the snapshot at ``offset`` lies, or would lie."""
+        """Return the path of a snapshot at ``offset``, existing or not."""
         return self._directory / file_name(offset, _SUFFIX)
 
     def load(self, offset: int) -> tuple[ProducerStateEntry, ...]:
@@ -134,13 +134,12 @@ class ProducerSnapshots:
             self.delete(offset)
 
     def reload(self) -> None:
-        """Look for snapshots anew."""
-        self._offsets = sorted(self._list())
+        """List the snapshots again."""
+        self._offsets = self._list()
 
     def moved(self, directory: Path) -> None:
-        """Take note that the partition directory has another name."""
+        """Note that the partition directory has another name."""
         self._directory = directory
 
     def _list(self) -> list[int]:
-        parsed = map(parse_file_name, self._disk.list_names(self._directory))
-        return [found[0] for found in parsed if found is not None and found[1] == _SUFFIX]
+        return offsets_named(self._disk.list_names(self._directory), _SUFFIX)

@@ -1,4 +1,4 @@
-"""BatchHeader: what is known of a batch without opening its records (log-format 2.1, 2.2 and 2.7)."""
+"""The header of a batch, which tells everything but the records (log-format 2.1, 2.2 and 2.7)."""
 
 import struct
 import zlib
@@ -38,17 +38,17 @@ HAS_DELETE_HORIZON = 0x40
 
 @dataclass(slots=True, kw_only=True)  # not frozen: that makes one seven times slower, and there are millions
 class BatchHeader:
-    """A batch's header, in Kafka's names. Legacy entries fill what they lack as Kafka does: -1, no flags.
+    """The header of a batch, in Kafka's names. A field that a legacy entry lacks is -1, or a flag that is not set.
 
-    Nobody changes one.
+    A header is not changed after it was parsed.
 
     Attributes:
-        base_offset: first offset the batch ever had; of a compressed legacy entry, its last one (the records say more).
-        last_offset: inclusive; counts even when compaction has removed the record.
-        base_timestamp_ms: what record deltas refer to, or the delete horizon.
-        record_count: may be 0; -1 in a compressed legacy entry, which does not say.
+        base_offset: first offset that the batch ever had; last offset of a compressed legacy entry.
+        last_offset: inclusive; it counts even when compaction has removed the record.
+        base_timestamp_ms: base of the timestamps of the records, or the delete horizon.
+        record_count: may be 0; -1 in a compressed legacy entry, which does not tell it.
         position: of the batch in its file.
-        size_bytes: with everything.
+        size_bytes: of the whole batch.
         name: the file, for errors.
     """
 
@@ -89,17 +89,17 @@ class BatchHeader:
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction."""
+        """True for a batch of a transaction."""
         return self.magic >= 2 and bool(self.attributes & IS_TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Whether its records are Kafka's own and no user's."""
+        """True for a batch of control records, which Kafka writes."""
         return self.magic >= 2 and bool(self.attributes & IS_CONTROL)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop the tombstones and markers in it."""
+        """Time from which compaction may drop the tombstones and markers of the batch; None when it is not set."""
         return self.base_timestamp_ms if self.magic >= 2 and self.attributes & HAS_DELETE_HORIZON else None
 
     @property
@@ -116,7 +116,7 @@ class BatchHeader:
 
     @property
     def crc_start(self) -> int:
-        """Where in the batch the bytes begin that ``crc`` covers."""
+        """Position in the batch of the first byte that ``crc`` covers."""
         return CRC_START_V2 if self.magic >= 2 else CRC_START_LEGACY
 
 
@@ -154,10 +154,10 @@ def parse_header(data: bytes | memoryview, at: int, *, name: str, position: int)
 
 
 def take_lacking(begun: bytearray, data: bytes | memoryview) -> memoryview:
-    """Move to ``begun``, which a piece's end has cut, what it lacks of a batch; return what is left of ``data``.
+    """Move the next bytes of an incomplete batch from ``data`` to ``begun``; return the rest of ``data``.
 
-    It lacks its length first, whose sanity is for ``parse_header`` to see, and then the rest: so call it until the
-    batch is whole.
+    The first call completes the length, and the next call the batch. ``parse_header`` checks the length in between. The
+    caller repeats the call until the batch is complete.
     """
     known = len(begun)
     length = int.from_bytes(begun[8:12], "big") if known >= LOG_OVERHEAD_BYTES else 0
@@ -180,10 +180,10 @@ def write_header(
     base_sequence: int,
     record_count: int,
 ) -> None:
-    """Complete the batch of magic 2 in ``out``, whose first 61 bytes are to be its header; CRC and length are computed.
+    """Write the header of the batch of magic 2 in ``out`` into its first 61 bytes. CRC and length are computed.
 
     Raises:
-        ValueError: a field that does not fit its place.
+        ValueError: a value does not fit into its field.
     """
     try:
         HEADER_V2.pack_into(
@@ -211,7 +211,7 @@ def write_header(
 
 
 def stamp_crc(batch: bytearray | memoryview) -> None:
-    """Compute the CRC of a batch of magic 2 anew, in place."""
+    """Write the right CRC into a batch of magic 2."""
     struct.pack_into(">I", batch, CRC_POSITION_V2, crc32c(memoryview(batch)[CRC_START_V2:]))
 
 
@@ -267,16 +267,16 @@ def _parse_legacy(data: bytes | memoryview, at: int, name: str, position: int) -
 def iter_headers(
     source: Readable, *, position: int = 0, end: int | None = None, may_be_torn: bool = True
 ) -> Iterator[BatchHeader]:
-    """Walk the headers of an open segment from the batch at ``position`` on, in little memory. Blocking.
+    """Yield the headers of an open segment from the batch at ``position`` on, with little memory. Blocking.
 
     Args:
         source: the segment's log file.
-        position: where a batch begins.
-        end: bytes of the file to look at, exclusive; its size when it was opened by default.
-        may_be_torn: stop in silence before an incomplete batch at the end, as Kafka's readers do.
+        position: start of a batch.
+        end: bytes of the file that count, exclusive; None for the size when the file was opened.
+        may_be_torn: an incomplete batch at the end is no error, as for Kafka's readers.
 
     Raises:
-        CorruptRecordError: an impossible header, or an incomplete batch when none is allowed.
+        CorruptRecordError: a header is impossible, or a batch is incomplete and ``may_be_torn`` is false.
         SegmentChangedError: the file became shorter.
     """
     name = str(source.path)
@@ -299,12 +299,17 @@ def iter_headers(
 
 
 def crc_matches(source: Readable, header: BatchHeader) -> bool:
-    """Whether the batch's bytes have the checksum in its header; read in steps, whatever its size. Blocking."""
-    crc, at = 0, header.position + header.crc_start
-    while at < header.end_position:
-        piece = source.read(at, min(_CRC_STEP_BYTES, header.end_position - at))
+    """Return true if the bytes of the batch have its checksum. They are read in steps of bounded size. Blocking.
+
+    Raises:
+        SegmentChangedError: the file became shorter.
+    """
+    crc, at, end = 0, header.position + header.crc_start, header.end_position
+    update = crc32c if header.magic >= 2 else zlib.crc32
+    while at < end:
+        piece = source.read(at, min(_CRC_STEP_BYTES, end - at))
         if not piece:
             raise source.changed()
-        crc = crc32c(piece, crc) if header.magic >= 2 else zlib.crc32(piece, crc)
+        crc = update(piece, crc)
         at += len(piece)
     return crc == header.crc

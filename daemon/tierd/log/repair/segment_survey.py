@@ -1,4 +1,4 @@
-"""One segment looked at from its first to its last sound batch, and its indexes made anew beside the existing ones."""
+"""The survey of one segment for a repair: its sound batches, its first fault, and its indexes made from the batches."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +17,9 @@ from tierd.log.loading.artefact_checks import EpochCheck, OffsetIndexCheck, Time
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.log.producers.transactions import CompletedTransaction, EndMarker, read_end_marker
-from tierd.log.records.batch_header import BatchHeader, crc_matches, iter_headers
-from tierd.log.records.log_config import MAX_INT, LogConfig
+from tierd.log.records.batch_header import BatchHeader
+from tierd.log.records.batch_walk import BatchFault, DamagedBatch, NoBatch, walk
+from tierd.log.records.log_config import LogConfig
 from tierd.log.records.record import ControlRecordType
 from tierd.log.repair.facts import Artefact, Disorder, Fault, FaultKind, SegmentFacts
 from tierd.log.repair.resume import find_sound_batch
@@ -29,14 +30,14 @@ _MAX_MARKER_BYTES = 1 << 20
 
 
 class SegmentSurvey:
-    """One walk over one segment. ``run`` blocks and changes nothing.
+    """One survey of one segment. ``run`` blocks and changes nothing.
 
     Attributes:
-        producers: known behind the last sound batch; None when they are not, for a segment before was damaged.
-        epochs: first offset of each leader epoch that is newer than those before it, as the batches say.
+        producers: the producers behind the last sound batch; None when damage made them unknown.
+        epochs: first offset of each leader epoch that is newer than all epochs before, as the batches say.
         epoch_problem: the first contradiction to ``leader-epoch-checkpoint``.
-        newest_epoch: the highest so far.
-        epoch_disorder: the first batch whose epoch is below that, which no leader writes.
+        newest_epoch: the highest leader epoch so far.
+        epoch_disorder: the first batch whose leader epoch is below ``newest_epoch``; leaders write no such batch.
     """
 
     def __init__(
@@ -53,19 +54,19 @@ class SegmentSurvey:
         newest_epoch: int,
         stop_at: int | None,
     ) -> None:
-        """Prepare.
+        """Load the indexes of a segment, and note the damage in them.
 
         Args:
-            disk: where the directory lies.
+            disk: the disk of the directory.
             directory: of the partition.
             base_offset: of the segment.
-            next_base_offset: of the next one; None for the active one.
-            names: what is in the directory.
-            config: the log's settings; they say how the indexes are made anew.
-            lineage: what ``leader-epoch-checkpoint`` says; None when it cannot be read.
-            producers: known up to the base; None when they are not.
-            newest_epoch: of the batches below the base, -1 without one.
-            stop_at: the log is to end before the batch that holds this offset or follows it.
+            next_base_offset: base of the next segment; None for the active segment.
+            names: the names in the directory.
+            config: the settings of the log, for the new indexes.
+            lineage: the content of ``leader-epoch-checkpoint``; None when the file cannot be read.
+            producers: the producers at the base of the segment; None when they are not known.
+            newest_epoch: the highest leader epoch of the batches below the base; -1 without such an epoch.
+            stop_at: the log has to end before the batch that holds this offset or follows it.
         """
         self.producers = producers
         self.epochs: list[EpochEntry] = []
@@ -91,10 +92,10 @@ class SegmentSurvey:
         self._transactions = self._load_transactions()
 
     def run(self) -> SegmentFacts:
-        """Walk.
+        """Walk over the segment and return the facts about it.
 
         Raises:
-            SegmentChangedError: the file became shorter.
+            SegmentChangedError: the log file became shorter.
             OSError: a file cannot be read.
         """
         file = self._disk.open(self._path(".log"), write=False)
@@ -129,15 +130,17 @@ class SegmentSurvey:
 
     def _walk(self, source: Readable) -> Fault | None:
         position = 0
-        try:
-            for header in iter_headers(source, may_be_torn=False):
-                fault = self._fault_of(source, header)
-                if fault is not None:
-                    return fault
-                self._take(source, header)
-                position = header.end_position
-        except CorruptRecordError as error:
-            return Fault(position, said_of(error, str(source.path)).removesuffix(f" at position {error.position}"))
+        for found in walk(source, base_offset=self._base, next_base_offset=self._next_base):
+            if isinstance(found, NoBatch):
+                error = found.error
+                return Fault(position, said_of(error, str(source.path)).removesuffix(f" at position {error.position}"))
+            header = found.header if isinstance(found, DamagedBatch) else found
+            if self._stop_at is not None and header.last_offset >= self._stop_at:
+                return self._requested(header.position)
+            if isinstance(found, DamagedBatch):
+                return self._fault_of(found)
+            self._take(source, header)
+            position = header.end_position
         if self._stop_at is not None and self._next_base is not None and self._next_base > self._stop_at:
             return self._requested(position)
         return None
@@ -145,19 +148,18 @@ class SegmentSurvey:
     def _requested(self, position: int) -> Fault:
         return Fault(position, f"the log is to end at offset {self._stop_at}", kind=FaultKind.REQUESTED)
 
-    def _fault_of(self, source: Readable, header: BatchHeader) -> Fault | None:
-        position, last = header.position, header.last_offset
-        if self._stop_at is not None and last >= self._stop_at:
-            return self._requested(position)
-        if not crc_matches(source, header):
-            return Fault(position, f"wrong checksum of the batch of offsets {header.base_offset} to {last}")
-        if header.base_offset < self._expected:
-            return Fault(position, f"offset {header.base_offset} where {self._expected} is the smallest possible")
-        if self._next_base is not None and last >= self._next_base:
-            return Fault(position, f"offset {last} belongs to the segment at {self._next_base}")
-        if last - self._base > MAX_INT:
-            return Fault(position, f"offset {last} is too far from the segment's base", kind=FaultKind.OVERFLOW)
-        return None
+    def _fault_of(self, damaged: DamagedBatch) -> Fault:
+        header = damaged.header
+        position, base, last = header.position, header.base_offset, header.last_offset
+        match damaged.faults[0]:
+            case BatchFault.CHECKSUM:
+                return Fault(position, f"wrong checksum of the batch of offsets {base} to {last}")
+            case BatchFault.OFFSET_AGAIN:
+                return Fault(position, f"offset {base} where {damaged.expected_offset} is the smallest possible")
+            case BatchFault.OFFSET_OF_NEXT_SEGMENT:
+                return Fault(position, f"offset {last} belongs to the segment at {self._next_base}")
+            case BatchFault.OFFSET_TOO_FAR:
+                return Fault(position, f"offset {last} is too far from the segment's base", kind=FaultKind.OVERFLOW)
 
     def _take(self, source: Readable, header: BatchHeader) -> None:
         if header.max_timestamp_ms > self._max_timestamp_ms:
@@ -189,7 +191,7 @@ class SegmentSurvey:
             marker = _read_marker(source, header)
             aborted = producers.replay(header, marker)
         except (CorruptRecordError, EndMarkerError, InvalidTransactionStateError):
-            # The batch is whole, and what it says is impossible: from here on nothing is known of producers.
+            # The batch is sound and contradicts the batches before it: from here on the producers are not known.
             self.producers = self._transactions = None
             return
         kind = None if marker is None else marker.control_type
@@ -201,7 +203,7 @@ class SegmentSurvey:
             self._note_abort(header, aborted)
 
     def _note_abort(self, header: BatchHeader, aborted: AbortedTransaction | None) -> None:
-        """Remember the entry that belongs to an abort: ours, or the one that knows a beginning that we do not."""
+        """Note the index entry of an abort: the existing entry, which may know an earlier beginning, or the new one."""
         known = self._transactions.answered.get(header.last_offset) if self._transactions else None
         entry = known or aborted
         if entry is not None:
@@ -286,7 +288,7 @@ class SegmentSurvey:
             self._problems.setdefault(".txnindex", problems[0])
 
     def _artefacts(self) -> list[Artefact]:
-        """The indexes that are wrong, made anew."""
+        """Return a new content for each index that is wrong."""
         contents = {
             ".index": bytes(self._builder.offsets),
             ".timeindex": bytes(self._builder.times),
@@ -299,14 +301,14 @@ class SegmentSurvey:
         ]
 
     def _artefacts_of_cut(self, position: int) -> list[Artefact]:
-        """The indexes as they have to be once the segment ends at ``position``: what was right in them stays."""
+        """Return the indexes as they have to be once the segment ends at ``position``. Right entries stay."""
         offsets, times = bytes(self._builder.offsets), bytes(self._builder.times)
         if self._offsets and ".index" not in self._problems:
             kept = (e for e in self._offsets.index.entries() if e.position < position and e.offset < self._expected)
             offsets = b"".join(OFFSET_ENTRY.pack(offset - self._base, at) for offset, at in kept)
         if self._times and ".timeindex" not in self._problems:
             past = (entry for entry in self._times.index.entries if entry.offset < self._expected)
-            times = b"".join(TIME_ENTRY.pack(timestamp_ms, offset - self._base) for timestamp_ms, offset in past)
+            times = b"".join(TIME_ENTRY.pack(entry.timestamp_ms, entry.offset - self._base) for entry in past)
         contents = {".index": offsets, ".timeindex": times}
         if self._transactions:
             contents[".txnindex"] = b"".join(map(encode_entry, self._aborted))
@@ -327,7 +329,7 @@ class SegmentSurvey:
 
 
 def said_of(error: LogError, name: str) -> str:
-    """What an error says, without the name of the file, which is said elsewhere."""
+    """Return the message of an error without the name of the file, which the caller shows."""
     return str(error).removeprefix(f"{name}: ")
 
 

@@ -1,4 +1,4 @@
-"""A partition directory looked at as a whole, changing nothing: the facts for a plan of repair."""
+"""The survey of a partition directory: the facts for a plan of repair. Nothing is changed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from tierd.log.files.checkpoints import (
 )
 from tierd.log.files.directory import parse_directory_name
 from tierd.log.files.disk import Disk, read_artefact
-from tierd.log.files.partition_scan import file_name, parse_file_name
+from tierd.log.files.partition_scan import file_name, offsets_named, parse_file_name, with_next_base
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
 from tierd.log.records.log_config import LogConfig
@@ -25,7 +25,7 @@ from tierd.log.repair.segment_survey import SegmentSurvey, said_of
 from tierd.model import EpochEntry, Lineage, TopicPartition
 
 Progress = Callable[[str, int, int], None]
-"""Told which segment is looked at: file name, how many are done, how many there are."""
+"""A receiver of progress: file name of the present segment, number of segments done, number of segments."""
 
 OFFSET_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
 
@@ -33,18 +33,18 @@ OFFSET_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, 
 def survey_partition(
     disk: Disk, directory: Path, *, config: LogConfig, stop_at: int | None = None, progress: Progress | None = None
 ) -> PartitionFacts:
-    """Read every batch of a partition and compare every other file with them. Blocking; nothing is changed.
+    """Read every batch of a partition, and compare every other file with the batches. Blocking. Nothing is changed.
 
     Args:
-        disk: where it lies.
+        disk: the disk of the directory.
         directory: of the partition.
-        config: says how indexes are made anew.
-        stop_at: the log is to end before the batch that holds this offset or follows it; None: where it ends.
-        progress: told which segment is looked at.
+        config: settings for the new indexes.
+        stop_at: the log has to end before the batch that holds this offset or follows it; None for no such end.
+        progress: receives the progress.
 
     Raises:
-        PartitionNameError: the directory's name is no partition's.
-        SegmentChangedError: somebody changes the files meanwhile.
+        PartitionNameError: the name of the directory is not the name of a partition.
+        SegmentChangedError: another process changed the files meanwhile.
         OSError: a file cannot be read.
     """
     survey = _Survey(disk, directory, config, stop_at)
@@ -71,7 +71,9 @@ class _Survey:
     def run(self, progress: Progress) -> PartitionFacts:
         self._read_lineage()
         segments = self._walk_segments(progress)
-        if self._disorder is None or self._lineage_problem:  # otherwise the batches prove nothing against the file
+        if (
+            self._disorder is None or self._lineage_problem
+        ):  # otherwise the batches contradict each other and prove nothing about the file
             self._lineage_problem = self._lineage_problem or self._contradiction
         self._check_other_snapshots({segment.base_offset for segment in segments})
         return PartitionFacts(
@@ -89,17 +91,17 @@ class _Survey:
         )
 
     def _walk_segments(self, progress: Progress) -> list[SegmentFacts]:
-        bases = [found[0] for name in self._names if (found := parse_file_name(name)) and found[1] == ".log"]
+        bases = offsets_named(self._names, ".log")
         producers: ProducerStateManager | None = self._producers()
         segments: list[SegmentFacts] = []
-        for at, base in enumerate(bases):
+        for at, (base, next_base) in enumerate(with_next_base(bases)):
             progress(file_name(base, ".log"), at, len(bases))
             producers = self._producers_at(base, producers, is_first=not at)
             walk = SegmentSurvey(
                 self._disk,
                 self._directory,
                 base,
-                bases[at + 1] if at + 1 < len(bases) else None,
+                next_base,
                 names=frozenset(self._names),
                 config=self._config,
                 lineage=self._lineage,
@@ -132,7 +134,7 @@ class _Survey:
     def _producers_at(
         self, base: int, known: ProducerStateManager | None, *, is_first: bool
     ) -> ProducerStateManager | None:
-        """The producers at a segment's base: as its snapshot says, for it may know more than the batches still do."""
+        """Return the producers at the base of a segment, from its snapshot, which may know more than the batches."""
         name = file_name(base, ".snapshot")
         if name not in self._names:
             if not is_first and known is not None:
@@ -143,14 +145,14 @@ class _Survey:
             self._snapshots.append(Artefact(name, problem, None if known is None else _encode(known)))
             return known
         loaded = self._producers(base)
-        # A clock that stands at 0 lets nobody expire; the bounds keep the one snapshot that it knows of.
+        # With the clock at 0 no producer expires; the bounds keep the one snapshot that is named.
         loaded.truncate_and_reload(log_start_offset=base - 1, log_end_offset=base, now_ms=0)
         if known is not None and not is_first and (disagreement := disagreement_of(known.entries, loaded.entries)):
             self._disagreements.append((name, disagreement))
         return loaded
 
     def _check_other_snapshots(self, bases: set[int]) -> None:
-        """Those that no segment begins with; of them only the one of a clean stop, at the log end, is ever read."""
+        """Check the snapshots at no segment's base. Only the one of a clean stop, at the log end, is read."""
         for name in self._names:
             found = parse_file_name(name)
             if found and found[1] == ".snapshot" and found[0] not in bases:
@@ -196,7 +198,7 @@ class _Survey:
 
 
 def _read_checkpoint(disk: Disk, path: Path) -> Mapping[TopicPartition, int]:
-    """What a checkpoint of the log dir says; one that cannot be read says nothing, and is not repair's to mend."""
+    """Read a checkpoint of the log dir. A checkpoint that cannot be read counts as empty, and is not repaired."""
     try:
         return load_offset_checkpoint(disk, path)
     except (FileNotFoundError, CheckpointError):
@@ -208,10 +210,10 @@ def _encode(producers: ProducerStateManager) -> bytes:
 
 
 def disagreement_of(replayed: Sequence[ProducerStateEntry], snapshot: Sequence[ProducerStateEntry]) -> str | None:
-    """What a snapshot says that the batches before it contradict; None when nothing.
+    """Return the contradiction between a snapshot and the batches before it; None without one.
 
-    It may know more than the batches that are left, for compaction removes them; and less, for producers expire unless
-    a transaction of theirs is open.
+    A snapshot may know more than the batches, because compaction removes batches. It may know less, because producers
+    without an open transaction expire.
     """
     said = {entry.producer_id: entry for entry in snapshot}
     for entry in replayed:

@@ -1,11 +1,12 @@
-"""Reading a log by offset beside its writer, from any thread (log-format 8.1; Kafka: LocalLog.read).
+"""Reads of a log by offset beside its writer, from any thread (log-format 8.1; Kafka: LocalLog.read).
 
-A reader takes the segments as they were published, opens their files by name, and begins anew when it learns that the
-names changed under it. It waits for nobody: the writer never holds anything that a reader wants.
+A reader takes the published segments, opens their files by name, and begins again when the names changed meanwhile.
+Reader and writer share no lock.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionI
 from tierd.log.records.batch_header import OVERHEAD_BYTES, BatchHeader, parse_header
 from tierd.log.records.log_offset import LogOffset
 from tierd.log.segments.log_segments import PublishedLog
+from tierd.log.segments.log_snapshot import OpenLog
 from tierd.log.segments.segment_ranges import floor_index
 from tierd.log.segments.segment_reader import (
     OpenFile,
@@ -34,13 +36,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FetchData:
-    """What a read found.
+    """The result of a read.
 
     Attributes:
-        records: bytes of the log from the batch that holds the offset on; the last batch may be cut off.
-        start: the offset that was asked for, and where that first batch begins.
-        first_entry_incomplete: not even the first batch is whole.
-        aborted: the transactions that whoever reads only committed records has to leave out; None if not asked.
+        records: bytes of the log from the batch that holds the offset on; the last batch may be incomplete.
+        start: the offset of the request, and the place of the first batch.
+        first_entry_incomplete: the first batch is incomplete.
+        aborted: the transactions that a reader of committed records has to leave out; None if not requested.
     """
 
     records: bytes
@@ -51,21 +53,21 @@ class FetchData:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a batch begins, as long as the names of the files are those of ``names_version``."""
+    """The start of a batch. It is valid as long as the files have the names of ``names_version``."""
 
     start: LogOffset
     names_version: int
 
 
 class LogReader:
-    """Reads what a log's writer has published. Any number of threads; every call blocks on the disk only."""
+    """The reads of a published log, for any number of threads. A call blocks on the disk only."""
 
     def __init__(self, disk: Disk, current: Callable[[], PublishedLog], *, name: str) -> None:
         """Read through ``disk``.
 
         Args:
-            disk: where the files are.
-            current: what is published at this moment.
+            disk: the disk of the files.
+            current: returns the log that is published at this moment.
             name: the partition, for errors.
         """
         self.disk = disk
@@ -86,17 +88,17 @@ class LogReader:
         """Read from one segment, from the batch that holds ``offset`` or follows it.
 
         Args:
-            offset: of the first record that is wanted; the first batch may begin below it.
-            max_bytes: at most so much, unless the first batch alone is larger and ``min_one_message``.
-            bound: exclusive end of what may be read: the log end, the high watermark or the last stable offset.
-                Without its position nothing of its segment, or of any other, is returned.
-            min_one_message: return the first batch whole, however large.
-            with_aborted: also say which transactions were aborted.
-            place: where ``offset`` begins, if the caller knows.
+            offset: of the first wanted record; the first batch may begin below it.
+            max_bytes: largest size of the answer, unless the first batch alone is larger and ``min_one_message``.
+            bound: exclusive end of the readable records: the log end, the high watermark or the last stable offset.
+                Without its position the answer has no records of its segment or of a later one.
+            min_one_message: return the first batch complete, whatever its size.
+            with_aborted: also return the aborted transactions.
+            place: start of the batch with ``offset``, if the caller knows it.
 
         Raises:
-            OffsetOutOfRangeError: below the first segment, or above the log end.
-            ValueError: a negative ``max_bytes``.
+            OffsetOutOfRangeError: ``offset`` is below the first segment, or above the log end.
+            ValueError: ``max_bytes`` is negative.
             CorruptRecordError: a header on the way is damaged.
             CorruptIndexError: a transaction index is damaged.
             SegmentChangedError: the files are gone, or change again and again.
@@ -109,7 +111,7 @@ class LogReader:
         return self.retrying(lambda log: self._read(log, wanted))
 
     def open_at(self, place: Place) -> DiskFile | None:
-        """Open the log file that ``place`` lies in, for ``read_on``; None when names have changed meanwhile."""
+        """Open the log file of ``place``, for ``read_on``; None when names have changed."""
         log = self._current()
         if log.names_version != place.names_version:
             return None
@@ -119,10 +121,10 @@ class LogReader:
             return None
 
     def read_on(self, source: Readable, place: Place, *, max_bytes: int, bound: LogOffset) -> FetchData | None:
-        """Read from a known place through its segment's open log file, which takes a single call.
+        """Read from a known place through the open log file of its segment, with one system call.
 
-        None when ``read`` has to look for it: names have changed, or the file is at its end, or has grown since it was
-        opened.
+        None when only ``read`` can answer: names have changed, the file is at its end, or the file has grown since it
+        was opened.
 
         Raises:
             CorruptRecordError: the first header is damaged.
@@ -141,16 +143,16 @@ class LogReader:
         return found if self._current().names_version == log.names_version else None
 
     def locate(self, offset: int) -> LogOffset:
-        """Where ``offset`` lies: its segment, and the position of the batch that holds it or follows it.
+        """Return the segment of ``offset``, and the position of the batch that holds or follows ``offset``.
 
         Raises:
-            OffsetOutOfRangeError: below the first segment, or above the log end.
+            OffsetOutOfRangeError: ``offset`` is below the first segment, or above the log end.
             CorruptRecordError, SegmentChangedError, OSError: as ``read``.
         """
         return self.retrying(lambda log: self._locate(log, offset))
 
     def locate_if_known(self, offset: int, *, log_start_offset: int) -> LogOffset:
-        """Like ``locate``, but an offset outside of ``[log_start_offset, log end]`` comes back without a place."""
+        """Locate an offset; return an offset outside of ``[log_start_offset, log end]`` without a place."""
         if offset < log_start_offset:
             return LogOffset(offset)
         try:
@@ -159,7 +161,7 @@ class LogReader:
             return LogOffset(offset)
 
     def aborted_transactions(self, from_offset: int, upper_offset: int) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions that a read of ``[from_offset, upper_offset)`` has to know.
+        """Return the aborted transactions that concern a read of ``[from_offset, upper_offset)``.
 
         Raises:
             CorruptIndexError: a transaction index is damaged.
@@ -170,12 +172,12 @@ class LogReader:
         )
 
     def retrying(self, work: Callable[[PublishedLog], T]) -> T:
-        """Do ``work`` on what is published, and again on what is published then, if names changed meanwhile.
+        """Do ``work`` on the published log, and repeat it on the newly published log if names changed meanwhile.
 
-        ``work`` reads only. Its errors count once nothing has changed under it.
+        ``work`` reads only. An error of ``work`` is raised only if no name changed meanwhile.
 
         Raises:
-            SegmentChangedError: a file is gone without a change, or the changes do not end.
+            SegmentChangedError: a file is gone although no name changed, or the changes do not end.
         """
         for _ in range(_ATTEMPTS):
             log = self._current()
@@ -193,12 +195,12 @@ class LogReader:
 
     @property
     def names_version(self) -> int:
-        """Changes when names of files do; see ``PublishedLog``."""
+        """A number that changes when names of files change; see ``PublishedLog``."""
         return self._current().names_version
 
     @property
     def open_file(self) -> OpenFile:
-        """Opens a file of the log for a moment."""
+        """A function that opens a file of the log for reading."""
         return self._open_file
 
     def _floor(self, log: PublishedLog, offset: int) -> int:
@@ -258,7 +260,7 @@ class LogReader:
     def _read_on(
         self, log: PublishedLog, files: SegmentFiles, source: Readable, position: int, wanted: "_Request"
     ) -> FetchData | None:
-        """Read from a known place, mostly with one call; None when that does not do, and it has to be looked for."""
+        """Read from a known place, mostly with one system call; None when the place has to be looked up."""
         if wanted.with_aborted or wanted.max_bytes < OVERHEAD_BYTES:
             return None
         end = min(readable_end(log, files, source), wanted.end_position(files.base_offset, source.size_bytes))
@@ -283,7 +285,7 @@ class LogReader:
         )
 
     def _aborted_of(self, log: PublishedLog, files: SegmentFiles) -> TransactionIndex:
-        """Read a segment's index. Most have none: it counts as absent only if no name changed meanwhile."""
+        """Read the transaction index of a segment. An index counts as absent only if no name changed meanwhile."""
         found = read_aborted(self._open_file, files)
         if found is None and (log.names_version & 1 or self._current().names_version != log.names_version):
             raise SegmentChangedError(f"{files.log}: renamed while it was read", remedy="read again")
@@ -295,7 +297,7 @@ def _files_at(log: PublishedLog, place: Place) -> SegmentFiles:
 
 
 def readable_end(log: PublishedLog, files: SegmentFiles, source: Readable) -> int:
-    """Where in a segment's open log file the part ends that is published; behind it the writer may be at work.
+    """Return the end of the published part of an open log file. The writer may be writing behind that end.
 
     Raises:
         SegmentChangedError: the file is shorter than what is published.
@@ -308,8 +310,31 @@ def readable_end(log: PublishedLog, files: SegmentFiles, source: Readable) -> in
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedSnapshot:
+    """The ``LogSnapshot`` of a log that tierd owns."""
+
+    reader: LogReader
+    published: PublishedLog
+
+    def segments(self) -> Iterator[SegmentFiles]:
+        """Yield the segments with the names that their files have now, ascending."""
+        return map(self.published.files, range(len(self.published.segments)))
+
+    @property
+    def open_file(self) -> OpenFile:
+        """A function that opens a file of the log for reading."""
+        return self.reader.open_file
+
+    @contextmanager
+    def open_log(self, segment: SegmentFiles) -> Iterator[OpenLog]:
+        """Open the log file of a segment."""
+        with self.reader.open_file(segment.log) as source:
+            yield OpenLog(source, readable_end(self.published, segment, source))
+
+
+@dataclass(frozen=True, slots=True)
 class _Request:
-    """What a read asks for; see ``LogReader.read``."""
+    """The arguments of a read; see ``LogReader.read``."""
 
     offset: int
     max_bytes: int
@@ -319,26 +344,26 @@ class _Request:
     place: Place | None
 
     def known_position(self, base_offset: int, names_version: int) -> int | None:
-        """Where in the segment to begin; None when the caller does not know it, or not any more."""
+        """Return the position to begin at; None when the caller does not know it or names have changed."""
         place = self.place
         if place is None or place.names_version != names_version or place.start.offset != self.offset:
             return None
         return place.start.position if place.start.segment_base_offset == base_offset else None
 
     def nothing_at(self, place: LogOffset) -> FetchData:
-        """An empty answer."""
+        """Return an empty result."""
         return FetchData(b"", place, aborted=() if self.with_aborted else None)
 
     def limit_bytes(self, first: BatchHeader) -> int:
-        """How much may be returned that begins with the batch ``first``."""
+        """Return the largest size of an answer that begins with the batch ``first``."""
         return max(self.max_bytes, first.size_bytes) if self.min_one_message else self.max_bytes
 
     def size_bytes(self, first: BatchHeader, end_position: int) -> int:
-        """How much to read from the batch ``first`` on, when bytes before ``end_position`` may be read."""
+        """Return the number of bytes to read from the batch ``first`` on and before ``end_position``."""
         return max(0, min(end_position - first.position, self.limit_bytes(first)))
 
     def end_position(self, base_offset: int, size_bytes: int) -> int:
-        """Where in a segment the part ends that lies below the bound; 0 when that is not known."""
+        """Return the end of the part of a segment below the bound; 0 when the position of the bound is not known."""
         if self.bound.is_offset_only or base_offset > self.bound.segment_base_offset:
             return 0
         return size_bytes if base_offset < self.bound.segment_base_offset else min(self.bound.position, size_bytes)

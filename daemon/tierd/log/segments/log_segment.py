@@ -1,7 +1,7 @@
-"""LogSegment: a log file and its three indexes, from creation to deletion, for one writer (log-format 3.1, 5, 10).
+"""A log file and its three indexes, from creation to deletion, for one writer (log-format 3.1, 5, 10).
 
 ``append`` keeps bytes in memory, ``write_out`` writes them in one piece, ``flush`` makes them durable. Errors of the
-system are raised as they are; after one the log dir is offline, and the segment is not used again.
+system are raised unchanged. After such an error the log dir is offline, and the segment is not used again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,6 @@ from tierd.errors import OffsetOverflowError
 from tierd.log.files.disk import Disk, Piece
 from tierd.log.files.partition_scan import SegmentFiles, file_name
 from tierd.log.indexes.offset_index_file import OffsetIndexFile
-from tierd.log.indexes.time_index import TimestampOffset
 from tierd.log.indexes.time_index_file import TimeIndexFile
 from tierd.log.indexes.transaction_index_file import TransactionIndexFile
 from tierd.log.records.batch_header import BatchHeader, iter_headers
@@ -19,20 +18,21 @@ from tierd.log.records.log_config import MAX_INT, MAX_LONG, LogConfig
 from tierd.log.segments.log_file import LogFile
 from tierd.log.segments.roll import should_roll, time_waited_ms
 from tierd.log.segments.segment_reader import find_batch, indexed_position, opener
+from tierd.model import TimestampOffset
 
 
 class LogSegment:
     """The files of one base offset (Kafka: LogSegment).
 
-    Handles are opened when they are needed and given back once a finished segment is flushed, so that only the active
-    segment, and those not yet flushed, hold any. Readers open the files for themselves.
+    Handles are opened when they are needed and closed when a finished segment is flushed. Only the active segment and
+    segments that are not yet flushed have open handles. Readers open the files separately.
 
     Attributes:
-        base_offset: the one in the files' names; no record has a smaller offset.
+        base_offset: offset in the names of the files; no record has a smaller offset.
         log: the log file.
-        config: the settings when it was opened; the index interval and room stay those.
-        created_ms: when the segment was made or opened, or emptied by a truncation; by the clock that was passed in.
-        jitter_ms: how much earlier than its age says it rolls.
+        config: the settings when the segment was opened; they fix the index interval and the room of the indexes.
+        created_ms: time when the segment was created, opened, or emptied by a truncation, by the clock of the caller.
+        jitter_ms: time by which the segment rolls before its maximum age.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class LogSegment:
         suffix: str = "",
         create: bool = False,
     ) -> None:
-        """Open a segment, or with ``create`` make one; its indexes are made when they are first needed.
+        """Open a segment, or with ``create`` create it. The indexes are created when they are first needed.
 
         Raises:
-            FileNotFoundError: it is not there, and is not to be made.
+            FileNotFoundError: the segment does not exist, and ``create`` is false.
             CorruptRecordError: the file is larger than a segment may be.
         """
         self._disk = disk
@@ -90,12 +90,12 @@ class LogSegment:
 
     @property
     def size_bytes(self) -> int:
-        """Of the log, with what ``append`` has taken and ``write_out`` has yet to write."""
+        """The size of the log, with the bytes that ``append`` took and ``write_out`` did not yet write."""
         return self.log.size_bytes
 
     @property
     def written_bytes(self) -> int:
-        """Of the log, without that."""
+        """The size of the log file, without the bytes that ``write_out`` did not yet write."""
         return self.log.written_bytes
 
     def append(
@@ -107,14 +107,14 @@ class LogSegment:
         max_timestamp_ms: int,
         shallow_offset: int,
     ) -> None:
-        """Take a set of batches; they are in the file after ``write_out`` (Kafka: LogSegment.append).
+        """Take a set of batches, which ``write_out`` writes to the file (Kafka: LogSegment.append).
 
         Args:
-            pieces: their bytes, in order; not to be changed until they are written.
-            batches: their headers, in order; looked at only with ``LogConfig.index_each_batch``.
-            largest_offset: the last one, inclusive.
-            max_timestamp_ms: the largest, -1 when there is none.
-            shallow_offset: the last one of the earliest batch with that timestamp.
+            pieces: the bytes of the batches, in order. The caller must not change them before they are written.
+            batches: the headers of the batches, in order; used only with ``LogConfig.index_each_batch``.
+            largest_offset: last offset of the set, inclusive.
+            max_timestamp_ms: largest timestamp of the set; -1 without a timestamp.
+            shallow_offset: last offset of the earliest batch with that timestamp.
 
         Raises:
             OffsetOverflowError: ``largest_offset`` is not within reach of the base; nothing was taken.
@@ -139,7 +139,7 @@ class LogSegment:
         self._since_index_bytes += size
 
     def _index_each(self, batches: Sequence[BatchHeader], position: int) -> None:
-        """The rule of brokers from 4.1 on: as for a set, for each of its batches (KAFKA-806)."""
+        """Index each batch of a set as the set itself, which is the rule of brokers from 4.1 on (KAFKA-806)."""
         if not position:
             self._first_timestamp_ms = batches[0].max_timestamp_ms
         for batch in batches:
@@ -154,23 +154,24 @@ class LogSegment:
 
     def _index(self, last_offset: int, position: int) -> None:
         self.offset_index.append(last_offset, position)
-        self.time_index.maybe_append(*self.max_timestamp_so_far)
+        largest = self.max_timestamp_so_far
+        self.time_index.maybe_append(largest.timestamp_ms, largest.offset)
 
     def write_out(self) -> None:
-        """Write everything that was appended, in one piece, then the index entries that belong to it."""
+        """Write the appended bytes in one piece, then their index entries."""
         self.log.write_out()
         self.offset_index.write_out()
         self.time_index.write_out()
 
     def flush(self) -> None:
-        """Write out and make durable the log and its indexes, which are made if they are not there."""
+        """Write the log and its indexes out and make them durable. Missing indexes are created."""
         for file in self._files.values():
             file.flush()
         if self._is_finished:
             self.release_handles()
 
     def finish(self) -> None:
-        """End the segment for a roll: its last timestamp indexed, no file larger than its content."""
+        """End the segment for a roll: index its last timestamp, and trim every file to its content."""
         self._index_last_timestamp()
         self.write_out()
         self.offset_index.trim()
@@ -179,7 +180,7 @@ class LogSegment:
         self._is_finished = True
 
     def close(self) -> None:
-        """Leave the files as a clean stop leaves them, durable, and take no more calls."""
+        """Close the files as a clean stop does, durably. The segment takes no more calls."""
         if self._is_closed:
             return
         if self._max_so_far is not None:
@@ -189,20 +190,20 @@ class LogSegment:
         self._is_closed = True
 
     def close_handles(self) -> None:
-        """Take no more calls, and leave the files as they are."""
+        """Close the handles, and leave the files as they are. The segment takes no more calls."""
         for file in self._files.values():
             file.close_handle()
         self._is_closed = True
 
     def release_handles(self) -> None:
-        """Give the open files back; whatever writes next opens them again."""
+        """Close the open files. The next write opens them again."""
         for file in self._files.values():
             file.release_handle()
 
     def should_roll(
         self, *, size_bytes: int, max_timestamp_ms: int, max_offset: int, now_ms: int, config: LogConfig | None = None
     ) -> bool:
-        """Whether a set must go to a new segment; ``config`` is the log's now, the segment's own by default."""
+        """Return true if a set has to go to a new segment, by ``config`` or else by the settings of the segment."""
         config = config or self.config
         return should_roll(
             segment_size_bytes=self.size_bytes,
@@ -216,7 +217,7 @@ class LogSegment:
         )
 
     def time_waited_ms(self, now_ms: int, max_timestamp_ms: int) -> int:
-        """How old the segment is for a set with that largest timestamp."""
+        """Return the age of the segment for a set with the largest timestamp ``max_timestamp_ms``."""
         return time_waited_ms(
             first_timestamp_ms=self._rolling_timestamp_ms(),
             created_ms=self.created_ms,
@@ -226,11 +227,11 @@ class LogSegment:
 
     @property
     def is_index_full(self) -> bool:
-        """Whether either index takes no more entries."""
+        """True when one of the indexes has no room for another entry."""
         return self.offset_index.is_full or self.time_index.is_full
 
     def first_timestamp_ms(self) -> int:
-        """The first batch's timestamp; ``MAX_LONG`` when it has none, or there is no batch."""
+        """Return the timestamp of the first batch; ``MAX_LONG`` without a batch or without its timestamp."""
         first = self._rolling_timestamp_ms()
         return MAX_LONG if first is None or first < 0 else first
 
@@ -243,12 +244,12 @@ class LogSegment:
 
     @property
     def known_max_timestamp(self) -> TimestampOffset | None:
-        """``max_timestamp_so_far`` without a look at any file, so that any thread may ask; None: not known yet."""
+        """The ``max_timestamp_so_far`` if it is known without reading a file, for any thread; else None."""
         return self._max_so_far
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """The largest timestamp; the file's modification time when no record has one."""
+        """The largest timestamp; for a segment without timestamps the modification time of its file."""
         largest_ms = self.max_timestamp_so_far.timestamp_ms
         if largest_ms >= 0:
             return largest_ms
@@ -256,13 +257,13 @@ class LogSegment:
         return status.mtime_ms if status else 0
 
     def read_next_offset(self) -> int:
-        """The offset behind the last batch; the base offset when there is none. See ``read_end``."""
+        """Return the offset behind the last batch; the base offset without a batch. See ``read_end``."""
         return self.read_end()[0]
 
     def read_end(self) -> tuple[int, int]:
-        """The offset behind the last whole batch, and the position there: less than the size if more follows.
+        """Return the offset and the position behind the last complete batch. An incomplete batch may follow.
 
-        Reads from the last index entry on, if a batch begins where it says.
+        The read begins at the last index entry, if a batch begins there.
 
         Raises:
             CorruptRecordError: a header on the way is damaged.
@@ -278,12 +279,12 @@ class LogSegment:
 
     @property
     def has_overflow(self) -> bool:
-        """Whether the last offset is out of reach of the base: an old broker wrote the segment, it must be split."""
+        """True when the last offset is too far from the base: an old broker wrote the segment, and it must be split."""
         next_offset = self.read_next_offset()
         return next_offset > self.base_offset and next_offset - 1 - self.base_offset > MAX_INT
 
     def cut_position(self, offset: int) -> int | None:
-        """Where the first batch begins that reaches ``offset``, if it can be cut there; None when there is none.
+        """Return the position of the first batch that reaches ``offset``, to cut there; None without such a batch.
 
         Raises:
             CorruptRecordError: a header on the way is damaged.
@@ -294,9 +295,9 @@ class LogSegment:
         return None if batch is None else batch.position
 
     def truncate_to(self, offset: int, *, now_ms: int) -> int:
-        """Cut the segment at the first batch that reaches ``offset``, and return how many bytes were cut.
+        """Cut the segment at the first batch that reaches ``offset``, and return the number of bytes cut.
 
-        The indexes get an active segment's room again (Kafka: LogSegment.truncateTo).
+        The indexes get the room of an active segment again (Kafka: LogSegment.truncateTo).
 
         Raises:
             CorruptRecordError, CorruptIndexError: as ``cut_position``; nothing was cut.
@@ -315,26 +316,26 @@ class LogSegment:
         return cut
 
     def recovered(self, max_timestamp: TimestampOffset) -> None:
-        """Take note that the indexes were rebuilt, and what the largest timestamp is."""
+        """Note that the indexes were rebuilt, and note the largest timestamp."""
         self._max_so_far = max_timestamp
         self._since_index_bytes = 0
 
     def grow_indexes(self) -> None:
-        """Give the indexes the room of an active segment's; they are made if they are not there."""
+        """Give the indexes the room of an active segment. Missing indexes are created."""
         self.offset_index.grow()
         self.time_index.grow()
         self._is_finished = False
 
     def materialise_indexes(self) -> None:
-        """Make both indexes if they are not there."""
+        """Create the indexes that are missing."""
         self.offset_index.materialise()
         self.time_index.materialise()
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Rename the files that are there, say from ``.log.cleaned`` to ``.log.swap``.
+        """Rename the existing files, for example from ``.log.cleaned`` to ``.log.swap``.
 
         Raises:
-            ValueError: they do not have the suffix ``old``.
+            ValueError: the files do not have the suffix ``old``.
         """
         if self._suffix != old:
             raise ValueError(f"{self.path}: its suffix is not {old!r}")
@@ -343,13 +344,13 @@ class LogSegment:
             file.rename(self._path(kind))
 
     def moved(self, directory: Path) -> None:
-        """Take note that the directory has another name."""
+        """Note that the directory has another name."""
         self._directory = directory
         for kind, file in self._files.items():
             file.renamed(self._path(kind))
 
     def delete_files(self) -> None:
-        """Give the handles back and remove the files; one that is gone already is no error."""
+        """Close the handles and remove the files. A file that is already gone is no error."""
         self.close_handles()
         for file in self._files.values():
             file.delete()
@@ -361,7 +362,7 @@ class LogSegment:
         return self._first_timestamp_ms
 
     def _read_max_timestamp(self) -> TimestampOffset:
-        """The last index entry, or what a scan from there finds to be larger."""
+        """Return the last index entry, or a larger timestamp that a scan from there finds."""
         largest = self.time_index.last_entry
         for header in self._headers_from(largest.offset):
             if header.max_timestamp_ms > largest.timestamp_ms:
@@ -369,7 +370,7 @@ class LogSegment:
         return largest
 
     def _headers_from(self, offset: int) -> Iterator[BatchHeader]:
-        """The batches from the first whose last offset is at or behind ``offset``; for the writer alone."""
+        """Yield the headers from the first batch that reaches ``offset`` on. Only the writer may call this."""
         self.write_out()
         end = self.written_bytes
         with self.log.reading() as source:
@@ -381,7 +382,8 @@ class LogSegment:
         return SegmentFiles(self._directory, self.base_offset, None, deleted=self._suffix == ".deleted")
 
     def _index_last_timestamp(self) -> None:
-        self.time_index.maybe_append(*self.max_timestamp_so_far, skip_full_check=True)
+        largest = self.max_timestamp_so_far
+        self.time_index.maybe_append(largest.timestamp_ms, largest.offset, skip_full_check=True)
 
     def _path(self, kind: str) -> Path:
         return self._directory / file_name(self.base_offset, kind + self._suffix)

@@ -1,7 +1,8 @@
-"""Recovery of one segment after a crash: what is whole stays, what follows is cut, the indexes are made anew.
+"""Recovery of one segment after a crash: cuts the file behind its last sound batch, and rebuilds the indexes.
 
-One pass over the file in a window of fixed size: header, checksum, indexes, and for the batches that have them leader
-epochs and producers. Records are not decoded (log-format 6.4; Kafka: LogSegment.recover).
+The recovery is one pass over the file in a window of fixed size: headers, checksums, indexes, leader epochs and
+producers. Records are not decoded (log-format 6.4; Kafka: LogSegment.recover). ``_RecoveryWalk`` is an inlined twin of
+``log.records.batch_walk``. A property test holds the two equal.
 """
 
 import struct
@@ -15,7 +16,6 @@ from tierd.log.files.disk import Readable
 from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
 from tierd.log.indexes.index_build import IndexBuilder
-from tierd.log.indexes.time_index import TimestampOffset
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.producer_replay import KIND, ProducerReplay
 from tierd.log.producers.transactions import end_marker_of
@@ -31,34 +31,35 @@ from tierd.log.records.batch_header import (
 from tierd.log.records.log_config import MAX_INT
 from tierd.log.records.record_batch import with_data
 from tierd.log.segments.log_segment import LogSegment
+from tierd.model import TimestampOffset
 
 _WINDOW_BYTES = 1 << 20
-_HEADER = struct.Struct(">qiibIhi8xqq10x")  # HEADER_V2 without what recovery does not look at: that takes time
+_HEADER = struct.Struct(">qiibIhi8xqq10x")  # HEADER_V2 without the fields that recovery does not need, for speed
 
 _LOG = structlog.get_logger(__name__)
 
 
 def recover_segment(segment: LogSegment, *, producers: ProducerStateManager, epochs: LeaderEpochFileCache) -> int:
-    """Cut a segment behind its last valid batch, rebuild its indexes, and return how many bytes were cut. Blocking.
+    """Cut a segment behind its last valid batch, rebuild its indexes, and return the number of bytes cut. Blocking.
 
-    Nothing is synced. The indexes are trimmed; an active segment's are grown afterwards by ``grow_indexes``.
+    Nothing is synced. The indexes are trimmed; ``grow_indexes`` gives the indexes of an active segment their room.
 
     Args:
-        segment: only its log file is believed, batch by batch, as far as checksums are right and offsets ascend.
-        producers: the state at the segment's base; afterwards the one behind its last batch.
-        epochs: told of every leader epoch that is newer than its latest.
+        segment: the recovery trusts the log file only, as far as checksums are right and offsets ascend.
+        producers: the state at the base of the segment; afterwards the state behind its last batch.
+        epochs: receives every leader epoch that is newer than its latest epoch.
 
     Raises:
         OffsetOverflowError: an offset is too far from the base; the segment has to be split. Nothing was cut.
-        EndMarkerError: a producer's marker of a type that ends no transaction.
-        InvalidTransactionStateError: a batch within a transaction that it is not of.
+        EndMarkerError: a marker of a producer has a type that ends no transaction.
+        InvalidTransactionStateError: a batch lies within a transaction of its producer and is no part of it.
         OSError: a file cannot be read or written.
     """
     segment.offset_index.truncate()
     segment.time_index.truncate()
     segment.transaction_index.reset()
     with segment.log.reading() as source:
-        walk = _Walk(segment, source, producers, epochs)
+        walk = _RecoveryWalk(segment, source, producers, epochs)
         walk.run()
     cut = segment.log.truncate(walk.position)
     walk.indexes.finish(walk.max_timestamp_ms, walk.shallow_offset)
@@ -69,13 +70,13 @@ def recover_segment(segment: LogSegment, *, producers: ProducerStateManager, epo
     return cut
 
 
-class _Walk:
-    """One pass.
+class _RecoveryWalk:
+    """One pass over a segment.
 
     Attributes:
-        position: where the valid bytes end, so far.
-        max_timestamp_ms: of the batches up to there.
-        shallow_offset: the last one of the earliest batch with that timestamp.
+        position: end of the valid bytes so far.
+        max_timestamp_ms: of the valid batches so far.
+        shallow_offset: last offset of the earliest batch with that timestamp.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class _Walk:
             self._producers.update_map_end_offset(self._producers_known_to)
 
     def _walk_window(self, data: memoryview) -> None:
-        """Take the batches of ``data``, which was read from ``position`` on; what is cut by its end is read again."""
+        """Take the batches of ``data``, which begins at ``position``. An incomplete batch at its end is read again."""
         origin = self.position
         while (at := self._walk_magic_2(data, origin)) < len(data):
             header = parse_header(data, at, name=self._name, position=self.position)
@@ -135,9 +136,9 @@ class _Walk:
                 return
 
     def _walk_magic_2(self, data: memoryview, origin: int) -> int:
-        """Take whole batches of magic 2 from ``position`` on, and return where in ``data`` the first other thing is.
+        """Take complete batches of magic 2 from ``position`` on, and return the place in ``data`` behind the last one.
 
-        What ``_take`` does, inlined, and its state in local names, because everything here runs once per batch.
+        The function inlines ``_take`` and has its state in local names, because every line runs once per batch.
         """
         unpack, crc_of, indexes, run_of = _HEADER.unpack_from, crc32c, self.indexes, self._replay.runs.get
         at, end, index_behind = self.position - origin, len(data), indexes.next_position - origin
@@ -175,7 +176,7 @@ class _Walk:
         return at
 
     def _take(self, header: BatchHeader, data: memoryview | None) -> None:
-        """Take one batch of any magic, whose bytes are ``data`` unless it is too large for the window."""
+        """Take one batch of any magic. ``data`` has its bytes; None for a batch that is larger than the window."""
         is_valid = crc_matches(self._source, header) if data is None else with_data(header, data).is_valid
         if not is_valid:
             raise self._corrupt("wrong checksum of the batch")
@@ -220,7 +221,7 @@ class _Walk:
         return self._corrupt(f"offsets {base} to {last}, where {self._expected} is the smallest possible", position)
 
     def _ends_beyond_limit(self) -> bool:
-        """Whether the last offset overflows; where only one in the middle does, its batch is damaged."""
+        """Return true if the last offset of the file overflows. An overflow only in the middle is damage."""
         last = -1
         with suppress(CorruptRecordError):  # what follows a crash
             for header in iter_headers(self._source, position=self.position, end=self._end):

@@ -16,7 +16,6 @@ from tierd.log import (
     LocalLog,
     PartitionDirectory,
     PartitionScan,
-    TimestampedOffset,
     data_bytes,
     first_since,
     iter_batches,
@@ -25,19 +24,19 @@ from tierd.log import (
     read_offset_checkpoint,
     scan_partition,
 )
-from tierd.model import TopicIdPartition
+from tierd.model import TimestampOffset, TopicIdPartition
 
 _READ_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class LocalTail:
-    """A partition's local log at one moment. Picklable; to be read on this host only.
+    """The local log of a partition at one moment. It is picklable, and readable on this host only.
 
     Attributes:
-        high_watermark: exclusive end of what may be read.
-        last_stable_offset: exclusive end of what is decided.
-        checkpointed_start: where the broker says that the log begins, None when it says nothing.
+        high_watermark: exclusive end of the readable offsets.
+        last_stable_offset: exclusive end of the decided offsets.
+        checkpointed_start: log start in the checkpoint of the broker; None without an entry.
     """
 
     scan: PartitionScan
@@ -47,16 +46,16 @@ class LocalTail:
 
     @property
     def start_offset(self) -> int:
-        """First offset on disk."""
+        """The first offset on disk."""
         return self.scan.segments[0].base_offset if self.scan.segments else self.high_watermark
 
     def size_bytes(self, start_offset: int) -> int:
-        """About how many bytes follow ``start_offset``; what is gone meanwhile counts as nothing. Blocking."""
+        """Return about how many bytes follow ``start_offset``. A file that is gone counts as 0 bytes. Blocking."""
         behind = (s for s in self.scan.segments if s.next_base_offset is None or s.next_base_offset > start_offset)
         return sum(map(data_bytes, behind))
 
     def aborted(self, start_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions that touch ``[start_offset, end_offset)`` and ended on this host. Blocking.
+        """Return the aborted transactions that touch ``[start_offset, end_offset)`` and ended on this host. Blocking.
 
         Raises:
             DataLossError: files are gone meanwhile.
@@ -64,8 +63,8 @@ class LocalTail:
         with _gone_is_told():
             return self._log().aborted_transactions(max(start_offset, self.start_offset), end_offset)
 
-    def first_since(self, timestamp_ms: int, *, start_offset: int, end_offset: int) -> TimestampedOffset | None:
-        """The first record of ``[start_offset, end_offset)`` that is no older than ``timestamp_ms``. Blocking.
+    def first_since(self, timestamp_ms: int, *, start_offset: int, end_offset: int) -> TimestampOffset | None:
+        """Find the first record of ``[start_offset, end_offset)`` that is no older than ``timestamp_ms``. Blocking.
 
         Raises:
             DataLossError: files are gone meanwhile.
@@ -74,7 +73,7 @@ class LocalTail:
             return first_since(self.scan, timestamp_ms, start=start_offset, end=end_offset)
 
     def pieces(self, start_offset: int, end_offset: int) -> Iterator[bytes]:
-        """Yield whole batches that hold ``[start_offset, end_offset)``, and perhaps some before and after it. Blocking.
+        """Yield the complete batches of ``[start_offset, end_offset)``, perhaps with neighbouring batches. Blocking.
 
         Raises:
             DataLossError: files are gone meanwhile, or this is another host.
@@ -93,13 +92,13 @@ class LocalTail:
 
 
 class LocalTails:
-    """Finds the local log of partitions, for who plans on the broker's host. Every call blocks."""
+    """The local logs of partitions, for a query that is planned on the broker's host. Every call blocks."""
 
     def __init__(self, log_dirs: Sequence[Path]) -> None:
-        """Look into ``log_dirs``.
+        """Search in ``log_dirs``.
 
         Raises:
-            ReadOptionError: none of them is here.
+            ReadOptionError: this host has none of the log dirs.
         """
         if not any(path.is_dir() for path in log_dirs):
             raise ReadOptionError(

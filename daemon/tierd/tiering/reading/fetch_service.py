@@ -1,4 +1,4 @@
-"""FetchService: what the readers of all partitions share: places, quota, indexes, and the chunks on disk."""
+"""The resources that the readers of all partitions share: places, quota, indexes, and the chunks on disk."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,6 +9,7 @@ from pathlib import Path
 from tierd.clock import Clock
 from tierd.config import FetchSettings
 from tierd.errors import RemoteReaderClosedError, RetriableRemoteStorageError, TierError
+from tierd.model import IsolationLevel, TimestampOffset
 from tierd.remote import CacheStatistics, ChunkCache, RemoteStorageManager
 from tierd.tiering.quota import UNLIMITED, RateQuota
 from tierd.tiering.reading.fetch_gate import FetchGate, GateStatistics
@@ -17,16 +18,15 @@ from tierd.tiering.reading.fetch_task import FetchTask
 from tierd.tiering.reading.index_cache import RemoteIndexCache
 from tierd.tiering.reading.kept_readers import KeptReaders
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
-from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
-from tierd.tiering.reading.timestamps import ListedOffset
+from tierd.tiering.reading.tiered_log import Tier, TieredLog
 from tierd.tiering.recorder import TieringRecorder
 
-_KEPT_READERS = 16  # each has at most a quarter of fetch.prefetch under way, and a range that it did not use up
+_KEPT_READERS = 16  # each has at most a quarter of fetch.prefetch under way, and one range that is not used up
 
 
 @dataclass(frozen=True, slots=True)
 class FetchStatistics:
-    """What the service did and holds; None for a cache that there is not."""
+    """The counters of a ``FetchService``; None for a cache that the service does not have."""
 
     gate: GateStatistics
     chunks: CacheStatistics | None
@@ -34,7 +34,7 @@ class FetchStatistics:
 
 
 class FetchService:
-    """Makes the ``FetchTask`` of each partition, and answers within deadlines. ``open_fetch_service`` opens it."""
+    """The reader of the tier for all partitions, with deadlines. ``open_fetch_service`` opens it."""
 
     def __init__(
         self,
@@ -69,16 +69,16 @@ class FetchService:
 
     @property
     def index_cache(self) -> RemoteIndexCache | None:
-        """The indexes on disk, to be told of segments that are gone; None without."""
+        """The index cache on disk, which has to learn of deleted segments; None without a cache."""
         return self._index_cache
 
     @property
     def chunk_cache(self) -> ChunkCache | None:
-        """The chunks on disk, likewise."""
+        """The chunk cache on disk; None without a cache."""
         return self._chunks
 
     def statistics(self) -> FetchStatistics:
-        """What it did and holds, for metrics."""
+        """Return the counters of the service, for metrics."""
         return FetchStatistics(
             self._gate.statistics(),
             self._chunks.statistics() if self._chunks else None,
@@ -86,7 +86,7 @@ class FetchService:
         )
 
     def task(self, snapshot: Callable[[], Awaitable[TieredLog]]) -> FetchTask:
-        """A reader of one partition; ``snapshot`` looks at both of its tiers anew."""
+        """Return a reader of one partition. ``snapshot`` returns the present state of its local log and its tier."""
         return FetchTask(
             snapshot,
             remote=self._remote,
@@ -104,14 +104,14 @@ class FetchService:
         offset: int,
         *,
         max_bytes: int,
-        isolation: Isolation,
+        isolation: IsolationLevel,
         at_least_one: bool = True,
         max_wait_s: float | None = None,
     ) -> FetchResult:
-        """``task.read``, for at most ``max_wait_s`` (``fetch.max_wait`` when None); then nothing, and no error.
+        """Wait for ``task.read`` at most ``max_wait_s`` (``fetch.max_wait`` when None); then return an empty result.
 
-        The read goes on and fills the caches, so that the next attempt finds what a slow store took too long for
-        (KIP-1018). A cancellation of the caller ends it; chunks that are being downloaded are kept all the same.
+        A read that takes longer goes on and fills the caches, so that the next attempt finds the bytes of a slow store
+        (KIP-1018). A cancellation of the caller ends the read; chunks that are being downloaded are kept.
         """
         reading = asyncio.create_task(
             task.read(offset, max_bytes=max_bytes, isolation=isolation, at_least_one=at_least_one),
@@ -130,24 +130,23 @@ class FetchService:
         return reading.result() if done else FetchResult.nothing(Tier.REMOTE, offset)
 
     async def list_offset(
-        self, task: FetchTask, timestamp_ms: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
-    ) -> ListedOffset:
-        """``task.list_offset`` within ``fetch.timestamp_timeout``; what goes wrong is in the answer, not raised."""
+        self, task: FetchTask, timestamp_ms: int, *, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    ) -> TimestampOffset | TierError | None:
+        """Return the answer of ``task.list_offset`` within ``fetch.timestamp_timeout``, or the error of the search."""
         limit_s = self._settings.timestamp_timeout_s
         try:
             async with asyncio.timeout(limit_s):
                 return await task.list_offset(timestamp_ms, isolation=isolation)
         except TimeoutError:
-            slow = RetriableRemoteStorageError(
+            return RetriableRemoteStorageError(
                 f"the search for timestamp {timestamp_ms} did not end within {limit_s:g} s",
                 remedy="ask again, or raise fetch.timestamp_timeout",
             )
-            return ListedOffset(error=slow)
         except TierError as error:
-            return ListedOffset(error=error)
+            return error
 
     async def close(self) -> None:
-        """End the reads; every later one is refused. The caches belong to who opened them."""
+        """End the reads, and refuse later reads. The caches stay open: ``open_fetch_service`` closes them."""
         self._gate.close()
         running = set(self._running)
         for reading in running:
@@ -159,7 +158,7 @@ class FetchService:
     def _ended(self, reading: "asyncio.Task[FetchResult]") -> None:
         self._running.discard(reading)
         if not reading.cancelled():
-            reading.exception()  # perhaps nobody waits for it any more
+            reading.exception()  # the caller may have stopped waiting, and an error that is not retrieved is logged
 
 
 @asynccontextmanager
@@ -176,12 +175,12 @@ async def open_fetch_service(
     """Open the index cache and a service over ``remote``; close them afterwards.
 
     Args:
-        remote: where bytes and indexes are; it reads through ``chunks``, if there is such a cache.
-        settings: of the reading.
-        piece_bytes: of one range of a sequential reader; the size of stored chunks.
-        index_directory: of the index cache; None means none, and so does ``fetch.index_cache_bytes`` 0.
-        chunks: only to be reported on.
-        recorder: what is told of remote reads.
+        remote: the store of bytes and indexes; it reads through ``chunks``, if that cache exists.
+        settings: of the reads.
+        piece_bytes: size of one range of a sequential reader; the size of stored chunks.
+        index_directory: of the index cache. None, or ``fetch.index_cache_bytes`` 0, means no index cache.
+        chunks: for statistics only.
+        recorder: receives the events of remote reads.
         clock: for quotas and delays.
     """
     indexes = None

@@ -1,4 +1,4 @@
-"""FetchTask: a partition read by offset, local and remote as one log (remote-tiering 14)."""
+"""Reads of one partition by offset, local log and tier as one log (remote-tiering 14)."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tierd.errors import CorruptRecordError
 from tierd.log import AbortedTransaction, Record, RecordBatch
+from tierd.model import IsolationLevel, TimestampOffset
 from tierd.remote import RemoteStorageManager
 from tierd.tiering.reading.committed import committed_batches, data_batches
 from tierd.tiering.reading.fetch_gate import FetchGate
@@ -17,27 +18,27 @@ from tierd.tiering.reading.read_ahead import ReadAheadLimits
 from tierd.tiering.reading.read_session import ReadSession, ReadSources
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.remote_reader import SMALLEST_WINDOW_BYTES
-from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
-from tierd.tiering.reading.timestamps import ListedOffset, list_offset
+from tierd.tiering.reading.tiered_log import Tier, TieredLog
+from tierd.tiering.reading.timestamps import list_offset
 from tierd.tiering.recorder import TieringRecorder
 
-_DECODED_BYTES = 1 << 20  # as they lie in the log, that are decoded together
-_RECORDS_BYTES = 8 << 20  # decoded at once: bounds the records in memory, beside the batch that they come from
+_DECODED_BYTES = 1 << 20  # size in the log of the batches that are decoded together
+_RECORDS_BYTES = 8 << 20  # of records decoded at once: bounds the memory, beside the batch of the records
 _RECORD_BYTES = 200  # of a record without key and value, about
-_FIRST_BYTES = 256 << 10  # what a sequential reader waits for before its first record
+_FIRST_BYTES = 256 << 10  # a sequential reader waits for so many bytes before its first record
 _PIECE_BYTES = 4 << 20
-_KEPT_SHARE = 4  # of ``prefetch_bytes`` is for each of the readers that are kept between two reads
+_KEPT_SHARE = 4  # each reader that is kept between two reads has this part of ``prefetch_bytes``
 
 
 @dataclass(frozen=True, slots=True)
 class BatchGroup:
-    """Some whole batches on a reader's way through the log.
+    """Successive complete batches of a sequential read.
 
     Attributes:
         batches: ascending.
         aborted: the aborted transactions that overlap them, for a reader of committed records.
-        from_offset: the first one that is wanted of them, inclusive.
-        to_offset: where the reader stops, exclusive.
+        from_offset: first wanted offset, inclusive.
+        to_offset: end of the wanted offsets, exclusive.
     """
 
     batches: Sequence[RecordBatch]
@@ -47,7 +48,7 @@ class BatchGroup:
 
 
 class FetchTask:
-    """Reads one partition. Any number of reads may run at once; they share what they learned of indexes."""
+    """A reader of one partition. Any number of reads may run at once; they share the indexes that they fetched."""
 
     def __init__(
         self,
@@ -64,14 +65,14 @@ class FetchTask:
         """Prepare to read.
 
         Args:
-            snapshot: looks at both tiers anew; called at the start of a read and when the ground has moved.
-            remote: where remote bytes are.
-            recorder: what is told of remote reads.
-            prefetch_bytes: how much a sequential reader has under way ahead of itself, across segments.
-            piece_bytes: of one range of it; the size of stored chunks, or a multiple.
-            indexes: shared with other partitions; None for indexes of its own.
-            gate: bounds and counts what ``read`` and ``list_offset`` ask of the tier; None: unbounded.
-            kept: remembers where ``read`` ended, so that one that goes on there has its bytes under way; None: nobody.
+            snapshot: returns the present state of both tiers; called when a read begins and when segments change.
+            remote: the store of the remote bytes.
+            recorder: receives the events of remote reads.
+            prefetch_bytes: bytes that a sequential reader has under way ahead of itself, across segments.
+            piece_bytes: size of one range; the size of stored chunks, or a multiple.
+            indexes: shared with other partitions; None for separate indexes.
+            gate: bounds and counts the remote reads of ``read`` and ``list_offset``; None for no bound.
+            kept: keeps the session behind a ``read``, so that the next read has its bytes under way; None keeps none.
         """
         self._sources = ReadSources(snapshot, remote, indexes or RemoteIndexes(remote.fetch_index), recorder)
         self._prefetch_bytes = prefetch_bytes
@@ -80,21 +81,21 @@ class FetchTask:
         self._kept = kept
 
     async def read(
-        self, offset: int, *, max_bytes: int, isolation: Isolation, at_least_one: bool = True
+        self, offset: int, *, max_bytes: int, isolation: IsolationLevel, at_least_one: bool = True
     ) -> FetchResult:
-        """Return batches from the one that holds ``offset`` or follows it; empty at the end.
+        """Return batches from the one that holds ``offset`` or follows it; no batch at the end of the log.
 
         Args:
             offset: first offset wanted.
             max_bytes: bound on the bytes; the first batch may exceed it when ``at_least_one``.
             isolation: committed reads end at the last stable offset and name aborted transactions.
-            at_least_one: answer with the first batch however large it is.
+            at_least_one: return the first batch, whatever its size.
 
         Raises:
-            OffsetOutOfRangeError: below the log start, above the end, or in neither tier.
+            OffsetOutOfRangeError: ``offset`` is below the log start, above the end, or in neither tier.
             RemoteReaderBusyError: too many remote reads wait already.
             RemoteStorageNotReadyError: the metadata of the partition is not loaded.
-            RemoteResourceNotFoundError: metadata says the segment is there, the store says it is not.
+            RemoteResourceNotFoundError: the metadata lists a segment that the store does not have.
             RemoteStorageError: the store did not answer.
         """
         log = await self._sources.snapshot()
@@ -114,7 +115,7 @@ class FetchTask:
                 await self._kept.keep(ReaderPlace(log.partition, goes_on_at, isolation), session)
 
     def _limits(self, max_bytes: int) -> ReadAheadLimits:
-        """Of one read, and of those that go on behind it."""
+        """Return the limits of one read and of the reads that go on behind it."""
         window_bytes = max_bytes + SMALLEST_WINDOW_BYTES
         if self._kept is None:
             return ReadAheadLimits(first_bytes=window_bytes, piece_bytes=window_bytes)
@@ -123,7 +124,7 @@ class FetchTask:
         )
 
     async def _admitted(self, session: ReadSession, offset: int, max_bytes: int, *, at_least_one: bool) -> FetchResult:
-        """Read when the gate lets remote reads pass."""
+        """Read once the gate admits a remote read."""
         if self._gate is None or session.tier_of(offset) is Tier.LOCAL or offset >= session.end_offset:
             return await read_once(session, offset, max_bytes, at_least_one=at_least_one)
         if throttled_ms := self._gate.throttle_ms():
@@ -139,12 +140,15 @@ class FetchTask:
         return result
 
     async def list_offset(
-        self, timestamp_ms: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
-    ) -> ListedOffset:
-        """Find the first record no older than a timestamp, or what a negative number stands for; see ``OffsetSpec``.
+        self, timestamp_ms: int, *, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    ) -> TimestampOffset | None:
+        """Find the first record that is no older than a timestamp, or the place that an ``OffsetSpec`` names.
+
+        Returns:
+            None without such a record or place.
 
         Raises:
-            ValueError: a negative number that stands for nothing.
+            ValueError: a negative number that is no ``OffsetSpec``.
             RemoteReaderBusyError: too many remote reads wait already.
             TierError: as ``list_offset`` of the module ``timestamps``.
         """
@@ -154,20 +158,20 @@ class FetchTask:
             return await list_offset(self._sources, timestamp_ms, isolation=isolation)
 
     async def records(
-        self, from_offset: int | None, to_offset: int | None, isolation: Isolation
+        self, from_offset: int | None, to_offset: int | None, isolation: IsolationLevel
     ) -> AsyncGenerator[Record, None]:
-        """Yield records in order of offset, as a consumer sees them: no markers, nothing beyond the end.
+        """Yield records in order of offset, as a consumer sees them: no markers, and no records beyond the end.
 
-        Close the generator (``contextlib.aclosing``) when leaving it early, so that what is read ahead ends too.
+        Close the generator (``contextlib.aclosing``) when leaving it early, so that reading ahead ends too.
 
         Args:
             from_offset: first offset wanted; None means the log start.
             to_offset: exclusive end; None means the end of the log at this moment.
-            isolation: with committed reads, nothing of aborted or open transactions.
+            isolation: committed reads yield no records of aborted or open transactions.
 
         Raises:
-            OffsetOutOfRangeError: as ``read``; also in the middle, where offsets are in neither tier.
-            BatchTooLargeError: a batch unpacks to more than tierd opens; what comes before it was yielded.
+            OffsetOutOfRangeError: as ``read``; also in the middle of the read, where offsets are in neither tier.
+            BatchTooLargeError: a batch unpacks to more bytes than tierd opens; the records before it were yielded.
             CorruptRecordError: a local batch is damaged, or records cannot be decoded.
             RemoteIntegrityError: remote bytes are damaged.
         """
@@ -181,9 +185,9 @@ class FetchTask:
                         raise step.error
 
     async def batches(
-        self, from_offset: int | None, to_offset: int | None, isolation: Isolation
+        self, from_offset: int | None, to_offset: int | None, isolation: IsolationLevel
     ) -> AsyncGenerator[BatchGroup, None]:
-        """Yield the batches that ``records`` decodes, markers and aborted ones included; arguments and errors alike."""
+        """Yield the batches of ``records``, markers and aborted batches included. Arguments and errors are equal."""
         limits = ReadAheadLimits(
             first_bytes=min(_FIRST_BYTES, self._piece_bytes),
             piece_bytes=self._piece_bytes,
@@ -209,7 +213,7 @@ class FetchTask:
 
 
 def _groups(batches: Sequence[RecordBatch]) -> list[list[RecordBatch]]:
-    """Batches in runs of about ``_DECODED_BYTES``, so that few records are in memory at once."""
+    """Split batches into runs of about ``_DECODED_BYTES``, so that few records are in memory at once."""
     groups: list[list[RecordBatch]] = [[]]
     size = 0
     for batch in batches:
@@ -221,9 +225,9 @@ def _groups(batches: Sequence[RecordBatch]) -> list[list[RecordBatch]]:
     return groups if groups[-1] else []
 
 
-def _decoded(group: BatchGroup, isolation: Isolation) -> Iterator[Record]:
+def _decoded(group: BatchGroup, isolation: IsolationLevel) -> Iterator[Record]:
     """Yield the records of a group; a batch is decompressed when its first record is asked for."""
-    is_committed = isolation is Isolation.READ_COMMITTED
+    is_committed = isolation is IsolationLevel.READ_COMMITTED
     wanted = committed_batches(group.batches, group.aborted) if is_committed else data_batches(group.batches)
     for batch in wanted:
         for record in batch.records():
@@ -232,7 +236,7 @@ def _decoded(group: BatchGroup, isolation: Isolation) -> Iterator[Record]:
 
 
 class _Step(NamedTuple):
-    """Some records, and the error that ends them."""
+    """Decoded records, and the error behind them."""
 
     records: list[Record]
     error: CorruptRecordError | None = None

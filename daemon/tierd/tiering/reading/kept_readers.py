@@ -1,4 +1,4 @@
-"""KeptReaders: where sequential readers stand, so that the next read finds its bytes under way."""
+"""Sessions of sequential readers, kept between two reads so that the next read finds its bytes under way."""
 
 import asyncio
 from collections import OrderedDict
@@ -6,19 +6,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tierd.clock import Clock
-from tierd.model import TopicIdPartition
+from tierd.model import IsolationLevel, TopicIdPartition
 from tierd.tiering.reading.read_session import ReadSession
-from tierd.tiering.reading.tiered_log import Isolation
 
 _IDLE_S = 30.0
 
 
 class ReaderPlace(NamedTuple):
-    """Where a reader will go on, if it does: a read from exactly there takes it over."""
+    """The place behind a kept session. The next read from this place takes the session over."""
 
     partition: TopicIdPartition
     offset: int
-    isolation: Isolation
+    isolation: IsolationLevel
 
 
 @dataclass(slots=True)
@@ -28,7 +27,7 @@ class _Kept:
 
 
 class KeptReaders:
-    """Sessions between two reads, those kept longest ago first. It owns them until they are taken; ``close`` it."""
+    """Sessions between two reads, the oldest first. A session belongs to ``KeptReaders`` until a read takes it."""
 
     def __init__(self, *, capacity: int, clock: Clock, idle_s: float = _IDLE_S) -> None:
         """Keep at most ``capacity`` sessions, each for ``idle_s``."""
@@ -43,12 +42,12 @@ class KeptReaders:
         return len(self._kept)
 
     def take(self, place: ReaderPlace) -> ReadSession | None:
-        """Hand over the session that stands at ``place``, None when there is none; the caller keeps or closes it."""
+        """Return the session that stands at ``place``, or None. The caller keeps or closes the session."""
         kept = self._kept.pop(place, None)
         return None if kept is None else kept.session
 
     async def keep(self, place: ReaderPlace, session: ReadSession) -> None:
-        """Take ``session`` over. What stood at the same place, or is one too many, is closed."""
+        """Take ``session`` over, and close the session at the same place and the oldest one beyond the capacity."""
         surplus = [self._kept.pop(place)] if place in self._kept else []
         if self._is_closed:
             await session.close()
@@ -62,7 +61,7 @@ class KeptReaders:
             await kept.session.close()
 
     async def close(self) -> None:
-        """Close them all; none is kept any more. Closing twice is harmless."""
+        """Close all sessions, and keep none from now on. A second call does nothing."""
         self._is_closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()

@@ -1,4 +1,4 @@
-"""ReadSession: one reader on its way through both tiers."""
+"""One sequential read through the local log and the tier."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,14 +13,14 @@ from tierd.errors import (
     SegmentChangedError,
 )
 from tierd.log import AbortedTransaction, LocalLog, RecordBatch, iter_batches
-from tierd.model import RemoteLogSegmentId, RemoteLogSegmentMetadata
+from tierd.model import IsolationLevel, RemoteLogSegmentId, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
 from tierd.tiering.reading.aborted_lookup import AbortedLookup
 from tierd.tiering.reading.read_ahead import ReadAhead, ReadAheadLimits, Stretch
 from tierd.tiering.reading.reading_bounds import ReadingBounds, is_replaced, on_current, reading_bounds, remote_end
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.remote_reader import RemoteSegmentReader
-from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
+from tierd.tiering.reading.tiered_log import Tier, TieredLog
 from tierd.tiering.recorder import TieringRecorder
 
 _REPLANS = 5
@@ -28,25 +28,25 @@ _REPLANS = 5
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Whole batches of one segment, and where to go on."""
+    """Complete batches of one segment, and the offset behind them."""
 
     batches: Sequence[RecordBatch]
     next_offset: int
-    log: TieredLog  # as it was when they were read
+    log: TieredLog  # the log as it was when the batches were read
     tier: Tier
-    segment: RemoteLogSegmentId | None = None  # None: a local one
+    segment: RemoteLogSegmentId | None = None  # None: a local segment
 
 
 class _Rest(NamedTuple):
-    """Batches of a remote piece that were not used, ascending; the open reader stands behind them."""
+    """Batches of a remote piece that the caller did not use, ascending; the open reader stands behind them."""
 
     segment: RemoteLogSegmentId
-    from_offset: int  # between it and the first of them there is nothing
+    from_offset: int  # no record lies between this offset and the first of the batches
     batches: Sequence[RecordBatch]
 
 
 class _ReadOut(NamedTuple):
-    """A segment whose last byte was read: behind its last batch its range is empty, as compaction may leave it."""
+    """A segment whose last byte was read. Compaction may have left its range empty behind its last batch."""
 
     segment: RemoteLogSegmentId
     from_offset: int
@@ -54,7 +54,7 @@ class _ReadOut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadSources:
-    """Where a session reads: the two tiers as they are now, the remote bytes and indexes, and who is told."""
+    """The sources of a session: the present state of both tiers, the remote bytes, the indexes, and the recorder."""
 
     snapshot: Callable[[], Awaitable[TieredLog]]
     remote: RemoteStorageManager
@@ -63,18 +63,18 @@ class ReadSources:
 
 
 class ReadSession:
-    """Reads forward from where it was begun. ``close`` it; one caller at a time."""
+    """A forward read from a first offset on, for one caller at a time. The caller has to ``close`` it."""
 
     def __init__(
-        self, sources: ReadSources, isolation: Isolation, limits: ReadAheadLimits, *, to_offset: int | None = None
+        self, sources: ReadSources, isolation: IsolationLevel, limits: ReadAheadLimits, *, to_offset: int | None = None
     ) -> None:
-        """Read from ``sources``; nothing is read ahead from ``to_offset`` on."""
+        """Read from ``sources``; do not read ahead from ``to_offset`` on."""
         self._sources = sources
         self._isolation = isolation
         self._to_offset = to_offset
         self._log: TieredLog | None = None
         self._local: LocalLog | None = None
-        self._aborts: AbortedLookup  # of the last look
+        self._aborts: AbortedLookup  # of the log as it was seen last
         self._ahead = ReadAhead(
             sources.remote,
             limits,
@@ -86,12 +86,12 @@ class ReadSession:
         self._read_out: _ReadOut | None = None
         self.end_offset = 0
         self.empty_to = 0
-        """Up to here, exclusive, compaction left nothing where ``next_piece`` was asked last."""
+        """Exclusive end of the offsets that compaction left empty at the last ``next_piece``."""
 
     async def begin(self, offset: int | None, log: TieredLog | None = None) -> int:
-        """Look at the log, or take ``log``; return the offset to begin at, the log start when None is asked for.
+        """Take a snapshot of the log, or ``log``; return the offset to begin at: ``offset``, or for None the log start.
 
-        A session that has read goes on from there: what it has open is used where it still fits.
+        A session that was used before keeps its open readers if they stand at the right place.
 
         Raises:
             OffsetOutOfRangeError: the log does not reach from or to ``offset``.
@@ -103,16 +103,16 @@ class ReadSession:
         return start
 
     async def close(self) -> None:
-        """End what is read ahead. The session may go on; it begins a new range then."""
+        """End reading ahead. A session that is used again begins a new range."""
         self._rest = None
         await self._ahead.close()
 
     def tier_of(self, offset: int) -> Tier:
-        """Where ``offset`` is read."""
+        """Return the tier that ``offset`` is read from."""
         return self._require_log().tier_of(offset)
 
     async def next_piece(self, offset: int, *, max_bytes: int) -> Piece | None:
-        """The batches from ``offset`` on; None at the end. Looks anew when a file or segment has gone meanwhile."""
+        """Return the batches from ``offset`` on; None at the end. A snapshot whose files are gone is taken again."""
         if self._pieces:
             self._ahead.went_on()
         self._pieces += 1
@@ -126,13 +126,13 @@ class ReadSession:
         )
 
     def give_back(self, piece: Piece, used: int) -> None:
-        """Say that only the first ``used`` batches of ``piece``, just read, were; a read behind them has the rest."""
+        """Return the batches of the last ``piece`` behind the first ``used`` ones; the next read begins with them."""
         if piece.segment is not None and used < len(piece.batches):
             begins = piece.batches[used - 1].last_offset + 1 if used else piece.batches[0].base_offset
             self._rest = _Rest(piece.segment, begins, piece.batches[used:])
 
     def goes_on(self, piece: Piece) -> bool:
-        """Whether the segment of ``piece``, which is remote, has more behind it."""
+        """Return true if the segment of a remote ``piece`` has more batches behind it."""
         log = self._require_log()
         segment = log.remote_segment(piece.next_offset) if log.tier_of(piece.next_offset) is Tier.REMOTE else None
         if segment is None or segment.segment != piece.segment or self._is_read_out(segment, piece.next_offset):
@@ -140,12 +140,12 @@ class ReadSession:
         return piece.next_offset < self.end_offset
 
     async def aborted(self, log: TieredLog, from_offset: int, upper: int) -> tuple[AbortedTransaction, ...] | None:
-        """Aborted transactions that touch ``[from_offset, upper)``, for a reader of committed records.
+        """Return the aborted transactions that touch ``[from_offset, upper)``, for a reader of committed records.
 
-        None where segments were replaced since ``log``, as which the batches were read: they have to be read again, for
-        the segments that are there now know nothing of aborted batches that they do not hold any more.
+        None when segments were replaced since the batches were read from ``log``. The caller has to read the batches
+        again, because the new segments do not name transactions of aborted batches that compaction removed.
         """
-        if self._isolation is Isolation.READ_UNCOMMITTED:
+        if self._isolation is IsolationLevel.READ_UNCOMMITTED:
             return ()
         if log is not self._log:
             return None
@@ -184,7 +184,7 @@ class ReadSession:
             piece = await self._remote_piece(log, self.empty_to)
             if piece.batches:
                 return piece
-            self.empty_to = piece.next_offset  # nothing at or after the offset in that segment, as after compaction
+            self.empty_to = piece.next_offset  # compaction left no batch at or after the offset in that segment
         return None
 
     async def _local_piece(self, log: TieredLog, offset: int, max_bytes: int) -> Piece | None:
@@ -192,7 +192,7 @@ class ReadSession:
         try:
             data = await asyncio.to_thread(self._local.read, offset, max_bytes=max_bytes)
         except OffsetOutOfRangeError as error:
-            raise SegmentChangedError(str(error)) from error  # we only ask for what the scan had
+            raise SegmentChangedError(str(error)) from error  # the offset was in the scan
         name = f"{log.partition} from {offset}"
         found = await asyncio.to_thread(lambda: list(iter_batches(data, name=name)))
         batches = [batch for batch in found if batch.last_offset >= offset and batch.base_offset < self.end_offset]
@@ -213,7 +213,7 @@ class ReadSession:
             if is_replaced(log, await self._sources.snapshot()):
                 raise SegmentChangedError(f"{metadata.segment} went, or was replaced, while it was read") from error
             self._sources.recorder.fetch_failed(self._topic)
-            raise  # the metadata says that it is there: never an offset out of range
+            raise  # the metadata lists the segment: this is no offset out of range
         except CorruptRecordError as error:
             self._sources.recorder.fetch_failed(self._topic)
             raise RemoteIntegrityError(str(error), remedy=f"run tierd verify --deep {log.partition}") from error
@@ -224,7 +224,7 @@ class ReadSession:
     async def _batches_from(
         self, log: TieredLog, reader: RemoteSegmentReader, rest: Sequence[RecordBatch], offset: int, end: int
     ) -> Piece:
-        """The next batches of ``reader`` that lie in ``[offset, end)``, those of ``rest`` before them."""
+        """Return the batches of ``rest``, or else the next batches of ``reader``, that lie in ``[offset, end)``."""
         segment = reader.metadata.segment
         while found := rest or await self._next_batches(log, reader):
             rest = ()
@@ -238,14 +238,14 @@ class ReadSession:
         return Piece((), end, log, Tier.REMOTE)
 
     def _is_read_out(self, metadata: RemoteLogSegmentMetadata, offset: int) -> bool:
-        """Whether nothing can be at ``offset`` or behind it in the segment."""
+        """Return true if the segment has no batch at ``offset`` or behind it."""
         done = self._read_out
         return not metadata.size_bytes or (
             done is not None and done.segment == metadata.segment and done.from_offset <= offset
         )
 
     async def _take_rest(self, segment: RemoteLogSegmentMetadata, offset: int, log: TieredLog) -> Sequence[RecordBatch]:
-        """What was given back, where ``offset`` is still read there; else the reader behind it is closed."""
+        """Return the batches that were given back if they hold ``offset``; else close the reader behind them."""
         rest, self._rest = self._rest, None
         if rest is None:
             return ()
@@ -264,7 +264,7 @@ class ReadSession:
         return batches
 
     def _following(self, log: TieredLog, offset: int) -> Stretch | None:
-        """The segment that is read behind another one; None where none is certain, or it has to be looked up."""
+        """Return the segment to read behind another one; None when it is not certain or needs an index lookup."""
         while offset < self._wanted_end and log.tier_of(offset) is Tier.REMOTE:
             metadata = log.remote_segment(offset)
             if metadata is None or metadata.start_offset != offset:
@@ -276,7 +276,7 @@ class ReadSession:
         return None
 
     async def _reader_at(self, stretch: Stretch, offset: int) -> RemoteSegmentReader:
-        """The open reader if it stands in the right segment, else a new one at the offset's floor position."""
+        """Return the open reader if it stands in the right segment, else a new one at the floor of ``offset``."""
         metadata = stretch.metadata
         if (found := await self._ahead.current(offset, metadata)) is not None:
             return found
@@ -287,7 +287,7 @@ class ReadSession:
 
     @property
     def _wanted_end(self) -> int:
-        """Exclusive end of what the caller wants and the log has; behind it may lie a hole."""
+        """Exclusive end of the offsets that the caller wants and the log has. The range may have a hole."""
         return self.end_offset if self._to_offset is None else min(self.end_offset, self._to_offset)
 
     def _require_log(self) -> TieredLog:

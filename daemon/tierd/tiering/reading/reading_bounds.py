@@ -1,4 +1,4 @@
-"""How far readers may go in a log, and whether it is still the one that they saw."""
+"""The bounds of a reader in a log, and repetition of a read on segments that were replaced."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,20 +7,20 @@ from typing import TypeVar
 
 from tierd.errors import RemoteResourceNotFoundError
 from tierd.log import last_stable_offset
-from tierd.model import RemoteLogSegmentMetadata
+from tierd.model import IsolationLevel, RemoteLogSegmentMetadata
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
-from tierd.tiering.reading.tiered_log import Isolation, Tier, TieredLog
+from tierd.tiering.reading.tiered_log import Tier, TieredLog
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingBounds:
-    """How far one reader may go. Both are exclusive.
+    """The bounds of one reader. Both are exclusive.
 
     Attributes:
-        end_offset: where it has to stop: the high watermark, or for committed reads the last stable offset.
-        local_stable_offset: up to where the local log knows of every abort; what lies behind it, the tier knows.
+        end_offset: end of the read: the high watermark, or for committed reads the last stable offset.
+        local_stable_offset: end of the offsets of which the local log knows every abort; the tier knows those behind.
     """
 
     end_offset: int
@@ -28,7 +28,7 @@ class ReadingBounds:
 
 
 def remote_end(log: TieredLog, metadata: RemoteLogSegmentMetadata, offset: int) -> int:
-    """Exclusive end of what is read of ``metadata`` from ``offset`` on; it may reach into the local log."""
+    """Return the exclusive end of a read of a segment from ``offset`` on. The end may lie in the local log."""
     end, local_start = log.readable_end(metadata, offset), log.local_start_offset
     if local_start is not None and offset < local_start < end and log.tier_of(local_start) is Tier.LOCAL:
         return local_start
@@ -36,23 +36,23 @@ def remote_end(log: TieredLog, metadata: RemoteLogSegmentMetadata, offset: int) 
 
 
 def is_replaced(before: TieredLog, after: TieredLog) -> bool:
-    """Whether some segment that could be read was replaced or deleted meanwhile, so that its objects may be gone."""
+    """Return true if a readable segment of ``before`` is not readable in ``after``, so that its objects may be gone."""
     readable = {metadata.segment for metadata in after.finished}
     return any(metadata.segment not in readable for metadata in before.finished)
 
 
-async def reading_bounds(log: TieredLog, isolation: Isolation, indexes: RemoteIndexes) -> ReadingBounds:
-    """Say where a reader has to stop.
+async def reading_bounds(log: TieredLog, isolation: IsolationLevel, indexes: RemoteIndexes) -> ReadingBounds:
+    """Return the bounds of a reader.
 
-    Only decided data is copied, but the marker that decided it may lie behind the tier's end. So where the local log
-    does not decide all that is in the tier, being behind or not there, the tier's own last stable offset counts: up to
-    it every abort is known from the transaction indexes in the tier.
+    Only decided records are copied, but the marker that decided them may lie behind the end of the tier. The local log
+    may be missing, or may end before the tier. Then the last stable offset of the tier counts: below it the transaction
+    indexes in the tier tell every abort.
 
     Raises:
         LogError: the local log cannot be read.
-        RemoteStorageError: what is open at the end of the tier is not known.
+        RemoteStorageError: the transactions that are open at the end of the tier are not known.
     """
-    if isolation is Isolation.READ_UNCOMMITTED:
+    if isolation is IsolationLevel.READ_UNCOMMITTED:
         return ReadingBounds(log.end_offset, log.end_offset)
     local = await _local_stable_offset(log)
     if local >= log.remote_end_offset:
@@ -65,10 +65,10 @@ async def reading_bounds(log: TieredLog, isolation: Isolation, indexes: RemoteIn
 async def on_current(
     log: TieredLog, snapshot: Callable[[], Awaitable[TieredLog]], act: Callable[[TieredLog], Awaitable[T]]
 ) -> T:
-    """Act on ``log``, and anew on a fresh look when segments were replaced and are gone meanwhile.
+    """Act on ``log``, and again on a new snapshot when segments were replaced and their objects are gone.
 
     Raises:
-        RemoteResourceNotFoundError: objects are gone of which the metadata says that they are there.
+        RemoteResourceNotFoundError: objects are gone although the metadata still lists them.
     """
     while True:
         try:
@@ -81,7 +81,7 @@ async def on_current(
 
 
 async def _local_stable_offset(log: TieredLog) -> int:
-    """Of the local log, as far as it is known to be committed; 0 where nothing is."""
+    """Return the last stable offset of the local log below the high watermark; 0 without committed records."""
     if log.scan is None or not log.scan.segments or log.high_watermark is None:
         return 0
     return await asyncio.to_thread(

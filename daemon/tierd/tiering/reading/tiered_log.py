@@ -1,4 +1,4 @@
-"""TieredLog: local and remote segments of a partition as one log, as they were at one moment. Decisions only."""
+"""The local and remote segments of a partition as one log, at one moment. Decisions only, no I/O."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -11,15 +11,8 @@ from tierd.model import Lineage, OffsetRange, RemoteLogSegmentMetadata, TopicIdP
 from tierd.tiering.plan import deleted_records_before, local_log_start
 
 
-class Isolation(Enum):
-    """Which records a reader wants."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
-
-
 class Tier(Enum):
-    """Where a read goes."""
+    """The place that a read takes bytes from."""
 
     LOCAL = "local"
     REMOTE = "remote"
@@ -27,13 +20,13 @@ class Tier(Enum):
 
 @dataclass(frozen=True)
 class TieredLog:
-    """What a reader has to know of one partition.
+    """The facts about one partition that a reader needs.
 
     Attributes:
         view: the remote segments.
-        scan: the local ones; None where this host has no replica.
-        high_watermark: exclusive end of committed local data; None when the broker has not told.
-        log_start_checkpoint: the entry of ``log-start-offset-checkpoint``, None when there is none.
+        scan: the local segments; None on a host without a replica.
+        high_watermark: exclusive end of committed local data; None until the broker has written it.
+        log_start_checkpoint: the entry of ``log-start-offset-checkpoint``; None without an entry.
         held: offsets of segments that tierd holds on this host to copy them, as far as it is known. No reader reads
             them there.
     """
@@ -47,7 +40,7 @@ class TieredLog:
 
     @cached_property
     def lineage(self) -> Lineage:
-        """The epochs of both tiers."""
+        """The leader epochs of the local log and of the tier."""
         return effective_lineage(self.view, self.scan.lineage if self.scan else Lineage())
 
     @cached_property
@@ -57,19 +50,19 @@ class TieredLog:
 
     @property
     def finished(self) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """Readable remote segments, ascending."""
+        """The readable remote segments, ascending."""
         return self.branch.finished
 
     @property
     def local_start_offset(self) -> int | None:
-        """First offset on local disk; None without local segments."""
+        """The first offset on local disk; None without local segments."""
         if self.scan is None or not self.scan.segments:
             return None
         return self.scan.segments[0].base_offset
 
     @cached_property
     def log_start_offset(self) -> int:
-        """First offset that may be read in either tier."""
+        """The first offset that may be read, from the local log or from the tier."""
         segments = self.scan.segments if self.scan else ()
         if not self.finished and self.view.log_start_offset is None:
             return local_log_start(segments, checkpointed=self.log_start_checkpoint)
@@ -78,63 +71,63 @@ class TieredLog:
             start = deleted_records_before(
                 checkpointed=self.log_start_checkpoint, segments=segments, high_watermark=self.high_watermark
             )
-        # What the checkpoint says beyond it may be another leader's retention; the leader's copy task judges that.
+        # A checkpoint beyond ``start`` may be the retention of another leader: the leader's copy task decides that.
         first_remote = self.finished[0].first_readable_offset if self.finished else None
         firsts = [first for first in (first_remote, self.local_start_offset) if first is not None]
         return max(start or 0, min(firsts, default=0))
 
     @property
     def remote_end_offset(self) -> int:
-        """Exclusive end of what the tier holds of our own branch; 0 when it holds nothing."""
+        """Exclusive end of our own branch in the tier; 0 when the tier holds nothing of our branch."""
         return self.branch.end_offset
 
     @property
     def last_whole_segment(self) -> RemoteLogSegmentMetadata | None:
-        """The last remote segment that is of our own branch from end to end."""
+        """The last remote segment that lies completely in our own branch."""
         return self.branch.last_whole
 
     @property
     def end_offset(self) -> int:
-        """Exclusive end of what may be read uncommitted: the high watermark, or what the tier proves to be below it.
+        """Exclusive end of uncommitted reads: the high watermark, or the end of the tier if that is larger.
 
-        Never below the log start: where every segment of the tier has expired, nothing else tells how far the log was.
+        Never below the log start: where every segment of the tier has expired, only the log start tells the end.
         """
         return max(self.high_watermark or 0, self.remote_end_offset, self.log_start_offset)
 
     def tier_of(self, offset: int) -> Tier:
-        """Where to read ``offset``: local is preferred where both have it."""
+        """Return the place to read ``offset`` from. The local log is preferred where both have the offset."""
         local_start = self.local_start_offset
         local = local_start is not None and local_start <= offset < (self.high_watermark or 0)
         return Tier.LOCAL if local else Tier.REMOTE
 
     def remote_segment(self, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The readable segment that holds ``offset`` in the epoch that wrote it."""
+        """Return the readable segment that holds ``offset`` in the epoch that wrote the offset."""
         return self.branch.segment_for(offset)
 
     def readable_end(self, metadata: RemoteLogSegmentMetadata, offset: int) -> int:
-        """Exclusive end of what ``metadata`` holds of our own branch, from ``offset`` on; see ``OwnBranch``."""
+        """Return the exclusive end of our own branch in a segment, from ``offset`` on; see ``OwnBranch``."""
         return self.branch.readable_end(metadata, offset)
 
     def next_indexed_segment(self, offset: int) -> Stretch | None:
         """Return the first segment from ``offset`` on that may name aborted transactions (remote-tiering 14.4).
 
-        Segments, and ends of segments, that another branch of the log wrote under one of our epochs are no part of it:
-        a broker that lost its end, or another leader, wrote over their offsets. A hole ends nothing: a marker behind it
-        may decide about what lies before it.
+        Another branch of the log may have written segments, or ends of segments, under one of our epochs: a broker that
+        lost its end, or another leader, wrote their offsets again. Such segments do not count. A hole ends nothing: a
+        marker behind it may decide about records before it.
         """
         stretches = self.branch.stretches(offset, self.remote_end_offset)
         return next((stretch for stretch in stretches if not stretch.metadata.txn_index_empty), None)
 
     def next_available(self, offset: int) -> int | None:
-        """The first offset after a hole at ``offset``, None when nothing follows."""
+        """Return the first offset after a hole at ``offset``; None when no offset follows."""
         found = (self.branch.next_answered(offset), self.local_start_offset)
         return min((start for start in found if start is not None and start > offset), default=None)
 
     def require_readable(self, offset: int) -> None:
-        """Raise unless ``offset`` lies between log start and end, the end included.
+        """Check that ``offset`` lies between log start and end, the end included.
 
         Raises:
-            OffsetOutOfRangeError: it does not.
+            OffsetOutOfRangeError: ``offset`` is below the log start or above the end.
         """
         if not self.log_start_offset <= offset <= max(self.end_offset, self.log_start_offset):
             raise OffsetOutOfRangeError(
@@ -143,11 +136,11 @@ class TieredLog:
             )
 
     def is_held(self, offset: int) -> bool:
-        """Whether tierd holds a segment with ``offset`` on this host, so that it is copied later."""
+        """Return True if tierd holds a segment with ``offset`` on this host, so that it is copied later."""
         return any(each.start <= offset <= each.end for each in self.held)
 
     def missing(self, offset: int) -> OffsetOutOfRangeError:
-        """The error for an offset inside the log that no reader finds in either tier."""
+        """Return the error for an offset inside the log that no reader finds in the local log or in the tier."""
         following = self.next_available(offset)
         remedy = "nothing follows it" if following is None else f"the next readable offset is {following}"
         if self.is_held(offset):

@@ -1,28 +1,26 @@
-"""Offsets by timestamp, and the offsets that have names, over both tiers (remote-tiering 15; KIP-405, KIP-1005)."""
+"""Offsets by timestamp, and named offsets, in the local log and in the tier (remote-tiering 15; KIP-405, KIP-1005)."""
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 
-from tierd.errors import BatchTooLargeError, CorruptRecordError, RemoteIntegrityError, TierError
-from tierd.log import RecordBatch, TimestampedOffset, first_since, max_timestamp
-from tierd.model import RemoteLogSegmentMetadata
+from tierd.errors import BatchTooLargeError, CorruptRecordError, RemoteIntegrityError
+from tierd.log import first_in_batch, first_since, max_timestamp
+from tierd.model import IsolationLevel, RemoteLogSegmentMetadata, TimestampOffset
 from tierd.tiering.plan import highest_copied
 from tierd.tiering.reading.read_session import ReadSources
 from tierd.tiering.reading.reading_bounds import on_current, reading_bounds, remote_end
 from tierd.tiering.reading.remote_reader import RemoteSegmentReader
-from tierd.tiering.reading.tiered_log import Isolation, TieredLog
+from tierd.tiering.reading.tiered_log import TieredLog
 
-UNKNOWN = -1
-
+_NO_TIMESTAMP = -1
 _FIRST_BYTES = 256 << 10
 _PIECE_BYTES = 4 << 20
 
 
 class OffsetSpec(IntEnum):
-    """The numbers that stand in a ListOffsets request for a timestamp."""
+    """Named offsets: the negative numbers that a ListOffsets request may have in place of a timestamp."""
 
     LATEST = -1
     EARLIEST = -2
@@ -32,50 +30,37 @@ class OffsetSpec(IntEnum):
     EARLIEST_PENDING_UPLOAD = -6
 
 
-@dataclass(frozen=True, slots=True)
-class ListedOffset:
-    """An answer to ListOffsets; -1 stands for what there is not.
-
-    Attributes:
-        timestamp_ms: of the record; -1 for a place in the log.
-        leader_epoch: that wrote the offset.
-        error: why there is no answer; the fields say nothing then.
-    """
-
-    offset: int = UNKNOWN
-    timestamp_ms: int = UNKNOWN
-    leader_epoch: int = UNKNOWN
-    error: TierError | None = None
-
-
 async def list_offset(
-    sources: ReadSources, timestamp_ms: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
-) -> ListedOffset:
+    sources: ReadSources, timestamp_ms: int, *, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+) -> TimestampOffset | None:
     """Find the first record that is no older than a timestamp, or the place that an ``OffsetSpec`` names.
 
+    Returns:
+        None without such a record or place.
+
     Raises:
-        ValueError: a negative number that stands for nothing.
+        ValueError: a negative number that is no ``OffsetSpec``.
         LogError: the local log cannot be read.
-        RemoteStorageError: the store did not answer, or its bytes are damaged.
+        RemoteStorageError: the store did not answer, or the stored bytes are damaged.
     """
     log = await sources.snapshot()
     if timestamp_ms >= 0:
         search = partial(offset_for_timestamp, sources, timestamp_ms=timestamp_ms, isolation=isolation)
-        return _listed(await on_current(log, sources.snapshot, search))
+        return await on_current(log, sources.snapshot, search)
     spec = OffsetSpec(timestamp_ms)
     if spec is OffsetSpec.MAX_TIMESTAMP:
         largest = partial(_largest_timestamp, sources, isolation=isolation)
-        return _listed(await on_current(log, sources.snapshot, largest))
+        return await on_current(log, sources.snapshot, largest)
     if spec is OffsetSpec.LATEST:
         return await on_current(log, sources.snapshot, partial(_latest, sources, isolation=isolation))
     return place(log, spec)
 
 
-def place(log: TieredLog, spec: OffsetSpec) -> ListedOffset:
-    """The place that ``spec`` names, of those that need no search.
+def place(log: TieredLog, spec: OffsetSpec) -> TimestampOffset | None:
+    """Return the place of an ``OffsetSpec`` that needs no search.
 
     Raises:
-        ValueError: it needs one.
+        ValueError: ``spec`` needs a search.
     """
     match spec:
         case OffsetSpec.EARLIEST:
@@ -84,29 +69,29 @@ def place(log: TieredLog, spec: OffsetSpec) -> ListedOffset:
             return _at(log, _local_start(log))
         case OffsetSpec.LATEST_TIERED:
             highest = _highest_remote_offset(log)
-            return ListedOffset() if highest == UNKNOWN else _at(log, highest)
+            return None if highest < 0 else _at(log, highest)
         case OffsetSpec.EARLIEST_PENDING_UPLOAD:
             highest = _highest_remote_offset(log)
-            if highest == UNKNOWN:
+            if highest < 0:
                 is_all_local = _local_start(log) == log.log_start_offset
-                return _at(log, log.log_start_offset) if is_all_local else ListedOffset()
+                return _at(log, log.log_start_offset) if is_all_local else None
             return _at(log, max(highest + 1, log.log_start_offset))
         case _:
             raise ValueError(f"{spec.name} is no place that is known without a search")
 
 
 async def offset_for_timestamp(
-    sources: ReadSources, log: TieredLog, *, timestamp_ms: int, isolation: Isolation
-) -> TimestampedOffset | None:
-    """The first readable record with ``timestamp_ms`` or a later time; None when there is none (15.1).
+    sources: ReadSources, log: TieredLog, *, timestamp_ms: int, isolation: IsolationLevel
+) -> TimestampOffset | None:
+    """Find the first readable record with ``timestamp_ms`` or a later time; None without such a record (15.1).
 
-    Kafka gives up after the first remote segment that might have held it; here the search goes on, as such a segment
-    may have nothing young enough left behind the log start.
+    Kafka ends the search after the first remote segment that might hold the record. Here the search goes on, because
+    the records of that segment behind the log start may all be too old.
     """
     start, end = log.log_start_offset, (await reading_bounds(log, isolation, sources.indexes)).end_offset
     for metadata in timestamp_candidates(log, timestamp_ms):
         if log.local_start_offset is not None and metadata.start_offset >= log.local_start_offset:
-            break  # the local log has it too
+            break  # the local log has the segment too
         found = await _first_in_segment(sources, log, metadata, timestamp_ms, start=start)
         if found is not None:
             return found if found.offset < end else None
@@ -116,7 +101,7 @@ async def offset_for_timestamp(
 
 
 def timestamp_candidates(log: TieredLog, timestamp_ms: int) -> Iterator[RemoteLogSegmentMetadata]:
-    """The finished segments of our own branch that may hold a record so young, from the log start on, ascending."""
+    """Yield the finished segments of our own branch that may hold such a record behind the log start, ascending."""
     readable = (m for m in log.finished if m.max_timestamp_ms >= timestamp_ms and m.end_offset >= log.log_start_offset)
     for metadata in readable:
         first = max(metadata.first_readable_offset, log.log_start_offset)
@@ -126,7 +111,7 @@ def timestamp_candidates(log: TieredLog, timestamp_ms: int) -> Iterator[RemoteLo
 
 async def _first_in_segment(
     sources: ReadSources, log: TieredLog, metadata: RemoteLogSegmentMetadata, timestamp_ms: int, *, start: int
-) -> TimestampedOffset | None:
+) -> TimestampOffset | None:
     first = max(start, metadata.first_readable_offset)
     end = remote_end(log, metadata, first)
     position = await sources.indexes.lookup_timestamp(metadata, timestamp_ms, first)
@@ -138,12 +123,12 @@ async def _first_in_segment(
         while batches := await reader.next_batches():
             wanted = [b for b in batches if b.max_timestamp_ms >= timestamp_ms and b.last_offset >= first]
             for batch in wanted:
-                found = await asyncio.to_thread(_first_in_batch, batch, timestamp_ms, first, end)
+                found = await asyncio.to_thread(first_in_batch, batch, timestamp_ms, start=first, end=end)
                 if found is not None:
                     return found
             if batches[-1].last_offset + 1 >= end:
                 return None
-    except BatchTooLargeError:  # nothing is damaged, and its own remedy is the right one
+    except BatchTooLargeError:  # nothing is damaged, and the error has the right remedy
         sources.recorder.fetch_failed(log.partition.topic)
         raise
     except CorruptRecordError as error:
@@ -158,47 +143,33 @@ async def _first_in_segment(
     return None
 
 
-def _first_in_batch(batch: RecordBatch, timestamp_ms: int, first: int, end: int) -> TimestampedOffset | None:
-    for record in batch.records():
-        if record.timestamp_ms >= timestamp_ms and first <= record.offset < end:
-            epoch = batch.partition_leader_epoch
-            return TimestampedOffset(record.timestamp_ms, record.offset, epoch if epoch >= 0 else None)
-    return None
-
-
-async def _largest_timestamp(sources: ReadSources, log: TieredLog, *, isolation: Isolation) -> TimestampedOffset | None:
-    """Over local segments only, as Kafka has it."""
+async def _largest_timestamp(
+    sources: ReadSources, log: TieredLog, *, isolation: IsolationLevel
+) -> TimestampOffset | None:
+    """Find the record with the largest timestamp, in the local segments only, as Kafka does."""
     if log.scan is None:
         return None
     bounds = await reading_bounds(log, isolation, sources.indexes)
     return await asyncio.to_thread(max_timestamp, log.scan, end=bounds.end_offset)
 
 
-async def _latest(sources: ReadSources, log: TieredLog, *, isolation: Isolation) -> ListedOffset:
+async def _latest(sources: ReadSources, log: TieredLog, *, isolation: IsolationLevel) -> TimestampOffset:
     bounds = await reading_bounds(log, isolation, sources.indexes)
     latest = log.lineage.latest
-    return ListedOffset(bounds.end_offset, leader_epoch=latest.epoch if latest else UNKNOWN)
+    return TimestampOffset(_NO_TIMESTAMP, bounds.end_offset, latest.epoch if latest else None)
 
 
 def _local_start(log: TieredLog) -> int:
-    """Where the local log begins; its end where there is none."""
+    """Return the start of the local log; the end of the log on a host without a local log."""
     return log.end_offset if log.local_start_offset is None else max(log.local_start_offset, log.log_start_offset)
 
 
 def _highest_remote_offset(log: TieredLog) -> int:
-    """The last offset of our branch that counts as copied, inclusive; -1 when there is none."""
+    """Return the last offset of our branch that counts as copied, inclusive; -1 without such an offset."""
     return highest_copied(
         log.lineage, log.view.copied_offset_for_epoch, log_end_offset=max(log.end_offset, log.high_watermark or 0)
     ).offset
 
 
-def _at(log: TieredLog, offset: int) -> ListedOffset:
-    epoch = log.lineage.epoch_for(offset)
-    return ListedOffset(offset, leader_epoch=UNKNOWN if epoch is None else epoch)
-
-
-def _listed(found: TimestampedOffset | None) -> ListedOffset:
-    if found is None:
-        return ListedOffset()
-    epoch = UNKNOWN if found.leader_epoch is None else found.leader_epoch
-    return ListedOffset(found.offset, found.timestamp_ms, epoch)
+def _at(log: TieredLog, offset: int) -> TimestampOffset:
+    return TimestampOffset(_NO_TIMESTAMP, offset, log.lineage.epoch_for(offset))
