@@ -1,11 +1,13 @@
-"""The ``tierd`` command: which verbs there are, and how one is found.
+"""The ``tierd`` command: the list of verbs, and the way from a verb to its module.
 
-Only the module of the verb that was named is imported, for most of them need half the daemon; ``tierd --help`` and a
-mistyped verb need none of it. A module in ``commands`` has a function of its own name; the verbs of a group, as in
+Only the module of the verb that was named is imported, because most modules need half the daemon; ``tierd --help`` and
+a mistyped verb need none. A module in ``commands`` has a function of its own name. The verbs of a group, as in
 ``tierd log append``, have a folder of their own.
 """
 
+import builtins
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,13 +18,13 @@ from typing import Annotated, cast
 import typer
 
 from tierd import __version__
-from tierd.cli.failures import reported
-from tierd.cli.printing import prepare_streams, print_line
+from tierd.cli.failures import ExitCode, reported
+from tierd.cli.printing import prepare_streams, print_error, print_line
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A verb and its line in the help; ``group`` is the word before it, if any."""
+    """A verb and its line in the help; ``group`` is the word before the verb, if any."""
 
     name: str
     summary: str
@@ -31,22 +33,23 @@ class Verb:
 
     @property
     def function(self) -> str:
-        """The function that carries it out; one that would be a word of Python's has an underscore behind it."""
-        return self.name.replace("-", "_") + "_" * iskeyword(self.name)
+        """Return the name of the function that carries the verb out; ``_`` follows a keyword or builtin of Python."""
+        is_taken = iskeyword(self.name) or hasattr(builtins, self.name)
+        return self.name.replace("-", "_") + "_" * is_taken
 
     @property
     def module(self) -> str:
-        """Where that function is."""
+        """Return the module of that function."""
         return ".".join(filter(None, ("tierd.cli.commands", self.group, self.function)))
 
     @property
     def words(self) -> list[str]:
-        """What a person types after ``tierd``."""
+        """Return the words that a person types after ``tierd``."""
         return [*filter(None, [self.group]), self.name]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class VerbGroup:
     """A word that further verbs follow."""
 
     name: str
@@ -72,7 +75,6 @@ VERBS = (
     Verb("rewrap-keys", "Wrap data keys of encrypted segments under the active key."),
     Verb("expire", "Remove from the tier what retention does not keep."),
     Verb("compact", "Compact and merge segments in the tier with Spark."),
-    Verb("erase", "Erase the records of keys from the tier, and prove it."),
     Verb("undelete", "Take expired segments back while they are in their grace."),
     Verb("deletions", "List what went from the tier, and why."),
     Verb("delete-partition", "Delete the whole tier of a partition."),
@@ -86,16 +88,27 @@ VERBS = (
     Verb("roll", "Begin a new segment.", group="log"),
     Verb("truncate", "Cut off everything from an offset on.", group="log"),
     Verb("recover", "Do to a log dir what a broker does at its start and clean stop.", group="log"),
+    Verb("request", "File a request to erase the records of keys.", group="erase"),
+    Verb("list", "List the requests, and what each one waits for.", group="erase"),
+    Verb("status", "Show what was done for a request: the proof.", group="erase"),
+    Verb("attest", "State that a store keeps no older versions of objects.", group="erase"),
+    Verb("withdraw", "Give a request up.", group="erase"),
+    Verb("step", "Take open requests a step further.", group="erase"),
     Verb("export", "Write everything that the metadata store knows to a file.", group="metadata"),
     Verb("import", "Fill an empty metadata store from an export.", group="metadata"),
 )
 GROUPS = (
-    Group(
+    VerbGroup(
+        "erase",
+        "Erase the records of keys from the tier, and prove it: request, list, status, attest, withdraw, step.",
+        "Erase the records of keys from the tier of a partition, and prove it.",
+    ),
+    VerbGroup(
         "log",
         "Write to log dirs that no broker uses: append, read, roll, truncate, recover.",
         "Work on partition directories that no broker uses: tierd's own, or those of a stopped broker.",
     ),
-    Group(
+    VerbGroup(
         "metadata",
         "Move the metadata from one store to another: export, import.",
         "Move the metadata of a cluster from one store to another, of whatever kind; --config names the store.",
@@ -108,10 +121,49 @@ _EXIT_CODES = (
 )
 
 
+_ERASE_VERB_OF = {
+    "--list": "list",
+    "--report": "status",
+    "--cancel": "withdraw",
+    "--attest": "attest",
+    "--step": "step",
+    "--key": "request",
+    "--key-base64": "request",
+    "--keys-file": "request",
+}
+_OF_ONE_REQUEST = ("status", "withdraw", "attest")
+
+
 def main() -> None:
     """Run the command line of this process."""
     prepare_streams()
+    if new := new_spelling(sys.argv[1:]):
+        print_error("tierd: erase is a group of verbs")
+        print_error(f"  next: {shlex.join(['tierd', *new])}")
+        sys.exit(int(ExitCode.USAGE))
     build_app(sys.argv[1:])(prog_name="tierd")
+
+
+def new_spelling(arguments: Sequence[str]) -> list[str]:
+    """Return the present spelling of ``erase`` with options in the place of verbs; empty for other arguments."""
+    if arguments[:1] != ["erase"] or (arguments[1:2] and arguments[1] in _names_in("erase")):
+        return []
+    rest = list(arguments[1:])
+    for at, argument in enumerate(rest):
+        name, _, value = argument.partition("=")
+        verb = _ERASE_VERB_OF.get(name)
+        if verb == "request":
+            return ["erase", verb, *rest]
+        if verb is not None and verb not in _OF_ONE_REQUEST:
+            return ["erase", verb, *rest[:at], *rest[at + 1 :]]
+        if verb is not None:
+            request_id = [value] if value else rest[at + 1 : at + 2]
+            return ["erase", verb, *request_id, *rest[:at], *rest[at + (1 if value else 2) :]]
+    return []
+
+
+def _names_in(group: str) -> set[str]:
+    return {verb.name for verb in VERBS if verb.group == group}
 
 
 def build_app(arguments: Sequence[str]) -> typer.Typer:
@@ -136,7 +188,7 @@ def build_app(arguments: Sequence[str]) -> typer.Typer:
     return app
 
 
-def _group_app(group: Group) -> typer.Typer:
+def _group_app(group: VerbGroup) -> typer.Typer:
     return typer.Typer(
         help=group.help,
         no_args_is_help=True,
@@ -151,7 +203,7 @@ def _load(verb: Verb) -> Callable[..., None]:
 
 
 def _unloaded() -> None:
-    """Stand for a verb that was not named; never called."""
+    """Stand in for a verb that was not named."""
 
 
 def _print_version(wanted: bool) -> None:

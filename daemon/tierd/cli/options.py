@@ -7,7 +7,7 @@ import typer
 
 
 def _located(path: Path) -> Path:
-    """The absolute path of a partition directory within its log dir, even if it is a link to somewhere else there."""
+    """Return the absolute path of a partition directory in its log dir; a link in the log dir is not followed."""
     absolute = Path.cwd() / path
     return absolute.resolve() if path.name in ("", "..") else absolute.parent.resolve() / absolute.name
 
@@ -40,6 +40,9 @@ PartitionArgument = Annotated[
 ]
 PartitionsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="TP", help="Partitions, topic-partition each; none means all.")
+]
+ErasureArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="A request to erase keys, as tierd erase list names it.")
 ]
 PartitionDirectory = Annotated[
     Path,

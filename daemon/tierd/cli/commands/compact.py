@@ -16,6 +16,7 @@ from tierd.cli.printing import print_error, print_json, print_line
 from tierd.cli.progress import progress_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
+from tierd.serve import CompactionPlan
 
 Facts = dict[str, JsonValue]
 _WENT_WELL = ("succeeded", "nothing_due")
@@ -65,25 +66,22 @@ def compact(
         raise typer.Exit(ExitCode.NO)
 
 
-def _print_plan(plan: Facts, *, as_json: bool) -> None:
+def _print_plan(plan: CompactionPlan, *, as_json: bool) -> None:
     if as_json:
-        print_json(plan)
+        print_json(plan.to_json())
         return
-    planned, skipped = cast("list[Facts]", plan["planned"]), cast("list[Facts]", plan["skipped"])
     table = plain_table(("partition", "what"), ("segments", "groups", "size", "from", "to"), "why not")
-    for work in planned:
-        numbers = (str(work[name]) for name in ("first_dirty_offset", "end_offset"))
-        size = human_size(int(str(work["bytes"])))
-        table.add_row(
-            str(work["partition"]), str(work["kind"]), str(work["segments"]), str(work["groups"]), size, *numbers, ""
-        )
-    for each in skipped:
-        table.add_row(str(each["partition"]), "-", "-", "-", "-", "-", "-", str(each["reason"]))
-    if planned or skipped:
+    for work in plan.planned:
+        offsets = str(work.first_dirty_offset), str(work.end_offset)
+        counts = str(work.segments), str(work.groups)
+        table.add_row(work.partition, work.kind, *counts, human_size(work.bytes), *offsets, "")
+    for each in plan.skipped:
+        table.add_row(each.partition, "-", "-", "-", "-", "-", "-", each.reason)
+    if table.row_count:
         print_table(table)
-    audited = [int(str(work["segments"])) for work in planned if work["kind"] == "audit"]
+    audited = [work.segments for work in plan.planned if work.kind == "audit"]
     words = f"; {sum(audited)} segments would be audited, others each time" if audited else ""
-    print_line(f"{len(planned) - len(audited)} partitions would be worked on, {len(skipped)} not{words}")
+    print_line(f"{len(plan.planned) - len(audited)} partitions would be worked on, {len(plan.skipped)} not{words}")
 
 
 def _print_report(report: Facts) -> None:

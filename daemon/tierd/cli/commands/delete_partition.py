@@ -1,9 +1,8 @@
 """``tierd delete-partition``: take the whole tier of a partition away."""
 
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
-from pydantic import JsonValue
 
 from tierd.app import delete_partition as delete_whole_partition
 from tierd.app import require_confirmed, run_in_loop
@@ -11,6 +10,7 @@ from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonOption, Partitio
 from tierd.cli.printing import print_json, print_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition, uuid_from_text
+from tierd.serve import DeletePartitionRequest
 
 
 def delete_partition(
@@ -33,18 +33,16 @@ def delete_partition(
     """
     name = TopicPartition.parse(partition)
     require_confirmed(name, confirmed=yes)
-    if topic_id is not None:
-        try:
-            uuid_from_text(topic_id)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from error
-    deletion = delete_whole_partition(begin(config), config, name, topic_id=topic_id, at_once=now, force=force)
-    answer = run_in_loop(deletion)
+    try:
+        incarnation = None if topic_id is None else uuid_from_text(topic_id)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    request = DeletePartitionRequest(partition=name, topic_id=incarnation, at_once=now, force=force)
+    answer = run_in_loop(delete_whole_partition(begin(config), config, request))
     if as_json:
-        print_json(answer)
+        print_json(answer.to_json())
     else:
-        found = cast("dict[str, JsonValue]", answer)
         when = "now" if now else "when expire.grace is over"
         print_line(
-            f"{found['partition']} (topic id {found['topic_id']}): its objects go {when}; see tierd deletions {name}"
+            f"{answer.partition} (topic id {answer.topic_id}): its objects go {when}; see tierd deletions {name}"
         )

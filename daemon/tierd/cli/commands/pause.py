@@ -1,6 +1,6 @@
 """``tierd pause``: live control of the running daemon."""
 
-from tierd.cli.control import tell_daemon
+from tierd.cli.control import ask_about_partitions
 from tierd.cli.options import (
     DEFAULT_CONFIG,
     ConfigOption,
@@ -9,6 +9,7 @@ from tierd.cli.options import (
     PartitionsArgument,
     SocketOption,
 )
+from tierd.serve import PAUSE
 
 
 def pause(
@@ -22,4 +23,4 @@ def pause(
 
     Example: tierd pause orders-0 orders-1
     """
-    tell_daemon("pause", partitions or [], config=config, socket=socket, as_json=as_json, as_object=as_object)
+    ask_about_partitions(PAUSE, partitions, config=config, socket=socket, as_json=as_json, as_object=as_object)

@@ -1,9 +1,9 @@
 """``tierd undelete``: take segments back while they are in their grace."""
 
-from typing import Annotated, cast
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
-from pydantic import JsonValue
 
 from tierd.app import run_in_loop
 from tierd.app import undelete as undelete_segments
@@ -13,6 +13,7 @@ from tierd.cli.printing import print_json, print_line
 from tierd.cli.session import begin
 from tierd.errors import RefusedError
 from tierd.model import TopicPartition, uuid_from_text
+from tierd.serve import UndeletedSegment, UndeleteRequest
 
 
 def undelete(
@@ -39,36 +40,29 @@ def undelete(
     """
     if bool(segments) == everything:
         raise typer.BadParameter("say --all, or name segments with --segment ID")
-    for text in segments or []:
-        try:
-            uuid_from_text(text)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from error
+    try:
+        wanted = tuple(map(uuid_from_text, segments or ()))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     name = TopicPartition.parse(partition)
-    answer = run_in_loop(undelete_segments(begin(config), config, name, segments or [], force=force, dry_run=dry_run))
-    found = cast("list[dict[str, JsonValue]]", cast("dict[str, JsonValue]", answer)["segments"])
+    request = UndeleteRequest(partition=name, segments=wanted, force=force, dry_run=dry_run)
+    answer = run_in_loop(undelete_segments(begin(config), config, request))
     if as_json:
-        print_json(answer)
+        print_json(answer.to_json())
     else:
-        _print(found, dry_run=dry_run)
-    problem = next((str(each["problem"]) for each in found if each["problem"]), "")
+        _print(answer.segments, dry_run=dry_run)
+    problem = next((each.problem for each in answer.segments if each.problem), "")
     if dry_run and problem and not force:
         raise RefusedError(f"{name}: {problem}", remedy="raise the topic's retention first, or --force")
 
 
-def _print(found: list[dict[str, JsonValue]], *, dry_run: bool) -> None:
+def _print(found: Sequence[UndeletedSegment], *, dry_run: bool) -> None:
     table = plain_table(("segment", "expired by"), ("start", "end", "size"), "what speaks against it")
     for each in found:
-        table.add_row(
-            str(each["segment_id"]),
-            str(each["reason"]),
-            str(each["start_offset"]),
-            str(each["end_offset"]),
-            human_size(int(str(each["size_bytes"]))),
-            str(each["problem"]),
-        )
+        offsets = str(each.start_offset), str(each.end_offset)
+        table.add_row(each.segment_id, each.reason, *offsets, human_size(each.size_bytes), each.problem)
     if found:
         print_table(table)
-    starts = [int(str(each["log_start_offset"])) for each in found if each["log_start_offset"] is not None]
+    starts = [each.log_start_offset for each in found if each.log_start_offset is not None]
     begins = f", the log begins at {min(starts)}" if starts else ""
     print_line(f"{len(found)} segments {'would be' if dry_run else 'are'} back{begins}")
