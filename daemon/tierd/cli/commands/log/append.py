@@ -1,7 +1,11 @@
 """``tierd log append``: records from standard input into a partition that nobody uses."""
 
+import contextlib
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 from uuid import UUID, uuid4
 
@@ -9,7 +13,6 @@ import typer
 
 from tierd.cli.appending import Appended, AppendSettings, LineAppender
 from tierd.cli.failures import ExitCode
-from tierd.cli.interruption import Interruption
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.options import JsonOption, NewPartitionDirectory
 from tierd.cli.printing import print_json, print_line
@@ -86,7 +89,7 @@ def append(
         raise typer.Exit(ExitCode.INTERRUPTED)
 
 
-def _run(appender: LineAppender, interruption: Interruption) -> TierError | None:
+def _run(appender: LineAppender, interruption: "Interruption") -> TierError | None:
     """Append until the input ends, or something ends it; what was appended is to be told in any case."""
 
     def read_line(limit_bytes: int) -> bytes:
@@ -145,3 +148,40 @@ def _epoch(log: UnifiedLog, wanted: int | None) -> int:
             remedy=f"leave it out, or give {newest}",
         )
     return newest if wanted is None else wanted
+
+
+class Interruption:
+    """SIGINT and SIGTERM raise ``KeyboardInterrupt`` inside of ``allowed``: at once, or when it is entered next."""
+
+    def __init__(self) -> None:
+        self._is_allowed = False
+        self._is_wanted = False
+
+    @classmethod
+    @contextlib.contextmanager
+    def installed(cls) -> Iterator["Interruption"]:
+        """Take over the two signals for a while."""
+        interruption = cls()
+        before = {number: signal.signal(number, interruption._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield interruption
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def allowed(self) -> Iterator[None]:
+        """A stretch that may be interrupted."""
+        self._is_allowed = True
+        try:
+            if self._is_wanted:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._is_allowed = False
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        self._is_wanted = True
+        if self._is_allowed:
+            self._is_allowed = False
+            raise KeyboardInterrupt
