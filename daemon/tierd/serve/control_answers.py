@@ -213,7 +213,7 @@ class CompactionPlan(ControlAnswer):
 
 
 class RunBegun(ControlAnswer):
-    """A run that has begun; ``run_id`` is None where it ended at once. The status tells the rest."""
+    """A run that has begun; ``run_id`` is None where it ended at once. The status has its progress."""
 
     run_id: str | None
 

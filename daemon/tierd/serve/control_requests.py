@@ -123,7 +123,7 @@ class FileErasureRequest(ControlRequest):
 
     Attributes:
         keys: base64 in the line; left out of ``repr``, since keys may be personal data.
-        by: the person who asks, for the report.
+        by: the person that files the request, for the report.
         reason: why, for the report.
         at_once: what is replaced leaves without the grace.
         removes_unread: batches that unpack to more than tierd opens go whole.
@@ -147,7 +147,7 @@ class AttestErasureRequest(ControlRequest):
     """A person's statement that no older versions of objects are left.
 
     Attributes:
-        by: the person who says so.
+        by: the person that makes the statement.
         statement: how the person found out.
     """
 

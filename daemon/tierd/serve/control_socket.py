@@ -39,7 +39,7 @@ HereT = TypeVar("HereT")
 
 
 class ControlServer:
-    """Answers control requests of several clients at a time, each within a deadline."""
+    """Server of control requests: several clients at a time, each request within a deadline."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""``tierd compact``: one run of the Spark job, what it would do, and what past runs did."""
+"""``tierd compact``: one run of the Spark job, its plan, and the history of runs."""
 
 from datetime import UTC, datetime
 from typing import Annotated, cast
@@ -26,16 +26,16 @@ def compact(
     partitions: PartitionsArgument = None,
     *,
     once: Annotated[bool, typer.Option("--once", help="Do one run now, then exit.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --once: only say what a run would do.")] = False,
-    history: Annotated[bool, typer.Option("--history", help="List past runs instead, the newest last.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --once: only print the plan of the run.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="List past runs instead, newest last.")] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Compact and merge segments in the tier with Spark; 1 when something could not be done.
+    """Compact and merge segments in the tier with Spark; exits with 1 when a part could not be done.
 
-    A running daemon does it, and goes on with it after Ctrl-C; without one this command does, and Ctrl-C ends the run:
-    what was replaced by then stays so, the rest stays as it was. Needs the extra spark and Java 17.
+    A running daemon does the run, and goes on after Ctrl-C. Without a daemon this command does the run, and Ctrl-C ends
+    it: segments that were replaced stay replaced, the others stay as they were. Needs the extra spark and Java 17.
 
     Examples: tierd compact --once --dry-run, tierd compact --once orders-0, tierd compact --history
     """
@@ -52,7 +52,7 @@ def compact(
         else:
             _print_runs(runs)
         return
-    as_json = as_json or as_object  # below, the answer is one object
+    as_json = as_json or as_object  # the answers below are one object each
     if dry_run:
         _print_plan(run_in_loop(plan_compaction(settings, config, names)), as_json=as_json)
         return

@@ -1,4 +1,4 @@
-"""``tierd delete-partition``: take the whole tier of a partition away."""
+"""``tierd delete-partition``: delete the whole tier of a partition."""
 
 from typing import Annotated
 
@@ -16,18 +16,22 @@ from tierd.serve import DeletePartitionRequest
 def delete_partition(
     partition: PartitionArgument,
     *,
-    yes: Annotated[bool, typer.Option("--yes", help="Required: delete every segment of it.")] = False,
-    now: Annotated[bool, typer.Option("--now", help="Without waiting for expire.grace.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Although it is led here and still copied.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Required: confirm that every segment of the partition goes.")
+    ] = False,
+    now: Annotated[bool, typer.Option("--now", help="Do not wait for expire.grace.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Delete although the partition is led here and still copied.")
+    ] = False,
     topic_id: Annotated[
-        str | None, typer.Option("--topic-id", metavar="ID", help="Which incarnation, where there were several.")
+        str | None, typer.Option("--topic-id", metavar="ID", help="Topic id, if the topic was created several times.")
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete the whole tier of a partition; a crash is survived, the running daemon or the next one goes on with it.
+    """Delete the whole tier of a partition. After a crash, the running daemon or the next one goes on.
 
-    There is no way back. It may not be copied any more: delete or exclude the topic, or switch its copy off, first.
+    A deleted tier does not come back. First end the copies: delete or exclude the topic, or switch its copy off.
 
     Example: tierd delete-partition orders-0 --yes
     """

@@ -18,17 +18,18 @@ from tierd.serve import ExpiredPartition, ExpireRequest
 
 
 def expire(
-    once: Annotated[bool, typer.Option("--once", help="What happens in any case; for scripts that say it.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Accepted for scripts; the command always runs once.")] = False,
     partitions: PartitionsArgument = None,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go, and why.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would go, and why.")] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Remove from the tier what retention does not keep, and say why; 1 when a partition could not be dealt with.
+    """Remove from the tier what retention does not keep, and print why; exits with 1 when a partition failed.
 
-    A running daemon does it; without one this command does. Until expire.grace is over, tierd undelete takes it back.
+    A running daemon does the pass; without a daemon this command does. Until expire.grace is over, tierd undelete takes
+    segments back.
 
     Example: tierd expire --dry-run orders-0
     """

@@ -1,4 +1,4 @@
-"""``tierd pause``: live control of the running daemon."""
+"""``tierd pause``: stop the copies of the running daemon."""
 
 from tierd.cli.control import ask_about_partitions
 from tierd.cli.options import (
@@ -19,7 +19,7 @@ def pause(
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Stop copying partitions, all of them when none is named; a segment under way is finished.
+    """Stop copying partitions, all of them when none is named. A copy under way is finished.
 
     Example: tierd pause orders-0 orders-1
     """

@@ -1,4 +1,4 @@
-"""``tierd resume``: live control of the running daemon."""
+"""``tierd resume``: let the running daemon copy again."""
 
 from tierd.cli.control import ask_about_partitions
 from tierd.cli.options import (

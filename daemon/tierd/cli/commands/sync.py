@@ -1,4 +1,4 @@
-"""``tierd sync``: live control of the running daemon."""
+"""``tierd sync``: have the running daemon look at partitions now."""
 
 from tierd.cli.control import ask_about_partitions
 from tierd.cli.options import (
@@ -19,7 +19,7 @@ def sync(
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Look at partitions now instead of at the next event; quarantined ones are tried again at once.
+    """Look at partitions now instead of at the next event; quarantined partitions are tried again at once.
 
     Example: tierd sync orders-0
     """

@@ -1,4 +1,4 @@
-"""``tierd undelete``: take segments back while they are in their grace."""
+"""``tierd undelete``: take segments back during their grace."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -23,23 +23,25 @@ def undelete(
         list[str] | None, typer.Option("--segment", metavar="ID", help="A segment, as tierd segments names it.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Every segment that is in its grace, but not what a compaction replaced.")
+        bool,
+        typer.Option("--all", help="Take back every segment in its grace, except those that a compaction replaced."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would come back.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would come back.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also what retention would delete again, or what leaves a hole.")
+        bool, typer.Option("--force", help="Also take back what retention would delete again, or what leaves a hole.")
     ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
     """Take expired segments back, and the log start with them, until expire.grace is over.
 
-    Raise the topic's retention first, or what came back expires again at once: that is refused without --force.
+    Raise the topic's retention first. Otherwise the segments would expire again at once, and the command refuses to
+    take them back without --force.
 
     Example: tierd undelete orders-0 --all --dry-run
     """
     if bool(segments) == everything:
-        raise typer.BadParameter("say --all, or name segments with --segment ID")
+        raise typer.BadParameter("give --all, or name segments with --segment ID")
     try:
         wanted = tuple(map(uuid_from_text, segments or ()))
     except ValueError as error:
