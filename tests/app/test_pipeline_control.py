@@ -20,7 +20,7 @@ from tierd.model import TopicPartition
 from tierd.pipeline import PipelineScheduler, RunHistory, RunLimits, RunOutcome
 from tierd.schedule import Schedule
 from tierd.serve import COMPACT
-from tierd.serve.control_protocol import RequestLine
+from tierd.serve.control_protocol import ControlRequestLine
 
 MINUTE_S = 60.0
 
@@ -73,7 +73,7 @@ class Lab:
 
     async def ask(self, control: PipelineControl, *names: str) -> Any:  # noqa: ANN401 - JSON is what it is
         (compact,) = [handler for handler in control.handlers() if handler.verb == COMPACT.name]
-        return await compact.answer(RequestLine(command=COMPACT.name, partitions=names))
+        return await compact.answer(ControlRequestLine(command=COMPACT.name, partitions=names))
 
     def outcomes(self) -> list[RunOutcome]:
         return [report.outcome for report in self.history.read()]

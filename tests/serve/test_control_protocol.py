@@ -42,7 +42,7 @@ from tierd.serve import (
     StepErasuresRequest,
     UndeleteRequest,
 )
-from tierd.serve.control_protocol import ControlRequest, RequestLine
+from tierd.serve.control_protocol import ControlRequest, ControlRequestLine
 from tierd.tiering import CopyLag, LogDirState, PartitionStatus
 
 ORDERS, AUDIT = TopicPartition("orders", 0), TopicPartition("audit", 3)
@@ -98,8 +98,8 @@ def test_request_travels_in_its_line_and_back(
 ) -> None:
     line = verb.request_line(request_)
 
-    assert line == RequestLine.model_validate({"command": verb.name, **fields})
-    assert verb.parse_request(RequestLine.model_validate_json(line.model_dump_json())) == request_
+    assert line == ControlRequestLine.model_validate({"command": verb.name, **fields})
+    assert verb.parse_request(ControlRequestLine.model_validate_json(line.model_dump_json())) == request_
 
 
 def test_fields_that_say_the_default_are_understood() -> None:
@@ -109,7 +109,7 @@ def test_fields_that_say_the_default_are_understood() -> None:
         "options": {"topic_id": "", "at_once": False, "force": False},
     }
 
-    parsed = DELETE_PARTITION.parse_request(RequestLine.model_validate(line))
+    parsed = DELETE_PARTITION.parse_request(ControlRequestLine.model_validate(line))
 
     assert parsed == DeletePartitionRequest(partition=ORDERS)
 
@@ -152,7 +152,7 @@ def test_fault_of_a_request_names_its_field(
     verb: ControlVerb[Any, Any], fields: dict[str, JsonValue], fault: str
 ) -> None:
     with pytest.raises(ControlError) as refused:
-        verb.parse_request(RequestLine.model_validate({"command": verb.name, **fields}))
+        verb.parse_request(ControlRequestLine.model_validate({"command": verb.name, **fields}))
 
     assert str(refused.value) == fault
     assert refused.value.remedy == "use the tierd command of the daemon's version"

@@ -22,7 +22,7 @@ _SAME_VERSION: Final = "use the tierd command of the daemon's version"
 _ONE, _SEVERAL = "partition", "partitions"
 
 
-class RequestLine(BaseModel):
+class ControlRequestLine(BaseModel):
     """One line from a client, before its verb is known."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -32,7 +32,7 @@ class RequestLine(BaseModel):
     options: dict[str, JsonValue] = {}
 
 
-class AnswerLine(BaseModel):
+class ControlAnswerLine(BaseModel):
     """One line to a client."""
 
     model_config = ConfigDict(frozen=True)  # unknown fields of a newer daemon are ignored
@@ -83,7 +83,7 @@ class VerbHandler:
     """The daemon's side of one verb: ``answer`` takes a request line and returns the JSON of the answer."""
 
     verb: str
-    answer: Callable[[RequestLine], Awaitable[JsonValue]]
+    answer: Callable[[ControlRequestLine], Awaitable[JsonValue]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +94,15 @@ class ControlVerb(Generic[RequestT, AnswerT]):
     request_type: type[RequestT]
     answer_type: TypeAdapter[AnswerT]
 
-    def request_line(self, request: RequestT) -> RequestLine:
+    def request_line(self, request: RequestT) -> ControlRequestLine:
         """Return ``request`` as a line; a field that has its default is left out."""
         options: dict[str, JsonValue] = request.model_dump(mode="json", exclude_defaults=True)
         one, several = options.pop(_ONE, None), options.pop(_SEVERAL, ())
-        return RequestLine.model_validate(
+        return ControlRequestLine.model_validate(
             {"command": self.name, "partitions": several if one is None else [one], "options": options}
         )
 
-    def parse_request(self, line: RequestLine) -> RequestT:
+    def parse_request(self, line: ControlRequestLine) -> RequestT:
         """Return the request of ``line``.
 
         Raises:
@@ -142,7 +142,7 @@ class ControlVerb(Generic[RequestT, AnswerT]):
     def handled_by(self, carry_out: Callable[[RequestT], Awaitable[AnswerT]]) -> VerbHandler:
         """Return the handler that parses a request, has it carried out and encodes the answer."""
 
-        async def answer(line: RequestLine) -> JsonValue:
+        async def answer(line: ControlRequestLine) -> JsonValue:
             return self.encode_answer(await carry_out(self.parse_request(line)))
 
         return VerbHandler(self.name, answer)

@@ -27,7 +27,14 @@ from tierd.masking import Masking
 from tierd.peers import is_own_peer
 from tierd.serve.accepting import BACKLOG, accept_connections
 from tierd.serve.connection_gate import Connection, ConnectionGate
-from tierd.serve.control_protocol import AnswerLine, AnswerT, ControlVerb, RequestLine, RequestT, VerbHandler
+from tierd.serve.control_protocol import (
+    AnswerT,
+    ControlAnswerLine,
+    ControlRequestLine,
+    ControlVerb,
+    RequestT,
+    VerbHandler,
+)
 
 SOCKET_NAME = "control.sock"
 MAX_REQUEST_BYTES = 1 << 20
@@ -112,42 +119,42 @@ class ControlServer:
             async with asyncio.timeout(self._idle_timeout_s):
                 return await reader.readline()
         except ValueError:  # longer than the limit
-            await self._send(writer, AnswerLine(ok=False, error=f"request above {MAX_REQUEST_BYTES} bytes"))
+            await self._send(writer, ControlAnswerLine(ok=False, error=f"request above {MAX_REQUEST_BYTES} bytes"))
             return b""
 
-    async def _answer(self, line: bytes) -> AnswerLine:
+    async def _answer(self, line: bytes) -> ControlAnswerLine:
         try:
-            request = RequestLine.model_validate_json(line)
+            request = ControlRequestLine.model_validate_json(line)
         except ValidationError as error:
             fault = error.errors(include_url=False)[0]
             place = ".".join(map(str, fault["loc"]))
             problem = f"{place}: {fault['msg']}" if place else fault["msg"]
-            return AnswerLine(ok=False, error=f"not a control request: {problem}")
+            return ControlAnswerLine(ok=False, error=f"not a control request: {problem}")
         handler = self._handlers.get(request.command)
         if handler is None:
             known = f"known commands: {', '.join(sorted(self._handlers))}"
-            return AnswerLine(ok=False, error=f"no command {request.command!r}", remedy=known)
+            return ControlAnswerLine(ok=False, error=f"no command {request.command!r}", remedy=known)
         try:
             async with asyncio.timeout(self._answer_timeout_s):
-                return AnswerLine(ok=True, answer=await handler.answer(request))
+                return ControlAnswerLine(ok=True, answer=await handler.answer(request))
         except TierError as error:
             refused = isinstance(error, RefusedError | NotConfirmedError)
-            return AnswerLine(ok=False, error=str(error), remedy=error.remedy, refused=refused)
+            return ControlAnswerLine(ok=False, error=str(error), remedy=error.remedy, refused=refused)
         except TimeoutError:
-            return AnswerLine(ok=False, error=f"{request.command} took above {self._answer_timeout_s:g} s")
+            return ControlAnswerLine(ok=False, error=f"{request.command} took above {self._answer_timeout_s:g} s")
         except Exception as error:
             log.exception("control_command_failed", command=request.command)
             problem = f"internal error: {Masking().error(error).named}"
-            return AnswerLine(ok=False, error=problem, remedy="see the daemon's log")
+            return ControlAnswerLine(ok=False, error=problem, remedy="see the daemon's log")
 
-    async def _send(self, writer: asyncio.StreamWriter, answer: AnswerLine) -> None:
+    async def _send(self, writer: asyncio.StreamWriter, answer: ControlAnswerLine) -> None:
         writer.write(answer.model_dump_json().encode() + b"\n")
         async with asyncio.timeout(self._idle_timeout_s):
             await writer.drain()
 
 
 _TOO_MANY = (
-    AnswerLine(ok=False, error="too many control clients", remedy="try again").model_dump_json().encode() + b"\n"
+    ControlAnswerLine(ok=False, error="too many control clients", remedy="try again").model_dump_json().encode() + b"\n"
 )
 
 
@@ -170,7 +177,7 @@ async def ask(
     try:
         async with asyncio.timeout(timeout_s):
             line = await _exchange(state_dir, sent.encode() + b"\n")
-        answer = AnswerLine.model_validate_json(line)
+        answer = ControlAnswerLine.model_validate_json(line)
     except (OSError, EOFError, ValueError) as error:  # TimeoutError and ConnectionError are OSErrors
         raise DaemonUnreachableError(
             f"no answer from tierd on {state_dir / SOCKET_NAME}: {_why(error)}",

@@ -64,7 +64,7 @@ def estimate(
     if short := [topic for topic in topics if topic.is_base_short]:
         print_line(_short_base(short))
     if unknown := sum(topic.unknown_partitions for topic in topics):
-        print_line(f"{unknown} partitions have one segment only: their pace is unknown and not counted")
+        print_line(f"{unknown} partitions have one segment only: their pace is not known, and not counted")
 
 
 def _days(retention: str) -> float | None:
