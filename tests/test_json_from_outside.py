@@ -96,7 +96,7 @@ async def test_mark_of_a_filling_that_is_an_attack_is_reported_with_its_key(text
 async def test_request_to_the_control_socket_that_is_an_attack_is_answered(text: str, tmp_path: Path) -> None:
     clock = FakeClock()
     gate = ConnectionGate(ConnectionLimits(connections=1, per_peer=1), clock=clock, is_short=lambda: False)
-    answer = await ControlServer(tmp_path, {}, gate=gate, clock=clock)._answer(text.encode())
+    answer = await ControlServer(tmp_path, (), gate=gate, clock=clock)._answer(text.encode())
     assert (answer.ok, answer.error.startswith("not a control request")) == (False, True)
 
 

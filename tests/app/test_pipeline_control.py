@@ -15,10 +15,12 @@ from tests.fakes.manual_clock import ManualClock
 from tests.pipeline.running.told_run import ToldRun
 from tierd.app.pipeline import Pipeline
 from tierd.app.pipeline_control import PipelineControl
-from tierd.errors import PartitionNameError, PipelineBusyError, PipelineError, UnknownPartitionError
+from tierd.errors import ControlError, PipelineBusyError, PipelineError, UnknownPartitionError
 from tierd.model import TopicPartition
 from tierd.pipeline import PipelineScheduler, RunHistory, RunLimits, RunOutcome
 from tierd.schedule import Schedule
+from tierd.serve import COMPACT
+from tierd.serve.control_protocol import ControlRequestLine
 
 MINUTE_S = 60.0
 
@@ -70,7 +72,8 @@ class Lab:
             await asyncio.wait_for(task, 60)
 
     async def ask(self, control: PipelineControl, *names: str) -> Any:  # noqa: ANN401 - JSON is what it is
-        return await control.handlers()["compact"](list(names), {})
+        (compact,) = [handler for handler in control.handlers() if handler.verb == COMPACT.name]
+        return await compact.answer(ControlRequestLine(command=COMPACT.name, partitions=names))
 
     def outcomes(self) -> list[RunOutcome]:
         return [report.outcome for report in self.history.read()]
@@ -108,7 +111,7 @@ async def test_what_is_not_led_or_no_partition_begins_nothing(lab: Lab) -> None:
     async with lab.running(enabled=False) as control:
         with pytest.raises(UnknownPartitionError):
             await lab.ask(control, "nowhere-3")
-        with pytest.raises(PartitionNameError):
+        with pytest.raises(ControlError, match=r"compact: partitions\.0: 'nonsense' is not <topic>-<partition>"):
             await lab.ask(control, "nonsense")
     assert lab.work.begun == []
 

@@ -57,7 +57,7 @@ def test_cost_before_the_first_hour_says_so(tierd: Installation) -> None:
     answer = tierd.tierd("cost")
 
     assert answer.exit_code == 0, answer.output
-    assert "nothing recorded yet" in answer.stdout
+    assert "no use is recorded yet" in answer.stdout
 
 
 def test_cost_prices_what_the_daemon_wrote_down(tierd: Installation, tmp_path: Path) -> None:

@@ -2,30 +2,72 @@
 
 import base64
 import json
+import shlex
 from typing import Any
+
+import pytest
 
 from tests.fakes.log_dirs import LogDirWriter
 from tests.scenarios.installation import Installation
+from tests.scenarios.warm_tierd import WarmTierd
 
 OLD = {"topics": {"defaults": {"retention": "1d"}}}  # the log dir's records are of 2023
 KEPT = {"topics": {"defaults": {"retention": -1}}}
 
 
 def filed(tierd: Installation, *arguments: str) -> dict[str, Any]:
-    ended = tierd.tierd("erase", "orders-0", *arguments, "--json")
+    ended = tierd.tierd("erase", "request", "orders-0", *arguments, "--json")
     assert ended.exit_code == 0, ended.output
     answer: dict[str, Any] = json.loads(ended.stdout)
     return answer
 
 
 def listed(tierd: Installation) -> list[dict[str, Any]]:
-    answer: list[dict[str, Any]] = json.loads(tierd.tierd("erase", "--list", "--json").stdout)
+    answer: list[dict[str, Any]] = json.loads(tierd.tierd("erase", "list", "--json").stdout)
     return answer
 
 
-def test_one_thing_has_to_be_asked_for(copied: Installation) -> None:
-    for arguments in ([], ["orders-0"], ["--key", "a"], ["--list", "--step"], ["orders-0", "--key-base64", "!"]):
-        assert copied.tierd("erase", *arguments).exit_code == 2, arguments
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["request"],
+        ["request", "orders-0"],
+        ["request", "--key", "a"],
+        ["request", "orders-0", "--key-base64", "!"],
+        ["request", "orders-0", "--keys-file", "/nowhere"],
+        ["status"],
+        ["withdraw"],
+        ["nonsense"],
+    ],
+    ids=" ".join,
+)
+def test_usage_mistake_exits_with_2(tierd: Installation, arguments: list[str]) -> None:
+    assert tierd.tierd("erase", *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('orders-0 --key alice --reason "ticket 17"', 'request orders-0 --key alice --reason "ticket 17"'),
+        ("--key-base64 AA== orders-0 --now", "request --key-base64 AA== orders-0 --now"),
+        ("--keys-file=keys orders-0", "request --keys-file=keys orders-0"),
+        ("--list", "list"),
+        ("orders-0 --list --json", "list orders-0 --json"),
+        ("--report ID --json", "status ID --json"),
+        ("--report=ID", "status ID"),
+        ("--config file.yaml --cancel ID", "withdraw ID --config file.yaml"),
+        ('--attest ID --reason "seen in the portal"', 'attest ID --reason "seen in the portal"'),
+        ("--step orders-0", "step orders-0"),
+    ],
+)
+def test_old_spelling_is_answered_with_the_new_one(warm: WarmTierd, old: str, new: str) -> None:
+    ended = warm.run("erase", *shlex.split(old))
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert ended.stderr.splitlines() == [
+        "tierd: erase is a group of verbs",
+        f"  next: tierd erase {shlex.join(shlex.split(new))}",
+    ]
 
 
 def test_keys_come_as_text_as_base64_and_from_a_file_and_are_told_by_their_digests(copied: Installation) -> None:
@@ -39,21 +81,21 @@ def test_keys_come_as_text_as_base64_and_from_a_file_and_are_told_by_their_diges
     assert "offsets 12 to 15 in the broker's log" in request["not_covered"][1]
     ((_, request_id, partition),) = [(each["keys"], each["request_id"], each["partition"]) for each in listed(copied)]
     assert (request_id, partition) == (request["request_id"], "orders-0")
-    ended = copied.tierd("erase", "--report", request_id)
+    ended = copied.tierd("erase", "status", request_id)
     assert ended.exit_code == 1, "it is not done"
     assert "reason: ticket 17" in ended.stdout
     assert "not covered:" in ended.stdout
-    assert "orders-0" in copied.tierd("erase", "--list").stdout
+    assert "orders-0" in copied.tierd("erase", "list").stdout
 
 
 def test_of_a_partition_that_nobody_knows_nothing_is_filed(copied: Installation) -> None:
-    assert copied.tierd("erase", "nothing-0", "--key", "a").exit_code == 2
+    assert copied.tierd("erase", "request", "nothing-0", "--key", "a").exit_code == 2
     assert listed(copied) == []
 
 
 def test_a_step_says_what_a_request_waits_for(copied: Installation) -> None:
     filed(copied, "--key", "a")
-    ended = copied.tierd("erase", "--step", "--json")
+    ended = copied.tierd("erase", "step", "--json")
     assert ended.exit_code == 0, ended.output
     (stepped,) = json.loads(ended.stdout)
     assert "is to be looked through by a run" in stepped["problem"]
@@ -61,17 +103,17 @@ def test_a_step_says_what_a_request_waits_for(copied: Installation) -> None:
 
 def test_a_cancelled_request_is_over(copied: Installation) -> None:
     request_id = filed(copied, "--key", "a")["request_id"]
-    ended = copied.tierd("erase", "--cancel", request_id, "--json")
+    ended = copied.tierd("erase", "withdraw", request_id, "--json")
     assert (ended.exit_code, json.loads(ended.stdout)["phase"]) == (0, "cancelled")
-    assert copied.tierd("erase", "--step", "--json").stdout.strip() == "[]"
-    assert copied.tierd("erase", "--cancel", "AAAAAAAAAAAAAAAAAAAAAQ").exit_code == 1
-    assert copied.tierd("erase", "--report", "nonsense").exit_code == 1
+    assert copied.tierd("erase", "step", "--json").stdout.strip() == "[]"
+    assert copied.tierd("erase", "withdraw", "AAAAAAAAAAAAAAAAAAAAAQ").exit_code == 1
+    assert copied.tierd("erase", "status", "nonsense").exit_code == 1
 
 
 def test_an_attestation_needs_a_reason_and_a_request_that_waits_for_it(copied: Installation) -> None:
     request_id = filed(copied, "--key", "a")["request_id"]
-    assert copied.tierd("erase", "--attest", request_id).exit_code == 2
-    ended = copied.tierd("erase", "--attest", request_id, "--reason", "looked")
+    assert copied.tierd("erase", "attest", request_id).exit_code == 2
+    ended = copied.tierd("erase", "attest", request_id, "--reason", "looked")
     assert ended.exit_code == 4, ended.output
     assert "is at searching, not at versions" in ended.stderr
 
@@ -84,7 +126,7 @@ def test_what_may_hold_a_key_is_not_taken_back(copied: Installation, log_dir: Lo
     ended = copied.tierd("undelete", "orders-0", "--all", "--force")
     assert ended.exit_code == 4, ended.output
     assert f"may hold keys that request {request_id} erases" in ended.stderr
-    copied.tierd("erase", "--cancel", request_id)
+    copied.tierd("erase", "withdraw", request_id)
     ended = copied.tierd("undelete", "orders-0", "--all")
     assert ended.exit_code == 0, ended.output
 
@@ -94,17 +136,16 @@ def test_a_running_daemon_files_and_steps(copied: Installation) -> None:
         daemon.wait_ready()
         request_id = filed(copied, "--key", "a")["request_id"]
         assert [each["request_id"] for each in listed(copied)] == [request_id]
-        (stepped,) = json.loads(copied.tierd("erase", "--step", "orders-0", "--json").stdout)
+        (stepped,) = json.loads(copied.tierd("erase", "step", "orders-0", "--json").stdout)
         assert stepped["request_id"] == request_id
-        assert copied.tierd("erase", "--cancel", request_id).exit_code == 0
+        assert copied.tierd("erase", "withdraw", request_id).exit_code == 0
 
 
 def test_request_tells_that_it_removes_batches_that_are_not_opened(copied: Installation) -> None:
-    told = copied.tierd("erase", "orders-0", "--key", "alice", "--remove-unread")
+    told = copied.tierd("erase", "request", "orders-0", "--key", "alice", "--remove-unread")
     assert told.exit_code == 0, told.output
     assert "removes unread: batches that unpack to more than tierd opens go whole" in told.stdout
-    plain = copied.tierd("erase", "orders-0", "--key", "bob", "--json").json()
+    plain = copied.tierd("erase", "request", "orders-0", "--key", "bob", "--json").json()
     assert plain["removes_unread"] is False
-    refused = copied.tierd("erase", "--list", "--remove-unread")
+    refused = copied.tierd("erase", "list", "--remove-unread")
     assert refused.exit_code == 2
-    assert "name its keys" in refused.output

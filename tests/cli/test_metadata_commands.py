@@ -54,13 +54,13 @@ def test_an_export_is_imported_and_the_tier_reads_the_same(
 
 
 def file_erasure(tierd: Installation) -> str:
-    ended = tierd.tierd("erase", "orders-0", "--key", "alice", "--json")
+    ended = tierd.tierd("erase", "request", "orders-0", "--key", "alice", "--json")
     assert ended.exit_code == 0, ended.output
     return str(json.loads(ended.stdout)["request_id"])
 
 
 def erasures(tierd: Installation) -> dict[str, str]:
-    return {each["request_id"]: each["phase"] for each in json.loads(tierd.tierd("erase", "--list", "--json").stdout)}
+    return {each["request_id"]: each["phase"] for each in json.loads(tierd.tierd("erase", "list", "--json").stdout)}
 
 
 def test_requests_to_erase_keys_move_with_the_export_and_go_on(
@@ -70,14 +70,14 @@ def test_requests_to_erase_keys_move_with_the_export_and_go_on(
     assert metadata_command(copied, "export", str(file)).exit_code == 0
     assert metadata_command(another, "import", str(file)).exit_code == 0
     assert erasures(another) == {request_id: "searching"}
-    (stepped,) = json.loads(another.tierd("erase", "--step", "--json").stdout)
+    (stepped,) = json.loads(another.tierd("erase", "step", "--json").stdout)
     assert "is to be looked through by a run" in stepped["problem"]
 
 
 def test_rebuild_keeps_reports_of_erasures_and_names_requests_whose_keys_are_lost(copied: Installation) -> None:
     given_up, waiting = file_erasure(copied), file_erasure(copied)
-    assert copied.tierd("erase", "--cancel", given_up).exit_code == 0
-    report = json.loads(copied.tierd("erase", "--report", given_up, "--json").stdout)
+    assert copied.tierd("erase", "withdraw", given_up).exit_code == 0
+    report = json.loads(copied.tierd("erase", "status", given_up, "--json").stdout)
     drop_metadata(copied)
     for dry_run in (["--dry-run"], []):
         ended = copied.tierd("rebuild-metadata", "--json", *dry_run)
@@ -87,9 +87,9 @@ def test_rebuild_keeps_reports_of_erasures_and_names_requests_whose_keys_are_los
         (problem,) = answer["problems"]
         assert problem["kind"] == "erasure to file again"
         assert waiting in problem["where"]
-    assert json.loads(copied.tierd("erase", "--report", given_up, "--json").stdout) == report
+    assert json.loads(copied.tierd("erase", "status", given_up, "--json").stdout) == report
     assert erasures(copied) == {given_up: "cancelled", waiting: "cancelled"}
-    lost = json.loads(copied.tierd("erase", "--report", waiting, "--json").stdout)
+    lost = json.loads(copied.tierd("erase", "status", waiting, "--json").stdout)
     assert "file the request again" in lost["problem"]
     ended = copied.tierd("rebuild-metadata", "--json")
     assert (ended.exit_code, json.loads(ended.stdout)["erasures"]) == (0, 0), "it is done"

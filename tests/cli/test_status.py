@@ -3,69 +3,60 @@ import io
 import pytest
 from rich.console import Console, Group
 
-from tierd.cli.commands.status import (
-    LastRunFacts,
-    OwnLogsFacts,
-    PartitionFacts,
-    PipelineFacts,
-    RunningFacts,
-    StatusFacts,
-    descriptor_lines,
-    pipeline_line,
-    rendered,
-    uncleanable_lines,
-)
+from tierd.cli.commands.status import descriptor_lines, pipeline_line, rendered, uncleanable_lines
+from tierd.serve import DescriptorsSummary, OwnLogsSummary, PartitionSummary, PipelineSummary, StatusAnswer
+from tierd.serve.control_answers import LastRun, RunningRun
 
 AT_MS = 1_795_300_000_000  # 2026-11-21 22:26:40
-RUNNING = RunningFacts(stage="rewriting", done=1, total=4, groups_replaced=3, groups_failed=0)
-LAST = LastRunFacts(outcome="nothing_due", ended_ms=AT_MS)
+RUNNING = RunningRun(stage="rewriting", done=1, total=4, groups_replaced=3, groups_failed=0)
+LAST = LastRun(outcome="nothing_due", ended_ms=AT_MS)
 
 
 @pytest.mark.parametrize(
     ("facts", "line"),
     [
         (
-            PipelineFacts(enabled=True, running=RUNNING, last_run=LAST, next_begin_ms=AT_MS),
+            PipelineSummary(enabled=True, running=RUNNING, last_run=LAST, next_begin_ms=AT_MS),
             "pipeline: rewriting 25 %, 3 groups replaced, 0 failed",
         ),
         (
-            PipelineFacts(enabled=True, running=None, last_run=LAST, next_begin_ms=AT_MS + 60_000),
+            PipelineSummary(enabled=True, running=None, last_run=LAST, next_begin_ms=AT_MS + 60_000),
             "pipeline: last run nothing due at 2026-11-21 22:26 UTC, next at 2026-11-21 22:27 UTC",
         ),
         (
-            PipelineFacts(enabled=True, running=None, last_run=None, next_begin_ms=AT_MS),
+            PipelineSummary(enabled=True, running=None, last_run=None, next_begin_ms=AT_MS),
             "pipeline: next at 2026-11-21 22:26 UTC",
         ),
-        (PipelineFacts(enabled=False, running=None, last_run=None, next_begin_ms=None), ""),
+        (PipelineSummary(enabled=False, running=None, last_run=None, next_begin_ms=None), ""),
     ],
     ids=["running", "resting", "never ran", "not enabled"],
 )
-def test_the_pipeline_is_told_in_a_line(facts: PipelineFacts, line: str) -> None:
+def test_the_pipeline_is_told_in_a_line(facts: PipelineSummary, line: str) -> None:
     assert pipeline_line(facts) == line
 
 
 def test_a_stage_of_which_nobody_knows_the_length_has_no_share() -> None:
-    running = RunningFacts(stage="starting", done=0, total=0, groups_replaced=0, groups_failed=0)
+    running = RunningRun(stage="starting", done=0, total=0, groups_replaced=0, groups_failed=0)
 
     assert (
-        pipeline_line(PipelineFacts(enabled=True, running=running, last_run=None, next_begin_ms=None))
+        pipeline_line(PipelineSummary(enabled=True, running=running, last_run=None, next_begin_ms=None))
         == "pipeline: starting, 0 groups replaced, 0 failed"
     )
 
 
 def test_own_logs_that_are_not_cleaned_are_named_with_their_cause() -> None:
-    facts = OwnLogsFacts(uncleanable={"orders-0": "torn batch at position 8192"})
+    facts = OwnLogsSummary(uncleanable={"orders-0": "torn batch at position 8192"})
 
     assert uncleanable_lines(facts) == ["orders-0 is not cleaned: torn batch at position 8192; run tierd inspect"]
 
 
-@pytest.mark.parametrize("facts", [OwnLogsFacts(), OwnLogsFacts(uncleanable={})])
-def test_own_logs_that_are_cleaned_take_no_line(facts: OwnLogsFacts) -> None:
+@pytest.mark.parametrize("facts", [OwnLogsSummary(), OwnLogsSummary(uncleanable={})])
+def test_own_logs_that_are_cleaned_take_no_line(facts: OwnLogsSummary) -> None:
     assert uncleanable_lines(facts) == []
 
 
 def test_own_logs_that_are_not_cleaned_take_some_twenty_lines_at_most() -> None:
-    facts = OwnLogsFacts(uncleanable={f"orders-{n}": "torn" for n in range(100)})
+    facts = OwnLogsSummary(uncleanable={f"orders-{n}": "torn" for n in range(100)})
 
     lines = uncleanable_lines(facts)
 
@@ -75,14 +66,14 @@ def test_own_logs_that_are_not_cleaned_take_some_twenty_lines_at_most() -> None:
 
 def test_descriptors_are_mentioned_from_four_fifths_of_their_limit_on() -> None:
     assert descriptor_lines(None) == []
-    assert descriptor_lines({"open": 700, "limit": 1000, "near_limit": False}) == []
-    assert descriptor_lines({"open": 900, "limit": 1000, "near_limit": True}) == [
+    assert descriptor_lines(DescriptorsSummary(open=700, limit=1000, near_limit=False)) == []
+    assert descriptor_lines(DescriptorsSummary(open=900, limit=1000, near_limit=True)) == [
         "900 of 1000 descriptors are open: raise LimitNOFILE of the unit"
     ]
 
 
-def partition(name: str, state: str) -> PartitionFacts:
-    return PartitionFacts(
+def partition(name: str, state: str) -> PartitionSummary:
+    return PartitionSummary(
         partition=name,
         role="leader",
         leader_epoch=1,
@@ -97,7 +88,7 @@ def partition(name: str, state: str) -> PartitionFacts:
     )
 
 
-def lines_of(facts: StatusFacts) -> list[str]:
+def lines_of(facts: StatusAnswer) -> list[str]:
     text = io.StringIO()
     Console(width=200, file=text).print(Group(*rendered(facts)))
     return [line.rstrip() for line in text.getvalue().splitlines()]
@@ -106,7 +97,7 @@ def lines_of(facts: StatusFacts) -> list[str]:
 def test_partitions_that_need_a_person_come_first() -> None:
     partitions = [partition("a-0", "idle"), partition("b-0", "copying"), partition("c-0", "quarantined")]
 
-    lines = lines_of(StatusFacts(version="1", pid=7, not_ready=[], partitions=partitions))
+    lines = lines_of(StatusAnswer(version="1", pid=7, not_ready=(), partitions=tuple(partitions)))
 
     assert lines[0] == "tierd 1, process 7, ready"
     assert [line.split()[0] for line in lines[2:]] == ["c-0", "b-0", "a-0"]
@@ -115,6 +106,6 @@ def test_partitions_that_need_a_person_come_first() -> None:
 def test_causes_of_not_being_ready_stand_on_top_a_line_each() -> None:
     causes = ["object store unreachable since noon: refused", "stopping: SIGTERM"]
 
-    lines = lines_of(StatusFacts(version="1", pid=7, not_ready=causes, partitions=[]))
+    lines = lines_of(StatusAnswer(version="1", pid=7, not_ready=tuple(causes), partitions=()))
 
     assert lines[:3] == ["tierd 1, process 7", *(f"not ready: {cause}" for cause in causes)]

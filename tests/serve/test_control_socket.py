@@ -4,48 +4,79 @@ import json
 import os
 import socket
 import stat
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from pydantic import JsonValue
+from pydantic import JsonValue, StrictBool, TypeAdapter
 from structlog.testing import capture_logs
 
 from tests.fakes.eventually import eventually
 from tierd.clock import SystemClock
 from tierd.errors import ControlError, DaemonUnreachableError, RefusedError, UnknownPartitionError
-from tierd.serve import ConnectionGate, ConnectionLimits, ControlHandler
-from tierd.serve.control_socket import MAX_REQUEST_BYTES, SOCKET_NAME, ControlServer, request
+from tierd.serve import ConnectionGate, ConnectionLimits, VerbHandler
+from tierd.serve.control_protocol import ControlAnswer, ControlListAnswer, ControlRequest, ControlVerb
+from tierd.serve.control_socket import MAX_REQUEST_BYTES, SOCKET_NAME, ControlServer, ask, ask_or_run
 
 
-async def echo(partitions: Sequence[str]) -> JsonValue:
+class EchoRequest(ControlRequest):
+    partitions: tuple[str, ...] = ()
+
+
+class ForceRequest(ControlRequest):
+    partitions: tuple[str, ...] = ()
+    force: StrictBool = False
+
+
+class Count(ControlAnswer):
+    count: int
+
+
+class Names(ControlListAnswer[str]):
+    pass
+
+
+ECHO = ControlVerb("echo", EchoRequest, TypeAdapter(Names))
+REFUSE = ControlVerb("refuse", EchoRequest, TypeAdapter(Names))
+FAIL = ControlVerb("fail", EchoRequest, TypeAdapter(Names))
+HANG = ControlVerb("hang", EchoRequest, TypeAdapter(Names))
+DESTROY = ControlVerb("destroy", ForceRequest, TypeAdapter(Names))
+OPTIONS = ControlVerb("options", ForceRequest, TypeAdapter(ForceRequest))
+
+
+async def echo(given: EchoRequest) -> Names:
     await asyncio.sleep(0)
-    return list(partitions)
+    return Names(given.partitions)
 
 
-async def refuse(partitions: Sequence[str]) -> JsonValue:
+async def refuse(given: EchoRequest) -> Names:
     await asyncio.sleep(0)
-    raise UnknownPartitionError(f"{partitions[0]} is unknown", remedy="see tierd status")
+    raise UnknownPartitionError(f"{given.partitions[0]} is unknown", remedy="see tierd status")
 
 
-async def fail(_partitions: Sequence[str]) -> JsonValue:
+async def fail(_given: EchoRequest) -> Names:
     await asyncio.sleep(0)
     raise ZeroDivisionError("a bug")
 
 
-async def options(partitions: Sequence[str], chosen: Mapping[str, JsonValue]) -> JsonValue:
+async def options(given: ForceRequest) -> ForceRequest:
     await asyncio.sleep(0)
-    return {"partitions": list(partitions), "options": dict(chosen)}
+    return given
 
 
-async def destroy(_partitions: Sequence[str], _options: Mapping[str, JsonValue]) -> JsonValue:
+async def destroy(_given: ForceRequest) -> Names:
     await asyncio.sleep(0)
     raise RefusedError("it would do harm", remedy="think again")
 
 
-async def hang(_partitions: Sequence[str]) -> JsonValue:
-    return await asyncio.Event().wait()
+async def hang(_given: EchoRequest) -> Names:
+    await asyncio.Event().wait()
+    return Names(())
+
+
+async def echoed(state_dir: Path, *names: str) -> list[JsonValue]:
+    return (await ask(state_dir, ECHO, EchoRequest(partitions=names))).to_json()
 
 
 @asynccontextmanager
@@ -54,14 +85,21 @@ async def serving(
     *,
     idle_timeout_s: float = 30.0,
     answer_timeout_s: float = 30.0,
-    more: Mapping[str, ControlHandler] | None = None,
+    more: tuple[VerbHandler, ...] = (),
 ) -> AsyncIterator[ConnectionGate]:
     clock = SystemClock()
     gate = ConnectionGate(ConnectionLimits(connections=8, per_peer=8), clock=clock, is_short=lambda: False)
     server = ControlServer(
         state_dir,
-        {"echo": echo, "refuse": refuse, "fail": fail, "hang": hang} | dict(more or {}),
-        with_options={"options": options, "destroy": destroy},
+        (
+            ECHO.handled_by(echo),
+            REFUSE.handled_by(refuse),
+            FAIL.handled_by(fail),
+            HANG.handled_by(hang),
+            OPTIONS.handled_by(options),
+            DESTROY.handled_by(destroy),
+            *more,
+        ),
         gate=gate,
         clock=clock,
         idle_timeout_s=idle_timeout_s,
@@ -83,22 +121,42 @@ async def raw(state_dir: Path, data: bytes) -> list[dict[str, object]]:
 
 async def test_a_request_is_answered(tmp_path: Path) -> None:
     async with serving(tmp_path):
-        assert await request(tmp_path, "echo", ["orders-0", "orders-1"]) == ["orders-0", "orders-1"]
+        assert await echoed(tmp_path, "orders-0", "orders-1") == ["orders-0", "orders-1"]
 
 
 async def test_options_go_to_a_command_that_takes_them(tmp_path: Path) -> None:
+    forced = ForceRequest(partitions=("orders-0",), force=True)
+    with_options = ControlVerb("echo", ForceRequest, TypeAdapter(Names))
     async with serving(tmp_path):
-        answer = await request(tmp_path, "options", ["orders-0"], options={"force": True})
-        assert answer == {"partitions": ["orders-0"], "options": {"force": True}}
+        assert await ask(tmp_path, OPTIONS, forced) == forced
         with pytest.raises(ControlError, match="no such option: force"):
-            await request(tmp_path, "echo", options={"force": True})
+            await ask(tmp_path, with_options, forced)
 
 
 async def test_a_refusal_arrives_as_one(tmp_path: Path) -> None:
     async with serving(tmp_path):
         with pytest.raises(RefusedError, match="it would do harm") as refused:
-            await request(tmp_path, "destroy")
+            await ask(tmp_path, DESTROY, ForceRequest())
         assert refused.value.remedy == "think again"
+
+
+async def test_daemon_that_answers_keeps_the_command_from_acting_itself(tmp_path: Path) -> None:
+    acted: list[str] = []
+
+    async def act() -> str:
+        acted.append("here")
+        await asyncio.sleep(0)
+        return "here"
+
+    async with serving(tmp_path):
+        assert await ask_or_run(tmp_path, ECHO, EchoRequest(partitions=("a-0",)), act) == Names(("a-0",))
+        with pytest.raises(RefusedError):
+            await ask_or_run(tmp_path, DESTROY, ForceRequest(), act)
+        with pytest.raises(ControlError):
+            await ask_or_run(tmp_path, ControlVerb("echo", EchoRequest, TypeAdapter(Count)), EchoRequest(), act)
+    assert acted == []
+    assert await ask_or_run(tmp_path, ECHO, EchoRequest(), act) == "here"
+    assert acted == ["here"]
 
 
 async def test_the_socket_is_for_its_owner_alone_and_goes_with_the_server(tmp_path: Path) -> None:
@@ -112,21 +170,21 @@ async def test_socket_is_made_without_a_change_of_the_umask_that_other_threads_m
 ) -> None:
     monkeypatch.setattr(os, "umask", lambda mask: pytest.fail(f"umask {mask:o}"))
     async with serving(tmp_path):
-        assert await request(tmp_path, "echo") == []
+        assert await echoed(tmp_path) == []
 
 
 async def test_a_socket_left_by_a_killed_daemon_is_replaced(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / SOCKET_NAME))
     async with serving(tmp_path):
-        assert await request(tmp_path, "echo") == []
+        assert await echoed(tmp_path) == []
 
 
 async def test_a_state_dir_with_a_long_path_works(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     deep.mkdir(parents=True)
     async with serving(deep):
-        assert await request(deep, "echo", ["a-0"]) == ["a-0"]
+        assert await echoed(deep, "a-0") == ["a-0"]
 
 
 async def test_several_requests_on_one_connection_and_several_clients(tmp_path: Path) -> None:
@@ -139,25 +197,25 @@ async def test_several_requests_on_one_connection_and_several_clients(tmp_path: 
 async def test_a_refusal_carries_cause_and_remedy(tmp_path: Path) -> None:
     async with serving(tmp_path):
         with pytest.raises(ControlError, match="a-0 is unknown") as refused:
-            await request(tmp_path, "refuse", ["a-0"])
+            await ask(tmp_path, REFUSE, EchoRequest(partitions=("a-0",)))
         assert refused.value.remedy == "see tierd status"
         with pytest.raises(ControlError, match="no command 'dance'") as unknown:
-            await request(tmp_path, "dance")
+            await ask(tmp_path, ControlVerb("dance", EchoRequest, TypeAdapter(Names)), EchoRequest())
         assert "echo" in unknown.value.remedy
 
 
 async def test_a_bug_in_a_command_is_loud_and_the_server_goes_on(tmp_path: Path) -> None:
     async with serving(tmp_path):
         with capture_logs() as logs, pytest.raises(ControlError, match="internal error"):
-            await request(tmp_path, "fail")
+            await ask(tmp_path, FAIL, EchoRequest())
         assert [entry["event"] for entry in logs] == ["control_command_failed"]
-        assert await request(tmp_path, "echo") == []
+        assert await echoed(tmp_path) == []
 
 
 async def test_a_command_has_a_deadline(tmp_path: Path) -> None:
     async with serving(tmp_path, answer_timeout_s=0.01):
         with pytest.raises(ControlError, match="took above"):
-            await request(tmp_path, "hang")
+            await ask(tmp_path, HANG, EchoRequest())
 
 
 @pytest.mark.parametrize(
@@ -178,7 +236,7 @@ async def test_a_line_above_the_limit_is_refused_and_ends_the_connection(tmp_pat
         writer.close()
         assert answer["ok"] is False
         assert str(MAX_REQUEST_BYTES) in answer["error"]
-        assert await request(tmp_path, "echo") == []
+        assert await echoed(tmp_path) == []
 
 
 async def test_a_silent_client_is_dropped(tmp_path: Path) -> None:
@@ -199,10 +257,10 @@ async def test_the_server_ends_although_a_client_is_connected(tmp_path: Path) ->
 
 async def test_without_a_daemon_the_client_says_so(tmp_path: Path) -> None:
     with pytest.raises(DaemonUnreachableError, match=r"control\.sock") as unreachable:
-        await request(tmp_path, "status")
+        await echoed(tmp_path)
     assert "systemctl start tierd" in unreachable.value.remedy
     with pytest.raises(DaemonUnreachableError):
-        await request(tmp_path / "absent", "status")
+        await echoed(tmp_path / "absent")
 
 
 @contextmanager
@@ -229,13 +287,13 @@ async def test_another_user_is_not_answered_even_if_the_socket_is_open_to_all(
         reader, writer = await asyncio.open_unix_connection(sock=channel)
         assert json.loads(await reader.read())["ok"] is False
         writer.close()
-        assert await request(tmp_path, "echo") == []
+        assert await echoed(tmp_path) == []
 
 
 async def test_command_is_answered_while_idle_clients_fill_the_socket(tmp_path: Path) -> None:
     async with asyncio.timeout(60), serving(tmp_path):
         idle = [await asyncio.open_unix_connection(str(tmp_path / SOCKET_NAME)) for _ in range(40)]
-        assert await request(tmp_path, "echo", ["a-0"]) == ["a-0"]
+        assert await echoed(tmp_path, "a-0") == ["a-0"]
         for _, writer in idle:
             writer.close()
 
@@ -243,12 +301,14 @@ async def test_command_is_answered_while_idle_clients_fill_the_socket(tmp_path: 
 async def test_client_beyond_those_that_are_being_answered_is_told_to_try_again(tmp_path: Path) -> None:
     begun = 0
 
-    async def count(_partitions: Sequence[str]) -> JsonValue:
+    async def count(_given: EchoRequest) -> Names:
         nonlocal begun
         begun += 1
-        return await asyncio.Event().wait()
+        await asyncio.Event().wait()
+        return Names(())
 
-    async with asyncio.timeout(60), serving(tmp_path, more={"count": count}) as gate:
+    counted = ControlVerb("count", EchoRequest, TypeAdapter(Names)).handled_by(count)
+    async with asyncio.timeout(60), serving(tmp_path, more=(counted,)) as gate:
         busy = [await asyncio.open_unix_connection(str(tmp_path / SOCKET_NAME)) for _ in range(8)]
         for _, writer in busy:
             writer.write(b'{"command": "count"}\n')
@@ -261,11 +321,12 @@ async def test_client_beyond_those_that_are_being_answered_is_told_to_try_again(
 
 
 async def test_client_that_does_not_read_its_answer_gives_its_place_back(tmp_path: Path) -> None:
-    async def large(_partitions: Sequence[str]) -> JsonValue:
+    async def large(_given: EchoRequest) -> Names:
         await asyncio.sleep(0)
-        return "x" * (8 << 20)
+        return Names(("x" * (8 << 20),))
 
-    async with asyncio.timeout(60), serving(tmp_path, idle_timeout_s=0.1, more={"large": large}) as gate:
+    verb = ControlVerb("large", EchoRequest, TypeAdapter(Names)).handled_by(large)
+    async with asyncio.timeout(60), serving(tmp_path, idle_timeout_s=0.1, more=(verb,)) as gate:
         with socket.socket(socket.AF_UNIX) as deaf:
             deaf.connect(str(tmp_path / SOCKET_NAME))
             deaf.send(b'{"command": "large"}\n')
@@ -285,5 +346,5 @@ async def test_socket_of_another_user_is_told_with_that_remedy(tmp_path: Path, m
 
     monkeypatch.setattr(os, "open", refuse_to_open)
     with pytest.raises(DaemonUnreachableError, match="Permission denied") as caught:
-        await request(tmp_path, "status")
+        await echoed(tmp_path)
     assert "as the user of the daemon" in caught.value.remedy

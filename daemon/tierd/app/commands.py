@@ -1,14 +1,23 @@
-"""What the control socket can ask of the running daemon."""
+"""The verbs of the control socket that concern copies: status, pause, resume and sync."""
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-from pydantic import JsonValue
+from collections.abc import Awaitable, Callable, Sequence
 
 from tierd.errors import UnknownPartitionError
 from tierd.model import TopicPartition
-from tierd.serve import ControlHandler, StatusSnapshot
+from tierd.serve import (
+    PAUSE,
+    RESUME,
+    STATUS,
+    SYNC,
+    PartitionNames,
+    PartitionsRequest,
+    StatusAnswer,
+    StatusRequest,
+    StatusSnapshot,
+    VerbHandler,
+)
 from tierd.tiering import RemoteLogManager
 
 SYNC_PATIENCE_S = 20.0
@@ -16,46 +25,50 @@ SYNC_PATIENCE_S = 20.0
 
 def control_handlers(
     manager: RemoteLogManager, status: Callable[[], Awaitable[StatusSnapshot]]
-) -> Mapping[str, ControlHandler]:
-    """Return the commands by name; none of the named partitions means all of them."""
+) -> tuple[VerbHandler, ...]:
+    """Return the handlers; a request that names no partition concerns all of them."""
 
-    async def tell_status(_names: Sequence[str]) -> JsonValue:
-        return (await status()).to_json()
+    async def report_status(_request: StatusRequest) -> StatusAnswer:
+        return StatusAnswer.model_validate((await status()).to_json())
 
-    async def pause(names: Sequence[str]) -> JsonValue:
-        partitions = _known(manager, names)
+    async def pause(request: PartitionsRequest) -> PartitionNames:
+        partitions = _known(manager, request.partitions)
         manager.pause(partitions)
         return _named(manager, partitions)
 
-    async def resume(names: Sequence[str]) -> JsonValue:
-        partitions = _known(manager, names)
+    async def resume(request: PartitionsRequest) -> PartitionNames:
+        partitions = _known(manager, request.partitions)
         manager.resume(partitions)
         return _named(manager, partitions)
 
-    async def sync(names: Sequence[str]) -> JsonValue:
-        partitions = _known(manager, names)
-        with contextlib.suppress(TimeoutError):  # long copies go on without anybody waiting for them
+    async def sync(request: PartitionsRequest) -> PartitionNames:
+        partitions = _known(manager, request.partitions)
+        with contextlib.suppress(TimeoutError):  # a long copy goes on after the answer
             async with asyncio.timeout(SYNC_PATIENCE_S):
                 await manager.sync(partitions)
         return _named(manager, partitions)
 
-    return {"status": tell_status, "pause": pause, "resume": resume, "sync": sync}
+    return (
+        STATUS.handled_by(report_status),
+        PAUSE.handled_by(pause),
+        RESUME.handled_by(resume),
+        SYNC.handled_by(sync),
+    )
 
 
-def _known(manager: RemoteLogManager, names: Sequence[str]) -> list[TopicPartition] | None:
-    """Parse ``names``; None stands for all partitions.
+def _known(manager: RemoteLogManager, wanted: Sequence[TopicPartition]) -> list[TopicPartition] | None:
+    """Return ``wanted``, or None for all partitions.
 
     Raises:
-        PartitionNameError: a name that is no partition's.
-        UnknownPartitionError: this broker has no such partition.
+        UnknownPartitionError: this broker does not have one of them.
     """
-    wanted = [TopicPartition.parse(name) for name in names]
     here = {status.partition for status in manager.status()}
     unknown = [str(partition) for partition in wanted if partition not in here]
     if unknown:
         raise UnknownPartitionError(f"{', '.join(unknown)}: no such partition here", remedy="see tierd status")
-    return wanted or None
+    return list(wanted) or None
 
 
-def _named(manager: RemoteLogManager, partitions: Sequence[TopicPartition] | None) -> list[JsonValue]:
-    return [str(partition) for partition in partitions or [status.partition for status in manager.status()]]
+def _named(manager: RemoteLogManager, partitions: Sequence[TopicPartition] | None) -> PartitionNames:
+    found = partitions or [status.partition for status in manager.status()]
+    return PartitionNames(tuple(map(str, found)))

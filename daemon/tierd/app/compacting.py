@@ -1,46 +1,60 @@
-"""``tierd compact``: by the daemon, which owns the claims, else by this process; and what past runs did."""
+"""``tierd compact``: by the daemon, which owns the claims, else by this process; and the history of runs."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from pydantic import JsonValue
 
 from tierd.app.pipeline import Pipeline, build_pipeline, require_pipeline
-from tierd.app.pipeline_answers import pipeline_facts, plan_json
+from tierd.app.pipeline_answers import pipeline_facts, plan_answer
 from tierd.app.standing_in import standing_in
 from tierd.config import TierdConfig
-from tierd.errors import DaemonUnreachableError, PipelineError
+from tierd.errors import PipelineError
 from tierd.model import TopicPartition
 from tierd.pipeline import RunHistory, find_spark, report_json
-from tierd.serve import request
+from tierd.serve import (
+    COMPACT,
+    STATUS,
+    CompactionPlan,
+    CompactRequest,
+    PipelineSummary,
+    RunBegun,
+    StatusRequest,
+    ask,
+    ask_or_run,
+)
 
-_LOOK_S: Final = 1.0
+_POLL_INTERVAL_S: Final = 1.0
 Facts = dict[str, JsonValue]
 Tell = Callable[[str], None]
 
 
-async def plan_compaction(config: TierdConfig, config_file: Path, names: Sequence[TopicPartition]) -> Facts:
-    """What a run would do now, of these partitions, none means all that are led here, and why not more.
+async def plan_compaction(config: TierdConfig, config_file: Path, names: Sequence[TopicPartition]) -> CompactionPlan:
+    """Return what a run would do now with these partitions, and why not more; none means all that are led here.
 
     Raises:
         UnknownPartitionError: one of them is not led here.
         AlreadyRunningError: a daemon holds the state directory and does not answer.
-        TierError: it could not be found out.
+        TierError: the plan could not be made.
     """
-    with contextlib.suppress(DaemonUnreachableError):
-        answer = await request(config.state_dir, "compact", [str(name) for name in names], options={"dry_run": True})
-        return cast("Facts", answer)
-    async with standing_in(config, config_file) as (engine, manager):
-        return plan_json(await build_pipeline(engine, manager, config_file).run.plan(list(names) or None))
+
+    async def plan_here() -> CompactionPlan:
+        async with standing_in(config, config_file) as (engine, manager):
+            return plan_answer(await build_pipeline(engine, manager, config_file).run.plan(list(names) or None))
+
+    request = CompactRequest(partitions=tuple(names), dry_run=True)
+    answer = await ask_or_run(config.state_dir, COMPACT, request, plan_here)
+    if isinstance(answer, RunBegun):
+        raise PipelineError("the daemon began a run instead of planning one", remedy="see tierd status")
+    return answer
 
 
 async def compact(config: TierdConfig, config_file: Path, names: Sequence[TopicPartition], *, tell: Tell) -> Facts:
-    """Have one run done and return what came of it; ``tell`` hears how far it is.
+    """Have one run done and return its report; ``tell`` is called with the progress.
 
-    Cancelled, a run of this process is ended and what it began is given up; one of the daemon goes on.
+    Cancelled, a run of this process is ended and what it began is given up; a run of the daemon goes on.
 
     Raises:
         PipelineBusyError: a run is under way.
@@ -48,23 +62,29 @@ async def compact(config: TierdConfig, config_file: Path, names: Sequence[TopicP
         AlreadyRunningError: a daemon holds the state directory and does not answer.
         DaemonUnreachableError: the daemon went away during the run.
         SparkMissingError: pyspark or Java is missing or too old.
-        TierError: it could not begin.
+        TierError: the run could not begin.
     """
-    answer: Facts | None = None
-    with contextlib.suppress(DaemonUnreachableError):
-        answer = cast("Facts", await request(config.state_dir, "compact", [str(name) for name in names]))
-    if answer is not None:  # one that goes away now takes the run with it: nobody asked for another one
-        return await _watched(config.state_dir, str(answer["run_id"]), tell)
-    await find_spark(config.pipeline.java_home)
-    async with standing_in(config, config_file) as (engine, manager):
-        await require_pipeline(engine)
-        pipeline = build_pipeline(engine, manager, config_file)
-        pipeline.candidates.require_led(list(names) or None)
-        return await _run_here(pipeline, names, tell)
+
+    async def run_here() -> Facts:
+        await find_spark(config.pipeline.java_home)
+        async with standing_in(config, config_file) as (engine, manager):
+            await require_pipeline(engine)
+            pipeline = build_pipeline(engine, manager, config_file)
+            pipeline.candidates.require_led(list(names) or None)
+            return await _run_here(pipeline, names, tell)
+
+    match await ask_or_run(config.state_dir, COMPACT, CompactRequest(partitions=tuple(names)), run_here):
+        case RunBegun(run_id=run_id):
+            # A daemon that goes away from now on takes the run with it: this process begins no other.
+            return await _watched(config.state_dir, str(run_id), tell)
+        case CompactionPlan():
+            raise PipelineError("the daemon planned a run instead of beginning one", remedy="see tierd status")
+        case report:
+            return report
 
 
 def past_runs(config: TierdConfig) -> list[JsonValue]:
-    """The runs that are remembered, the oldest first. Blocking.
+    """Return the reports of past runs, the oldest first. Blocking.
 
     Raises:
         StateDirError: the history cannot be read.
@@ -83,22 +103,23 @@ async def _run_here(pipeline: Pipeline, names: Sequence[TopicPartition], tell: T
 
 async def _tell_regularly(pipeline: Pipeline, tell: Tell) -> None:
     while True:
-        _tell_progress(pipeline_facts(pipeline.scheduler), tell)
-        await asyncio.sleep(_LOOK_S)
+        _tell_progress(PipelineSummary.model_validate({"enabled": False, **pipeline_facts(pipeline.scheduler)}), tell)
+        await asyncio.sleep(_POLL_INTERVAL_S)
 
 
 async def _watched(state_dir: Path, run_id: str, tell: Tell) -> Facts:
-    """Look at the daemon's run until it has ended."""
+    """Ask the daemon for the progress of a run until the run has ended; return its report."""
     while True:
-        status = cast("Facts", await request(state_dir, "status"))
-        facts = cast("Facts", status["pipeline"])
-        running, last = cast("Facts | None", facts["running"]), cast("Facts | None", facts["last_run"])
-        if last is not None and last["run_id"] == run_id:
-            return last
-        if running is None or running["run_id"] != run_id:  # another one may have been begun and ended since
+        pipeline = (await ask(state_dir, STATUS, StatusRequest())).pipeline
+        if pipeline is None:
+            raise PipelineError("the daemon's status has no pipeline", remedy="see tierd compact --history")
+        running, last = pipeline.running, pipeline.last_run
+        if last is not None and last.run_id == run_id:
+            return last.to_json()
+        if running is None or running.run_id != run_id:  # another run may have begun and ended since
             return await asyncio.to_thread(_remembered, state_dir, run_id)
-        _tell_progress(facts, tell)
-        await asyncio.sleep(_LOOK_S)
+        _tell_progress(pipeline, tell)
+        await asyncio.sleep(_POLL_INTERVAL_S)
 
 
 def _remembered(state_dir: Path, run_id: str) -> Facts:
@@ -108,10 +129,9 @@ def _remembered(state_dir: Path, run_id: str) -> Facts:
     raise PipelineError(f"the daemon knows no run {run_id}", remedy="see tierd compact --history")
 
 
-def _tell_progress(facts: Facts, tell: Tell) -> None:
-    running = cast("Facts | None", facts["running"])
+def _tell_progress(pipeline: PipelineSummary, tell: Tell) -> None:
+    running = pipeline.running
     if running is None:
         return
-    total = int(str(running["total"]))
-    share = f" {100 * int(str(running['done'])) // total} %" if total else ""
-    tell(f"{running['stage']}{share}, {running['groups_replaced']} groups replaced")
+    share = f" {100 * running.done // running.total} %" if running.total else ""
+    tell(f"{running.stage}{share}, {running.groups_replaced} groups replaced")

@@ -139,8 +139,11 @@ class Daemon:
         )
         control = ControlServer(
             self._config.state_dir,
-            control_handlers(self._manager, self.current_status),
-            with_options={**removal_handlers(self._engine, self._manager), **self._pipeline.handlers()},
+            (
+                *control_handlers(self._manager, self.current_status),
+                *removal_handlers(self._engine, self._manager, self._config_file),
+                *self._pipeline.handlers(),
+            ),
             gate=self._control_gate,
             clock=self._engine.clock,
         )

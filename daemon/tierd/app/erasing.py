@@ -1,167 +1,152 @@
 """``tierd erase``: requests are filed and stepped by the daemon, which owns the claims, else by this process."""
 
 import asyncio
-import base64
 import contextlib
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, TypeVar
 from uuid import UUID, uuid4
 
-from pydantic import JsonValue
-
 from tierd.app.compose import Engine
-from tierd.app.erasing_answers import erasure_line, erasure_report
+from tierd.app.erasing_answers import erasure_report, erasure_summary
 from tierd.app.pipeline import Pipeline, build_pipeline
 from tierd.app.standing_in import standing_in
 from tierd.app.stores import log_dir_identities, metadata_store
 from tierd.clock import SystemClock
 from tierd.config import TierdConfig
-from tierd.errors import DaemonUnreachableError, RefusedError, UnknownErasureError
+from tierd.errors import RefusedError, UnknownErasureError
 from tierd.log import broker_identity
 from tierd.metadata import metadata_keys, read_partition
 from tierd.model import RemoteLogSegmentState, TopicPartition, uuid_from_text, uuid_to_text
-from tierd.pipeline import EraseRequests, new_request
-from tierd.serve import OptionsHandler, request
+from tierd.pipeline import EraseRequest, EraseRequests, new_request
+from tierd.serve import (
+    ATTEST_ERASURE,
+    CANCEL_ERASURE,
+    FILE_ERASURE,
+    STEP_ERASURES,
+    AttestErasureRequest,
+    CancelErasureRequest,
+    ControlVerb,
+    ErasureReport,
+    ErasureSummary,
+    FileErasureRequest,
+    StepErasuresRequest,
+    SteppedErasures,
+    VerbHandler,
+    ask_or_run,
+)
 from tierd.tiering import RemoteLogManager
 
-Facts = dict[str, JsonValue]
+_RequestT = TypeVar("_RequestT", FileErasureRequest, CancelErasureRequest, AttestErasureRequest)
 _PATIENCE_S: Final = 25.0  # below the deadline of a control request
 
 
-async def file_erasure(
-    config: TierdConfig,
-    config_file: Path,
-    name: TopicPartition,
-    keys: Collection[bytes],
-    *,
-    by: str,
-    reason: str,
-    at_once: bool,
-    removes_unread: bool,
-) -> Facts:
-    """File a request and return its report; durable then.
+async def file_erasure(config: TierdConfig, config_file: Path, request: FileErasureRequest) -> ErasureReport:
+    """File a request and return its report; the request is durable then.
 
     Raises:
-        UnknownPartitionError: it is not led here.
+        UnknownPartitionError: the partition is not led here.
         RefusedError: no key, too many, or the partition is paused.
         AlreadyRunningError: a daemon holds the state directory and does not answer.
-        TierError: it is not filed, or nobody knows whether it is: look at ``tierd erase --list``.
+        TierError: the request is not filed, or it is unknown whether it is: look at ``tierd erase list``.
     """
-    encoded: list[JsonValue] = [base64.b64encode(key).decode() for key in keys]
-    options: dict[str, JsonValue] = {
-        "keys": encoded,
-        "by": by,
-        "reason": reason,
-        "at_once": at_once,
-        "removes_unread": removes_unread,
-    }
-    return await _asked(config, config_file, "erase", [str(name)], options)
+    return await _ask_or_run(config, config_file, FILE_ERASURE, request, _file)
 
 
-async def cancel_erasure(config: TierdConfig, config_file: Path, request_id: str) -> Facts:
+async def cancel_erasure(config: TierdConfig, config_file: Path, request_id: str) -> ErasureReport:
     """Give a request up and return its report; what was erased stays so.
 
     Raises:
-        UnknownErasureError: there is none of that id.
-        RefusedError: it is done.
-        TierError: it could not be given up.
+        UnknownErasureError: there is no request of that id.
+        RefusedError: the request is done.
+        TierError: the request could not be given up.
     """
-    return await _asked(config, config_file, "cancel-erasure", [], {"request_id": request_id})
+    request = CancelErasureRequest(request_id=_request_id(request_id))
+    return await _ask_or_run(config, config_file, CANCEL_ERASURE, request, _cancel)
 
 
-async def attest_erasure(config: TierdConfig, config_file: Path, request_id: str, *, by: str, statement: str) -> Facts:
-    """Take somebody's word that no older versions of objects are left, and go on.
+async def attest_erasure(
+    config: TierdConfig, config_file: Path, request_id: str, *, by: str, statement: str
+) -> ErasureReport:
+    """Record a person's statement that no older versions of objects are left, and go on with the request.
 
     Raises:
-        UnknownErasureError: there is none of that id.
+        UnknownErasureError: there is no request of that id.
         RefusedError: the request does not wait for that.
-        TierError: it could not be noted.
+        TierError: the statement could not be recorded.
     """
-    options: dict[str, JsonValue] = {"request_id": request_id, "by": by, "statement": statement}
-    return await _asked(config, config_file, "attest-erasure", [], options)
+    request = AttestErasureRequest(request_id=_request_id(request_id), by=by, statement=statement)
+    return await _ask_or_run(config, config_file, ATTEST_ERASURE, request, _attest)
 
 
-async def step_erasures(config: TierdConfig, config_file: Path, names: Sequence[TopicPartition]) -> list[Facts]:
+async def step_erasures(config: TierdConfig, config_file: Path, names: Sequence[TopicPartition]) -> SteppedErasures:
     """Take the open requests of these partitions, none means all, as far as they may go now; return their reports.
 
-    Without a daemon, what is due to expire is expired first, for nobody else does it.
+    Without a daemon, what is due to expire is expired first, because no other process does it.
 
     Raises:
         UnknownPartitionError: one of them is not led here.
-        TierError: it could not begin.
+        TierError: the step could not begin.
     """
-    named = [str(name) for name in names]
-    with contextlib.suppress(DaemonUnreachableError):
-        return cast("list[Facts]", await request(config.state_dir, "step-erasures", named))
-    async with _here(config, config_file) as (pipeline, manager):
-        pipeline.candidates.require_led(names or None)
-        concerned = {each.partition.topic_partition for each in await pipeline.erase_requests.list(only_open=True)}
-        led = {partition.topic_partition for partition in manager.led()}
-        await manager.removals.expire_here(sorted(concerned & led & set(names or concerned)))
-        return await _stepped(pipeline, names)
+    request = StepErasuresRequest(partitions=tuple(names))
+
+    async def step_here() -> SteppedErasures:
+        async with _here(config, config_file) as (pipeline, manager):
+            pipeline.candidates.require_led(names or None)
+            filed = await pipeline.erase_requests.list(only_open=True)
+            concerned = {each.partition.topic_partition for each in filed}
+            led = {partition.topic_partition for partition in manager.led()}
+            await manager.removals.expire_here(sorted(concerned & led & set(names or concerned)))
+            return await _stepped(pipeline, names)
+
+    return await ask_or_run(config.state_dir, STEP_ERASURES, request, step_here)
 
 
-async def list_erasures(config: TierdConfig, config_file: Path, name: TopicPartition | None) -> list[Facts]:
-    """Every request, of one partition or of all, in the order in which they were filed; read beside a daemon too.
+async def list_erasures(config: TierdConfig, config_file: Path, name: TopicPartition | None) -> list[ErasureSummary]:
+    """Return every request, of one partition or of all, in the order in which they were filed; also beside a daemon.
 
     Raises:
         TierError: the metadata store cannot be read.
     """
     async with _requests(config, config_file) as requests:
         found = await requests.list()
-    return [erasure_line(each) for each in found if name is None or each.partition.topic_partition == name]
+    return [erasure_summary(each) for each in found if name is None or each.partition.topic_partition == name]
 
 
-async def read_erasure(config: TierdConfig, config_file: Path, request_id: str) -> Facts:
-    """The report of one request; read beside a daemon too.
+async def read_erasure(config: TierdConfig, config_file: Path, request_id: str) -> ErasureReport:
+    """Return the report of one request; also beside a daemon.
 
     Raises:
-        UnknownErasureError: there is none of that id.
+        UnknownErasureError: there is no request of that id.
         TierError: the metadata store cannot be read.
     """
     async with _requests(config, config_file) as requests:
         return erasure_report(await requests.get(_request_id(request_id)))
 
 
-def erasure_handlers(pipeline: Pipeline) -> Mapping[str, OptionsHandler]:
-    """What the control socket can ask about erasing."""
-
-    async def file(names: Sequence[str], options: Mapping[str, JsonValue]) -> JsonValue:
-        return await _filed(pipeline, names, options)
-
-    async def cancel(_names: Sequence[str], options: Mapping[str, JsonValue]) -> JsonValue:
-        cancelled = await pipeline.erasures.cancel(_request_id(str(options.get("request_id"))))
-        await pipeline.erasures.publish()
-        return erasure_report(cancelled)
-
-    async def attest(_names: Sequence[str], options: Mapping[str, JsonValue]) -> JsonValue:
-        attested = await pipeline.erasures.attest(
-            _request_id(str(options.get("request_id"))),
-            by=str(options.get("by") or ""),
-            statement=str(options.get("statement") or ""),
-        )
-        await pipeline.erasures.publish()
-        return erasure_report(attested)
-
-    async def step(names: Sequence[str], _options: Mapping[str, JsonValue]) -> JsonValue:
-        partitions = [TopicPartition.parse(name) for name in names]
-        pipeline.candidates.require_led(partitions or None)
-        with contextlib.suppress(TimeoutError):  # the regular step, which has more time, goes on with it
-            async with asyncio.timeout(_PATIENCE_S):
-                return cast("JsonValue", await _stepped(pipeline, partitions))
-        found = await pipeline.erase_requests.list(only_open=True)
-        return [erasure_report(each) for each in found if not names or str(each.partition.topic_partition) in names]
-
-    return {"erase": file, "cancel-erasure": cancel, "attest-erasure": attest, "step-erasures": step}
+def erasure_handlers(pipeline: Pipeline) -> tuple[VerbHandler, ...]:
+    """Return the handlers of the verbs that concern requests to erase."""
+    return (
+        FILE_ERASURE.handled_by(partial(_file, pipeline)),
+        CANCEL_ERASURE.handled_by(partial(_cancel, pipeline)),
+        ATTEST_ERASURE.handled_by(partial(_attest, pipeline)),
+        STEP_ERASURES.handled_by(partial(_step, pipeline)),
+    )
 
 
 async def require_not_being_erased(
     engine: Engine, manager: RemoteLogManager, name: TopicPartition, wanted: Collection[UUID] | None
 ) -> None:
-    """Raise where a segment that is to be taken back may hold a key that is to be erased; None means every one.
+    """Raise if a segment that is to be taken back may hold a key that is to be erased.
 
-    Once a request is done, what it was about is gone, and nothing of it can be taken back.
+    A request that is done no longer matters: its segments are gone and cannot be taken back.
+
+    Args:
+        engine: the stores.
+        manager: the partitions that are led.
+        name: the partition.
+        wanted: ids of the segments; None means every segment in its grace.
 
     Raises:
         RefusedError: names the first such segment, and the request.
@@ -176,25 +161,28 @@ async def require_not_being_erased(
                 if is_chosen and metadata.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
                     raise RefusedError(
                         f"{metadata.segment} may hold keys that request {uuid_to_text(open_request.id)} erases",
-                        remedy="leave it out with --segment, or tierd erase --cancel the request first",
+                        remedy="leave it out with --segment, or tierd erase withdraw the request first",
                     )
 
 
-async def _asked(
-    config: TierdConfig, config_file: Path, command: str, names: Sequence[str], options: Mapping[str, JsonValue]
-) -> Facts:
-    """The answer of the daemon, or of the same handler here."""
-    with contextlib.suppress(DaemonUnreachableError):
-        return cast("Facts", await request(config.state_dir, command, names, options=options))
-    async with _here(config, config_file) as (pipeline, _):
-        return cast("Facts", await erasure_handlers(pipeline)[command](names, options))
+async def _ask_or_run(
+    config: TierdConfig,
+    config_file: Path,
+    verb: ControlVerb[_RequestT, ErasureReport],
+    request: _RequestT,
+    carry_out: Callable[[Pipeline, _RequestT], Awaitable[ErasureReport]],
+) -> ErasureReport:
+    """Return the answer of the daemon, or that of the daemon's own handler in this process."""
+
+    async def run_here() -> ErasureReport:
+        async with _here(config, config_file) as (pipeline, _):
+            return await carry_out(pipeline, request)
+
+    return await ask_or_run(config.state_dir, verb, request, run_here)
 
 
-async def _filed(pipeline: Pipeline, names: Sequence[str], options: Mapping[str, JsonValue]) -> Facts:
-    (name,) = (TopicPartition.parse(text) for text in names)
-    encoded = options.get("keys")
-    if not isinstance(encoded, list):
-        raise RefusedError("keys is not a list", remedy="use the tierd command of the same version")
+async def _file(pipeline: Pipeline, request: FileErasureRequest) -> ErasureReport:
+    name = request.partition
     pipeline.candidates.require_led([name])
     candidates = await pipeline.candidates.find([name])
     if not candidates:
@@ -203,23 +191,49 @@ async def _filed(pipeline: Pipeline, names: Sequence[str], options: Mapping[str,
     filed = new_request(
         uuid4(),
         candidate.partition,
-        [base64.b64decode(str(text), validate=True) for text in encoded],
+        request.keys,
         now_ms=SystemClock().now_ms(),
-        requested_by=str(options.get("by") or ""),
-        reason=str(options.get("reason") or ""),
+        requested_by=request.by,
+        reason=request.reason,
         tier_end_offset=candidate.chain().end_offset,
         log_end_offset=await pipeline.candidates.log_end_offset(candidate.partition),
-        at_once=bool(options.get("at_once")),
-        removes_unread=bool(options.get("removes_unread")),
+        at_once=request.at_once,
+        removes_unread=request.removes_unread,
     )
     await pipeline.erase_requests.file(filed)
+    return await _published(pipeline, filed)
+
+
+async def _cancel(pipeline: Pipeline, request: CancelErasureRequest) -> ErasureReport:
+    return await _published(pipeline, await pipeline.erasures.cancel(request.request_id))
+
+
+async def _attest(pipeline: Pipeline, request: AttestErasureRequest) -> ErasureReport:
+    attested = await pipeline.erasures.attest(request.request_id, by=request.by, statement=request.statement)
+    return await _published(pipeline, attested)
+
+
+async def _published(pipeline: Pipeline, changed: EraseRequest) -> ErasureReport:
     await pipeline.erasures.publish()
-    return erasure_report(filed)
+    return erasure_report(changed)
 
 
-async def _stepped(pipeline: Pipeline, names: Sequence[TopicPartition]) -> list[Facts]:
-    stepped = await pipeline.erasures.step_all()
-    return [erasure_report(each) for each in stepped if not names or each.partition.topic_partition in names]
+async def _step(pipeline: Pipeline, request: StepErasuresRequest) -> SteppedErasures:
+    names = request.partitions
+    pipeline.candidates.require_led(names or None)
+    with contextlib.suppress(TimeoutError):  # the regular step, which has more time, goes on with the requests
+        async with asyncio.timeout(_PATIENCE_S):
+            return await _stepped(pipeline, names)
+    return _reports(await pipeline.erase_requests.list(only_open=True), names)
+
+
+async def _stepped(pipeline: Pipeline, names: Sequence[TopicPartition]) -> SteppedErasures:
+    return _reports(await pipeline.erasures.step_all(), names)
+
+
+def _reports(requests: Collection[EraseRequest], names: Sequence[TopicPartition]) -> SteppedErasures:
+    chosen = [each for each in requests if not names or each.partition.topic_partition in names]
+    return SteppedErasures(tuple(map(erasure_report, chosen)))
 
 
 @contextlib.asynccontextmanager
@@ -241,4 +255,4 @@ def _request_id(text: str) -> UUID:
     try:
         return uuid_from_text(text)
     except ValueError as error:
-        raise UnknownErasureError(f"{text!r} is no id of a request", remedy="see tierd erase --list") from error
+        raise UnknownErasureError(f"{text!r} is no id of a request", remedy="see tierd erase list") from error

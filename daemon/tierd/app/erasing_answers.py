@@ -1,12 +1,19 @@
-"""What ``tierd erase`` answers, as JSON; a contract that is only ever added to. Pure."""
+"""Answers of ``tierd erase``, made of requests. Pure."""
 
 from dataclasses import asdict
 from typing import Final
 
-from pydantic import JsonValue
-
 from tierd.model import uuid_to_text
 from tierd.pipeline import EraseRequest, LeftSegment
+from tierd.serve import (
+    ErasureCaches,
+    ErasureLeftSegment,
+    ErasureReport,
+    ErasureSearch,
+    ErasureStep,
+    ErasureSummary,
+    ErasureVersions,
+)
 
 _NEVER_COVERED: Final = (
     "the log of the broker and its replicas: it goes there by their own retention or compaction",
@@ -16,48 +23,48 @@ _NEVER_COVERED: Final = (
 )
 
 
-def erasure_line(request: EraseRequest) -> dict[str, JsonValue]:
-    """One line of ``tierd erase --list``."""
-    return {
-        "request_id": uuid_to_text(request.id),
-        "partition": str(request.partition.topic_partition),
-        "topic_id": uuid_to_text(request.partition.topic_id),
-        "phase": request.phase.value,
-        "problem": request.problem,
-        "requested_at_ms": request.requested_at_ms,
-        "requested_by": request.requested_by,
-        "reason": request.reason,
-        "keys": len(request.key_digests),
-        "records_erased": sum(run.records_erased for run in request.runs),
-    }
+def erasure_summary(request: EraseRequest) -> ErasureSummary:
+    """Return the line of ``request`` in ``tierd erase list``."""
+    return ErasureSummary(
+        request_id=uuid_to_text(request.id),
+        partition=str(request.partition.topic_partition),
+        topic_id=uuid_to_text(request.partition.topic_id),
+        phase=request.phase.value,
+        problem=request.problem,
+        requested_at_ms=request.requested_at_ms,
+        requested_by=request.requested_by,
+        reason=request.reason,
+        keys=len(request.key_digests),
+        records_erased=sum(run.records_erased for run in request.runs),
+    )
 
 
-def erasure_report(request: EraseRequest) -> dict[str, JsonValue]:
-    """Everything that was done for a request, with counts and times, for whoever must prove it."""
-    return {
-        **erasure_line(request),
-        "key_sha256": list(request.key_digests),
-        "tier_end_offset": request.tier_end_offset,
-        "end_offset": request.end_offset,
-        "at_once": request.at_once,
-        "removes_unread": request.removes_unread,
-        "history": [{"at_ms": at_ms, "phase": phase.value} for at_ms, phase in request.history],
-        "runs": [{**asdict(run), "problems": list(run.problems)} for run in request.runs],
-        "segments_left": [_left(each) for each in request.left],
-        "versions": None if request.versions is None else asdict(request.versions),
-        "caches": None if request.caches is None else asdict(request.caches),
-        "not_covered": list(_not_covered(request)),
-    }
+def erasure_report(request: EraseRequest) -> ErasureReport:
+    """Return everything that was done for ``request``, with counts and times, as a proof."""
+    return ErasureReport(
+        **erasure_summary(request).model_dump(),
+        key_sha256=request.key_digests,
+        tier_end_offset=request.tier_end_offset,
+        end_offset=request.end_offset,
+        at_once=request.at_once,
+        removes_unread=request.removes_unread,
+        history=tuple(ErasureStep(at_ms=at_ms, phase=phase.value) for at_ms, phase in request.history),
+        runs=tuple(ErasureSearch(**asdict(run)) for run in request.runs),
+        segments_left=tuple(map(_left, request.left)),
+        versions=None if request.versions is None else ErasureVersions(**asdict(request.versions)),
+        caches=None if request.caches is None else ErasureCaches(**asdict(request.caches)),
+        not_covered=_not_covered(request),
+    )
 
 
-def _left(segment: LeftSegment) -> JsonValue:
-    return {
-        "segment_id": uuid_to_text(segment.id),
-        "start_offset": segment.start_offset,
-        "end_offset": segment.end_offset,
-        "size_bytes": segment.size_bytes,
-        "gone_at_ms": segment.gone_at_ms,
-    }
+def _left(segment: LeftSegment) -> ErasureLeftSegment:
+    return ErasureLeftSegment(
+        segment_id=uuid_to_text(segment.id),
+        start_offset=segment.start_offset,
+        end_offset=segment.end_offset,
+        size_bytes=segment.size_bytes,
+        gone_at_ms=segment.gone_at_ms,
+    )
 
 
 def _not_covered(request: EraseRequest) -> tuple[str, ...]:

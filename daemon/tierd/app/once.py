@@ -1,4 +1,4 @@
-"""``tierd copy --once``: one pass over every partition, or over those named, without a daemon."""
+"""``tierd copy``: one pass over every partition, or over named partitions, without a daemon."""
 
 import asyncio
 from collections.abc import Collection, Iterable
@@ -15,10 +15,10 @@ from tierd.tiering import CopyOutcome, LogDirState, PartitionStatus, PassiveSupe
 async def copy_once(
     config: TierdConfig, config_file: Path, partitions: Collection[TopicPartition] | None
 ) -> tuple[CopyOutcome, ...]:
-    """Copy what is due and return how each partition ended; None means all that this broker leads.
+    """Copy what is due and return the outcome of each partition; None means all that this broker leads.
 
     Raises:
-        TierError: it could not begin: state dir in use, a store cannot be reached, tier of another metadata store.
+        TierError: the pass could not begin: state dir in use, store unreachable, tier of another metadata store.
     """
     await asyncio.to_thread(make_state_dir, config.state_dir)
     with instance_lock(config.state_dir):
@@ -40,7 +40,7 @@ async def copy_once(
 
 
 def _never_tried(status: PartitionStatus) -> CopyOutcome:
-    """The outcome of a partition that no task could be made for: nobody can lead what is in its directory."""
+    """Return the outcome of a partition without a task: its directory cannot be led."""
     problem = LogError(status.last_error or status.reason, remedy=f"run tierd inspect {status.directory}")
     return CopyOutcome(status.partition, status, problem)
 

@@ -1,14 +1,15 @@
-"""What the pipeline's commands and the status answer, as JSON; a contract that is only ever added to."""
+"""Answers of the pipeline's commands, and the pipeline in the status. Pure."""
 
 from dataclasses import asdict
 
 from pydantic import JsonValue
 
 from tierd.pipeline import PipelineScheduler, PreparedRun, RunProgress, report_json
+from tierd.serve import CompactionPlan, PlannedWork, SkippedPartition
 
 
 def pipeline_facts(scheduler: PipelineScheduler) -> dict[str, JsonValue]:
-    """The section ``pipeline`` of the status."""
+    """Return the section ``pipeline`` of the status."""
     current, last = scheduler.current, scheduler.last
     return {
         "running": None if current is None else _progress_json(current),
@@ -30,23 +31,25 @@ def _progress_json(progress: RunProgress) -> dict[str, JsonValue]:
     }
 
 
-def plan_json(prepared: PreparedRun) -> dict[str, JsonValue]:
-    """What a run would do, as ``tierd compact --once --dry-run --json`` prints it."""
-    planned: list[JsonValue] = [
-        {
-            "partition": str(work.partition.topic_partition),
-            "kind": work.kind.value,
-            "groups": len(work.groups),
-            "segments": sum(len(work.group_inputs(number)) for number in range(len(work.groups))),
-            "bytes": sum(
-                segment.size_bytes for number in range(len(work.groups)) for segment in work.group_inputs(number)
-            ),
-            "first_dirty_offset": work.first_dirty_offset,
-            "end_offset": work.round_end_offset - 1,
-        }
-        for work in prepared.order.partitions
-    ]
-    skipped: list[JsonValue] = [
-        {"partition": str(each.partition.topic_partition), "reason": each.reason} for each in prepared.skipped
-    ]
-    return {"planned": planned, "skipped": skipped}
+def plan_answer(prepared: PreparedRun) -> CompactionPlan:
+    """Return what a run would do, and why not more."""
+    return CompactionPlan(
+        planned=tuple(
+            PlannedWork(
+                partition=str(work.partition.topic_partition),
+                kind=work.kind.value,
+                groups=len(work.groups),
+                segments=sum(len(work.group_inputs(number)) for number in range(len(work.groups))),
+                bytes=sum(
+                    segment.size_bytes for number in range(len(work.groups)) for segment in work.group_inputs(number)
+                ),
+                first_dirty_offset=work.first_dirty_offset,
+                end_offset=work.round_end_offset - 1,
+            )
+            for work in prepared.order.partitions
+        ),
+        skipped=tuple(
+            SkippedPartition(partition=str(each.partition.topic_partition), reason=each.reason)
+            for each in prepared.skipped
+        ),
+    )

@@ -1,27 +1,26 @@
-"""PipelineControl: the pipeline inside a running daemon: its task, what the control socket asks of it, its end."""
+"""The pipeline inside a running daemon: its task, its verbs of the control socket, its end."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine
 
 import structlog
 from pydantic import JsonValue
 
 from tierd.app.erasing import erasure_handlers
 from tierd.app.pipeline import Pipeline
-from tierd.app.pipeline_answers import pipeline_facts, plan_json
+from tierd.app.pipeline_answers import pipeline_facts, plan_answer
 from tierd.errors import PipelineBusyError, TierError
-from tierd.model import TopicPartition
 from tierd.pipeline import RunReport
-from tierd.serve import OptionsHandler
+from tierd.serve import COMPACT, CompactionPlan, CompactRequest, RunBegun, VerbHandler
 
 log = structlog.get_logger()
 
 
 class PipelineControl:
-    """Owns the tasks of the pipeline; they live in the daemon's group."""
+    """Owner of the pipeline's tasks, which live in the daemon's group."""
 
     def __init__(self, pipeline: Pipeline, group: asyncio.TaskGroup, *, enabled: bool) -> None:
-        """``enabled``: whether runs begin by the timetable; those that are asked for begin anyway."""
+        """Begin runs by the timetable only if ``enabled``; a run that a person asks for begins in either case."""
         self._pipeline = pipeline
         self._group = group
         self._enabled = enabled
@@ -29,7 +28,7 @@ class PipelineControl:
         self._stopping = asyncio.Event()
 
     async def run(self) -> None:
-        """Run by the timetable until ``stop`` is called or this is cancelled; runs that are under way end then."""
+        """Run by the timetable until ``stop`` is called or the call is cancelled; a run under way is ended then."""
         lasting = [asyncio.create_task(self._pipeline.erasures.run(), name="erasures")]
         if self._enabled:
             lasting.append(asyncio.create_task(self._pipeline.scheduler.run(), name="scheduled runs"))
@@ -39,7 +38,7 @@ class PipelineControl:
             stopping.cancel()
             for task in lasting:
                 if task.done():
-                    task.result()  # it never ends by itself: an error of ours
+                    task.result()  # the task ended by itself, which is a bug: raise its error
         finally:
             ending = lasting if self._asked is None else [*lasting, self._asked]
             for task in ending:
@@ -47,36 +46,39 @@ class PipelineControl:
             await asyncio.wait(ending)
 
     def stop(self) -> None:
-        """End the run that is under way and begin none any more; ``run`` returns when that is done."""
+        """End the run that is under way and begin no other; ``run`` returns once the run has ended."""
         self._stopping.set()
 
     def facts(self) -> dict[str, JsonValue]:
-        """What the status says of it."""
+        """Return the section ``pipeline`` of the status."""
         return {"enabled": self._enabled, **pipeline_facts(self._pipeline.scheduler)}
 
-    def handlers(self) -> Mapping[str, OptionsHandler]:
-        """What the control socket can ask."""
-        return {"compact": self._compact, **erasure_handlers(self._pipeline)}
+    def handlers(self) -> tuple[VerbHandler, ...]:
+        """Return the handlers of the pipeline's verbs."""
+        return (COMPACT.handled_by(self.compact), *erasure_handlers(self._pipeline))
 
-    async def _compact(self, names: Sequence[str], options: Mapping[str, JsonValue]) -> JsonValue:
-        """Begin a run, whose progress the status tells, or say what it would do."""
-        partitions = [TopicPartition.parse(name) for name in names] or None
+    async def compact(self, request: CompactRequest) -> CompactionPlan | RunBegun:
+        """Begin a run, whose progress the status shows, or return the plan of a run.
+
+        Raises:
+            PipelineBusyError: a run is under way, or the daemon is stopping.
+            UnknownPartitionError: one of the partitions is not led here.
+        """
+        partitions = list(request.partitions) or None
         scheduler = self._pipeline.scheduler
-        if options.get("dry_run"):
-            return plan_json(await self._pipeline.run.plan(partitions))
+        if request.dry_run:
+            return plan_answer(await self._pipeline.run.plan(partitions))
         if scheduler.current is not None or self._stopping.is_set():
             raise PipelineBusyError("a run is under way, or the daemon is stopping", remedy="tierd status shows it")
         self._pipeline.candidates.require_led(partitions)
-        self._asked = self._group.create_task(
-            _logged(scheduler.run_now(partitions)), name="run that somebody asked for"
-        )
-        await asyncio.sleep(0)  # it has an id once it has begun
+        self._asked = self._group.create_task(_logged(scheduler.run_now(partitions)), name="run by request")
+        await asyncio.sleep(0)  # the run has an id once it has begun
         current = scheduler.current
-        return {"run_id": None if current is None else current.run_id}
+        return RunBegun(run_id=None if current is None else current.run_id)
 
 
 async def _logged(run: Coroutine[object, object, RunReport]) -> None:
-    """An error here concerns nobody but who asked, and whoever asked is not waiting."""
+    """Await ``run`` and log its failure: the client that asked for the run does not wait for it."""
     try:
         await run
     except TierError as error:

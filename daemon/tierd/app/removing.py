@@ -2,23 +2,34 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
-
-from pydantic import JsonValue
+from uuid import UUID
 
 from tierd.app.compose import Engine
 from tierd.app.control_plane import control_plane
 from tierd.app.erasing import require_not_being_erased
 from tierd.app.reading import Located, TierReader, tier_reader
-from tierd.app.removal_answers import expire_answers, partition_answer, undelete_answer
+from tierd.app.removal_answers import expire_answer, partition_answer, undelete_answer
 from tierd.app.standing_in import standing_in
 from tierd.app.topic_policies import TopicPolicies
 from tierd.clock import SystemClock
 from tierd.config import TierdConfig
-from tierd.errors import DaemonUnreachableError, NotConfirmedError, RefusedError, TierError, UnknownPartitionError
-from tierd.model import TopicIdPartition, TopicPartition, uuid_from_text
-from tierd.serve import OptionsHandler, request
+from tierd.errors import NotConfirmedError, TierError, UnknownPartitionError
+from tierd.model import TopicIdPartition, TopicPartition
+from tierd.serve import (
+    DELETE_PARTITION,
+    EXPIRE,
+    UNDELETE,
+    DeletedPartition,
+    DeletePartitionRequest,
+    ExpiredPartitions,
+    ExpireRequest,
+    UndeletedSegments,
+    UndeleteRequest,
+    VerbHandler,
+    ask_or_run,
+)
 from tierd.tiering import (
     ExpirationPlan,
     ExpireOutcome,
@@ -36,124 +47,95 @@ Load = Callable[[], TierdConfig]
 """Reads the settings, secrets included. Not called where a daemon answers, which has settings of its own."""
 
 
-async def expire(
-    state_dir: Path, load: Load, config_file: Path, names: Sequence[TopicPartition], *, dry_run: bool
-) -> JsonValue:
+async def expire(state_dir: Path, load: Load, config_file: Path, request: ExpireRequest) -> ExpiredPartitions:
     """Expire what is due of these partitions, none means all that are led here; return what and why, for each.
 
     Raises:
         AlreadyRunningError: a daemon holds the state directory and does not answer.
         UnknownPartitionError: one of them is not led here.
-        TierError: it could not begin.
+        TierError: the pass could not begin.
     """
-    options: dict[str, JsonValue] = {"dry_run": dry_run}
-    with contextlib.suppress(DaemonUnreachableError):
-        return await request(state_dir, "expire", [str(name) for name in names], options=options)
-    config = await asyncio.to_thread(load)
-    if dry_run:
-        return expire_answers(await _planned(config, config_file, names))
-    async with standing_in(config, config_file) as (_, manager):
-        return expire_answers(await manager.removals.expire_here(list(names) or None))
+
+    async def expire_here() -> ExpiredPartitions:
+        config = await asyncio.to_thread(load)
+        if request.dry_run:
+            return expire_answer(await _planned(config, config_file, request.partitions))
+        async with standing_in(config, config_file) as (_, manager):
+            return expire_answer(await manager.removals.expire_here(list(request.partitions) or None))
+
+    return await ask_or_run(state_dir, EXPIRE, request, expire_here)
 
 
-async def undelete(
-    state_dir: Path,
-    load: Load,
-    config_file: Path,
-    name: TopicPartition,
-    segment_ids: Sequence[str],
-    *,
-    force: bool,
-    dry_run: bool,
-) -> JsonValue:
+async def undelete(state_dir: Path, load: Load, config_file: Path, request: UndeleteRequest) -> UndeletedSegments:
     """Take segments of a partition back, none named means all in their grace; return which.
 
     Raises:
-        RefusedError: something speaks against it; nothing was done.
+        RefusedError: a rule speaks against it; nothing was done.
         AlreadyRunningError: a daemon holds the state directory and does not answer.
-        TierError: it could not begin, or stopped half-way; repeat it.
+        TierError: it could not begin, or stopped half-way; repeat the call.
     """
-    wanted = [uuid_from_text(text) for text in segment_ids] or None
-    options: dict[str, JsonValue] = {"segments": list(segment_ids), "force": force, "dry_run": dry_run}
-    with contextlib.suppress(DaemonUnreachableError):
-        return await request(state_dir, "undelete", [str(name)], options=options)
-    config = await asyncio.to_thread(load)
-    async with standing_in(config, config_file) as (engine, manager):
-        await require_not_being_erased(engine, manager, name, wanted)
-        return undelete_answer(
-            name, await manager.removals.undelete(name, wanted, force=force, dry_run=dry_run), dry_run=dry_run
-        )
+
+    async def undelete_here() -> UndeletedSegments:
+        config = await asyncio.to_thread(load)
+        async with standing_in(config, config_file) as (engine, manager):
+            return await _undelete(engine, manager, request)
+
+    return await ask_or_run(state_dir, UNDELETE, request, undelete_here)
 
 
-async def delete_partition(
-    config: TierdConfig,
-    config_file: Path,
-    name: TopicPartition,
-    *,
-    topic_id: str | None,
-    at_once: bool,
-    force: bool,
-) -> JsonValue:
+async def delete_partition(config: TierdConfig, config_file: Path, request: DeletePartitionRequest) -> DeletedPartition:
     """Begin to delete the whole tier of a partition; a daemon, or the next one, goes on with it.
 
     Raises:
-        RefusedError: it is led here and copied; nothing was done, and ``force`` was not given.
+        RefusedError: the partition is led here and copied; nothing was done, and ``force`` was not given.
         UnknownPartitionError: the metadata has no such partition, or several of that name.
-        TierError: it is not marked; ask again.
+        TierError: the partition is not marked; ask again.
     """
     async with tier_reader(config, config_file) as reader:
-        partition = await _incarnation(reader, name, topic_id)
-    options: dict[str, JsonValue] = {"topic_id": topic_id or "", "at_once": at_once, "force": force}
-    with contextlib.suppress(DaemonUnreachableError):
-        return await request(config.state_dir, "delete-partition", [str(name)], options=options)
-    async with standing_in(config, config_file) as (_, manager):
-        await manager.removals.delete_partition(partition, at_once=at_once, force=force)
-        assert manager.remover is not None, "delete_partition would have refused"
-        for _ in range(_REMOVAL_PASSES):
-            if await manager.remover.run_once() != 0:
-                break
-    return partition_answer(partition, at_once=at_once)
+        partition = await _incarnation(reader, request.partition, request.topic_id)
+
+    async def delete_here() -> DeletedPartition:
+        async with standing_in(config, config_file) as (_, manager):
+            await manager.removals.delete_partition(partition, at_once=request.at_once, force=request.force)
+            assert manager.remover is not None, "delete_partition would have refused"
+            for _ in range(_REMOVAL_PASSES):
+                if await manager.remover.run_once() != 0:
+                    break
+        return partition_answer(partition, at_once=request.at_once)
+
+    return await ask_or_run(config.state_dir, DELETE_PARTITION, request, delete_here)
 
 
-def removal_handlers(engine: Engine, manager: RemoteLogManager) -> Mapping[str, OptionsHandler]:
-    """What the control socket can ask of a daemon about removing."""
+def removal_handlers(engine: Engine, manager: RemoteLogManager, config_file: Path) -> tuple[VerbHandler, ...]:
+    """Return the handlers of the verbs that remove and take back."""
 
-    async def expire_now(names: Sequence[str], options: Mapping[str, JsonValue]) -> JsonValue:
-        partitions = [TopicPartition.parse(name) for name in names] or None
-        if options.get("dry_run"):
-            return expire_answers(await manager.removals.plan(partitions))
+    async def expire_now(request: ExpireRequest) -> ExpiredPartitions:
+        partitions = list(request.partitions) or None
         planned = await manager.removals.plan(partitions)
-        with contextlib.suppress(TimeoutError):  # a long pass goes on without anybody waiting for it
+        if request.dry_run:
+            return expire_answer(planned)
+        with contextlib.suppress(TimeoutError):  # a long pass goes on after the answer
             async with asyncio.timeout(PATIENCE_S):
                 planned = await manager.removals.expire_supervised(partitions)
-        return expire_answers(planned)
+        return expire_answer(planned)
 
-    async def take_back(names: Sequence[str], options: Mapping[str, JsonValue]) -> JsonValue:
-        name = _only(names)
-        segments = options.get("segments") or []
-        if not isinstance(segments, list):
-            raise RefusedError("segments is not a list of ids", remedy="use the tierd command of the same version")
-        wanted = [uuid_from_text(str(text)) for text in segments] or None
-        dry_run, force = bool(options.get("dry_run")), bool(options.get("force"))
-        await require_not_being_erased(engine, manager, name, wanted)
-        taken = await manager.removals.undelete(name, wanted, force=force, dry_run=dry_run)
-        return undelete_answer(name, taken, dry_run=dry_run)
+    async def take_back(request: UndeleteRequest) -> UndeletedSegments:
+        return await _undelete(engine, manager, request)
 
-    async def delete(names: Sequence[str], options: Mapping[str, JsonValue]) -> JsonValue:
-        at_once, force = bool(options.get("at_once")), bool(options.get("force"))
-        async with tier_reader(engine.settings.config, Path("the daemon's configuration")) as reader:
-            partition = await _incarnation(reader, _only(names), str(options.get("topic_id") or "") or None)
-        await manager.removals.delete_partition(partition, at_once=at_once, force=force)
-        return partition_answer(partition, at_once=at_once)
+    async def delete(request: DeletePartitionRequest) -> DeletedPartition:
+        async with tier_reader(engine.settings.config, config_file) as reader:
+            partition = await _incarnation(reader, request.partition, request.topic_id)
+        await manager.removals.delete_partition(partition, at_once=request.at_once, force=request.force)
+        return partition_answer(partition, at_once=request.at_once)
 
-    return {"expire": expire_now, "undelete": take_back, "delete-partition": delete}
+    return EXPIRE.handled_by(expire_now), UNDELETE.handled_by(take_back), DELETE_PARTITION.handled_by(delete)
 
 
 def require_confirmed(name: TopicPartition, *, confirmed: bool) -> None:
-    """Raise unless somebody said yes.
+    """Raise unless the user confirmed the deletion.
 
     Raises:
-        NotConfirmedError: nobody did.
+        NotConfirmedError: ``confirmed`` is False.
     """
     if not confirmed:
         raise NotConfirmedError(
@@ -162,16 +144,23 @@ def require_confirmed(name: TopicPartition, *, confirmed: bool) -> None:
         )
 
 
+async def _undelete(engine: Engine, manager: RemoteLogManager, request: UndeleteRequest) -> UndeletedSegments:
+    name, wanted = request.partition, list(request.segments) or None
+    await require_not_being_erased(engine, manager, name, wanted)
+    taken = await manager.removals.undelete(name, wanted, force=request.force, dry_run=request.dry_run)
+    return undelete_answer(name, taken, dry_run=request.dry_run)
+
+
 async def _planned(
     config: TierdConfig, config_file: Path, names: Collection[TopicPartition]
 ) -> tuple[ExpireOutcome, ...]:
-    """What a pass would do, from what is stored and what lies in the log dirs; nothing is owned and nothing written."""
+    """Return what a pass would do, from the metadata and the log dirs; nothing is owned and nothing written."""
     async with tier_reader(config, config_file) as reader:
         clock = SystemClock()
         control = control_plane(config, reader.identity, clock=clock, random=lambda: 0.5)
         if control.topic_configs is not None:
             for topic in {partition.topic for partition in await reader.partitions()}:
-                control.topic_configs.get(topic)  # told that somebody wants to know
+                control.topic_configs.get(topic)  # the next refresh asks for this topic
             await control.topic_configs.refresh()
         policies = TopicPolicies(lambda: config.topics, control.topic_settings())
         chosen = names or sorted({p.topic_partition for p in await reader.partitions()})
@@ -191,11 +180,11 @@ async def _planned_one(reader: TierReader, located: Located, policies: TopicPoli
     return ExpireOutcome(name, plan)
 
 
-async def _incarnation(reader: TierReader, name: TopicPartition, topic_id: str | None) -> TopicIdPartition:
-    """The one partition of that name, or that name and topic id, that the metadata knows."""
+async def _incarnation(reader: TierReader, name: TopicPartition, topic_id: UUID | None) -> TopicIdPartition:
+    """Return the one partition of that name, or of that name and topic id, that the metadata knows."""
     known = [partition for partition in await reader.partitions() if partition.topic_partition == name]
     if topic_id is not None:
-        known = [partition for partition in known if partition.topic_id == uuid_from_text(topic_id)]
+        known = [partition for partition in known if partition.topic_id == topic_id]
     if len(known) == 1:
         return known[0]
     if not known:
@@ -204,9 +193,3 @@ async def _incarnation(reader: TierReader, name: TopicPartition, topic_id: str |
         f"{name}: the topic was created {len(known)} times under this name",
         remedy="say which one with --topic-id; tierd segments --json shows topic ids",
     )
-
-
-def _only(names: Sequence[str]) -> TopicPartition:
-    if len(names) != 1:
-        raise RefusedError(f"{len(names)} partitions were named, not one", remedy="name one partition")
-    return TopicPartition.parse(names[0])

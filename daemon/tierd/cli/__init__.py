@@ -1,4 +1,4 @@
-"""The command line: one module per verb; only the one that was named is imported."""
+"""The command line: one module per verb. Only the module of the verb that was named is imported."""
 
 from tierd.cli.main import main
 

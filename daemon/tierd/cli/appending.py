@@ -1,4 +1,4 @@
-"""Appending a stream of lines to a log, batch by batch, in memory of one batch whatever the length of the stream."""
+"""The append of a stream of lines to a log, batch by batch. Memory holds one batch, for any length of the stream."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ _MAX_LINE_BYTES = 512 << 20  # base64 of the largest record that a batch can hol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendSettings:
-    """How lines become batches.
+    """Settings by which lines become batches.
 
     Attributes:
-        leader_epoch: of the leader that appends; with ``keep_offsets`` for lines that do not say.
-        batch_records: at most so many records a batch.
-        keep_offsets: the lines say which offset each record has, as if a leader had sent them.
+        leader_epoch: epoch of the leader that appends; with ``keep_offsets`` the epoch of lines that name none.
+        batch_records: most records of one batch.
+        keep_offsets: take the offset of each record from its line, as a follower takes it from its leader.
     """
 
     parse: ParseLine
@@ -31,12 +31,12 @@ class AppendSettings:
 
 @dataclass(slots=True)
 class Appended:
-    """What was appended; everything counted here is in the log.
+    """Counts of an append; every record that is counted is in the log.
 
     Attributes:
-        first_offset: None as long as nothing was.
+        first_offset: None until a record was appended.
         last_offset: inclusive.
-        was_interrupted: by a signal; the input may have had more.
+        was_interrupted: a signal ended the append; the input may have had more lines.
     """
 
     records: int = 0
@@ -47,7 +47,7 @@ class Appended:
 
 
 class LineAppender:
-    """Reads lines and appends them. ``run`` may be interrupted while it waits for input, and nowhere else."""
+    """Appender of lines. A signal may interrupt ``run`` only while it waits for input."""
 
     def __init__(self, log: UnifiedLog, settings: AppendSettings, *, progress: Callable[[str], None]) -> None:
         self.appended = Appended()
@@ -59,12 +59,12 @@ class LineAppender:
         self._line = 0
 
     def run(self, read_line: Callable[[int], bytes]) -> None:
-        """Append everything that ``read_line`` returns; what was read when it ends or fails is appended as well.
+        """Append everything that ``read_line`` returns, up to its end or its failure.
 
         Raises:
-            RecordLineError: a line that is no record; all before it are in the log.
-            KeyboardInterrupt: ``read_line`` was interrupted; all that it returned is in the log.
-            LogError: the log refused a batch, or its disk failed; ``appended`` says what was before.
+            RecordLineError: a line is no record; all lines before it are in the log.
+            KeyboardInterrupt: ``read_line`` was interrupted; every line that it returned is in the log.
+            LogError: the log refused a batch, or its disk failed; ``appended`` counts the batches before.
         """
         try:
             while line := read_line(_MAX_LINE_BYTES):

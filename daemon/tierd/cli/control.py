@@ -1,32 +1,35 @@
-"""What pause, resume and sync share: one request to the running daemon."""
+"""One request from pause, resume or sync to the running daemon."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
-
-from pydantic import JsonValue
 
 from tierd.app import run_in_loop
 from tierd.cli.json_lists import print_list
 from tierd.cli.printing import print_line
 from tierd.cli.session import daemon_state_dir
 from tierd.model import TopicPartition
-from tierd.serve import request
+from tierd.serve import ControlVerb, PartitionNames, PartitionsRequest, ask
 
 
-def tell_daemon(
-    verb: str, partitions: Sequence[str], *, config: Path, socket: Path | None, as_json: bool, as_object: bool
+def ask_about_partitions(
+    verb: ControlVerb[PartitionsRequest, PartitionNames],
+    partitions: Sequence[str] | None,
+    *,
+    config: Path,
+    socket: Path | None,
+    as_json: bool,
+    as_object: bool,
 ) -> None:
-    """Send ``verb`` for ``partitions`` (none: all) and print which ones it was carried out for.
+    """Send ``verb`` for ``partitions``, none means all, and print the partitions that the daemon answers.
 
     Raises:
         PartitionNameError: a name that is no partition's.
         DaemonUnreachableError: no daemon answers.
         ControlError: the daemon knows no such partition.
     """
-    names = [str(TopicPartition.parse(name)) for name in partitions]
-    answer = run_in_loop(request(daemon_state_dir(config, socket), verb, names))
+    request = PartitionsRequest(partitions=tuple(map(TopicPartition.parse, partitions or ())))
+    answer = run_in_loop(ask(daemon_state_dir(config, socket), verb, request))
     if as_json or as_object:
-        print_list(cast("list[JsonValue]", answer), as_object=as_object)
-    elif isinstance(answer, list):
-        print_line(f"{verb}: {', '.join(map(str, answer)) or 'no partitions'}")
+        print_list(answer.to_json(), as_object=as_object)
+    else:
+        print_line(f"{verb.name}: {', '.join(answer.root) or 'no partitions'}")

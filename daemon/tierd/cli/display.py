@@ -1,6 +1,6 @@
-"""How answers are laid out for people: tables that fit a terminal and do not wrap in a file, and moving lines.
+"""Layout of answers for people: tables that fit a terminal and do not wrap in a file, and moving lines.
 
-Cells and lines are plain text: control characters are shown as their escapes, and nothing is taken for markup.
+Cells and lines are plain text: control characters are shown as their escapes, and markup has no effect.
 """
 
 import contextlib
@@ -35,14 +35,14 @@ def print_group(*parts: "Part") -> None:
 
 @contextlib.contextmanager
 def live_group(*parts: "Part") -> Iterator[Callable[..., None]]:
-    """Print lines and tables; yield what shows others in their place."""
+    """Print lines and tables; yield a function that replaces them by others."""
     with Live(Group(*parts), console=_answer_console(), auto_refresh=False) as live:
         yield lambda *others: live.update(Group(*others), refresh=True)
 
 
 @contextlib.contextmanager
 def moving_line(title: str) -> Iterator[Callable[[str], None]]:
-    """Show a line that moves on standard error, a terminal; yield what gives it another text."""
+    """Show a moving line on standard error, which is a terminal; yield a function that sets its text."""
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(visible(title))
@@ -57,13 +57,13 @@ def plain_text(text: str, style: Style = "") -> Text:
 class PlainTable(Table):
     """A table without lines whose cells are plain text."""
 
-    def add_row(self, *cells: Cell) -> None:  # type: ignore[override]  # rich takes anything, markup included
+    def add_row(self, *cells: Cell) -> None:  # type: ignore[override]  # rich takes any object, and markup
         """Add a row."""
         super().add_row(*map(_cell, cells))
 
 
 def plain_table(text: tuple[str, ...], numbers: tuple[str, ...], last: str) -> PlainTable:
-    """A table without lines: columns of text, of numbers, and one at the end that takes what room is left."""
+    """Return a table without lines: columns of text, columns of numbers, and a last column that takes the room left."""
     table = PlainTable(box=None, pad_edge=False)
     for column in text:
         table.add_column(plain_text(column), no_wrap=True)
@@ -74,11 +74,11 @@ def plain_table(text: tuple[str, ...], numbers: tuple[str, ...], last: str) -> P
 
 
 Part: TypeAlias = Text | PlainTable
-"""What is shown below one another."""
+"""A line or a table."""
 
 
 def human_size(size_bytes: int) -> str:
-    """A size to three digits or so: ``34.4 KiB``."""
+    """Return a size with one decimal in the largest unit that fits: ``34.4 KiB``."""
     size, units = float(size_bytes), iter(("KiB", "MiB", "GiB", "TiB", "PiB"))
     unit = "B"
     while size >= 1024 and (larger := next(units, "")):
@@ -87,7 +87,7 @@ def human_size(size_bytes: int) -> str:
 
 
 def _answer_console() -> Console:
-    """Standard output: as wide as the terminal, and as wide as it takes where there is none."""
+    """Return standard output: as wide as the terminal, or wide enough for long lines where there is no terminal."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=_FILE_WIDTH)
 

@@ -1,4 +1,4 @@
-"""From errors to exit codes and to the two lines that a person reads: the cause, then what to do next."""
+"""Errors as exit codes, and as the two lines that a person reads: the cause and the next step."""
 
 import functools
 import os
@@ -50,7 +50,7 @@ P = ParamSpec("P")
 
 
 class ExitCode(IntEnum):
-    """What the shell is told."""
+    """Exit code of a command."""
 
     DONE = 0
     NO = 1
@@ -60,7 +60,9 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-_CODES: tuple[tuple[type[TierError], ExitCode], ...] = (  # the first that fits, so kinds come before their families
+_CODES: tuple[
+    tuple[type[TierError], ExitCode], ...
+] = (  # the first class that fits counts: subclasses stand before their base class
     (ConfigError, ExitCode.USAGE),
     (PartitionNameError, ExitCode.USAGE),
     (UnknownPartitionError, ExitCode.USAGE),
@@ -98,7 +100,7 @@ _CODES: tuple[tuple[type[TierError], ExitCode], ...] = (  # the first that fits,
 
 
 def exit_code_of(error: TierError) -> ExitCode:
-    """Return the exit code that ``error`` ends a command with."""
+    """Return the exit code of a command that ends with ``error``."""
     return next(code for kind, code in _CODES if isinstance(error, kind))
 
 
@@ -117,7 +119,7 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
             print_failure(failure)
             raise typer.Exit(exit_code_of(failure)) from None
         except BrokenPipeError:
-            # The reader has seen enough. Python would complain once more when it flushes at exit.
+            # The reader closed the pipe. Without this, Python would fail again when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(ExitCode.DONE) from None
         except KeyboardInterrupt:
@@ -127,7 +129,7 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def first_failure(error: Exception) -> TierError | None:
-    """The ``TierError`` in ``error`` or in the groups below it; None when a bug is among them, which must be seen."""
+    """Return the ``TierError`` in ``error`` or its groups; None if a bug is among them, which must stay visible."""
     if isinstance(error, TierError):
         return error
     if not isinstance(error, ExceptionGroup):

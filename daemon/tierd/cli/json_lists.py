@@ -1,4 +1,4 @@
-"""Lists as JSON: as each command has always printed its own, an array or a line each, or in the one shape of all."""
+"""Lists as JSON: with ``--json`` an array or one item a line, by command; with ``--json-object`` one shape for all."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,15 +12,15 @@ PrintItem: TypeAlias = Callable[[JsonValue], None]
 
 
 def print_list(items: Sequence[JsonValue], *, as_object: bool) -> None:
-    """Print an array, or with ``as_object`` the one shape of all lists."""
+    """Print an array, or with ``as_object`` one object."""
     print_json({"items": list(items), "complete": True} if as_object else list(items))
 
 
 @contextmanager
 def printed_lines(*, as_object: bool) -> Iterator[PrintItem]:
-    """Give what prints an item at once: a line each, or with ``as_object`` within the one shape of all lists.
+    """Yield a function that prints an item at once: one item a line, or with ``as_object`` inside one object.
 
-    An exception inside leaves a valid object, too: its ``complete`` is false.
+    After an exception inside the context the object is still valid JSON; its ``complete`` is false.
     """
     if not as_object:
         yield lambda item: print_json(item, flush=True)

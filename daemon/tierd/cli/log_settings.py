@@ -1,4 +1,4 @@
-"""``--set``: topic settings under Kafka's own names, for commands that work on a log without a cluster to ask."""
+"""``--set``: topic settings under Kafka's names, for commands that work on a log without a cluster."""
 
 import difflib
 from collections.abc import Sequence
@@ -23,16 +23,16 @@ SetOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What ``--set`` gave: for every topic, and for single ones (``orders:segment.bytes=1048576``)."""
+    """Values of ``--set``: for every topic, and for single topics (``orders:segment.bytes=1048576``)."""
 
     common: dict[str, str]
     by_topic: dict[str, dict[str, str]]
 
     def of(self, topic: str) -> LogConfig:
-        """The settings of a topic.
+        """Return the settings of a topic.
 
         Raises:
-            LogConfigError: they contradict each other.
+            LogConfigError: the settings contradict each other.
         """
         return LogConfig.from_kafka(self.common | self.by_topic.get(topic, {}))
 
@@ -41,7 +41,7 @@ def parse_settings(given: Sequence[str] | None) -> LogSettings:
     """Parse the values of ``--set``.
 
     Raises:
-        LogConfigError: no ``NAME=VALUE``, a name that no log has, or a value that it cannot have.
+        LogConfigError: not ``NAME=VALUE``, an unknown name, or a value that is not allowed.
     """
     settings = LogSettings({}, {})
     for text in given or ():

@@ -1,11 +1,13 @@
-"""The ``tierd`` command: which verbs there are, and how one is found.
+"""The ``tierd`` command: the list of verbs, and the way from a verb to its module.
 
-Only the module of the verb that was named is imported, for most of them need half the daemon; ``tierd --help`` and a
-mistyped verb need none of it. A module in ``commands`` has a function of its own name; the verbs of a group, as in
+Only the module of the verb that was named is imported, because most modules need half the daemon; ``tierd --help`` and
+a mistyped verb need none. A module in ``commands`` has a function of its own name. The verbs of a group, as in
 ``tierd log append``, have a folder of their own.
 """
 
+import builtins
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,14 +20,14 @@ import typer
 from typer.core import TyperGroup
 
 from tierd import __version__
-from tierd.cli.failures import reported
-from tierd.cli.printing import prepare_streams, print_line
+from tierd.cli.failures import ExitCode, reported
+from tierd.cli.printing import prepare_streams, print_error, print_line
 from tierd.control_characters import visible
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A verb and its line in the help; ``group`` is the word before it, if any."""
+    """A verb and its line in the help; ``group`` is the word before the verb, if any."""
 
     name: str
     summary: str
@@ -34,22 +36,23 @@ class Verb:
 
     @property
     def function(self) -> str:
-        """The function that carries it out; one that would be a word of Python's has an underscore behind it."""
-        return self.name.replace("-", "_") + "_" * iskeyword(self.name)
+        """Return the name of the function that carries the verb out; ``_`` follows a keyword or builtin of Python."""
+        is_taken = iskeyword(self.name) or hasattr(builtins, self.name)
+        return self.name.replace("-", "_") + "_" * is_taken
 
     @property
     def module(self) -> str:
-        """Where that function is."""
+        """Return the module of that function."""
         return ".".join(filter(None, ("tierd.cli.commands", self.group, self.function)))
 
     @property
     def words(self) -> list[str]:
-        """What a person types after ``tierd``."""
+        """Return the words that a person types after ``tierd``."""
         return [*filter(None, [self.group]), self.name]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class VerbGroup:
     """A word that further verbs follow."""
 
     name: str
@@ -60,45 +63,55 @@ class Group:
 VERBS = (
     Verb("run", "Run the daemon in the foreground."),
     Verb("check-config", "List every fault of the configuration file."),
-    Verb("status", "Show what the running daemon does, and why not."),
+    Verb("status", "Show what the running daemon does, and why partitions wait."),
     Verb("pause", "Stop copying partitions until resumed."),
     Verb("resume", "Copy paused partitions again."),
     Verb("sync", "Look at partitions now, quarantined ones included."),
     Verb("copy", "Copy finished segments to the tier once, then exit."),
     Verb("segments", "List the remote segments of a partition."),
-    Verb("offsets", "List the first and last offsets of both tiers, and the one of a time."),
-    Verb("explain", "Say where a record is, and why."),
+    Verb("offsets", "List the first and last offsets of both tiers, and the offset of a time."),
+    Verb("explain", "Show where a record is, and why."),
     Verb("cat", "Print records, local and remote together."),
     Verb("verify", "Check the tier against its metadata."),
-    Verb("repair-tier", "Mend what verify found: copy again, adopt, remove."),
+    Verb("repair-tier", "Repair what verify found: copy again, adopt, remove."),
     Verb("rebuild-metadata", "Rebuild the metadata from the bucket alone."),
     Verb("rewrap-keys", "Wrap data keys of encrypted segments under the active key."),
     Verb("expire", "Remove from the tier what retention does not keep."),
     Verb("compact", "Compact and merge segments in the tier with Spark."),
-    Verb("erase", "Erase the records of keys from the tier, and prove it."),
-    Verb("undelete", "Take expired segments back while they are in their grace."),
-    Verb("deletions", "List what went from the tier, and why."),
+    Verb("undelete", "Take expired segments back during their grace."),
+    Verb("deletions", "List deletions from the tier, with their reasons."),
     Verb("delete-partition", "Delete the whole tier of a partition."),
-    Verb("cost", "Say what the tier has cost, and what a month will."),
-    Verb("estimate", "Say what tiering a log dir would cost."),
+    Verb("cost", "Show what the tier has cost, and what a month will cost."),
+    Verb("estimate", "Show what tiering a log dir would cost."),
     Verb("inspect", "Decode and check segments, indexes, checkpoints and log dirs."),
-    Verb("repair", "Mend a damaged partition directory; what is cut off is kept."),
+    Verb("repair", "Repair a damaged partition directory; parts that are cut off are kept."),
     Verb("demo", "Run the daemon beside a small log dir that keeps growing.", hidden=True),
     Verb("append", "Append records from standard input.", group="log"),
     Verb("read", "Print records.", group="log"),
     Verb("roll", "Begin a new segment.", group="log"),
     Verb("truncate", "Cut off everything from an offset on.", group="log"),
-    Verb("recover", "Do to a log dir what a broker does at its start and clean stop.", group="log"),
+    Verb("recover", "Load and close a log dir, as a broker does at its start and clean stop.", group="log"),
+    Verb("request", "File a request to erase the records of keys.", group="erase"),
+    Verb("list", "List the requests, and what each one waits for.", group="erase"),
+    Verb("status", "Show what was done for a request: the proof.", group="erase"),
+    Verb("attest", "State that a store keeps no older versions of objects.", group="erase"),
+    Verb("withdraw", "Give a request up.", group="erase"),
+    Verb("step", "Take open requests a step further.", group="erase"),
     Verb("export", "Write everything that the metadata store knows to a file.", group="metadata"),
     Verb("import", "Fill an empty metadata store from an export.", group="metadata"),
 )
 GROUPS = (
-    Group(
+    VerbGroup(
+        "erase",
+        "Erase the records of keys from the tier, and prove it: request, list, status, attest, withdraw, step.",
+        "Erase the records of keys from the tier of a partition, and prove it.",
+    ),
+    VerbGroup(
         "log",
         "Write to log dirs that no broker uses: append, read, roll, truncate, recover.",
         "Work on partition directories that no broker uses: tierd's own, or those of a stopped broker.",
     ),
-    Group(
+    VerbGroup(
         "metadata",
         "Move the metadata from one store to another: export, import.",
         "Move the metadata of a cluster from one store to another, of whatever kind; --config names the store.",
@@ -136,10 +149,49 @@ def _usage_errors_made_visible() -> Iterator[None]:
         raise
 
 
+_ERASE_VERB_OF = {
+    "--list": "list",
+    "--report": "status",
+    "--cancel": "withdraw",
+    "--attest": "attest",
+    "--step": "step",
+    "--key": "request",
+    "--key-base64": "request",
+    "--keys-file": "request",
+}
+_OF_ONE_REQUEST = ("status", "withdraw", "attest")
+
+
 def main() -> None:
     """Run the command line of this process."""
     prepare_streams()
+    if new := new_spelling(sys.argv[1:]):
+        print_error("tierd: erase is a group of verbs")
+        print_error(f"  next: {shlex.join(['tierd', *new])}")
+        sys.exit(int(ExitCode.USAGE))
     build_app(sys.argv[1:])(prog_name="tierd")
+
+
+def new_spelling(arguments: Sequence[str]) -> list[str]:
+    """Return the present spelling of ``erase`` with options in the place of verbs; empty for other arguments."""
+    if arguments[:1] != ["erase"] or (arguments[1:2] and arguments[1] in _names_in("erase")):
+        return []
+    rest = list(arguments[1:])
+    for at, argument in enumerate(rest):
+        name, _, value = argument.partition("=")
+        verb = _ERASE_VERB_OF.get(name)
+        if verb == "request":
+            return ["erase", verb, *rest]
+        if verb is not None and verb not in _OF_ONE_REQUEST:
+            return ["erase", verb, *rest[:at], *rest[at + 1 :]]
+        if verb is not None:
+            request_id = [value] if value else rest[at + 1 : at + 2]
+            return ["erase", verb, *request_id, *rest[:at], *rest[at + (1 if value else 2) :]]
+    return []
+
+
+def _names_in(group: str) -> set[str]:
+    return {verb.name for verb in VERBS if verb.group == group}
 
 
 def build_app(arguments: Sequence[str]) -> typer.Typer:
@@ -165,7 +217,7 @@ def build_app(arguments: Sequence[str]) -> typer.Typer:
     return app
 
 
-def _group_app(group: Group) -> typer.Typer:
+def _group_app(group: VerbGroup) -> typer.Typer:
     return typer.Typer(
         help=group.help,
         no_args_is_help=True,
@@ -180,7 +232,7 @@ def _load(verb: Verb) -> Callable[..., None]:
 
 
 def _unloaded() -> None:
-    """Stand for a verb that was not named; never called."""
+    """Stand in for a verb that was not named."""
 
 
 def _print_version(wanted: bool) -> None:

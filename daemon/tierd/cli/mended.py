@@ -7,14 +7,14 @@ from tierd.log import CutTail, LowerCheckpoint, Mended, MoveAside, RepairPlan, S
 
 
 def print_mended(mended: Mended, *, is_plan: bool, done: str = "mended") -> None:
-    """Print what is going to be done, or was; ``done`` says so in a word."""
+    """Print the steps of a plan, or the steps that were done; ``done`` is the word for the outcome."""
     for line in plan_lines(mended.plan, mended.kept, is_plan=is_plan):
         print_line(line)
     print_line(_summary(mended, is_plan=is_plan, done=done))
 
 
 def plan_lines(plan: RepairPlan, kept: tuple[str | None, ...] = (), *, is_plan: bool) -> list[str]:
-    """A line for every step, for what damage remains, and for what else is worth knowing."""
+    """Return a line for every step, for the damage that remains, and for every note."""
     lines = []
     for at, step in enumerate(plan.steps):
         lines.append(f"{'would ' if is_plan else ''}{_verb(step, is_plan=is_plan)}: {step.why}")
@@ -28,7 +28,7 @@ def plan_lines(plan: RepairPlan, kept: tuple[str | None, ...] = (), *, is_plan: 
 
 
 def as_json(mended: Mended) -> dict[str, JsonValue]:
-    """The same as one object."""
+    """Return the plan and its outcome as one object."""
     plan = mended.plan
     return {
         "directory": str(mended.directory),

@@ -1,4 +1,4 @@
-"""Moments as people write and read them on the command line."""
+"""Times as people write and read them on the command line."""
 
 from datetime import UTC, datetime
 
@@ -6,10 +6,10 @@ import typer
 
 
 def timestamp_ms_of(text: str) -> int:
-    """Milliseconds since the epoch, or ISO 8601; without a time zone it is UTC, which is what ``tierd cat`` prints.
+    """Parse milliseconds since the epoch, or ISO 8601; a time without a zone is UTC, as ``tierd cat`` prints it.
 
     Raises:
-        typer.BadParameter: neither, or before 1970.
+        typer.BadParameter: the text is neither, or the time is before 1970.
     """
     try:
         timestamp_ms = int(text) if text.lstrip("-").isdecimal() else _of_iso(text)
@@ -23,7 +23,7 @@ def timestamp_ms_of(text: str) -> int:
 
 
 def utc_text(timestamp_ms: int) -> str:
-    """Return a moment as tables show it, to the second."""
+    """Return a time as tables show it, to the second."""
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

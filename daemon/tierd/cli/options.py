@@ -7,7 +7,7 @@ import typer
 
 
 def _located(path: Path) -> Path:
-    """The absolute path of a partition directory within its log dir, even if it is a link to somewhere else there."""
+    """Return the absolute path of a partition directory in its log dir; a link in the log dir is not followed."""
     absolute = Path.cwd() / path
     return absolute.resolve() if path.name in ("", "..") else absolute.parent.resolve() / absolute.name
 
@@ -26,13 +26,14 @@ SocketOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 JsonObjectOption = Annotated[
-    bool, typer.Option("--json-object", help="As --json, but always one object, with the list in its items.")
+    bool,
+    typer.Option("--json-object", help="Print one JSON object with the list in its items, for every list the same."),
 ]
 AcceptUnauthenticatedOption = Annotated[
     bool,
     typer.Option(
         "--accept-unauthenticated",
-        help="With a key ring: believe also objects that no tierd with the ring is proven to have written.",
+        help="With a key ring: also accept objects without proof that a tierd with the ring wrote them.",
     ),
 ]
 PartitionArgument = Annotated[
@@ -40,6 +41,9 @@ PartitionArgument = Annotated[
 ]
 PartitionsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="TP", help="Partitions, topic-partition each; none means all.")
+]
+ErasureArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="A request to erase keys, as tierd erase list names it.")
 ]
 PartitionDirectory = Annotated[
     Path,
@@ -55,7 +59,7 @@ NewPartitionDirectory = Annotated[
     Path,
     typer.Argument(
         metavar="DIR",
-        help="A partition's directory, LOGDIR/topic-partition; it has to be there unless it is made.",
+        help="A partition's directory, LOGDIR/topic-partition; it must exist, unless --create makes it.",
         file_okay=False,
         callback=_located,
     ),

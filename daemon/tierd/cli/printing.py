@@ -1,8 +1,7 @@
-"""Every line that the command line prints; beside ``display``, for tables, the only module that writes to a terminal.
+"""The lines that the command line prints. Beside ``display``, for tables, no other module writes to a terminal.
 
-What is printed holds names of topics, keys of objects, paths and texts of errors, which strangers choose. Control
-characters are shown as their escapes (``visible``), and nothing is taken for markup. JSON is exact data, and escapes by
-its own rules.
+Lines contain names of topics, keys of objects, paths and texts of errors, which strangers choose. Control characters
+are shown as their escapes (``visible``), and markup has no effect. JSON is exact data and has its own escapes.
 """
 
 import json
@@ -15,7 +14,7 @@ from tierd.masking import Masking
 
 
 def prepare_streams() -> None:
-    """Print characters that the encoding lacks as escapes, and the traceback of a bug as plain text without secrets."""
+    """Print characters outside the encoding as escapes, and the traceback of a bug as plain text without secrets."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -44,7 +43,7 @@ def print_json(value: object, *, indent: int | None = None, flush: bool = False)
 
 
 def print_exactly(*texts: str, flush: bool = False) -> None:
-    """Write parts of a document whose every byte counts, as of an export: JSON lines, without control characters."""
+    """Write parts of a document unchanged, such as an export: JSON lines, without control characters."""
     for text in texts:
         sys.stdout.write(text)
     if flush:
@@ -52,13 +51,13 @@ def print_exactly(*texts: str, flush: bool = False) -> None:
 
 
 def print_bytes(data: bytes) -> None:
-    """Write whole lines that hold no control characters any more, as those of ``records`` and exports."""
+    """Write whole lines whose control characters are escaped already, such as the lines of ``records`` and exports."""
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print what ended the process: a bug, whose text may hold anything."""
+    """Print the bug that ended the process; its text may contain any character."""
     del kind, trace
     for text in traceback.format_exception(Masking().error(error)):
         for line in text.splitlines():

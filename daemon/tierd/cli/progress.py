@@ -1,4 +1,4 @@
-"""Long work shown on standard error: a moving line on a terminal, plain lines now and then elsewhere."""
+"""Progress of long work on standard error: a moving line on a terminal, otherwise a plain line every few seconds."""
 
 import contextlib
 import sys
@@ -14,7 +14,7 @@ _QUIET_S = 2.0
 
 @contextlib.contextmanager
 def progress_line(title: str) -> Iterator[Tell]:
-    """Yield what says how far the work is; elsewhere than on a terminal short work says nothing."""
+    """Yield a function that shows the progress; without a terminal, work of a few seconds prints nothing."""
     if not sys.stderr.isatty():
         yield _Lines(title)
         return
@@ -26,7 +26,7 @@ def progress_line(title: str) -> Iterator[Tell]:
 
 @contextlib.contextmanager
 def step_line(title: str) -> Iterator[Tell]:
-    """Yield what says at which step the work is; elsewhere than on a terminal every step is a line."""
+    """Yield a function that shows the present step; without a terminal, every step is a line."""
     if not sys.stderr.isatty():
         yield print_error
         return

@@ -1,4 +1,4 @@
-"""Lines of input as records: the JSON of ``tierd cat --json``, or text with a tab between key and value."""
+"""Records from lines of input: the JSON of ``tierd cat --json``, or text with a tab between key and value."""
 
 from base64 import b64decode
 from binascii import Error as Base64Error
@@ -19,8 +19,8 @@ class InputRecord:
     """A record to append.
 
     Attributes:
-        offset: what the line says; None when it does not.
-        leader_epoch: what the line says; None when it does not.
+        offset: the offset in the line; None if the line has none.
+        leader_epoch: the epoch in the line; None if the line has none.
     """
 
     record: NewRecord
@@ -29,14 +29,14 @@ class InputRecord:
 
 
 ParseLine = Callable[[bytes, int, int], InputRecord]
-"""(line without its end, its number from 1 on, wall clock in ms) to record."""
+"""Function of a line without its end, its number from 1 on and the wall clock in ms; returns the record."""
 
 
 def parse_json_line(line: bytes, number: int, now_ms: int) -> InputRecord:
-    """Parse a line of ``tierd cat --json``; only ``value`` or ``key`` has to be there.
+    """Parse a line of ``tierd cat --json``; only ``value`` or ``key`` is required.
 
     Raises:
-        RecordLineError: it is no such line; names its number.
+        RecordLineError: the line is no such JSON; the message has its number.
     """
     try:
         fields = parse_json(line)
@@ -60,7 +60,7 @@ def parse_json_line(line: bytes, number: int, now_ms: int) -> InputRecord:
 
 
 def parse_text_line(line: bytes, _number: int, now_ms: int) -> InputRecord:
-    """Key and value with a tab between them; without a tab, a value without a key."""
+    """Parse key and value with a tab between them; a line without a tab is a value without a key."""
     key, tab, value = line.partition(b"\t")
     return InputRecord(NewRecord(key, value, now_ms) if tab else NewRecord(None, line, now_ms))
 

@@ -9,7 +9,7 @@ from tierd.log import Record
 
 
 def as_json_line(record: Record) -> bytes:
-    """One JSON object, a newline at its end."""
+    """Return one JSON object with a newline at its end."""
     line = {
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
@@ -23,7 +23,7 @@ def as_json_line(record: Record) -> bytes:
 
 
 def as_text_line(record: Record) -> bytes:
-    """Offset, timestamp, key and value between tabs; no byte of a record can move the cursor or hide a line."""
+    """Return offset, timestamp, key and value between tabs; no byte of a record can move the cursor or hide a line."""
     fields = (str(record.offset), _time(record.timestamp_ms), _text(record.key), _text(record.value))
     return "\t".join(fields).encode() + b"\n"
 

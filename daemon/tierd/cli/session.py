@@ -1,4 +1,4 @@
-"""What every command begins with: its settings, and a log that keeps standard output for the answer."""
+"""The beginning of every command: its settings, and a log that leaves standard output to the answer."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ def begin(config: Path, *, secrets: bool = True) -> TierdConfig:
 
     Args:
         config: the YAML file.
-        secrets: False for who only talks to the daemon: a credential of its unit is not there in a person's shell.
+        secrets: False for a command that only talks to the daemon: credentials of the unit are not in a person's shell.
 
     Raises:
         ConfigError: every fault of the file.
@@ -28,11 +28,11 @@ def begin(config: Path, *, secrets: bool = True) -> TierdConfig:
 def daemon_state_dir(config: Path, socket: Path | None) -> Path:
     """Return the directory of the daemon's control socket, for commands that only talk to the daemon.
 
-    A line on standard error tells that the file has faults elsewhere. With ``socket`` the file is not read.
+    If the file has other faults, a line on standard error says so. With ``socket`` the file is not read.
 
     Raises:
-        ConfigError: the file cannot be read, or says a ``state_dir`` that cannot be used.
-        ControlError: ``socket`` is no control socket of tierd.
+        ConfigError: the file cannot be read, or its ``state_dir`` cannot be used.
+        ControlError: ``socket`` is not a control socket of tierd.
     """
     log_to_stderr()
     if socket is not None:
@@ -41,7 +41,7 @@ def daemon_state_dir(config: Path, socket: Path | None) -> Path:
         return socket.absolute().parent
     state_dir, faults = load_state_dir(config, os.environ)
     if faults is not None:
-        print_error(f"tierd: {config} has faults, run tierd check-config; asked is the daemon in {state_dir}")
+        print_error(f"tierd: {config} has faults, run tierd check-config; the command asks the daemon in {state_dir}")
     return state_dir
 
 

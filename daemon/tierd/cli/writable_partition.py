@@ -1,4 +1,4 @@
-"""A partition directory opened to be written to, unless opening it would give up records."""
+"""A partition directory that is opened for writing, unless the recovery would give up records."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +13,12 @@ from tierd.log import CLEAN_SHUTDOWN_FILE, LogConfig, UnifiedLog, opened_partiti
 def writable_partition(
     directory: Path, *, config: LogConfig, now_ms: int, create_with: UUID | None = None
 ) -> Iterator[UnifiedLog]:
-    """Like ``opened_partition``; but a recovery that would cut more than a torn tail is refused.
+    """Open a partition as ``opened_partition`` does, but refuse a recovery that would cut more than a torn tail.
 
-    A broker gives up everything behind a damaged batch when it recovers: it has replicas to fetch it from.
+    A broker that recovers gives up everything behind a damaged batch, because it can fetch the records from replicas.
 
     Raises:
-        DamagedLogError: there is damage in the middle; nothing was changed.
+        DamagedLogError: the log is damaged in its middle; nothing was changed.
         LogError: as ``opened_partition``.
     """
     if directory.is_dir() and not (directory.parent / CLEAN_SHUTDOWN_FILE).exists():

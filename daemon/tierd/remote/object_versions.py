@@ -57,5 +57,5 @@ def versions_of(store: object) -> VersionedObjects:
         return store
     raise ObjectVersionsUnknownError(
         "tierd cannot ask this kind of object store for older versions and soft-deleted objects",
-        remedy="see with the store's own tools that none of the partition are left, then tierd erase --attest ID",
+        remedy="see with the store's own tools that none of the partition are left, then tierd erase attest ID",
     )

@@ -1,4 +1,4 @@
-"""The accept loop of a port: one connection at a time, each only if the gate has a place for it."""
+"""The accept loop of a port: it takes one connection after the other, if the gate has a place."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from tierd.clock import Clock
 from tierd.serve.connection_gate import Connection, ConnectionGate
 
 BACKLOG = 64
-_REST_S = 1.0  # after an accept that failed: the listening socket stays readable meanwhile
+_REST_S = 1.0  # pause after a failed accept: the listening socket stays readable meanwhile
 
 log = structlog.get_logger()
 
@@ -28,12 +28,12 @@ async def accept_connections(
     """Accept until cancelled.
 
     Args:
-        listening: does not block; it is closed by the caller.
-        gate: decides who has a place.
-        serve: takes the connection over, and gives its place back at the end; it returns soon.
-        clock: for the rest after an accept that failed.
+        listening: a socket that does not block; the caller closes it.
+        gate: grants the places.
+        serve: takes the connection over and returns soon; at the end of the connection it gives the place back.
+        clock: for the pause after a failed accept.
         peer: names the peer that a connection counts for; None refuses it.
-        refusal: is sent, as far as it can be at once, to a connection without a place.
+        refusal: sent to a connection without a place, as far as that is possible at once.
     """
     is_failing = False
     while True:
@@ -42,7 +42,7 @@ async def accept_connections(
             channel, _ = listening.accept()
         except (BlockingIOError, ConnectionAbortedError):
             continue
-        except OSError as error:  # mostly no descriptor is left
+        except OSError as error:  # mostly because no descriptor is left
             if not is_failing:
                 log.warning("accept_failed", problem=error.strerror or str(error), connections=gate.connections)
             is_failing = True
@@ -60,7 +60,7 @@ async def accept_connections(
 
 
 async def listening_sockets(host: str, port: int) -> list[socket.socket]:
-    """Return a listening socket for each address of ``host``, as asyncio's own servers have them.
+    """Return a listening socket for each address of ``host``, as asyncio's own servers make them.
 
     Raises:
         OSError: the name has no address, or an address cannot be bound.
@@ -84,7 +84,7 @@ def _refuse(channel: socket.socket, refusal: bytes) -> None:
 
 
 async def _readable(listening: socket.socket) -> None:
-    """Return when there is something to accept. It always waits for one round of the loop, so others run as well."""
+    """Wait for a connection, at least for one round of the loop, so that other tasks run as well."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
     loop.add_reader(listening.fileno(), _settle, ready)

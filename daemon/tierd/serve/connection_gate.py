@@ -1,4 +1,4 @@
-"""ConnectionGate: how many connections a port may have, of which peers, and which of them is cut for another.
+"""ConnectionGate: the connections that a port may have, in all and per peer, and the one that is cut for another.
 
 ::
 
@@ -6,7 +6,7 @@
                   │ request_timeout_s       │ answer_timeout_s
                   └──── cut ◄───────────────┘
 
-A deadline is set at the beginning of a state; bytes that arrive do not move it.
+A deadline is set at the beginning of a state; bytes that arrive do not move the deadline.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from ipaddress import ip_address, ip_network
 from tierd.clock import Clock
 
 CONNECTIONS_WHEN_SHORT = 4
-"""Places that stay while descriptors are short, so that probes and scrapes still show it."""
+"""Places that remain while descriptors are short, so that probes and scrapes still show the shortage."""
 
 _WATCH_INTERVAL_S = 1.0
 _IPV4 = 4
@@ -27,13 +27,13 @@ _IPV6_NETWORK_BITS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """What one port grants.
+    """Limits of one port.
 
     Attributes:
-        connections: at a time.
-        per_peer: of them to one peer.
-        request_timeout_s: from the beginning of a connection, or the end of an answer, to a whole request.
-        answer_timeout_s: from a whole request until its answer is taken.
+        connections: connections at a time.
+        per_peer: connections of one peer at a time.
+        request_timeout_s: time from the beginning of a connection, or the end of an answer, to a whole request.
+        answer_timeout_s: time from a whole request until the peer has taken the answer.
     """
 
     connections: int
@@ -56,7 +56,7 @@ class Connection:
         self._transport: asyncio.WriteTransport | None = None
 
     def attach(self, transport: asyncio.WriteTransport) -> None:
-        """Name the transport, which is aborted at once if the connection was cut before it had one."""
+        """Set the transport; abort it at once if the connection was cut before."""
         self._transport = transport
         if self.is_cut:
             transport.abort()
@@ -72,25 +72,26 @@ class ConnectionGate:
     """Places of one port."""
 
     def __init__(self, limits: ConnectionLimits, *, clock: Clock, is_short: Callable[[], bool]) -> None:
-        """``is_short`` tells that the process is close to its limit of descriptors."""
+        """Grant places within ``limits``, and few while ``is_short`` says that descriptors run out."""
         self._limits = limits
         self._clock = clock
         self._is_short = is_short
         self._connections: set[Connection] = set()
         self._occupied = asyncio.Event()
         self.refused = 0
-        """Connections that found no place, since the start."""
+        """Number of connections that found no place, since the start."""
 
     @property
     def connections(self) -> int:
-        """Return how many places are taken."""
+        """Return the number of places that are taken."""
         return len(self._connections)
 
     def admit(self, peer: str) -> Connection | None:
         """Return a place, or None when each is taken by a connection that is being answered.
 
-        A connection that waits for a request is cut for a new one: where ``peer`` has as many as one peer may have,
-        its longest waiting one; where the port is full, the longest waiting one of the peer that has most.
+        A connection that waits for a request is cut for a new one. If ``peer`` has as many connections as one peer may
+        have, its longest waiting one is cut. If the port is full, the peer with most connections loses its longest
+        waiting one.
         """
         own = [connection for connection in self._connections if connection.peer == peer]
         if len(own) >= self._limits.per_peer and not self._evict(own):
@@ -108,15 +109,15 @@ class ConnectionGate:
         return connection
 
     def begin_request(self, connection: Connection) -> None:
-        """Let the connection wait for its next request."""
+        """Note that the connection waits for its next request."""
         self._enter(connection, self._limits.request_timeout_s, is_answering=False)
 
     def begin_answer(self, connection: Connection) -> None:
-        """Let the connection be answered: until ``begin_request`` it is not cut for another."""
+        """Note that the connection is being answered: until ``begin_request`` it is not cut for another."""
         self._enter(connection, self._limits.answer_timeout_s, is_answering=True)
 
     def leave(self, connection: Connection) -> None:
-        """Give the place back; a second time does nothing."""
+        """Give the place back; a second call does nothing."""
         self._connections.discard(connection)
         if not self._connections:
             self._occupied.clear()
@@ -133,7 +134,7 @@ class ConnectionGate:
             self._cut(connection)
 
     async def watch(self) -> None:
-        """Cut what is overdue, until cancelled. An empty gate has no timer."""
+        """Cut connections whose deadline has passed, until cancelled. An empty gate has no timer."""
         while True:
             await self._occupied.wait()
             await self._clock.sleep(_WATCH_INTERVAL_S)
@@ -162,9 +163,9 @@ class ConnectionGate:
 
 
 def peer_of(address: str) -> str:
-    """Return what counts as one peer: an IPv4 address, or an IPv6 network of 64 bits, which one host may have alone.
+    """Return the name of a peer: an IPv4 address, or an IPv6 network of 64 bits, since one host may have all of it.
 
-    This host is one peer, for each of its users has all addresses of the loopback network.
+    This host is one peer, since each of its users has all addresses of the loopback network.
     """
     host = address.partition("%")[0]  # without the zone of a link-local address
     try:

@@ -1,21 +1,18 @@
-"""The control socket: a 0600 unix socket in the state directory, one JSON request and one JSON answer a line.
+"""The control socket: a unix socket of mode 0600 in the state directory, with one request and one answer a line.
 
-::
-
-    → {"command": "pause", "partitions": ["orders-0"]}
-    ← {"ok": true, "answer": ["orders-0"]}
-    ← {"ok": false, "error": "…", "remedy": "…"}
+``control_protocol`` draws the lines; ``control_requests`` lists the verbs.
 """
 
 import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import ValidationError
 
 from tierd.clock import Clock
 from tierd.errors import (
@@ -31,6 +28,14 @@ from tierd.masking import Masking
 from tierd.peers import is_own_peer
 from tierd.serve.accepting import BACKLOG, accept_connections
 from tierd.serve.connection_gate import Connection, ConnectionGate
+from tierd.serve.control_protocol import (
+    AnswerT,
+    ControlAnswerLine,
+    ControlRequestLine,
+    ControlVerb,
+    RequestT,
+    VerbHandler,
+)
 
 SOCKET_NAME = "control.sock"
 MAX_REQUEST_BYTES = 1 << 20
@@ -38,58 +43,25 @@ MAX_ANSWER_BYTES = 64 << 20  # status of many thousands of partitions
 
 log = structlog.get_logger()
 
-ControlHandler = Callable[[Sequence[str]], Awaitable[JsonValue]]
-"""Carries out one command for the named partitions (none: all of them) and returns the answer."""
-
-OptionsHandler = Callable[[Sequence[str], Mapping[str, JsonValue]], Awaitable[JsonValue]]
-"""The same, for a command that takes options."""
-
-
-class ControlRequest(BaseModel):
-    """One line from a client."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    command: str
-    partitions: tuple[str, ...] = ()
-    options: dict[str, JsonValue] = {}
-
-
-class ControlAnswer(BaseModel):
-    """One line to a client."""
-
-    model_config = ConfigDict(frozen=True)  # unknown fields of a newer daemon are ignored
-
-    ok: bool
-    answer: JsonValue = None
-    error: str = ""
-    remedy: str = ""
-    refused: bool = False
+HereT = TypeVar("HereT")
 
 
 class ControlServer:
-    """Answers control requests of several clients at a time, each within a deadline."""
+    """Server of control requests: several clients at a time, each request within a deadline."""
 
     def __init__(
         self,
         state_dir: Path,
-        handlers: Mapping[str, ControlHandler],
+        handlers: Iterable[VerbHandler],
         *,
-        with_options: Mapping[str, OptionsHandler] | None = None,
         gate: ConnectionGate,
         clock: Clock,
         idle_timeout_s: float = 30.0,
         answer_timeout_s: float = 30.0,
     ) -> None:
-        """``handlers`` maps a command's name to what carries it out, ``with_options`` those that take options.
-
-        The deadlines are those given here; ``gate`` grants the places.
-        """
+        """Answer the verbs of ``handlers`` within the deadlines given here; ``gate`` grants the places."""
         self._state_dir = state_dir
-        self._handlers: Mapping[str, OptionsHandler] = {
-            **{name: _without_options(handler) for name, handler in handlers.items()},
-            **(with_options or {}),
-        }
+        self._handlers = {handler.verb: handler for handler in handlers}
         self._idle_timeout_s = idle_timeout_s
         self._answer_timeout_s = answer_timeout_s
         self._gate = gate
@@ -97,7 +69,7 @@ class ControlServer:
 
     @contextlib.asynccontextmanager
     async def listening(self, group: asyncio.TaskGroup) -> AsyncIterator[None]:
-        """Accept clients while the context lasts; each is a task of ``group``. The caller holds the instance lock.
+        """Accept clients while the context lasts, each in a task of ``group``; the caller holds the instance lock.
 
         Raises:
             ListenError: the socket cannot be made.
@@ -114,7 +86,7 @@ class ControlServer:
         def end(task: asyncio.Task[None]) -> None:
             place = clients.pop(task)
             self._gate.leave(place)
-            place.cut()  # an answer that is not taken would keep a closing connection for ever
+            place.cut()  # a client that does not read its answer would keep the closing connection for ever
 
         with _bound(self._state_dir) as channel:
             accepting = group.create_task(
@@ -132,14 +104,14 @@ class ControlServer:
     async def _serve_client(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Connection
     ) -> None:
-        writer.transport.set_write_buffer_limits(high=0)  # what was sent is out of our hands once it is drained
+        writer.transport.set_write_buffer_limits(high=0)  # drain then waits until the client has taken everything
         try:
             while line := await self._read_line(reader, writer):
                 self._gate.begin_answer(place)
                 await self._send(writer, await self._answer(line))
                 self._gate.begin_request(place)
         except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
-            pass  # a client that went away or fell asleep is its own business
+            pass  # the client went away or fell asleep, and needs no answer
         finally:
             writer.close()
 
@@ -148,80 +120,65 @@ class ControlServer:
             async with asyncio.timeout(self._idle_timeout_s):
                 return await reader.readline()
         except ValueError:  # longer than the limit
-            await self._send(writer, ControlAnswer(ok=False, error=f"request above {MAX_REQUEST_BYTES} bytes"))
+            await self._send(writer, ControlAnswerLine(ok=False, error=f"request above {MAX_REQUEST_BYTES} bytes"))
             return b""
 
-    async def _answer(self, line: bytes) -> ControlAnswer:
+    async def _answer(self, line: bytes) -> ControlAnswerLine:
         try:
-            request = ControlRequest.model_validate_json(line)
+            request = ControlRequestLine.model_validate_json(line)
         except ValidationError as error:
-            problem = error.errors(include_url=False)[0]["msg"]
-            return ControlAnswer(ok=False, error=f"not a control request: {problem}")
+            fault = error.errors(include_url=False)[0]
+            place = ".".join(map(str, fault["loc"]))
+            problem = f"{place}: {fault['msg']}" if place else fault["msg"]
+            return ControlAnswerLine(ok=False, error=f"not a control request: {problem}")
         handler = self._handlers.get(request.command)
         if handler is None:
-            return ControlAnswer(ok=False, error=f"no command {request.command!r}", remedy=_known(self._handlers))
+            known = f"known commands: {', '.join(sorted(self._handlers))}"
+            return ControlAnswerLine(ok=False, error=f"no command {request.command!r}", remedy=known)
         try:
             async with asyncio.timeout(self._answer_timeout_s):
-                return ControlAnswer(ok=True, answer=await handler(request.partitions, request.options))
+                return ControlAnswerLine(ok=True, answer=await handler.answer(request))
         except TierError as error:
             refused = isinstance(error, RefusedError | NotConfirmedError)
-            return ControlAnswer(ok=False, error=str(error), remedy=error.remedy, refused=refused)
+            return ControlAnswerLine(ok=False, error=str(error), remedy=error.remedy, refused=refused)
         except TimeoutError:
-            return ControlAnswer(ok=False, error=f"{request.command} took above {self._answer_timeout_s:g} s")
+            return ControlAnswerLine(ok=False, error=f"{request.command} took above {self._answer_timeout_s:g} s")
         except Exception as error:
             log.exception("control_command_failed", command=request.command)
             problem = f"internal error: {Masking().error(error).named}"
-            return ControlAnswer(ok=False, error=problem, remedy="see the daemon's log")
+            return ControlAnswerLine(ok=False, error=problem, remedy="see the daemon's log")
 
-    async def _send(self, writer: asyncio.StreamWriter, answer: ControlAnswer) -> None:
+    async def _send(self, writer: asyncio.StreamWriter, answer: ControlAnswerLine) -> None:
         writer.write(answer.model_dump_json().encode() + b"\n")
         async with asyncio.timeout(self._idle_timeout_s):
             await writer.drain()
 
 
 _TOO_MANY = (
-    ControlAnswer(ok=False, error="too many control clients", remedy="try again").model_dump_json().encode() + b"\n"
+    ControlAnswerLine(ok=False, error="too many control clients", remedy="try again").model_dump_json().encode() + b"\n"
 )
 
 
 def _peer(channel: socket.socket) -> str | None:
-    """Name one peer for all: whoever may connect is one user. The mode of the socket says the same."""
+    """Return one name for every peer: only the daemon's own user may connect, as the mode of the socket says too."""
     return "own user" if is_own_peer(channel) else None
 
 
-def _without_options(handler: ControlHandler) -> OptionsHandler:
-    async def handle(names: Sequence[str], options: Mapping[str, JsonValue]) -> JsonValue:
-        if options:
-            raise ControlError(f"no such option: {', '.join(sorted(options))}")
-        return await handler(names)
-
-    return handle
-
-
-def _known(handlers: Mapping[str, OptionsHandler]) -> str:
-    return "known commands: " + ", ".join(sorted(handlers))
-
-
-async def request(
-    state_dir: Path,
-    command: str,
-    partitions: Sequence[str] = (),
-    *,
-    options: Mapping[str, JsonValue] | None = None,
-    timeout_s: float = 40.0,
-) -> JsonValue:
+async def ask(
+    state_dir: Path, verb: ControlVerb[RequestT, AnswerT], request: RequestT, *, timeout_s: float = 40.0
+) -> AnswerT:
     """Ask the daemon that holds ``state_dir`` and return its answer.
 
     Raises:
-        DaemonUnreachableError: no daemon listens there, or it does not answer in time.
-        RefusedError: it would do harm; the message and remedy are the daemon's own.
-        ControlError: it could not; the same.
+        DaemonUnreachableError: no daemon listens there, or the daemon does not answer in time.
+        RefusedError: the request would do harm; message and remedy are the daemon's own.
+        ControlError: the daemon could not carry the request out; message and remedy are the daemon's own.
     """
-    wanted = ControlRequest(command=command, partitions=tuple(partitions), options=dict(options or {}))
+    sent = verb.request_line(request).model_dump_json(exclude_defaults=True)
     try:
         async with asyncio.timeout(timeout_s):
-            line = await _exchange(state_dir, wanted.model_dump_json(exclude_defaults=True).encode() + b"\n")
-        answer = ControlAnswer.model_validate_json(line)
+            line = await _exchange(state_dir, sent.encode() + b"\n")
+        answer = ControlAnswerLine.model_validate_json(line)
     except (OSError, EOFError, ValueError) as error:  # TimeoutError and ConnectionError are OSErrors
         remedy = "start it with systemctl start tierd, or check --config: its state_dir names the socket"
         if isinstance(error, PermissionError):
@@ -233,7 +190,27 @@ async def request(
         raise RefusedError(answer.error, remedy=answer.remedy)
     if not answer.ok:
         raise ControlError(answer.error, remedy=answer.remedy)
-    return answer.answer
+    return verb.parse_answer(answer.answer)
+
+
+async def ask_or_run(
+    state_dir: Path,
+    verb: ControlVerb[RequestT, AnswerT],
+    request: RequestT,
+    run_here: Callable[[], Awaitable[HereT]],
+) -> AnswerT | HereT:
+    """Ask the daemon that holds ``state_dir``, or call ``run_here`` if no daemon answers; return the answer.
+
+    A daemon that holds the directory and does not answer keeps ``run_here`` from its lock.
+
+    Raises:
+        RefusedError: the request would do harm.
+        ControlError: the daemon could not carry the request out.
+        TierError: as ``run_here``.
+    """
+    with contextlib.suppress(DaemonUnreachableError):
+        return await ask(state_dir, verb, request)
+    return await run_here()
 
 
 def _why(error: Exception) -> str:
@@ -263,7 +240,7 @@ async def _exchange(state_dir: Path, line: bytes) -> bytes:
 
 @contextlib.contextmanager
 def _address(state_dir: Path) -> Iterator[str]:
-    """The socket's path by way of a descriptor: a unix address has 108 bytes, a state directory may have more."""
+    """Yield a short path to the socket: a unix address has 108 bytes, and a state directory may have more."""
     descriptor = os.open(state_dir, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{descriptor}/{SOCKET_NAME}"
@@ -276,7 +253,7 @@ def _bound(state_dir: Path) -> Iterator[socket.socket]:
     path = state_dir / SOCKET_NAME
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        path.unlink(missing_ok=True)  # left by a daemon that was killed: the instance lock says that none lives
+        path.unlink(missing_ok=True)  # left by a daemon that was killed: the instance lock proves that no daemon runs
         with _address(state_dir) as address:
             bind_privately(channel, address)
         channel.listen(BACKLOG)

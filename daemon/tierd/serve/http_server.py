@@ -20,8 +20,8 @@ from tierd.serve.status import StatusSnapshot
 
 _MAX_HEADERS = 64
 _STOP_TIMEOUT_S = 1.0
-_KEEPALIVE_TIMEOUT_S = 60.0  # above every deadline of the gate, which is what counts
-_MAX_LARGE_ANSWERS = 8  # at a time: a status of many thousands of partitions has several MiB
+_KEEPALIVE_TIMEOUT_S = 60.0  # above every deadline of the gate, so that the gate decides
+_MAX_LARGE_ANSWERS = 8  # at a time: the status of many thousands of partitions has several MiB
 _SMALL_ANSWERS = frozenset({"/livez", "/readyz"})
 _REST_FACTOR = 3.0
 _LONGEST_REST_S = 1.0
@@ -30,9 +30,9 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class HttpServer:
-    """Answers from snapshots; every function it is given returns at once, and ``status`` within seconds.
+    """HTTP server that answers from snapshots. ``status`` returns within seconds, the other functions at once.
 
-    Requests are GET without a body. Which connections it has is up to its ``ConnectionGate``.
+    Requests are GET without a body. The ``ConnectionGate`` decides which connections there are.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class HttpServer:
         gate: ConnectionGate,
         clock: Clock,
     ) -> None:
-        """``metrics`` gives body and content type; ``stalled`` names what hangs; ``not_ready`` lists the causes."""
+        """Answer from ``metrics`` (body and type), ``stalled`` (the task that hangs) and ``not_ready`` (the causes)."""
         self._host = host
         self._port = port
         self._metrics = metrics
@@ -62,7 +62,7 @@ class HttpServer:
 
     @contextlib.asynccontextmanager
     async def listening(self, group: asyncio.TaskGroup) -> AsyncIterator[str]:
-        """Serve while the context lasts; gives the address as a URL, with the port that was really bound.
+        """Serve while the context lasts; yield the address as a URL, with the port that was bound.
 
         Raises:
             ListenError: the address cannot be bound.
@@ -89,7 +89,7 @@ class HttpServer:
             finally:
                 for task in tasks:
                     task.cancel()
-                # A stop is no reason to keep a slow scraper's connection: one second, then it is cut.
+                # A slow scraper does not delay the stop: its connection is cut after one second.
                 await asyncio.shield(_stop(tasks, runner))
 
     async def _bind(self) -> list[socket.socket]:
@@ -110,14 +110,14 @@ class HttpServer:
             protocol = _Protocol(server, self._gate, connection)
             try:
                 await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, channel)
-            except OSError:  # it went away meanwhile
+            except OSError:  # the client went away meanwhile
                 self._gate.leave(connection)
 
         await accept_connections(listening, self._gate, serve, clock=self._clock, peer=_peer)
 
     @web.middleware
     async def _answer(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Answer one request, and return when its peer has taken the answer."""
+        """Answer one request, and return when the peer has taken the answer."""
         protocol = request.protocol
         assert isinstance(protocol, _Protocol)
         self._gate.begin_answer(protocol.connection)
@@ -205,7 +205,7 @@ class _Turns:
 
 
 class _Protocol(web.RequestHandler):
-    """HTTP on one connection, which gives its place back when it ends."""
+    """HTTP protocol of one connection; the connection gives its place back at its end."""
 
     __slots__ = ("_gate", "connection")
 
@@ -226,7 +226,7 @@ class _Protocol(web.RequestHandler):
         self.connection.attach(cast("asyncio.Transport", transport))
 
     def log_exception(self, *args: object, **details: object) -> None:
-        """Log a failure of ours, and not what a peer sent: a flood of malformed requests would fill the log."""
+        """Log failures of tierd, but not malformed requests: a flood of them would fill the log."""
         if not isinstance(details.get("exc_info"), HttpProcessingError):
             super().log_exception(*args, **details)
 
@@ -238,7 +238,7 @@ class _Protocol(web.RequestHandler):
 def _peer(channel: socket.socket) -> str | None:
     try:
         return peer_of(channel.getpeername()[0])
-    except OSError:  # it went away already
+    except OSError:  # the client has gone away
         return None
 
 

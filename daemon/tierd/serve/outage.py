@@ -1,4 +1,4 @@
-"""Outage: a service that the daemon depends on and that does not answer."""
+"""Outage: a service that the daemon needs and that does not answer."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,12 +17,12 @@ _NAMES: dict[Service, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """One service that is unreachable.
+    """An unreachable service.
 
     Attributes:
         since_ms: wall clock of the first call that failed after the last answer.
         problem: why the latest call failed, in one line.
-        remedy: what to do about that; may be empty.
+        remedy: the next step of the operator; may be empty.
     """
 
     service: Service
@@ -31,10 +31,10 @@ class Outage:
     remedy: str = ""
 
     def headline(self) -> str:
-        """Return what an operator reads first: which service, since when, and why."""
+        """Return the first line for an operator: which service, since when, and why."""
         since = datetime.fromtimestamp(self.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         return f"{_NAMES[self.service]} unreachable since {since}: {self.problem}"
 
     def to_json(self) -> dict[str, JsonValue]:
-        """Return the object that ``/status`` has for it."""
+        """Return the object of the outage in ``/status``."""
         return {"service": self.service, "since_ms": self.since_ms, "problem": self.problem, "remedy": self.remedy}

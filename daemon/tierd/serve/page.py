@@ -1,4 +1,4 @@
-"""The page for people: one table, no script, nothing from elsewhere; it asks for itself again every few seconds."""
+"""The page for people: one table, without scripts and without foreign content. It reloads every few seconds."""
 
 from collections.abc import Sequence
 from html import escape as escape_html
@@ -9,7 +9,7 @@ from tierd.serve.urgency import by_urgency
 from tierd.tiering import LogDirState, PartitionStatus
 
 REFRESH_S = 5
-_MAX_ROWS = 1000  # what needs a person comes first; the rest is in /status
+_MAX_ROWS = 1000  # partitions that need a person come first; /status has all
 _MAX_UNCLEANABLE = 20
 
 _STYLE = (
@@ -81,7 +81,7 @@ def _row(partition: PartitionStatus, now_ms: int) -> str:
 
 
 def escape(text: str) -> str:
-    """Return a text as HTML: no markup of its own, and control characters as their escapes."""
+    """Return a text as HTML: its markup has no effect, and control characters are shown as their escapes."""
     return escape_html(visible(text))
 
 

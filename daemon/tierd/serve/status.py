@@ -1,4 +1,4 @@
-"""One frozen snapshot of what every room says of itself, and its JSON: a contract that is only ever added to."""
+"""One frozen snapshot of every room, and its JSON. Fields of the JSON are added and not removed."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ class StatusSnapshot:
     """The daemon at one moment.
 
     Attributes:
-        not_ready: why ``/readyz`` says no, outages included; empty when ready.
-        outages: services that the daemon depends on and that do not answer.
-        hold, metadata, leadership, pipeline, own_logs: statistics of those rooms, as they name them.
-        descriptors: what the process has open, of how many; ``near_limit`` calls for a person.
+        not_ready: causes for which ``/readyz`` says no, outages included; empty when ready.
+        outages: services that the daemon needs and that do not answer.
+        hold, metadata, leadership, pipeline, own_logs: statistics of those rooms, under their own names.
+        descriptors: open descriptors of the process, and their limit; ``near_limit`` needs a person.
     """
 
     version: str
@@ -46,15 +46,15 @@ class StatusSnapshot:
         return not self.not_ready
 
     def readiness(self) -> str:
-        """Return one line that says if the daemon is ready, and why not."""
+        """Return one line: the daemon is ready, or why not."""
         return "ready" if self.is_ready else "not ready: " + "; ".join(self.not_ready)
 
     def states(self) -> Counter[str]:
-        """How many partitions are in each state."""
+        """Return the number of partitions in each state."""
         return Counter(partition.state for partition in self.partitions)
 
     def worst_lag(self) -> dict[str, JsonValue]:
-        """The largest lag of any partition, in each unit by itself."""
+        """Return the largest lag of any partition, for each unit."""
         return {
             "segments": max((p.lag.segments for p in self.partitions), default=0),
             "bytes": max((p.lag.bytes for p in self.partitions), default=0),
@@ -67,13 +67,13 @@ class StatusSnapshot:
         return [(log, str(why)) for log, why in found.items()] if isinstance(found, dict) else []
 
     def descriptors_problem(self) -> str:
-        """Return what to say of open descriptors near their limit; empty when there are enough."""
+        """Return the problem of open descriptors near their limit; empty when there are enough."""
         if not self.descriptors.get("near_limit"):
             return ""
         return f"{self.descriptors['open']} of {self.descriptors['limit']} descriptors are open: raise LimitNOFILE"
 
     def status_line(self) -> str:
-        """Return the line for ``systemctl status``: what keeps the daemon from its work, and the partitions."""
+        """Return the line for ``systemctl status``: causes of not being ready, and the partitions."""
         return self.summary() if self.is_ready else f"{self.readiness()}; {self.summary()}"
 
     def summary(self) -> str:
@@ -83,7 +83,7 @@ class StatusSnapshot:
         return f"{len(self.partitions)} partitions ({counts or 'none'}), {lag} segments to copy"
 
     def to_json(self) -> dict[str, JsonValue]:
-        """Everything, as ``/status`` and ``tierd status --json`` print it."""
+        """Return everything, as ``/status`` and ``tierd status --json`` print it."""
         return {
             "version": self.version,
             "pid": self.pid,
@@ -111,7 +111,7 @@ class StatusSnapshot:
 
 
 def lag_seconds(partition: PartitionStatus, now_ms: int) -> float:
-    """Seconds since the oldest rolled byte that is not in the tier was written; 0 when none waits."""
+    """Return the age of the oldest rolled byte that is not in the tier; 0 when none waits."""
     oldest_ms = partition.lag.oldest_ms
     return 0.0 if oldest_ms is None else max(0, now_ms - oldest_ms) / 1000
 

@@ -1,4 +1,4 @@
-"""The order of partitions for people: what needs a person comes first."""
+"""The order of partitions for people: partitions that need a person come first."""
 
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
@@ -9,7 +9,7 @@ _URGENCY: Final = ("quarantined", "waiting", "paused", "loading", "copying")
 
 
 def by_urgency(partitions: Iterable[_T], *, state_of: Callable[[_T], str]) -> list[_T]:
-    """Return ``partitions`` by the urgency of their states; those of equal urgency stay in their order."""
+    """Return ``partitions`` by the urgency of their states; partitions of equal urgency keep their order."""
     return sorted(partitions, key=lambda partition: _rank(state_of(partition)))
 
 

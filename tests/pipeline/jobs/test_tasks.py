@@ -74,7 +74,7 @@ def test_batch_that_cannot_be_opened_fails_the_group_and_says_what_an_erasure_ma
     found = tasks.rewrite(replace(context, order=replace(context.order, partitions=(work,))), TASK, [])
     assert isinstance(found, Failed)
     assert found.problem.startswith("orders-0:abc: the batch of offsets 3 to 3 has more than 9 bytes at position 0")
-    assert ("tierd erase --remove-unread" in found.problem) == erases
+    assert ("tierd erase request --remove-unread" in found.problem) == erases
 
 
 @pytest.mark.parametrize(("newest_ms", "expected_ms"), [(-1, 700), (0, 0), (650, 650)])

@@ -118,7 +118,7 @@ async def test_erasure_waits_for_a_batch_that_cannot_be_opened_until_a_request_s
         (stepped,) = await lab.keeper.step_all()
         assert stepped.phase is ErasePhase.SEARCHING
         assert "1 batches unpack to more than tierd opens, the first at offset 12" in stepped.problem
-        assert "tierd erase --remove-unread" in stepped.problem
+        assert "tierd erase request --remove-unread" in stepped.problem
         (round_,) = await lab.run("orders-0")
         assert not round_.outputs, "nothing is lost that nobody gave up"
 

@@ -57,7 +57,7 @@ def cat(
     isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     end = None if to_offset is None else to_offset + 1
     if from_time is not None and from_offset is not None:
-        raise typer.BadParameter("--from and --from-time are two places to begin; give one")
+        raise typer.BadParameter("--from and --from-time exclude each other; give one")
     first = from_offset if from_time is None else Since(timestamp_ms_of(from_time))
     settings, name = begin(config), TopicPartition.parse(partition)
     run_in_loop(_print(settings, config, name, first=first, end_offset=end, isolation=isolation, as_json=as_json))
@@ -79,7 +79,7 @@ async def _print(
         if isinstance(first, Since):
             youngest = await found_offset(reader, task, first.timestamp_ms)
             if youngest is None:
-                return  # no record is so young
+                return  # no record is that young
             first = youngest.offset
         pending = bytearray()
         try:
@@ -89,11 +89,11 @@ async def _print(
                     if len(pending) >= _WRITTEN_AT_ONCE_BYTES:
                         await _write(pending)
         finally:
-            await _write(pending)  # what was read before a failure is still an answer
+            await _write(pending)  # print the records that were read before a failure, too
 
 
 async def _write(pending: bytearray) -> None:
-    """Write to standard output in a thread, for its reader may be slow; at most one piece is in memory."""
+    """Write to standard output in a thread, because its reader may be slow; at most one piece is in memory."""
     data = bytes(pending)
     pending.clear()
     if data:

@@ -1,4 +1,4 @@
-"""``tierd check-config``: every fault of the file at once; and, when asked, of what the file names."""
+"""``tierd check-config``: every fault of the file at once; with --online also of the services that the file names."""
 
 import os
 from dataclasses import asdict
@@ -18,19 +18,19 @@ from tierd.errors import ConfigError, ConfigFault, SparkMissingError
 
 def check_config(
     online: Annotated[
-        bool, typer.Option("--online", help="Also try what the file names: log dirs, Kafka, metadata and object store.")
+        bool, typer.Option("--online", help="Also try log dirs, Kafka, metadata store and object store.")
     ] = False,
     policy: Annotated[
-        bool, typer.Option("--policy", help="Print the least that the object store must allow, and nothing else.")
+        bool, typer.Option("--policy", help="Print only the rights that the object store must grant.")
     ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
     """List every fault of the configuration file, each with line and column; exits with 2 when there is one.
 
-    Where the file enables the pipeline, pyspark or Java that is missing or too old is one, too. With --online also log
-    dirs, Kafka, metadata store and object store are tried, step by step; nothing is left there. Exits with 1 when a
-    step failed, with 3 when something cannot be reached.
+    If the file enables the pipeline, pyspark or Java that is missing or too old is a fault, too. With --online, log
+    dirs, Kafka, metadata store and object store are tried step by step; test objects are removed. Exits with 1 when a
+    step failed, with 3 when a service cannot be reached.
 
     Example: tierd check-config --online
     """
@@ -54,10 +54,10 @@ def check_config(
 
 
 def _check_spark(settings: TierdConfig, config: Path, *, as_json: bool) -> None:
-    """Raise where the file enables what this host cannot run."""
+    """Raise if the file enables the pipeline and this host cannot run it."""
     if not settings.pipeline.enabled:
         return
-    from tierd.app import require_spark, run_in_loop  # noqa: PLC0415 - a look at the file alone loads no backend
+    from tierd.app import require_spark, run_in_loop  # noqa: PLC0415 - the check of the file alone loads no backend
 
     try:
         run_in_loop(require_spark(settings))
@@ -69,8 +69,8 @@ def _check_spark(settings: TierdConfig, config: Path, *, as_json: bool) -> None:
 
 
 def _check_online(settings: TierdConfig, config: Path, *, as_json: bool) -> None:
-    from tierd.app import check_online, run_in_loop  # noqa: PLC0415 - a look at the file alone loads no backend
-    from tierd.cli.session import log_to_stderr  # noqa: PLC0415 - the same
+    from tierd.app import check_online, run_in_loop  # noqa: PLC0415 - the check of the file alone loads no backend
+    from tierd.cli.session import log_to_stderr  # noqa: PLC0415 - the check of the file alone needs no log
 
     log_to_stderr()
     steps = run_in_loop(check_online(settings, config))
@@ -93,8 +93,8 @@ def _check_online(settings: TierdConfig, config: Path, *, as_json: bool) -> None
 
 
 def _print_policy(settings: TierdConfig) -> None:
-    from tierd.app import known_cluster_id, run_in_loop  # noqa: PLC0415 - as above
-    from tierd.app.access_policy import access_policy  # noqa: PLC0415 - as above
+    from tierd.app import known_cluster_id, run_in_loop  # noqa: PLC0415 - the check of the file alone loads no backend
+    from tierd.app.access_policy import access_policy  # noqa: PLC0415 - the check of the file alone loads no backend
 
     cluster_id = run_in_loop(known_cluster_id(settings))
     print_json(access_policy(settings.remote, cluster_id=cluster_id), indent=2)

@@ -1,4 +1,4 @@
-"""``tierd compact``: one run of the Spark job, what it would do, and what past runs did."""
+"""``tierd compact``: one run of the Spark job, its plan, and the history of runs."""
 
 from datetime import UTC, datetime
 from typing import Annotated, cast
@@ -16,6 +16,7 @@ from tierd.cli.printing import print_error, print_json, print_line
 from tierd.cli.progress import progress_line
 from tierd.cli.session import begin
 from tierd.model import TopicPartition
+from tierd.serve import CompactionPlan
 
 Facts = dict[str, JsonValue]
 _WENT_WELL = ("succeeded", "nothing_due")
@@ -25,16 +26,16 @@ def compact(
     partitions: PartitionsArgument = None,
     *,
     once: Annotated[bool, typer.Option("--once", help="Do one run now, then exit.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --once: only say what a run would do.")] = False,
-    history: Annotated[bool, typer.Option("--history", help="List past runs instead, the newest last.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --once: only print the plan of the run.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="List past runs instead, newest last.")] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Compact and merge segments in the tier with Spark; 1 when something could not be done.
+    """Compact and merge segments in the tier with Spark; exits with 1 when a part could not be done.
 
-    A running daemon does it, and goes on with it after Ctrl-C; without one this command does, and Ctrl-C ends the run:
-    what was replaced by then stays so, the rest stays as it was. Needs the extra spark and Java 17.
+    A running daemon does the run, and goes on after Ctrl-C. Without a daemon this command does the run, and Ctrl-C ends
+    it: segments that were replaced stay replaced, the others stay as they were. Needs the extra spark and Java 17.
 
     Examples: tierd compact --once --dry-run, tierd compact --once orders-0, tierd compact --history
     """
@@ -51,7 +52,7 @@ def compact(
         else:
             _print_runs(runs)
         return
-    as_json = as_json or as_object  # below, the answer is one object
+    as_json = as_json or as_object  # the answers below are one object each
     if dry_run:
         _print_plan(run_in_loop(plan_compaction(settings, config, names)), as_json=as_json)
         return
@@ -65,25 +66,22 @@ def compact(
         raise typer.Exit(ExitCode.NO)
 
 
-def _print_plan(plan: Facts, *, as_json: bool) -> None:
+def _print_plan(plan: CompactionPlan, *, as_json: bool) -> None:
     if as_json:
-        print_json(plan)
+        print_json(plan.to_json())
         return
-    planned, skipped = cast("list[Facts]", plan["planned"]), cast("list[Facts]", plan["skipped"])
     table = plain_table(("partition", "what"), ("segments", "groups", "size", "from", "to"), "why not")
-    for work in planned:
-        numbers = (str(work[name]) for name in ("first_dirty_offset", "end_offset"))
-        size = human_size(int(str(work["bytes"])))
-        table.add_row(
-            str(work["partition"]), str(work["kind"]), str(work["segments"]), str(work["groups"]), size, *numbers, ""
-        )
-    for each in skipped:
-        table.add_row(str(each["partition"]), "-", "-", "-", "-", "-", "-", str(each["reason"]))
-    if planned or skipped:
+    for work in plan.planned:
+        offsets = str(work.first_dirty_offset), str(work.end_offset)
+        counts = str(work.segments), str(work.groups)
+        table.add_row(work.partition, work.kind, *counts, human_size(work.bytes), *offsets, "")
+    for each in plan.skipped:
+        table.add_row(each.partition, "-", "-", "-", "-", "-", "-", each.reason)
+    if table.row_count:
         print_table(table)
-    audited = [int(str(work["segments"])) for work in planned if work["kind"] == "audit"]
+    audited = [work.segments for work in plan.planned if work.kind == "audit"]
     words = f"; {sum(audited)} segments would be audited, others each time" if audited else ""
-    print_line(f"{len(planned) - len(audited)} partitions would be worked on, {len(skipped)} not{words}")
+    print_line(f"{len(plan.planned) - len(audited)} partitions would be worked on, {len(plan.skipped)} not{words}")
 
 
 def _print_report(report: Facts) -> None:

@@ -17,13 +17,13 @@ from tierd.tiering import CopyOutcome
 
 
 def copy(
-    once: Annotated[bool, typer.Option("--once", help="What happens in any case; for scripts that say it.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Accepted for scripts; the command always runs once.")] = False,
     partitions: PartitionsArgument = None,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Copy what is due to the tier, once, and exit; 1 when a partition could not be copied.
+    """Copy what is due to the tier, once; exits with 1 when a partition could not be copied.
 
     Refused while a daemon holds the state directory: tierd sync asks that daemon instead.
 

@@ -1,4 +1,4 @@
-"""``tierd cost``: what this broker's part of the tier has cost, and will cost."""
+"""``tierd cost``: past and expected cost of this broker's part of the tier."""
 
 import os
 from pathlib import Path
@@ -18,16 +18,16 @@ from tierd.cost import CostReport, RequestClass, TopicCost
 
 
 def cost(
-    days: Annotated[int, typer.Option("--days", min=1, max=400, help="How far to look back.")] = 30,
+    days: Annotated[int, typer.Option("--days", min=1, max=400, help="Days to look back.")] = 30,
     price_file: Annotated[
         Path | None, typer.Option("--price-file", metavar="FILE", help="Prices, instead of cost.price_file.")
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what requests, traffic and storage of this broker's topics have cost, and what a month like that will.
+    """Print what requests, traffic and storage of this broker's topics have cost, and what a month at that pace costs.
 
-    The daemon writes down what it used once an hour. Every broker knows of the partitions that it leads: add them up.
+    The daemon records its use once an hour. Every broker knows the partitions that it leads: add the brokers up.
 
     Example: tierd cost --days 7 --price-file prices.yaml
     """
@@ -36,10 +36,10 @@ def cost(
     if as_json:
         print_json(_as_json(report))
     elif not report.topics:
-        print_line("nothing recorded yet: the daemon writes down what it used once an hour")
+        print_line("no use is recorded yet: the daemon records its use once an hour")
     else:
         print_table(_table(report))
-        print_line(f"{report.hours} hours looked at; a month is what 730 hours cost at their pace")
+        print_line(f"{report.hours} hours counted; a month is 730 hours at their pace")
 
 
 def _table(report: CostReport) -> PlainTable:

@@ -1,4 +1,4 @@
-"""``tierd deletions``: the ledger of what went from the tier, and why."""
+"""``tierd deletions``: the ledger of deletions from the tier, with their reasons."""
 
 import time
 from collections.abc import Iterable
@@ -23,15 +23,16 @@ def deletions(
         str | None, typer.Argument(metavar="TP", help="A partition, topic-partition; none means all.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="How far back, such as 24h, or an ISO 8601 time.")
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Begin there: 24h for the last day, or an ISO 8601 time."),
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """List what this tierd deleted from the tier, why, and what was taken back; oldest first.
+    """List the segments that this tierd deleted from the tier, why, and which were taken back; oldest first.
 
-    A line is written before its step, so that nothing goes unseen; "failed" says that a step was not completed.
+    A line is written before its step, so that every deletion has one; "failed" says that a step was not completed.
 
     Example: tierd deletions orders-0 --since 24h --json
     """

@@ -1,4 +1,4 @@
-"""``tierd demo``: the daemon beside a log dir that keeps growing; what ``make run`` starts."""
+"""``tierd demo``: the daemon beside a log dir that keeps growing, as ``make run`` starts it."""
 
 import contextlib
 import os
@@ -34,13 +34,13 @@ def demo(config: ConfigOption = DEFAULT_CONFIG) -> None:
 
 @contextlib.contextmanager
 def _writer(log_dir: Path) -> Iterator[None]:
-    """Keep a writer running; it ends when its standard input does, so it outlives this process in no case."""
+    """Keep a writer running. The writer ends with its standard input, and so with this process."""
     command = [sys.executable, "-m", "tierd.cli.demo.writer", str(log_dir)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        process.stdout.readline()  # it has begun its leader epoch, or has ended and said why
+        process.stdout.readline()  # the writer has begun its leader epoch, or has ended and printed why
         yield
     finally:
         with contextlib.suppress(BrokenPipeError):

@@ -1,4 +1,4 @@
-"""``tierd estimate``: what tiering a log dir would cost."""
+"""``tierd estimate``: the expected cost of tiering a log dir."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -40,10 +40,10 @@ def estimate(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a tier would hold of a log dir's topics, and what a month of it would cost. Reads only.
+    """Print what a tier would hold of a log dir's topics, and what a month would cost. Reads only.
 
-    Needs no configuration and no store. The pace of a topic is taken from the times of its files: where it varies, or
-    where they tell of less than a day, the answer is a range.
+    Needs no configuration and no store. The pace of a topic is taken from the times of its files. If the pace varies,
+    or the files span less than a day, the answer is a range.
 
     Example: tierd estimate /var/lib/kafka/data --retention 365d --replication-factor 3 --zstd 3
     """
@@ -122,7 +122,7 @@ def _short_base(topics: Sequence[TopicEstimate]) -> str:
     told = format_duration(max(1, round((shortest.base_days or 0.0) * _DAY_S)))
     return (
         f"too short to tell: the files of {len(topics)} topics span less than a day ({shortest.topic}: {told}).\n"
-        "  Lower end: a day brings what is there and nothing more. Upper end: it goes on at that pace.\n"
+        "  Lower end: a day brings what is there now. Upper end: the files go on growing at that pace.\n"
         "  next: estimate again when the files span a week; copied or restored files have the times of the copy"
     )
 

@@ -1,4 +1,4 @@
-"""``tierd explain``: where one record is, and why."""
+"""``tierd explain``: the place of one record, and the reason."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -25,9 +25,9 @@ def explain(
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Say where a record is (local file, queued, remote object, expired, lost, never written) and why.
+    """Show where a record is (local file, queued, remote object, expired, lost, never written) and why.
 
-    Exits with 1 when no reader can have it.
+    Exits with 1 when no reader can get the record.
 
     Example: tierd explain orders-0 1234
     """

@@ -1,4 +1,4 @@
-"""``tierd inspect``: files of a log dir decoded and checked."""
+"""``tierd inspect``: decode and check the files of a log dir."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,15 +17,15 @@ def inspect(
     paths: Annotated[
         list[Path], typer.Argument(metavar="PATH", help="Segments, indexes, snapshots, checkpoints, directories.")
     ],
-    records: Annotated[bool, typer.Option("--records", help="Decode the records of every sound batch too.")] = False,
+    records: Annotated[bool, typer.Option("--records", help="Also decode the records of every sound batch.")] = False,
     deep: Annotated[
         bool,
-        typer.Option("--deep", help="Decode every record, make indexes and producer state anew, and compare."),
+        typer.Option("--deep", help="Decode every record, rebuild indexes and producer state, and compare."),
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="Print only damage and the summary.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """Decode and check what a broker left on disk; exit code 1 when anything is damaged.
+    """Decode and check files that a broker wrote; exits with 1 when a file is damaged.
 
     Examples:
         tierd inspect /var/lib/kafka/data/orders-0/00000000000000001234.log --records

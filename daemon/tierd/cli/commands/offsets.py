@@ -19,15 +19,17 @@ def offsets(
     *,
     time: Annotated[
         str | None,
-        typer.Option("--time", metavar="T", help="Also the first record no older than T: ISO 8601, or milliseconds."),
+        typer.Option(
+            "--time", metavar="T", help="Also list the first record at or after T: ISO 8601, or milliseconds."
+        ),
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
     """List the offsets that a consumer can ask for by name, with the leader epochs that wrote them; -1: there is none.
 
-    earliest: the first record in either tier; local: the first one on local disk; tiered: the last one that was copied;
-    pending: the first one that is not copied; latest: where the log ends, behind its last record.
+    earliest: the first record in either tier; local: the first record on local disk; tiered: the last record that was
+    copied; pending: the first record that is not copied; latest: the offset after the last record.
 
     Example: tierd offsets orders-0 --time 2024-05-01T12:00:00Z --json
     """

@@ -1,6 +1,6 @@
-"""``tierd pause``: live control of the running daemon."""
+"""``tierd pause``: stop the copies of the running daemon."""
 
-from tierd.cli.control import tell_daemon
+from tierd.cli.control import ask_about_partitions
 from tierd.cli.options import (
     DEFAULT_CONFIG,
     ConfigOption,
@@ -9,6 +9,7 @@ from tierd.cli.options import (
     PartitionsArgument,
     SocketOption,
 )
+from tierd.serve import PAUSE
 
 
 def pause(
@@ -18,8 +19,8 @@ def pause(
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Stop copying partitions, all of them when none is named; a segment under way is finished.
+    """Stop copying partitions, all of them when none is named. A copy under way is finished.
 
     Example: tierd pause orders-0 orders-1
     """
-    tell_daemon("pause", partitions or [], config=config, socket=socket, as_json=as_json, as_object=as_object)
+    ask_about_partitions(PAUSE, partitions, config=config, socket=socket, as_json=as_json, as_object=as_object)

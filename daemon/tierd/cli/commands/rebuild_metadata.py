@@ -1,4 +1,4 @@
-"""``tierd rebuild-metadata``: the metadata from the bucket alone."""
+"""``tierd rebuild-metadata``: rebuild the metadata from the bucket alone."""
 
 from typing import Annotated
 
@@ -16,20 +16,20 @@ from tierd.tiering import RebuildReport
 
 
 def rebuild_metadata(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be rebuilt.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be rebuilt.")] = False,
     accept_unauthenticated: AcceptUnauthenticatedOption = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
     """Rebuild the metadata of the tier from the bucket's manifests into the configured, empty metadata store.
 
-    For when the metadata store is lost. Interrupted, the same command goes on. A store that has segments is compared
-    with the bucket and not written to: exit code 4 when it differs. Exit code 1 when something in the bucket is damaged
-    or in conflict; everything else is rebuilt nevertheless. No daemon may run meanwhile. Requests to erase keys are
-    filed again from their reports; one that was not done has lost its keys and is named, with exit code 1.
+    Use it when the metadata store is lost. After an interruption, run the same command again. A store that has segments
+    is compared with the bucket and not written to: exit code 4 when they differ. Exit code 1 when an object is damaged
+    or in conflict; everything else is rebuilt. Stop the daemon first. Requests to erase keys are filed again from their
+    reports; a request that was not done has lost its keys and is named, with exit code 1.
 
-    With a key ring, an object that no tierd with the ring is proven to have written is a conflict and not believed:
-    plain segments of before encryption, and tombstones and log starts of earlier versions, are among them.
+    With a key ring, an object without proof that a tierd with the ring wrote it is a conflict and is not used: plain
+    segments of before encryption, and tombstones and log starts of earlier versions, are among them.
 
     Example: tierd rebuild-metadata --dry-run
     """
@@ -65,9 +65,9 @@ def _print(report: RebuildReport, *, dry_run: bool) -> None:
         restored = "would be" if dry_run else "were"
         print_line(f"{report.erasures} requests to erase keys {restored} filed again from their reports in the bucket")
     if report.has_unauthenticated:
-        print_error("tierd: some objects are not authenticated; what they say is not in the metadata")
+        print_error("tierd: some objects are not authenticated; their content is not in the metadata")
         print_error(
-            "  next: see which of them tierd wrote, before a daemon starts; then, into an empty metadata store again, "
+            "  next: find out which of them tierd wrote, before a daemon starts; then, into an empty metadata store, "
             "tierd rebuild-metadata --accept-unauthenticated"
         )
     if report.differing:

@@ -1,4 +1,4 @@
-"""``tierd repair``: a damaged partition directory mended, and nothing of it thrown away."""
+"""``tierd repair``: repair a damaged partition directory, and keep everything that is cut off."""
 
 from typing import Annotated
 
@@ -20,22 +20,22 @@ from tierd.model import TopicPartition
 def repair(
     directory: PartitionDirectory,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done, and why.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done, and why.")] = False,
     cut_damaged: Annotated[
         bool,
         typer.Option(
             "--cut-damaged",
-            help="Let the log end before the first damage in its middle; what follows is moved to side files.",
+            help="End the log before the first damage in its middle; the rest is moved to side files.",
         ),
     ] = False,
     settings: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Mend a partition directory that no broker and no tierd uses: tierd's own, or that of a stopped broker.
+    """Repair a partition directory that no broker and no tierd uses: tierd's own, or that of a stopped broker.
 
-    Indexes, producer snapshots and leader epochs that are missing or wrong are made anew from the batches, a torn tail
-    is cut off. Whatever is replaced or cut is kept beside it, in a file tierd-kept.*, which brokers ignore. Damage in
-    the middle of the log is reported with the choices there are. Exits with 1 while damage remains.
+    Indexes, producer snapshots and leader epochs that are missing or wrong are rebuilt from the batches; a torn tail is
+    cut off. Everything that is replaced or cut is kept beside the log, in a file tierd-kept.*, which brokers ignore.
+    Damage in the middle of the log is reported with the possible next steps. Exits with 1 while damage remains.
 
     Examples:
         tierd repair --dry-run /var/lib/kafka/data/orders-0

@@ -1,4 +1,4 @@
-"""``tierd repair-tier``: what ``tierd verify`` found, mended where that can be."""
+"""``tierd repair-tier``: repair what ``tierd verify`` found, as far as possible."""
 
 import contextlib
 from collections import Counter
@@ -32,30 +32,32 @@ def repair_tier(
     partitions: PartitionsArgument = None,
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done, and why; works beside the daemon.")
+        bool, typer.Option("--dry-run", help="Only print what would be done, and why; works beside the daemon.")
     ] = False,
     deep: Annotated[
         bool, typer.Option("--deep", help="Download every segment and check every batch and index first.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Also what takes away something that was readable once.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Also carry out steps that remove records which were readable once.")
+    ] = False,
     accept_unauthenticated: AcceptUnauthenticatedOption = False,
     min_age: Annotated[
         str | None,
         typer.Option(
             "--min-age",
             metavar="DURATION",
-            help="Touch nothing without metadata that is younger; 1h, or copy.dangling_grace, by default.",
+            help="Leave objects without metadata alone until they are that old; default: 1h, or copy.dangling_grace.",
         ),
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Mend the tier of the partitions that this broker leads; exits with 1 if something could not be.
+    """Repair the tier of the partitions that this broker leads; exits with 1 if a step failed.
 
-    Segments whose objects are missing or damaged are uploaded again from this host's log dirs and holds, or made whole
-    from their own log; segments that only the bucket knows are adopted where they fill a gap, and removed where nobody
-    needs them; what was begun and left is ended. The daemon must not run. Broken off, run it again.
+    Segments whose objects are missing or damaged are uploaded again from this host's log dirs and holds, or completed
+    from their own log. Segments that only the bucket knows are adopted if they fill a gap, and removed if no reader
+    needs them. Unfinished uploads and deletions are ended. Stop the daemon first. After an interruption, run it again.
 
     Examples:
         tierd repair-tier --dry-run

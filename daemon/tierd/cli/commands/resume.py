@@ -1,6 +1,6 @@
-"""``tierd resume``: live control of the running daemon."""
+"""``tierd resume``: let the running daemon copy again."""
 
-from tierd.cli.control import tell_daemon
+from tierd.cli.control import ask_about_partitions
 from tierd.cli.options import (
     DEFAULT_CONFIG,
     ConfigOption,
@@ -9,6 +9,7 @@ from tierd.cli.options import (
     PartitionsArgument,
     SocketOption,
 )
+from tierd.serve import RESUME
 
 
 def resume(
@@ -22,4 +23,4 @@ def resume(
 
     Example: tierd resume
     """
-    tell_daemon("resume", partitions or [], config=config, socket=socket, as_json=as_json, as_object=as_object)
+    ask_about_partitions(RESUME, partitions, config=config, socket=socket, as_json=as_json, as_object=as_object)

@@ -1,4 +1,4 @@
-"""``tierd rewrap-keys``: the data keys of encrypted segments under the active key of the ring."""
+"""``tierd rewrap-keys``: wrap the data keys of encrypted segments under the active key of the ring."""
 
 import contextlib
 from collections import Counter
@@ -24,14 +24,14 @@ _PROBLEMS_SHOWN = 1000
 
 def rewrap_keys(
     partitions: PartitionsArgument = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
-    """Wrap the data keys of encrypted segments under remote.encryption.active_key; exits with 1 if some could not be.
+    """Wrap the data keys of encrypted segments under remote.encryption.active_key; exits with 1 if one could not be.
 
-    Tombstones, log starts and reports of erasures that a key of the ring proves are given tags of the active key. Data
-    is never rewritten. May run beside the daemon, and again after it was broken off.
+    Tombstones, log starts and reports of erasures that a key of the ring proves get tags of the active key. Data is not
+    rewritten. The command may run beside the daemon. After an interruption, run it again.
 
     Example: tierd rewrap-keys --dry-run
     """

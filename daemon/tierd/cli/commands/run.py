@@ -15,7 +15,7 @@ from tierd.telemetry import configure_logging
 def run(config: ConfigOption = DEFAULT_CONFIG) -> None:
     """Run the daemon in the foreground until SIGTERM or Ctrl-C; SIGHUP reloads the configuration.
 
-    The first signal lets running copies end, for at most shutdown_timeout; a second one ends at once.
+    After the first signal, running copies may end, for at most shutdown_timeout. A second signal ends them at once.
 
     Example: tierd run --config /etc/tierd/tierd.yaml
     """
@@ -26,8 +26,8 @@ def run_foreground(config_file: Path) -> None:
     """Run the daemon on ``config_file`` and exit with its code.
 
     Raises:
-        TierError: it could not start.
-        Exit: it ended otherwise than well.
+        TierError: the daemon could not start.
+        Exit: the exit code is not 0.
     """
     config = load_config(config_file, os.environ)
     configure_logging(format=config.logging.format, level=config.logging.level, stream=sys.stderr)

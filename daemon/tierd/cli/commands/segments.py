@@ -1,4 +1,4 @@
-"""``tierd segments``: the remote segments of a partition."""
+"""``tierd segments``: list the remote segments of a partition."""
 
 import contextlib
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ FOLLOW_INTERVAL_S = 1.0
 def segments(
     partition: PartitionArgument,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with every change, until the partition is deleted or Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Go on with every change, until Ctrl-C or the end of the partition.")
     ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
@@ -33,8 +33,8 @@ def segments(
 ) -> None:
     """List the remote segments of a partition with state, offsets, size and leader epochs, by start offset.
 
-    With --follow a line for every segment there is, then one for every change; nothing between is missed. As JSON a
-    line is an object with revision, before and after; before is null when a segment is new, after when it is forgotten.
+    With --follow there is a line for every segment, then a line for every change; no change is missed. As JSON a line
+    is an object with revision, before and after; before is null for a new segment, after is null for a forgotten one.
 
     Examples:
         tierd segments orders-0 --json
@@ -42,9 +42,9 @@ def segments(
         tierd segments orders-0 --follow
     """
     if follow and as_object:
-        raise typer.BadParameter("--follow has no end, and one object would have none: use --json")
+        raise typer.BadParameter("--follow has no end, so one object would have no end: use --json")
     if follow:
-        with contextlib.suppress(KeyboardInterrupt):  # how it is meant to end
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the regular end
             run_in_loop(_follow(begin(config), config, TopicPartition.parse(partition), as_json=as_json))
         return
     found = run_in_loop(_read(begin(config), config, TopicPartition.parse(partition)))
@@ -115,7 +115,7 @@ def _as_json(metadata: RemoteLogSegmentMetadata) -> dict[str, JsonValue]:
 
 
 def _state(metadata: RemoteLogSegmentMetadata) -> str:
-    """Return the state, and of a segment that goes why, and until when tierd undelete can take it back."""
+    """Return the state; for a segment that goes also why, and until when tierd undelete can take it back."""
     soft = metadata.soft_delete
     if soft is None:
         return metadata.state.name
@@ -123,7 +123,7 @@ def _state(metadata: RemoteLogSegmentMetadata) -> str:
 
 
 def _soft_delete_as_json(metadata: RemoteLogSegmentMetadata) -> JsonValue:
-    """Why it goes, ``replaced`` where a compacted segment took its place, and until when its objects stay."""
+    """Return why a segment goes, ``replaced`` if a compacted one took its place, and until when its objects stay."""
     soft = metadata.soft_delete
     return None if soft is None else {"reason": soft.reason, "delete_after_ms": soft.delete_after_ms}
 

@@ -1,6 +1,6 @@
-"""``tierd sync``: live control of the running daemon."""
+"""``tierd sync``: have the running daemon look at partitions now."""
 
-from tierd.cli.control import tell_daemon
+from tierd.cli.control import ask_about_partitions
 from tierd.cli.options import (
     DEFAULT_CONFIG,
     ConfigOption,
@@ -9,6 +9,7 @@ from tierd.cli.options import (
     PartitionsArgument,
     SocketOption,
 )
+from tierd.serve import SYNC
 
 
 def sync(
@@ -18,8 +19,8 @@ def sync(
     as_json: JsonOption = False,
     as_object: JsonObjectOption = False,
 ) -> None:
-    """Look at partitions now instead of at the next event; quarantined ones are tried again at once.
+    """Look at partitions now instead of at the next event; quarantined partitions are tried again at once.
 
     Example: tierd sync orders-0
     """
-    tell_daemon("sync", partitions or [], config=config, socket=socket, as_json=as_json, as_object=as_object)
+    ask_about_partitions(SYNC, partitions, config=config, socket=socket, as_json=as_json, as_object=as_object)

@@ -1,10 +1,10 @@
-"""``tierd undelete``: take segments back while they are in their grace."""
+"""``tierd undelete``: take segments back during their grace."""
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
-from pydantic import JsonValue
 
 from tierd.app import run_in_loop
 from tierd.app import undelete as undelete_segments
@@ -14,6 +14,7 @@ from tierd.cli.printing import print_json, print_line
 from tierd.cli.session import begin, daemon_state_dir
 from tierd.errors import RefusedError
 from tierd.model import TopicPartition, uuid_from_text
+from tierd.serve import UndeletedSegment, UndeleteRequest
 
 
 def undelete(
@@ -23,54 +24,49 @@ def undelete(
         list[str] | None, typer.Option("--segment", metavar="ID", help="A segment, as tierd segments names it.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Every segment that is in its grace, but not what a compaction replaced.")
+        bool,
+        typer.Option("--all", help="Take back every segment in its grace, except those that a compaction replaced."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would come back.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would come back.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also what retention would delete again, or what leaves a hole.")
+        bool, typer.Option("--force", help="Also take back what retention would delete again, or what leaves a hole.")
     ] = False,
     config: ConfigOption = DEFAULT_CONFIG,
     as_json: JsonOption = False,
 ) -> None:
     """Take expired segments back, and the log start with them, until expire.grace is over.
 
-    Raise the topic's retention first, or what came back expires again at once: that is refused without --force.
+    Raise the topic's retention first. Otherwise the segments would expire again at once, and the command refuses to
+    take them back without --force.
 
     Example: tierd undelete orders-0 --all --dry-run
     """
     if bool(segments) == everything:
-        raise typer.BadParameter("say --all, or name segments with --segment ID")
-    for text in segments or []:
-        try:
-            uuid_from_text(text)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from error
+        raise typer.BadParameter("give --all, or name segments with --segment ID")
+    try:
+        wanted = tuple(map(uuid_from_text, segments or ()))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     name = TopicPartition.parse(partition)
-    state_dir, load = daemon_state_dir(config, None), partial(begin, config)
-    answer = run_in_loop(undelete_segments(state_dir, load, config, name, segments or [], force=force, dry_run=dry_run))
-    found = cast("list[dict[str, JsonValue]]", cast("dict[str, JsonValue]", answer)["segments"])
+    request = UndeleteRequest(partition=name, segments=wanted, force=force, dry_run=dry_run)
+    state_dir = daemon_state_dir(config, None)
+    answer = run_in_loop(undelete_segments(state_dir, partial(begin, config), config, request))
     if as_json:
-        print_json(answer)
+        print_json(answer.to_json())
     else:
-        _print(found, dry_run=dry_run)
-    problem = next((str(each["problem"]) for each in found if each["problem"]), "")
+        _print(answer.segments, dry_run=dry_run)
+    problem = next((each.problem for each in answer.segments if each.problem), "")
     if dry_run and problem and not force:
         raise RefusedError(f"{name}: {problem}", remedy="raise the topic's retention first, or --force")
 
 
-def _print(found: list[dict[str, JsonValue]], *, dry_run: bool) -> None:
+def _print(found: Sequence[UndeletedSegment], *, dry_run: bool) -> None:
     table = plain_table(("segment", "expired by"), ("start", "end", "size"), "what speaks against it")
     for each in found:
-        table.add_row(
-            str(each["segment_id"]),
-            str(each["reason"]),
-            str(each["start_offset"]),
-            str(each["end_offset"]),
-            human_size(int(str(each["size_bytes"]))),
-            str(each["problem"]),
-        )
+        offsets = str(each.start_offset), str(each.end_offset)
+        table.add_row(each.segment_id, each.reason, *offsets, human_size(each.size_bytes), each.problem)
     if found:
         print_table(table)
-    starts = [int(str(each["log_start_offset"])) for each in found if each["log_start_offset"] is not None]
+    starts = [each.log_start_offset for each in found if each.log_start_offset is not None]
     begins = f", the log begins at {min(starts)}" if starts else ""
     print_line(f"{len(found)} segments {'would be' if dry_run else 'are'} back{begins}")

@@ -1,4 +1,4 @@
-"""``tierd verify``: the tier against its metadata."""
+"""``tierd verify``: check the tier against its metadata."""
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -22,7 +22,7 @@ from tierd.tiering import Finding
 
 Tell = Callable[[str], None]
 Shown = Callable[[AsyncIterator[Finding]], Awaitable[int]]
-"""Prints findings as they come and returns how many there were."""
+"""Function that prints findings as they come and returns their number."""
 
 
 def verify(

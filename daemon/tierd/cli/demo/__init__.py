@@ -1,1 +1,1 @@
-"""A small log dir in Kafka's format that keeps growing, for ``make run``: the broker's half of the show."""
+"""A small log dir in Kafka's format that keeps growing: the broker's part of ``make run``."""

@@ -1,4 +1,4 @@
-"""DemoPartition: one partition's log, appended to and tended as its leader does it."""
+"""DemoPartition: the log of one partition, appended to and maintained as its leader does."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from tierd.log import (
 
 
 class DemoPartition:
-    """Leads one log, the only replica. Every one begins a leader epoch, as a broker that was started again does."""
+    """Leader of one log, the only replica. Each instance begins a leader epoch, as a restarted broker does."""
 
     def __init__(self, log: UnifiedLog) -> None:
         self._log = log
@@ -25,11 +25,11 @@ class DemoPartition:
 
     @property
     def next_offset(self) -> int:
-        """Offset of the next record, exclusive end of the log."""
+        """Return the offset of the next record, which is the exclusive end of the log."""
         return self._log.log_end_offset
 
     def in_transaction(self, producer_id: int) -> bool:
-        """Whether the producer has a transaction open."""
+        """Return True if the producer has an open transaction."""
         return self._log.producers.has_open_transaction(producer_id)
 
     def append(
@@ -40,7 +40,7 @@ class DemoPartition:
         codec: Compression = Compression.NONE,
         producer_id: int | None = None,
     ) -> None:
-        """Append one batch; with a ``producer_id`` it belongs to that producer's transaction, opened if need be."""
+        """Append one batch; with a ``producer_id`` in that producer's transaction, which is opened if necessary."""
         batch = encode_batch(
             records,
             compression=codec,
@@ -50,20 +50,20 @@ class DemoPartition:
         self._append(batch, AppendOrigin.CLIENT, now_ms)
 
     def end_transaction(self, producer_id: int, marker: ControlRecordType, *, now_ms: int) -> None:
-        """Commit or abort the producer's transaction, as the coordinator asks for it."""
+        """Commit or abort the producer's transaction, as the coordinator does."""
         batch = encode_end_marker(
             kind=marker, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=now_ms
         )
         self._append(batch, AppendOrigin.COORDINATOR, now_ms)
 
     def abort_open_transactions(self, *, now_ms: int) -> None:
-        """Abort what a killed writer left open, as the coordinator does after a timeout."""
+        """Abort the transactions of a killed writer, as the coordinator does after a timeout."""
         for producer_id in list(self._log.producers.producers):
             if self.in_transaction(producer_id):
                 self.end_transaction(producer_id, ControlRecordType.ABORT, now_ms=now_ms)
 
     def tend(self, now_ms: int) -> None:
-        """Delete what local retention does not keep, and do the other duties of a broker."""
+        """Delete what local retention does not keep, and do the other regular work of a broker."""
         self._log.delete_old_segments(now_ms)
         self._log.housekeep(now_ms)
 

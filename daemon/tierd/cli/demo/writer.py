@@ -1,4 +1,4 @@
-"""DemoWriter: a log dir with a few topics, filled at once and then kept growing until standard input ends."""
+"""DemoWriter: a log dir with a few topics, filled at once and then growing until standard input ends."""
 
 import json
 import os
@@ -53,10 +53,10 @@ _LOCK_DEADLINE_S = 10.0
 
 
 class DemoWriter:
-    """Plays the broker on a log dir: its producers, its transaction coordinator, and the leader of every partition."""
+    """Broker of a log dir: its producers, its transaction coordinator, and the leader of every partition."""
 
     def __init__(self, manager: LogManager) -> None:
-        """Lead the partitions in the log dir of ``manager``, which was started; those that are missing are made."""
+        """Lead the partitions in the log dir of ``manager``, which was started; missing partitions are made."""
         self._manager = manager
         self._partitions = {
             name: DemoPartition(manager.get_or_create(name, topic_id=self._topic_id(name.topic))) for name in _names()
@@ -64,18 +64,18 @@ class DemoWriter:
         self._transactions = 0
 
     def write_history(self, now_ms: int) -> None:
-        """Write the first minute at once, so that there is something to tier."""
+        """Write the first minute at once, so that there are segments to copy."""
         for tick in range(HISTORY_TICKS):
             self.tick(now_ms - round((HISTORY_TICKS - tick) * TICK_S * 1000))
 
     def recover(self, now_ms: int) -> None:
-        """Abort what the last writer left open."""
+        """Abort the transactions that the last writer left open."""
         for partition in self._partitions.values():
             partition.abort_open_transactions(now_ms=now_ms)
         self.checkpoint()
 
     def tick(self, now_ms: int) -> None:
-        """Append a batch to every partition; a transaction ends with the tick after the one that began it."""
+        """Append a batch to every partition; a transaction that began with the last tick is ended first."""
         for name, partition in self._partitions.items():
             producer_id = None
             if name.topic == _TRANSACTIONAL:
@@ -87,7 +87,7 @@ class DemoWriter:
             partition.tend(now_ms)
 
     def checkpoint(self) -> None:
-        """Replace the three offset checkpoints, for the daemon to see how far it may go."""
+        """Replace the three offset checkpoints, which tell the daemon how far it may copy."""
         self._manager.checkpoint_log_start_offsets()
         self._manager.checkpoint_recovery_points()
         self._manager.checkpoint_high_watermarks()
@@ -109,7 +109,7 @@ def opened(log_dir: Path) -> Iterator[DemoWriter]:
     """Own the log dir as a broker does, its ``.lock`` included, and stop cleanly afterwards. Blocking.
 
     Raises:
-        AlreadyRunningError: another writer keeps it.
+        AlreadyRunningError: another writer uses the log dir.
         LogError: a log cannot be loaded.
     """
     with LogManager([log_dir], config_for=lambda _: _CONFIG, acquire_lock=_lock_in_time) as manager:
@@ -117,7 +117,7 @@ def opened(log_dir: Path) -> Iterator[DemoWriter]:
 
 
 def _lock_in_time(log_dir: Path) -> LogDirLock:
-    """Take the lock, waiting for a writer that is about to stop."""
+    """Take the lock; wait for a writer that is about to stop."""
     deadline_s = time.monotonic() + _LOCK_DEADLINE_S
     while True:
         try:
@@ -155,14 +155,14 @@ _WORDS = ("segment", "leader", "epoch", "offset", "record", "batch", "lineage", 
 
 
 def prepare(log_dir: Path, *, cluster_id: str | None, node_id: int | None) -> None:
-    """Create the log dir with some history, or leave one that exists as it is. Blocking, below a second.
+    """Create the log dir with some history, or leave an existing one as it is. Blocks for less than a second.
 
     Raises:
         AlreadyRunningError: another process writes there.
-        CheckpointError: its identity cannot be understood.
+        CheckpointError: the identity of the log dir cannot be understood.
         LogDirOfflineError: the disk is full or failing.
     """
-    if read_meta_properties(log_dir) is not None:  # what the history ends with
+    if read_meta_properties(log_dir) is not None:  # written last, so the history is complete
         return
     with opened(log_dir) as writer:
         writer.write_history(SystemClock().now_ms())
@@ -171,7 +171,7 @@ def prepare(log_dir: Path, *, cluster_id: str | None, node_id: int | None) -> No
 
 
 def keep_writing(log_dir: Path) -> None:
-    """Append until standard input ends, which it does when the process at its other end is gone, however it went."""
+    """Append until standard input ends: it ends with the process at its other end, also after a kill."""
     with opened(log_dir) as writer:
         writer.recover(SystemClock().now_ms())
         print_line("writing", flush=True)
@@ -182,8 +182,8 @@ def keep_writing(log_dir: Path) -> None:
 
 def main() -> None:
     """Run as ``python -m tierd.cli.demo.writer LOG_DIR``."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the daemon; its end closes our standard input
-    log_to_stderr()  # standard output is for the one line that says that it writes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the daemon, whose end closes standard input
+    log_to_stderr()  # standard output has the one line that the daemon waits for
     try:
         keep_writing(Path(sys.argv[1]))
     except (OSError, TierError) as error:

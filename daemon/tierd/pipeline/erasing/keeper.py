@@ -175,7 +175,7 @@ class ErasureKeeper:
         if request.versions != note:
             raise RefusedError(
                 f"request {uuid_to_text(request_id)} is at {request.phase.value}, not at versions",
-                remedy="say so when it waits for that; tierd erase --report shows where it is",
+                remedy="attest once the request waits for that; tierd erase status shows its phase",
             )
         return await self.step(request_id)
 

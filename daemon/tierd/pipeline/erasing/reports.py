@@ -50,7 +50,7 @@ log = structlog.get_logger()
 
 FORMAT_VERSION: Final = 1
 KEYS_LOST: Final = (
-    "the metadata with its keys was lost before it was done; file the request again with tierd erase TP --key …"
+    "the metadata with its keys was lost before it was done; file the request again with tierd erase request TP --key …"
 )
 _ROW: Final = TypeAdapter(EraseRequest)
 _FIELDS: Final = frozenset(each.name for each in fields_of(EraseRequest))

@@ -98,7 +98,7 @@ class EraseRequests:
         if value is None:
             raise UnknownErasureError(
                 f"there is no request {uuid_to_text(request_id)}",
-                remedy="tierd erase --list shows those that there are",
+                remedy="tierd erase list shows all requests",
             )
         return decode_request(key, value), value
 

@@ -26,7 +26,7 @@ from tierd.pipeline.rewriting import TransactionTrace, UnreadBatches, find_keys,
 
 UNREAD_ADVICE: Final = (
     "the keys that are to be erased may be in it; it stays, and the request waits. To remove such batches whole, with "
-    "all their records, file the request again with tierd erase --remove-unread"
+    "all their records, file the request again with tierd erase request --remove-unread"
 )
 _BLOCK_OFFSETS = 16384  # 64 KiB
 

@@ -48,7 +48,7 @@ class S3Versions:
                 raise
             raise ObjectVersionsUnknownError(
                 f"the store has no listing of versions: {error}",
-                remedy="see with the store's own tools that no version is left, then tierd erase --attest ID",
+                remedy="see with the store's own tools that no version is left, then tierd erase attest ID",
             ) from error
         return sorted(found, key=lambda version: version.key)
 

@@ -1,7 +1,11 @@
-"""``tierd log append``: records from standard input into a partition that nobody uses."""
+"""``tierd log append``: append records from standard input to a partition that no process uses."""
 
+import contextlib
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 from uuid import UUID, uuid4
 
@@ -9,7 +13,6 @@ import typer
 
 from tierd.cli.appending import Appended, AppendSettings, LineAppender
 from tierd.cli.failures import ExitCode
-from tierd.cli.interruption import Interruption
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.options import JsonOption, NewPartitionDirectory
 from tierd.cli.printing import print_json, print_line
@@ -26,25 +29,27 @@ from tierd.model import TopicPartition, uuid_from_text, uuid_to_text
 def append(
     directory: NewPartitionDirectory,
     *,
-    text: Annotated[bool, typer.Option("--text", help="Lines are key, tab, value; or only a value.")] = False,
+    text: Annotated[
+        bool, typer.Option("--text", help="Read lines of key, tab and value, or of a value alone.")
+    ] = False,
     compression: Annotated[
         str, typer.Option("--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
     ] = "none",
     leader_epoch: Annotated[
         int | None,
         typer.Option(
-            "--leader-epoch", min=0, max=MAX_INT, metavar="N", help="Epoch of the batches; the log's newest otherwise."
+            "--leader-epoch", min=0, max=MAX_INT, metavar="N", help="Epoch of the batches; by default the log's newest."
         ),
     ] = None,
     batch_records: Annotated[
-        int, typer.Option("--batch-records", min=1, metavar="N", help="At most so many records a batch.")
+        int, typer.Option("--batch-records", min=1, metavar="N", help="Most records of one batch.")
     ] = 500,
     keep_offsets: Annotated[
         bool, typer.Option("--keep-offsets", help="Take offsets and leader epochs from the lines, as a follower does.")
     ] = False,
-    create: Annotated[bool, typer.Option("--create", help="Make the directory if it is not there.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Make the directory if it does not exist.")] = False,
     topic_id: Annotated[
-        str | None, typer.Option("--topic-id", metavar="ID", help="With --create; 22 characters, a new one otherwise.")
+        str | None, typer.Option("--topic-id", metavar="ID", help="With --create: 22 characters; by default a new id.")
     ] = None,
     settings: SetOption = None,
     json: JsonOption = False,
@@ -52,8 +57,8 @@ def append(
     """Append records from standard input, one a line in the form of tierd cat --json, as the partition's leader would.
 
     The log dir is locked meanwhile, and left as a clean stop leaves it. When the input ends, a line is wrong, or Ctrl-C
-    is pressed, what was appended is durable, and told. The log counts as its partition's only replica: its high
-    watermark is the log end afterwards.
+    is pressed, the appended records are durable, and their count is printed. The log is taken for its partition's only
+    replica: its high watermark is the log end afterwards.
 
     Examples:
         tierd cat orders-0 --json | tierd log append /srv/copy/orders-0 --create --compression zstd
@@ -86,8 +91,8 @@ def append(
         raise typer.Exit(ExitCode.INTERRUPTED)
 
 
-def _run(appender: LineAppender, interruption: Interruption) -> TierError | None:
-    """Append until the input ends, or something ends it; what was appended is to be told in any case."""
+def _run(appender: LineAppender, interruption: "Interruption") -> TierError | None:
+    """Append until the input ends, a signal comes or a line is wrong; return the failure, for after the report."""
 
     def read_line(limit_bytes: int) -> bytes:
         with interruption.allowed():
@@ -145,3 +150,40 @@ def _epoch(log: UnifiedLog, wanted: int | None) -> int:
             remedy=f"leave it out, or give {newest}",
         )
     return newest if wanted is None else wanted
+
+
+class Interruption:
+    """Handler of SIGINT and SIGTERM: raises ``KeyboardInterrupt`` inside ``allowed``, at once or at the next entry."""
+
+    def __init__(self) -> None:
+        self._is_allowed = False
+        self._is_wanted = False
+
+    @classmethod
+    @contextlib.contextmanager
+    def installed(cls) -> Iterator["Interruption"]:
+        """Handle the two signals while the context lasts."""
+        interruption = cls()
+        before = {number: signal.signal(number, interruption._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield interruption
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def allowed(self) -> Iterator[None]:
+        """Allow an interruption while the context lasts."""
+        self._is_allowed = True
+        try:
+            if self._is_wanted:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._is_allowed = False
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        self._is_wanted = True
+        if self._is_allowed:
+            self._is_allowed = False
+            raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""``tierd log read``: the records of a partition directory, without a configuration."""
+"""``tierd log read``: print the records of a partition directory, without a configuration."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,10 +40,10 @@ def read(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Print the records of a partition directory up to its log end, whatever the high watermark is.
+    """Print the records of a partition directory up to its log end, also above the high watermark.
 
-    Nothing is changed and nothing locked, so a broker may be at work: what a crash has left is read as it is, up to the
-    first damage. Lines as those of tierd cat.
+    The directory is neither changed nor locked, so a broker may use it. After a crash, records are read up to the first
+    damage. The lines are those of tierd cat.
 
     Example: tierd log read /srv/copy/orders-0 --from 1000 --to 1099 --json
     """
@@ -56,7 +56,7 @@ def read(
             if len(pending) >= _WRITTEN_AT_ONCE_BYTES:
                 _write(pending)
     finally:
-        _write(pending)  # what was read before a failure is still an answer
+        _write(pending)  # print the records that were read before a failure, too
 
 
 def _records(directory: Path, from_offset: int | None, to_offset: int | None, *, committed: bool) -> Iterator[Record]:
@@ -75,7 +75,7 @@ def _records(directory: Path, from_offset: int | None, to_offset: int | None, *,
         if not unchecked:
             return
         upper = unchecked[-1].last_offset + 1
-        batches = iter_batches(data, name=str(directory))  # one at a time: those before a damaged one are sound
+        batches = iter_batches(data, name=str(directory))  # one at a time: the batches before a damaged one are sound
         wanted = (
             committed_batches(batches, log.aborted_transactions(unchecked[0].base_offset, upper))
             if committed

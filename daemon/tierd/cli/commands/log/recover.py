@@ -1,4 +1,4 @@
-"""``tierd log recover``: what a broker does to a log dir at its start and clean stop, and nothing more."""
+"""``tierd log recover``: load and close a log dir, as a broker does at its start and clean stop."""
 
 from pathlib import Path
 from typing import Annotated
@@ -30,16 +30,16 @@ def recover(
     *,
     settings: SetOption = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="If damage is visible that a broker would keep, list it and stop.")
+        bool, typer.Option("--strict", help="If there is damage that a broker would keep, list it and change nothing.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
     """Load every log of a log dir and close it cleanly, as a broker's start and clean stop would.
 
-    After a crash the part that was not flushed is recovered: torn tails are cut off (tierd repair keeps them, this does
-    not), indexes and producer snapshots made anew, what an interrupted deletion or replacement left is cleared away.
-    Partitions without a topic id are set aside. No retention, no compaction. Settings count for all topics, or for one:
-    --set orders:segment.bytes=1048576.
+    After a crash the part that was not flushed is recovered: torn tails are cut off and not kept (tierd repair keeps
+    them), indexes and producer snapshots are rebuilt, files of interrupted deletions and replacements are removed.
+    Partitions without a topic id are set aside. Retention and compaction do not run. Settings are for all topics, or
+    for one: --set orders:segment.bytes=1048576.
 
     Examples:
         tierd log recover /var/lib/kafka/data --strict

@@ -1,4 +1,4 @@
-"""``tierd log roll``: a new segment in a partition that nobody uses."""
+"""``tierd log roll``: begin a new segment in a partition that no process uses."""
 
 from tierd.cli.log_settings import SetOption, parse_settings
 from tierd.cli.options import JsonOption, PartitionDirectory
@@ -10,7 +10,7 @@ from tierd.model import TopicPartition
 
 
 def roll(directory: PartitionDirectory, *, settings: SetOption = None, json: JsonOption = False) -> None:
-    """Begin a new segment at the log end, so that what was active is finished and may be copied to the tier.
+    """Begin a new segment at the log end; the finished segment can then be copied to the tier.
 
     A log whose active segment is empty stays as it is. The log dir is locked meanwhile, and left as a clean stop leaves
     it.

@@ -1,4 +1,4 @@
-"""``tierd log truncate``: the end of a log cut off, and kept."""
+"""``tierd log truncate``: cut off the end of a log, and keep it in side files."""
 
 import sys
 from pathlib import Path
@@ -29,10 +29,10 @@ def truncate(
     settings: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Cut off everything from an offset on, as a follower does that has to follow another leader.
+    """Cut off everything from an offset on, as a follower does after a change of leader.
 
-    Says first what is going to be cut, and asks. A batch that holds the offset goes as a whole, so the log may end
-    below it. What is cut is kept beside the log, in files tierd-kept.*, which brokers ignore.
+    Prints first what is going to be cut, and asks. A batch that contains the offset goes as a whole, so the log may end
+    below the offset. The part that is cut is kept beside the log, in files tierd-kept.*, which brokers ignore.
 
     Examples:
         tierd log truncate /var/lib/kafka/data/orders-0 1200
@@ -57,7 +57,7 @@ def truncate(
         print_json(answer)
     else:
         print_mended(mended, is_plan=False, done="cut")
-    if mended.plan.log_end_offset > offset:  # damage lies before it, and the batch cannot be found
+    if mended.plan.log_end_offset > offset:  # damage lies before the offset, and its batch cannot be found
         raise typer.Exit(ExitCode.NO)
 
 

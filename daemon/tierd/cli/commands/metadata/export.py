@@ -1,4 +1,4 @@
-"""``tierd metadata export``: everything that the metadata store knows, as a file."""
+"""``tierd metadata export``: write everything that the metadata store knows to a file."""
 
 import contextlib
 import os
@@ -20,14 +20,14 @@ from tierd.files import open_regular
 def export(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="A file that does not exist yet; standard output when not given."),
+        typer.Argument(metavar="FILE", help="A file that does not exist yet; by default standard output."),
     ] = None,
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
     """Write everything that the metadata store knows of the cluster, as JSON lines that tierd metadata import reads.
 
-    The daemon may run meanwhile: each partition is written as it is at one moment. The file appears under its name when
-    it is complete.
+    The daemon may run meanwhile: each partition is written as it is at one moment. The file gets its name when it is
+    complete.
 
     Example: tierd metadata export metadata.jsonl
     """
@@ -45,12 +45,14 @@ def _writer(file: Path | None) -> Iterator[Callable[[str], object]]:
         raise NotConfirmedError(f"{file} exists already", remedy="name another file")
     draft = file.with_name(f".{file.name}.{os.getpid()}.new")
     try:
-        descriptor = open_regular(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL)  # keys of open erasures are in it
+        descriptor = open_regular(
+            draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        )  # the export contains the keys of open erasures
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as lines:
             yield lines.write
             lines.flush()
             os.fsync(lines.fileno())
-        file.hardlink_to(draft)  # unlike a rename it replaces nothing
+        file.hardlink_to(draft)  # unlike a rename, a link never replaces a file
         _sync_directory(file.parent)
     except FileExistsError as error:
         raise NotConfirmedError(f"{file} exists already", remedy="name another file") from error

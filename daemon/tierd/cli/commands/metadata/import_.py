@@ -1,4 +1,4 @@
-"""``tierd metadata import``: an export into an empty metadata store."""
+"""``tierd metadata import``: fill an empty metadata store from an export."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,14 +15,15 @@ from tierd.cli.session import begin
 def import_(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="What tierd metadata export wrote.", exists=True, dir_okay=False),
+        typer.Argument(metavar="FILE", help="A file that tierd metadata export wrote.", exists=True, dir_okay=False),
     ],
     config: ConfigOption = DEFAULT_CONFIG,
 ) -> None:
-    """Fill the configured, empty metadata store from an export of another one, of whatever kind.
+    """Fill the configured, empty metadata store from an export of another one, of the same kind or of another.
 
-    The whole file is checked first, and every partition is read back after it was written. Interrupted, the same
-    command goes on. A store that is not empty is refused with exit code 4. No daemon may use either store meanwhile.
+    The whole file is checked first, and every partition is read back after it was written. After an interruption, run
+    the same command again. A store that is not empty is refused with exit code 4. Stop the daemons of both stores
+    first.
 
     Example: tierd metadata import metadata.jsonl --config postgres.yaml
     """

@@ -1,0 +1,32 @@
+"""``tierd erase list``: the requests to erase keys, and what each one waits for."""
+
+from typing import Annotated
+
+import typer
+
+from tierd.app import list_erasures, run_in_loop
+from tierd.cli.erasures import print_erasures
+from tierd.cli.json_lists import print_list
+from tierd.cli.options import DEFAULT_CONFIG, ConfigOption, JsonObjectOption, JsonOption
+from tierd.cli.session import begin
+from tierd.model import TopicPartition
+
+
+def list_(
+    partition: Annotated[
+        str | None, typer.Argument(metavar="[TP]", help="A partition, topic-partition; none means all.")
+    ] = None,
+    config: ConfigOption = DEFAULT_CONFIG,
+    as_json: JsonOption = False,
+    as_object: JsonObjectOption = False,
+) -> None:
+    """List the requests to erase keys, oldest first, and what each one waits for.
+
+    Example: tierd erase list orders-0
+    """
+    settings, name = begin(config), None if partition is None else TopicPartition.parse(partition)
+    found = run_in_loop(list_erasures(settings, config, name))
+    if as_json or as_object:
+        print_list([each.to_json() for each in found], as_object=as_object)
+    else:
+        print_erasures(found)

@@ -1,0 +1,300 @@
+"""The answers of the control socket, field by field in the order in which ``--json`` prints them. Values only.
+
+The fields are a contract that is only ever added to; ``docs/formats.md`` says what each one means. A field without a
+default is one that tierd's own commands read.
+"""
+
+from pydantic import Field, JsonValue
+
+from tierd.serve.control_protocol import ControlAnswer, ControlListAnswer
+
+Facts = dict[str, JsonValue]
+
+
+class PartitionNames(ControlListAnswer[str]):
+    """The partitions that a verb was carried out for."""
+
+
+class PartitionSummary(ControlAnswer):
+    """One partition in the status."""
+
+    partition: str
+    topic_id: str = ""
+    directory: str = ""
+    role: str
+    leader_epoch: int | None
+    state: str
+    reason: str | None
+    last_error: str | None
+    retry_at_ms: int | None = None
+    log_start_offset: int | None = None
+    local_log_start_offset: int | None = None
+    copied_through: int | None
+    high_watermark: int | None
+    lag_segments: int
+    lag_bytes: int
+    lag_seconds: float
+    delete_lag_segments: int = 0
+    delete_lag_bytes: int = 0
+    in_grace_segments: int = 0
+    retained_segments: int = 0
+
+
+class RunningRun(ControlAnswer):
+    """The run of the pipeline that is under way, and what came of it so far."""
+
+    run_id: str = ""
+    trigger: str = ""
+    began_ms: int = 0
+    stage: str
+    done: int
+    total: int
+    partitions: int = 0
+    groups_replaced: int
+    groups_unchanged: int = 0
+    groups_failed: int
+
+
+class LastRun(ControlAnswer):
+    """The run of the pipeline that ended last, as the history has it."""
+
+    run_id: str = ""
+    trigger: str = ""
+    attempt: int = 1
+    began_ms: int = 0
+    ended_ms: int
+    outcome: str
+
+
+class PipelineSummary(ControlAnswer):
+    """The pipeline in the status."""
+
+    enabled: bool
+    running: RunningRun | None
+    last_run: LastRun | None
+    next_begin_ms: int | None
+
+
+class LogDirSummary(ControlAnswer):
+    """One log dir in the status."""
+
+    path: str
+    problem: str
+    ignored: tuple[tuple[str, str], ...] = ()
+
+
+class OwnLogsSummary(ControlAnswer):
+    """The logs that tierd writes itself, in the status; ``uncleanable`` says why, for each log."""
+
+    cleaner: Facts = Field(default_factory=dict)
+    uncleanable: dict[str, str] = Field(default_factory=dict)
+
+
+class DescriptorsSummary(ControlAnswer):
+    """The open descriptors of the daemon, in the status."""
+
+    open: int
+    limit: int
+    near_limit: bool
+
+
+class StatusAnswer(ControlAnswer):
+    """The daemon at one moment."""
+
+    version: str
+    pid: int
+    cluster_id: str = ""
+    node_id: int = 0
+    started_ms: int = 0
+    now_ms: int = 0
+    ready: bool = False
+    not_ready: tuple[str, ...]
+    outages: tuple[Facts, ...] = ()
+    states: dict[str, int] = Field(default_factory=dict)
+    worst_lag: Facts = Field(default_factory=dict)
+    log_dirs: tuple[LogDirSummary, ...] = ()
+    hold: Facts = Field(default_factory=dict)
+    metadata: Facts = Field(default_factory=dict)
+    leadership: Facts = Field(default_factory=dict)
+    pipeline: PipelineSummary | None = None
+    own_logs: OwnLogsSummary = OwnLogsSummary()
+    descriptors: DescriptorsSummary | None = None
+    partitions: tuple[PartitionSummary, ...]
+
+
+class SegmentAnswer(ControlAnswer):
+    """One remote segment that is to go, or that comes back."""
+
+    segment_id: str
+    start_offset: int
+    end_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
+    state: str
+    delete_after_ms: int | None
+
+
+class ExpiredSegment(SegmentAnswer):
+    """A segment that expiration takes from the tier; ``reason`` is a fixed word, ``detail`` a text for people."""
+
+    reason: str
+    detail: str
+
+
+class ExpiredPartition(ControlAnswer):
+    """A pass of expiration over one partition, or its plan; ``error`` says why the pass failed."""
+
+    partition: str
+    new_log_start_offset: int | None
+    next_due_ms: int | None
+    deletions: tuple[ExpiredSegment, ...]
+    error: str | None
+    remedy: str | None
+
+
+class ExpiredPartitions(ControlListAnswer[ExpiredPartition]):
+    """A pass of expiration, or its plan, partition by partition."""
+
+
+class UndeletedSegment(SegmentAnswer):
+    """A segment that comes back.
+
+    Attributes:
+        reason: why it went.
+        log_start_offset: where the log begins with it; None where that stays.
+        problem: what speaks against it, or empty.
+    """
+
+    reason: str
+    log_start_offset: int | None
+    problem: str
+
+
+class UndeletedSegments(ControlAnswer):
+    """The segments of a partition that are back, or would be, the newest first."""
+
+    partition: str
+    dry_run: bool
+    segments: tuple[UndeletedSegment, ...]
+
+
+class DeletedPartition(ControlAnswer):
+    """A partition whose deletion was accepted."""
+
+    partition: str
+    topic_id: str
+    at_once: bool
+
+
+class PlannedWork(ControlAnswer):
+    """The work of a run in one partition. ``end_offset`` is inclusive."""
+
+    partition: str
+    kind: str
+    groups: int
+    segments: int
+    bytes: int
+    first_dirty_offset: int
+    end_offset: int
+
+
+class SkippedPartition(ControlAnswer):
+    """A partition that a run would leave alone, and why."""
+
+    partition: str
+    reason: str
+
+
+class CompactionPlan(ControlAnswer):
+    """The plan of a run."""
+
+    planned: tuple[PlannedWork, ...]
+    skipped: tuple[SkippedPartition, ...]
+
+
+class RunBegun(ControlAnswer):
+    """A run that has begun; ``run_id`` is None where it ended at once. The status has its progress."""
+
+    run_id: str | None
+
+
+class ErasureSummary(ControlAnswer):
+    """One request to erase keys, in a list of requests."""
+
+    request_id: str
+    partition: str
+    topic_id: str
+    phase: str
+    problem: str
+    requested_at_ms: int
+    requested_by: str
+    reason: str
+    keys: int
+    records_erased: int
+
+
+class ErasureStep(ControlAnswer):
+    """A phase that a request came to, and when."""
+
+    at_ms: int
+    phase: str
+
+
+class ErasureSearch(ControlAnswer):
+    """The work of one run for a request."""
+
+    run_id: str
+    ended_at_ms: int
+    searched: int
+    rewritten: int
+    records_erased: int
+    problems: tuple[str, ...]
+
+
+class ErasureLeftSegment(ControlAnswer):
+    """A segment that held a key, or may have held one; ``gone_at_ms`` is None while its objects are there."""
+
+    segment_id: str
+    start_offset: int
+    end_offset: int
+    size_bytes: int
+    gone_at_ms: int | None
+
+
+class ErasureVersions(ControlAnswer):
+    """The proof that no older version of an object is left; ``attested_by`` is empty where the store was asked."""
+
+    at_ms: int
+    looked_at: int
+    deleted: int
+    deleted_bytes: int
+    attested_by: str
+    statement: str
+
+
+class ErasureCaches(ControlAnswer):
+    """The proof that the caches of one host hold nothing of the segments that left."""
+
+    at_ms: int
+    host: str
+    segments: int
+
+
+class ErasureReport(ErasureSummary):
+    """Everything that was done for a request. Both end offsets are exclusive."""
+
+    key_sha256: tuple[str, ...]
+    tier_end_offset: int
+    end_offset: int
+    at_once: bool
+    removes_unread: bool
+    history: tuple[ErasureStep, ...]
+    runs: tuple[ErasureSearch, ...]
+    segments_left: tuple[ErasureLeftSegment, ...]
+    versions: ErasureVersions | None
+    caches: ErasureCaches | None
+    not_covered: tuple[str, ...]
+
+
+class SteppedErasures(ControlListAnswer[ErasureReport]):
+    """The reports of several requests."""
