@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.clock import FakeClock
-from tests.remote.backends.scripted_s3 import Answer, scripted_s3
+from tests.remote.backends.s3.scripted_s3 import Answer, scripted_s3
 from tests.services.azure import AzureService
 from tests.services.gcs import GcsService
 from tests.services.s3 import S3Service

@@ -42,7 +42,7 @@ from tierd.remote import (
     read_tier_identity,
     read_whole,
 )
-from tierd.remote.backends.filesystem import FilesystemObjectStore
+from tierd.remote.backends.files import FilesystemObjectStore
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.remote.object_limits import EARLY_INDEXES, MAX_CHUNK_BYTES, MAX_CHUNKS, TIER_IDENTITY, max_index_bytes
 

@@ -15,7 +15,7 @@ from tierd.remote import (
     RetryingObjectStore,
     versions_of,
 )
-from tierd.remote.backends.azure import AzureObjectStore
+from tierd.remote.backends.azure import AzureContainer, AzureCredentials, AzureObjectStore
 from tierd.remote.backends.memory import MemoryObjectStore
 
 
@@ -56,7 +56,9 @@ async def test_every_wrapper_passes_versions_on() -> None:
 
 
 async def test_a_store_that_cannot_tell_is_found_out_behind_every_wrapper() -> None:
-    inner = AzureObjectStore(container="tier", account="account", account_key="a2V5")
+    inner = AzureObjectStore(
+        AzureContainer(name="tier", account="account"), credentials=AzureCredentials(account_key="a2V5")
+    )
     store = wrapped(inner, [])
     for asked in (inner, store):
         with pytest.raises(ObjectVersionsUnknownError, match="cannot ask this kind") as raised:

@@ -56,7 +56,7 @@ from tierd.remote import (
     Transform,
     UnfinishedUpload,
 )
-from tierd.remote.backends.filesystem import FilesystemObjectStore
+from tierd.remote.backends.files import FilesystemObjectStore
 from tierd.tiering import AuditLimits, Finding, Isolation, TierAudit, TieredLog, TopicPolicy
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED

@@ -41,14 +41,14 @@ async def measured(body: Body) -> Measured:
     return Measured(size, crc)
 
 
-class Gathered(NamedTuple):
+class GatheredPart(NamedTuple):
     """Some bytes of a body, and whether they are the last."""
 
     content: bytes
     is_last: bool
 
 
-async def gathered(body: ChunkedBody, part_size: int, *, paced: bool = True) -> AsyncGenerator[Gathered, None]:
+async def gathered(body: ChunkedBody, part_size: int, *, paced: bool = True) -> AsyncGenerator[GatheredPart, None]:
     """Gather chunks of any size into parts of ``part_size`` bytes; only the last may be shorter, and empty if alone.
 
     At most one part and one chunk are in memory. Close the generator when it is left early.
@@ -63,10 +63,10 @@ async def gathered(body: ChunkedBody, part_size: int, *, paced: bool = True) -> 
                 cut = part_size - len(part)
                 part += rest[:cut]
                 rest = rest[cut:]
-                yield Gathered(bytes(part), is_last=False)
+                yield GatheredPart(bytes(part), is_last=False)
                 part.clear()
             part += rest
-    yield Gathered(bytes(part), is_last=True)
+    yield GatheredPart(bytes(part), is_last=True)
 
 
 async def sliced(content: bytes) -> AsyncGenerator[bytes, None]:

@@ -10,6 +10,7 @@ from tierd.backoff import Backoff
 from tierd.clock import Clock, SystemClock
 from tierd.config import OBJECT_STORE, AzureSettings, GcsSettings, RemoteSettings, S3Settings
 from tierd.errors import RemoteStorageError, TierError, install_extra
+from tierd.remote.backends.client_settings import HttpTimeouts, PartLimits
 from tierd.remote.connector import open_plugged
 from tierd.remote.deadlines import Deadlines
 from tierd.remote.limited import ByteRate, LimitedObjectStore
@@ -76,7 +77,7 @@ def segment_storages(
 
 def _open_backend(settings: RemoteSettings, retry: Retry) -> ObjectStore:
     if settings.backend == "filesystem":
-        from tierd.remote.backends.filesystem import FilesystemObjectStore  # noqa: PLC0415 - only when configured
+        from tierd.remote.backends.files import FilesystemObjectStore  # noqa: PLC0415 - only when configured
 
         assert settings.filesystem is not None, "the schema asks for the section of the backend"
         return FilesystemObjectStore(settings.filesystem.path)
@@ -94,33 +95,43 @@ def _open_backend(settings: RemoteSettings, retry: Retry) -> ObjectStore:
 
 
 def _open_s3(settings: S3Settings, retry: Retry, *, key_prefix: str) -> ObjectStore:
-    from tierd.remote.backends.s3 import S3ObjectStore  # noqa: PLC0415 - aiobotocore costs 0.3 s and 30 MB to load
-    from tierd.remote.backends.s3_options import ObjectOptions, customer_key_of  # noqa: PLC0415 - part of it
+    # Imported here because aiobotocore costs 0.3 s and 30 MB to load.
+    from tierd.remote.backends.s3 import (  # noqa: PLC0415
+        ObjectOptions,
+        S3Bucket,
+        S3Keys,
+        S3Network,
+        S3ObjectStore,
+        customer_key_of,
+    )
 
     sse = settings.sse
-    options = ObjectOptions(
-        storage_class=settings.storage_class,
-        encryption=sse.type,
-        kms_key_id=sse.kms_key_id,
-        customer_key=customer_key_of(sse.customer_key.get_secret_value()) if sse.customer_key else None,
-        tags=settings.tags,
-    )
     return S3ObjectStore(
-        bucket=settings.bucket,
-        endpoint_url=settings.endpoint_url,
-        region=settings.region,
-        access_key_id=_revealed(settings.access_key_id),
-        secret_access_key=_revealed(settings.secret_access_key),
-        session_token=_revealed(settings.session_token),
-        part_size=settings.part_size_bytes,
-        max_concurrency=settings.max_concurrency,
-        path_style=settings.path_style,
-        options=options,
+        S3Bucket(
+            name=settings.bucket,
+            endpoint_url=settings.endpoint_url,
+            region=settings.region,
+            path_style=settings.path_style,
+        ),
+        keys=S3Keys(
+            access_key_id=_revealed(settings.access_key_id),
+            secret_access_key=_revealed(settings.secret_access_key),
+            session_token=_revealed(settings.session_token),
+        ),
+        network=S3Network(
+            timeouts=HttpTimeouts(connect_s=settings.connect_timeout_s, read_s=settings.read_timeout_s),
+            proxy_url=_revealed(settings.proxy_url),
+            ca_file=settings.ca_file,
+        ),
+        parts=PartLimits(part_size=settings.part_size_bytes, max_concurrency=settings.max_concurrency),
+        options=ObjectOptions(
+            storage_class=settings.storage_class,
+            encryption=sse.type,
+            kms_key_id=sse.kms_key_id,
+            customer_key=customer_key_of(sse.customer_key.get_secret_value()) if sse.customer_key else None,
+            tags=settings.tags,
+        ),
         check_prefix=f"{key_prefix}/" if key_prefix else "",
-        proxy_url=_revealed(settings.proxy_url),
-        ca_file=settings.ca_file,
-        connect_timeout_s=settings.connect_timeout_s,
-        read_timeout_s=settings.read_timeout_s,
         retry=retry,
     )
 
@@ -129,26 +140,23 @@ def _open_gcs(settings: GcsSettings, retry: Retry) -> ObjectStore:
     from tierd.remote.backends.gcs import GcsObjectStore  # noqa: PLC0415 - of an extra
 
     return GcsObjectStore(
-        bucket=settings.bucket,
+        settings.bucket,
         endpoint_url=settings.endpoint_url,
         credentials_file=settings.credentials_file,
-        connect_timeout_s=settings.connect_timeout_s,
-        read_timeout_s=settings.read_timeout_s,
+        timeouts=HttpTimeouts(connect_s=settings.connect_timeout_s, read_s=settings.read_timeout_s),
         retry=retry,
     )
 
 
 def _open_azure(settings: AzureSettings, retry: Retry) -> ObjectStore:
-    from tierd.remote.backends.azure import AzureObjectStore  # noqa: PLC0415 - of an extra
+    from tierd.remote.backends.azure import AzureContainer, AzureCredentials, AzureObjectStore  # noqa: PLC0415
 
     return AzureObjectStore(
-        container=settings.container,
-        account=settings.account,
-        account_key=_revealed(settings.account_key),
-        sas_token=_revealed(settings.sas_token),
-        endpoint_url=settings.endpoint_url,
-        connect_timeout_s=settings.connect_timeout_s,
-        read_timeout_s=settings.read_timeout_s,
+        AzureContainer(name=settings.container, account=settings.account, endpoint_url=settings.endpoint_url),
+        credentials=AzureCredentials(
+            account_key=_revealed(settings.account_key), sas_token=_revealed(settings.sas_token)
+        ),
+        timeouts=HttpTimeouts(connect_s=settings.connect_timeout_s, read_s=settings.read_timeout_s),
         retry=retry,
     )
 

@@ -213,17 +213,17 @@ class ObjectKeyFactory:
         return partition if self.log_start(partition) == key else None
 
 
-class _Topic(NamedTuple):
+class _TopicFolder(NamedTuple):
     name: str
     id: str
 
 
-def _topic_of(folder: str) -> _Topic | None:
+def _topic_of(folder: str) -> _TopicFolder | None:
     if whole := _TOPIC_FOLDER.fullmatch(folder):
-        return _Topic(whole["topic"], whole["id"])
+        return _TopicFolder(whole["topic"], whole["id"])
     if cut := _CUT_TOPIC_FOLDER.fullmatch(folder):
         name = cut["head"] + cut["tail"]
-        return _Topic(name, cut["id"]) if _is_long(name) else None
+        return _TopicFolder(name, cut["id"]) if _is_long(name) else None
     return None
 
 

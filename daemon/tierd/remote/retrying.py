@@ -31,7 +31,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 
-class _Request(NamedTuple):
+class _RepeatedRequest(NamedTuple):
     """What is sent again when it fails: a call, or a single request inside one."""
 
     operation: str
@@ -45,9 +45,9 @@ class _Budget:
     def __init__(self, attempts: int) -> None:
         self.is_spent = False  # invariant: once True, the call is not begun again
         self._attempts = attempts
-        self._made: Counter[_Request] = Counter()
+        self._made: Counter[_RepeatedRequest] = Counter()
 
-    def take(self, request: _Request) -> None:
+    def take(self, request: _RepeatedRequest) -> None:
         """Count one more attempt.
 
         Raises:
@@ -61,7 +61,7 @@ class _Budget:
             )
         self._made[request] += 1
 
-    def failed(self, request: _Request) -> None:
+    def failed(self, request: _RepeatedRequest) -> None:
         """Note that an attempt failed; the last one of any request ends the whole call."""
         self.is_spent = self.is_spent or self._made[request] >= self._attempts
 
@@ -105,7 +105,7 @@ class Retry:
         ``operation`` is for reports; with ``key``, an object's or a prefix, it names what is repeated.
         """
         with _opened(_Budget(self._attempts)) as budget:
-            return await self._repeated(budget, _Request(operation, key, 0), call)
+            return await self._repeated(budget, _RepeatedRequest(operation, key, 0), call)
 
     async def request(self, operation: str, call: Callable[[], Awaitable[T]], *, key: str, part: int = 0) -> T:
         """Repeat one request inside a call that is repeated as a whole; the attempts are those of that call.
@@ -116,7 +116,7 @@ class Retry:
             key: of the object.
             part: number or position of a part, in an upload; with ``operation`` and ``key`` it names the request.
         """
-        request = _Request(operation, key, part)
+        request = _RepeatedRequest(operation, key, part)
         observed = partial(self._observed, request, call)
         budget = _BUDGET.get()
         if budget is not None:
@@ -130,7 +130,7 @@ class Retry:
         The call may have no attempt left, which is why it is taken back. What is spent here does not keep the call from
         beginning anew.
         """
-        request = _Request(operation, key, 0)
+        request = _RepeatedRequest(operation, key, 0)
         with _opened(_Budget(self._attempts)) as budget:
             return await self._repeated(budget, request, partial(self._observed, request, call))
 
@@ -145,7 +145,7 @@ class Retry:
             on_request=self._on_request,
         )
 
-    async def _repeated(self, budget: _Budget, request: _Request, call: Callable[[], Awaitable[T]]) -> T:
+    async def _repeated(self, budget: _Budget, request: _RepeatedRequest, call: Callable[[], Awaitable[T]]) -> T:
         failures = 0
         while True:
             budget.take(request)
@@ -162,7 +162,7 @@ class Retry:
                 self._report(request.operation, error, delay_s)
             await self._clock.sleep(delay_s)
 
-    async def _observed(self, request: _Request, call: Callable[[], Awaitable[T]]) -> T:
+    async def _observed(self, request: _RepeatedRequest, call: Callable[[], Awaitable[T]]) -> T:
         if self._on_request is None:
             return await call()
         return await observed(request.operation, request.key, call(), on_call=self._on_request, clock=self._clock)

@@ -19,9 +19,10 @@ from tierd.errors import (
 )
 from tierd.model import ByteRange, IndexType
 from tierd.remote import PLAIN, Body, ObjectInfo, ObjectStore, SegmentStorage, Tombstone, Transform, UnfinishedUpload
-from tierd.remote.backends.filesystem import FilesystemObjectStore
+from tierd.remote.backends.client_settings import PartLimits
+from tierd.remote.backends.files import FilesystemObjectStore
 from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.remote.backends.s3 import S3ObjectStore
+from tierd.remote.backends.s3 import S3Bucket, S3Keys, S3ObjectStore
 from tierd.testing import content_of
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
@@ -54,13 +55,9 @@ class TestSegmentStorageInS3(RemoteStorageContract):
     @pytest.fixture
     async def objects(self, s3_service: S3Service, s3_bucket: str) -> AsyncIterator[S3ObjectStore]:
         store = S3ObjectStore(
-            bucket=s3_bucket,
-            endpoint_url=s3_service.endpoint_url,
-            region=s3_service.region,
-            access_key_id=s3_service.access_key_id,
-            secret_access_key=s3_service.secret_access_key,
-            path_style=True,
-            part_size=5 << 20,
+            S3Bucket(name=s3_bucket, endpoint_url=s3_service.endpoint_url, region=s3_service.region, path_style=True),
+            keys=S3Keys(access_key_id=s3_service.access_key_id, secret_access_key=s3_service.secret_access_key),
+            parts=PartLimits(part_size=5 << 20),
         )
         yield store
         await store.close()

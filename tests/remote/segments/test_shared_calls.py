@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.fakes.eventually import eventually
-from tierd.remote.segments.shared_calls import SharedCalls
+from tierd.remote.segments.segment_reader import SharedCalls
 
 
 class Held:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.transforms import KEY_SEED
 from tierd.errors import RemoteIntegrityError
-from tierd.remote.transform.binding import ArtefactKind, Piece, SegmentBinding
+from tierd.remote.transform.binding import ArtefactKind, BoundPiece, SegmentBinding
 from tierd.remote.transform.cipher import SegmentCipher
 from tierd.remote.transform.codec import ChunkCodec
 from tierd.remote.transform.content_key import ContentDigest
@@ -83,7 +83,7 @@ def test_second_pass_over_the_same_content_is_encrypted(level: int | None) -> No
 
 def test_piece_that_the_data_key_was_not_derived_from_is_never_encrypted() -> None:
     cipher = SegmentCipher(key_of(CHUNKS), BINDING, digests=digest_of(CHUNKS).pieces)
-    piece = Piece(ArtefactKind.LOG, 0, 2, len(CHUNKS[0]))
+    piece = BoundPiece(ArtefactKind.LOG, 0, 2, len(CHUNKS[0]))
     for other, content in (
         (piece, CHUNKS[0][:-1] + b"?"),
         (replace(piece, is_compressed=True), CHUNKS[0]),

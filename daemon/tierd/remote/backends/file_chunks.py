@@ -9,7 +9,7 @@ from tierd.kernels import crc32c
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
 from tierd.remote.backends.streamed_file import opened
 from tierd.remote.object_store import Body, ChunkedBody, FileBody
-from tierd.remote.source import unreadable
+from tierd.remote.unreadable_file import unreadable
 
 
 def as_chunks(body: Body, threads: Executor) -> ChunkedBody:

@@ -15,7 +15,7 @@ from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
 from tierd.remote.chunks import iterated
 from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, UnfinishedUpload
 from tierd.remote.object_versions import ObjectVersion
-from tierd.remote.source import unreadable
+from tierd.remote.unreadable_file import unreadable
 
 
 class MemoryObjectStore:

@@ -11,7 +11,7 @@ from tierd.remote.chunks import gathered
 from tierd.remote.object_store import ChunkedBody, FileBody
 
 
-class Part(NamedTuple):
+class UploadPart(NamedTuple):
     """One part; numbers begin at 1."""
 
     number: int
@@ -19,37 +19,37 @@ class Part(NamedTuple):
     crc32c: int
 
 
-def parts_of(body: FileBody, part_size: int) -> list[Part]:
+def parts_of(body: FileBody, part_size: int) -> list[UploadPart]:
     """Cut the body; every part begins and ends where a checksum block does, or at the end of the file."""
     if body.byte_range is None:
         return []
     start, stop = body.byte_range.start, body.byte_range.end + 1
     ranges = [ByteRange(at, min(at + part_size, stop) - 1) for at in range(start, stop, part_size)]
-    return [Part(number, r, crc32c_of_range(body.checksums, r)) for number, r in enumerate(ranges, 1)]
+    return [UploadPart(number, r, crc32c_of_range(body.checksums, r)) for number, r in enumerate(ranges, 1)]
 
 
-def part_of_bytes(content: bytes) -> list[Part]:
+def part_of_bytes(content: bytes) -> list[UploadPart]:
     """The one part that ``content`` is; none when it is empty."""
-    return [Part(1, ByteRange.of_size(0, len(content)), crc32c(content))] if content else []
+    return [UploadPart(1, ByteRange.of_size(0, len(content)), crc32c(content))] if content else []
 
 
-async def parts_of_chunks(body: ChunkedBody, part_size: int) -> list[Part]:
+async def parts_of_chunks(body: ChunkedBody, part_size: int) -> list[UploadPart]:
     """Make all chunks once more, to know the parts that they are sent in; none when there are no bytes."""
-    parts: list[Part] = []
+    parts: list[UploadPart] = []
     async with aclosing(gathered(body, part_size, paced=False)) as pieces:
         async for content, _ in pieces:
             if content:
                 position = parts[-1].byte_range.end + 1 if parts else 0
-                parts.append(Part(len(parts) + 1, ByteRange.of_size(position, len(content)), crc32c(content)))
+                parts.append(UploadPart(len(parts) + 1, ByteRange.of_size(position, len(content)), crc32c(content)))
     return parts
 
 
-def size_of(parts: Sequence[Part]) -> int:
+def size_of(parts: Sequence[UploadPart]) -> int:
     """Bytes in all."""
     return sum(part.byte_range.size for part in parts)
 
 
-def crc32c_of(parts: Sequence[Part]) -> int:
+def crc32c_of(parts: Sequence[UploadPart]) -> int:
     """The CRC-32C of the whole."""
     total = 0
     for part in parts:
@@ -57,7 +57,7 @@ def crc32c_of(parts: Sequence[Part]) -> int:
     return total
 
 
-def composite_checksum(parts: Sequence[Part]) -> str:
+def composite_checksum(parts: Sequence[UploadPart]) -> str:
     """S3's older checksum of a multipart object: that of the checksums of its parts, and how many there are."""
     return f"{encoded(crc32c(b''.join(part.crc32c.to_bytes(4, 'big') for part in parts)))}-{len(parts)}"
 

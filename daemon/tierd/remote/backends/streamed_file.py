@@ -15,7 +15,7 @@ from tierd.files import open_regular
 from tierd.model import ByteRange
 from tierd.remote.chunks import sliced
 from tierd.remote.deadlines import Deadline
-from tierd.remote.source import unreadable
+from tierd.remote.unreadable_file import unreadable
 
 STEP_BYTES = 1 << 20
 """Half of it costs a quarter more CPU in switches between threads, twice as much only memory (measured)."""

@@ -30,7 +30,14 @@ from tierd.model import (
 )
 from tierd.remote.object_limits import MAX_CHUNK_BYTES, MAX_CHUNKS, max_index_bytes
 from tierd.remote.segments.description import describe_indexes, describe_log, index_contents, plain_layout
-from tierd.remote.segments.manifest_parts import Compression, Encryption, IndexArtefact, LogArtefact, Part, Size
+from tierd.remote.segments.manifest_parts import (
+    Encryption,
+    IndexArtefact,
+    LogArtefact,
+    ManifestCompression,
+    ManifestPart,
+    Size,
+)
 from tierd.remote.transform.binding import SegmentBinding
 from tierd.remote.transform.cipher import ALGORITHM, TAG_BYTES, SegmentCipher
 from tierd.remote.transform.key_ring import WrappedKey
@@ -57,7 +64,7 @@ class Transformation:
     wrapped_key: WrappedKey | None
 
 
-class SegmentManifest(Part):
+class SegmentManifest(ManifestPart):
     """One segment: identity, content and where every artefact lies. Offsets are inclusive at both ends."""
 
     format_version: Literal[1] = 1
@@ -80,7 +87,7 @@ class SegmentManifest(Part):
     txn_index_empty: bool
     log: LogArtefact
     indexes: dict[str, IndexArtefact]
-    compression: Compression
+    compression: ManifestCompression
     encryption: Encryption | None
     replaces: tuple[str, ...] = ()
     tierd_version: str
@@ -126,7 +133,7 @@ class SegmentManifest(Part):
             txn_index_empty=metadata.txn_index_empty,
             log=describe_log(done.layout, crc32c_of_file(data.log_checksums), data.chunk_timestamps),
             indexes=describe_indexes(index_contents(data), TAG_BYTES if done.wrapped_key else 0),
-            compression=Compression.at(done.level),
+            compression=ManifestCompression.at(done.level),
             encryption=Encryption.under(done.wrapped_key) if done.wrapped_key else None,
             tierd_version=tierd_version,
         )

@@ -35,13 +35,13 @@ Crc32c = Annotated[
 Size = Annotated[int, Field(ge=0)]
 
 
-class Part(BaseModel):
+class ManifestPart(BaseModel):
     """A frozen object of the JSON form."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
 
 
-class LogChunk(Part):
+class LogChunk(ManifestPart):
     """One chunk of the ``.log`` object as it is stored, and the checksum of what it stores.
 
     The timestamps are those of the records of every batch that overlaps the chunk, both inclusive; None, both of them,
@@ -86,7 +86,7 @@ class LogChunk(Part):
         return TimestampRange(self.min_timestamp_ms, self.max_timestamp_ms)
 
 
-class LogArtefact(Part):
+class LogArtefact(ManifestPart):
     """The ``.log`` object.
 
     Attributes:
@@ -102,7 +102,7 @@ class LogArtefact(Part):
     chunks: tuple[LogChunk, ...]
 
 
-class IndexArtefact(Part):
+class IndexArtefact(ManifestPart):
     """Where one artefact lies in the ``.indexes`` object; the checksum is that of the original bytes."""
 
     position: Size
@@ -110,7 +110,7 @@ class IndexArtefact(Part):
     crc32c: Crc32c
 
 
-class Compression(Part):
+class ManifestCompression(ManifestPart):
     """How chunks are compressed; which of them are is said at each. ``level`` only tells what was asked for."""
 
     type: Literal["none", "zstd"] = "none"
@@ -121,7 +121,7 @@ class Compression(Part):
         return cls() if level is None else cls.model_validate({"type": "zstd", "level": level})
 
 
-class Encryption(Part):
+class Encryption(ManifestPart):
     """The segment's data key, wrapped, and the tag of the manifest under it.
 
     Attributes:

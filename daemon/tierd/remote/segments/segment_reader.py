@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Generic, TypeVar
 
 from tierd.errors import RemoteIndexAbsentError, RemoteIntegrityError
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
@@ -12,10 +13,11 @@ from tierd.remote.object_limits import EARLY_INDEXES, MANIFEST, read_whole
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.segments.early_reads import EarlyReads, ReadRange
 from tierd.remote.segments.open_segment import OpenSegment, opened
-from tierd.remote.segments.shared_calls import SharedCalls
 from tierd.remote.transform.codec import Bytes
 from tierd.remote.transform.layout import ChunkLayout
 from tierd.remote.transform.transform import Transform
+
+T = TypeVar("T")
 
 _SEGMENTS_KEPT = 64
 _GUESSED_BYTES = 8 << 20  # a longer read saves little by a guess, and wastes much by a wrong one
@@ -241,3 +243,40 @@ def _cut(stored: memoryview, layout: ChunkLayout, run: range) -> list[Bytes]:
 
 def _named(run: range) -> str:
     return f"chunk {run.start}" if len(run) == 1 else f"chunks {run.start} to {run.stop - 1}"
+
+
+class _SharedCall(Generic[T]):
+    def __init__(self, task: "asyncio.Future[T]") -> None:
+        self.task = task
+        self.waiters = 0
+
+
+class SharedCalls(Generic[T]):
+    """Calls under way. One belongs to those who wait for it, and ends with the last of them."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, _SharedCall[T]] = {}
+
+    async def ask(self, subject: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Return what ``call`` answers, or the one that is under way for ``subject``; its failure is everybody's.
+
+        A cancelled caller leaves the call to the others; the last one ends it, and waits for that.
+        """
+        shared = self._calls.get(subject)
+        if shared is None:
+            shared = self._calls[subject] = _SharedCall(asyncio.ensure_future(call()))
+            begun = shared
+            shared.task.add_done_callback(lambda _: self._forget(subject, begun))
+        shared.waiters += 1
+        try:
+            return await asyncio.shield(shared.task)
+        finally:
+            shared.waiters -= 1
+            if not shared.waiters and not shared.task.done():
+                self._forget(subject, shared)
+                shared.task.cancel()
+                await asyncio.wait({shared.task})
+
+    def _forget(self, subject: str, call: _SharedCall[T]) -> None:
+        if self._calls.get(subject) is call:
+            del self._calls[subject]

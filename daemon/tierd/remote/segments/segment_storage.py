@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Final
 from uuid import UUID
 
 from tierd.errors import RemoteConflictError, RemoteResourceNotFoundError, RemoteStorageError
@@ -30,13 +31,14 @@ from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.open_segment import proven
 from tierd.remote.segments.segment_reader import SegmentReader
 from tierd.remote.segments.segment_writer import SegmentWriter
-from tierd.remote.segments.stream_pieces import stream_pieces
 from tierd.remote.segments.tombstone import Tombstone
 from tierd.remote.segments.tombstone_storage import TombstoneStorage
 from tierd.remote.segments.unfinished_upload import UnfinishedSegmentUpload
 from tierd.remote.transform.binding import erasure_report_binding
 from tierd.remote.transform.object_tag import require_tag
 from tierd.remote.transform.transform import PLAIN, Transform
+
+STREAM_PIECE_BYTES: Final = 8 << 20
 
 _OBJECTS = (LOG_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX)
 
@@ -360,3 +362,17 @@ def _storage_errors(action: str, metadata: RemoteLogSegmentMetadata) -> Iterator
             f"cannot {action} segment {metadata.segment}: {type(error).__name__}: {error}",
             remedy="the partition tries again; report this if it stays, with the log lines around it",
         ) from error
+
+
+def stream_pieces(byte_range: ByteRange, *, chunk_size: int) -> Iterator[ByteRange]:
+    """Yield neighbouring ranges that make up ``byte_range``, in order.
+
+    A range has at most ``STREAM_PIECE_BYTES`` bytes, or one chunk where chunks are larger. Each but the last ends where
+    a chunk ends, so that no chunk is fetched twice.
+    """
+    step = max(chunk_size, STREAM_PIECE_BYTES // chunk_size * chunk_size)
+    start = byte_range.start
+    while start <= byte_range.end:
+        end = min((start // step + 1) * step - 1, byte_range.end)
+        yield ByteRange(start, end)
+        start = end + 1

@@ -64,7 +64,7 @@ class SegmentBinding:
         """What a data key is bound to when the ring's key ``key_id`` wraps it."""
         return _DATA_KEY_DOMAIN + _text(key_id) + self._identity()
 
-    def for_piece(self, piece: "Piece") -> bytes:
+    def for_piece(self, piece: "BoundPiece") -> bytes:
         """What one encrypted piece is bound to."""
         described = _PIECE.pack(piece.kind, piece.number, piece.count, piece.original_size, piece.is_compressed)
         return _CHUNK_DOMAIN + self._identity() + described
@@ -79,7 +79,7 @@ class SegmentBinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class BoundPiece:
     """One chunk of the log, or one index, which is a single chunk.
 
     Attributes:

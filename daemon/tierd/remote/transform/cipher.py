@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from tierd.errors import RemoteIntegrityError
-from tierd.remote.transform.binding import Piece, SegmentBinding
+from tierd.remote.transform.binding import BoundPiece, SegmentBinding
 from tierd.remote.transform.key_ring import KEY_BYTES
 
 ALGORITHM = "AES-256-GCM"
@@ -64,7 +64,7 @@ class SegmentCipher:
     def __repr__(self) -> str:
         return f"SegmentCipher({self._binding})"
 
-    def encrypt(self, piece: Piece, content: Bytes) -> bytes:
+    def encrypt(self, piece: BoundPiece, content: Bytes) -> bytes:
         """Return ciphertext and tag. Blocking, and without the GIL.
 
         Raises:
@@ -79,14 +79,14 @@ class SegmentCipher:
             raise self._changed(piece)
         return sealed
 
-    def _changed(self, piece: Piece) -> RemoteIntegrityError:
+    def _changed(self, piece: BoundPiece) -> RemoteIntegrityError:
         return RemoteIntegrityError(
             f"{piece.kind.name.lower()} chunk {piece.number} of segment {self._binding.segment_id} is not what it "
             "was in the attempt before",
             remedy="the source changed while it was copied; the segment is copied again under another id",
         )
 
-    def decrypt(self, piece: Piece, sealed: Bytes) -> bytes | None:
+    def decrypt(self, piece: BoundPiece, sealed: Bytes) -> bytes | None:
         """Return the content, None when it is not exactly this piece of this segment. Blocking, and without the GIL."""
         try:
             return self._aead.decrypt(piece.nonce, sealed, self._binding.for_piece(piece))
@@ -102,7 +102,7 @@ class SegmentCipher:
         return hmac.compare_digest(self.tag_of(manifest).encode(), tag.encode())
 
 
-def piece_digest(binding: SegmentBinding, piece: Piece, content: Bytes) -> bytes:
+def piece_digest(binding: SegmentBinding, piece: BoundPiece, content: Bytes) -> bytes:
     """Return SHA-256 of what is authenticated and encrypted for a piece. Blocking, and without the GIL."""
     digest = hashlib.sha256(binding.for_piece(piece))
     digest.update(content)

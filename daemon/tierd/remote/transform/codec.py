@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tierd.kernels import crc32c
-from tierd.remote.transform.binding import ArtefactKind, Piece
+from tierd.remote.transform.binding import ArtefactKind, BoundPiece
 from tierd.remote.transform.cipher import TAG_BYTES, SegmentCipher
 from tierd.remote.transform.compression import compress, decompress
 from tierd.remote.transform.layout import StoredChunk
@@ -43,7 +43,7 @@ class ChunkCodec:
         stored = content if frame is None else frame
         if self.cipher is None:
             return stored if isinstance(stored, bytes) else bytes(stored), frame is not None
-        piece = Piece(ArtefactKind.LOG, number, count, len(content), frame is not None)
+        piece = BoundPiece(ArtefactKind.LOG, number, count, len(content), frame is not None)
         return self.cipher.encrypt(piece, stored), frame is not None
 
     def decode(self, stored: Bytes, chunk: StoredChunk, *, number: int, count: int, size_bytes: int) -> Bytes:
@@ -61,7 +61,7 @@ class ChunkCodec:
         """
         if len(stored) != chunk.size_bytes:
             raise ChunkDamagedError(f"it has {len(stored)} bytes, the manifest says {chunk.size_bytes}")
-        content = self._decrypted(stored, Piece(ArtefactKind.LOG, number, count, size_bytes, chunk.is_compressed))
+        content = self._decrypted(stored, BoundPiece(ArtefactKind.LOG, number, count, size_bytes, chunk.is_compressed))
         if chunk.is_compressed:
             unpacked = decompress(content, size_bytes)
             if unpacked is None:
@@ -88,7 +88,7 @@ class ChunkCodec:
             raise ChunkDamagedError("it does not match its checksum in the manifest")
         return bytes(content)
 
-    def _decrypted(self, stored: Bytes, piece: Piece) -> Bytes:
+    def _decrypted(self, stored: Bytes, piece: BoundPiece) -> Bytes:
         if self.cipher is None:
             return stored
         content = self.cipher.decrypt(piece, stored)
@@ -97,6 +97,6 @@ class ChunkCodec:
         return content
 
 
-def index_piece(kind: ArtefactKind, size_bytes: int) -> Piece:
+def index_piece(kind: ArtefactKind, size_bytes: int) -> BoundPiece:
     """Return the piece that an index of ``size_bytes`` bytes is."""
-    return Piece(kind, 0, 1, size_bytes)
+    return BoundPiece(kind, 0, 1, size_bytes)

@@ -16,7 +16,7 @@ from typing import Final
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tierd.remote.transform.binding import ArtefactKind, Piece, SegmentBinding
+from tierd.remote.transform.binding import ArtefactKind, BoundPiece, SegmentBinding
 from tierd.remote.transform.cipher import piece_digest
 from tierd.remote.transform.codec import Bytes, ChunkCodec, index_piece
 from tierd.remote.transform.key_ring import KEY_BYTES
@@ -51,7 +51,7 @@ class ContentDigest:
     def encode(self, content: Bytes, *, number: int, count: int) -> tuple[bytes, bool]:
         """Take in chunk ``number`` of ``count``; return no bytes, and whether it is compressed. Blocking."""
         stored, is_compressed = self._codec.encode(content, number=number, count=count)
-        self._add(Piece(ArtefactKind.LOG, number, count, len(content), is_compressed), stored)
+        self._add(BoundPiece(ArtefactKind.LOG, number, count, len(content), is_compressed), stored)
         return b"", is_compressed
 
     def add_index(self, kind: ArtefactKind, content: bytes) -> None:
@@ -72,5 +72,5 @@ class ContentDigest:
         whole = hashlib.sha256(b"".join(nonce + self._pieces[nonce] for nonce in sorted(self._pieces)))
         return HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=_DOMAIN + whole.digest()).derive(seed)
 
-    def _add(self, piece: Piece, content: Bytes) -> None:
+    def _add(self, piece: BoundPiece, content: Bytes) -> None:
         self._pieces[piece.nonce] = piece_digest(self._binding, piece, content)
