@@ -1,14 +1,16 @@
-"""Object stores of other packages: what their connectors raise is told without secrets."""
+"""Object stores of other packages: errors of their connectors without secrets, and stores without versions."""
 
 import sys
 import traceback
+from typing import cast
 
 import pytest
 from pydantic import SecretStr
 
 from tierd.config import PluginSettings, RemoteSettings
-from tierd.errors import RemoteStorageError
-from tierd.remote import ObjectStore, ObjectStoreConnector, open_object_store
+from tierd.errors import ObjectVersionsUnknownError, RemoteStorageError
+from tierd.model import ByteRange
+from tierd.remote import ObjectStore, ObjectStoreConnector, ObjectVersion, open_object_store
 
 PASSWORD = "open sesame"
 
@@ -21,6 +23,18 @@ def _fail_to_open(settings: SecretSettings) -> ObjectStore:
     raise ConnectionRefusedError(f"not with {settings.password.get_secret_value()}")
 
 
+class StoreWithoutVersions:
+    """A store of a package that was written before versions were part of the promise: it inherits nothing."""
+
+    async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+        return f"{key} {byte_range}".encode()
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+OLD_STORE = StoreWithoutVersions()
+OLD = ObjectStoreConnector(interface_version=1, settings=SecretSettings, open=lambda _: cast("ObjectStore", OLD_STORE))
 FAILING = ObjectStoreConnector(interface_version=1, settings=SecretSettings, open=_fail_to_open)
 
 
@@ -30,3 +44,16 @@ def test_error_that_a_connector_does_not_translate_is_told_without_its_secrets(m
     with pytest.raises(RemoteStorageError, match="failed to open with ConnectionRefusedError") as caught:
         open_object_store(RemoteSettings(backend="connectors_of_a_test:FAILING", plugin=plugin))
     assert PASSWORD not in f"{caught.value.remedy} {''.join(traceback.format_exception(caught.value))}"
+
+
+async def test_store_of_a_package_without_versions_says_so_when_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "connectors_of_a_test", sys.modules[__name__])
+    plugin = SecretSettings(password=SecretStr(PASSWORD))
+    store = open_object_store(RemoteSettings(backend="connectors_of_a_test:OLD", plugin=plugin))
+    assert await store.get("key", ByteRange(1, 2)) == f"key {ByteRange(1, 2)}".encode()
+    version = ObjectVersion(key="key", version_id="", size_bytes=1, is_current=True)
+    for call in (store.list_versions(""), store.delete_version(version)):
+        with pytest.raises(ObjectVersionsUnknownError, match="cannot ask this kind"):
+            await call
+    await store.close()
+    assert OLD_STORE.is_closed

@@ -18,6 +18,7 @@ from tierd.remote.cache.sized_lru import SizedLru
 from tierd.remote.connector import ObjectStoreConnector
 from tierd.remote.deadlines import Deadlines
 from tierd.remote.factory import open_object_store, segment_storages
+from tierd.remote.forwarding import ForwardedCall, ForwardingObjectStore
 from tierd.remote.keys import ObjectKeyFactory, SegmentKey, must_be_encrypted
 from tierd.remote.limited import ByteRate, LimitedObjectStore
 from tierd.remote.log_start import LogStartRecord, LogStartStorage, StoredLogStart
@@ -32,8 +33,15 @@ from tierd.remote.object_limits import (
     read_whole,
     too_large,
 )
-from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, ObjectStore, UnfinishedUpload
-from tierd.remote.object_versions import ObjectVersion, VersionedObjects, versions_of
+from tierd.remote.object_store import (
+    Body,
+    ChunkedBody,
+    FileBody,
+    ObjectInfo,
+    ObjectStore,
+    ObjectVersion,
+    UnfinishedUpload,
+)
 from tierd.remote.observed import ObjectStoreCall, ObservedObjectStore
 from tierd.remote.retrying import Retry, RetryingObjectStore
 from tierd.remote.segments.key_rewrapping import KeyRewrapping, RewrapOutcome, RewrapResult
@@ -68,6 +76,8 @@ __all__ = [
     "DamagedFileError",
     "Deadlines",
     "FileBody",
+    "ForwardedCall",
+    "ForwardingObjectStore",
     "KeyRewrapping",
     "KeyRing",
     "LimitedObjectStore",
@@ -95,7 +105,6 @@ __all__ = [
     "Transform",
     "UnfinishedSegmentUpload",
     "UnfinishedUpload",
-    "VersionedObjects",
     "claim_tier",
     "compress",
     "erasure_report_binding",
@@ -112,7 +121,6 @@ __all__ = [
     "require_tag",
     "segment_storages",
     "too_large",
-    "versions_of",
     "with_tag",
     "write_checked",
 ]

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from tierd.config import OBJECT_STORE, PluginSettings, RemoteSettings, find_connector, secrets_of
 from tierd.errors import RemoteStorageError, TierError
 from tierd.masking import Masking
+from tierd.remote.forwarding import ForwardingObjectStore
 from tierd.remote.object_store import ObjectStore
 
 SettingsT = TypeVar("SettingsT", bound=PluginSettings)
@@ -51,4 +52,11 @@ def open_plugged(settings: RemoteSettings) -> ObjectStore:
             f"remote.backend {settings.backend} failed to open with {type(error).__name__}",
             remedy="look at the settings in remote.plugin, and at the documentation of the package",
         ) from Masking(*secrets_of(settings.plugin)).error(error)
-    return opened
+    return opened if hasattr(opened, "list_versions") else _UnversionedObjectStore(opened)
+
+
+class _UnversionedObjectStore(ForwardingObjectStore):
+    """A store of a package that neither tells of versions nor inherits from ``ObjectStore``."""
+
+    list_versions = ObjectStore.list_versions
+    delete_version = ObjectStore.delete_version

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from tierd.errors import ObjectVersionsUnknownError
 from tierd.model import BlockChecksums, ByteRange
 
 
@@ -85,11 +86,32 @@ class UnfinishedUpload:
     initiated_ms: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectVersion:
+    """One version of an object.
+
+    Attributes:
+        version_id: the store's own word for it; empty where a store has one version of each object and no more.
+        size_bytes: 0 for a marker.
+        is_current: a ``get`` of the key returns this version.
+        is_marker: the version says that the object was deleted, and has no bytes.
+        kept_until_ms: time until which the store refuses to delete the version; None where it can be deleted.
+    """
+
+    key: str
+    version_id: str
+    size_bytes: int
+    is_current: bool
+    is_marker: bool = False
+    kept_until_ms: int | None = None
+
+
 class ObjectStore(Protocol):
     """Keys to immutable objects. Keys are relative text with ``/`` between parts.
 
     Backends only classify errors (see ``errors.RemoteStorageError`` and its kinds); one wrapper retries for all.
-    Writes are durable when the call returns, and an object is visible whole or not at all.
+    Writes are durable when the call returns, and an object is visible whole or not at all. A store that cannot tell of
+    versions inherits from this class, and with it the two calls that say so.
     """
 
     async def put(self, key: str, body: Body) -> None:
@@ -155,8 +177,35 @@ class ObjectStore(Protocol):
     async def abort_upload(self, upload: UnfinishedUpload) -> None:
         """Discard an unfinished upload; one that is gone is no error."""
 
+    async def list_versions(self, prefix: str) -> list[ObjectVersion]:
+        """Return every version of every object whose key begins with ``prefix``, by key; markers too.
+
+        Raises:
+            ObjectVersionsUnknownError: the store cannot tell.
+            RemoteAccessError: the store does not tell these credentials.
+        """
+        del prefix
+        raise _versions_unknown()
+
+    async def delete_version(self, version: ObjectVersion) -> None:
+        """Remove one version for good; one that is gone is no error.
+
+        Raises:
+            RemoteObjectRetainedError: the store keeps it, by Object Lock, a retention policy or a legal hold.
+            ObjectVersionsUnknownError: the store cannot do it.
+        """
+        del version
+        raise _versions_unknown()
+
     async def check(self) -> None:
         """Raise unless the store answers and the bucket or directory is there and may be used."""
 
     async def close(self) -> None:
         """Release connections; closing twice is harmless."""
+
+
+def _versions_unknown() -> ObjectVersionsUnknownError:
+    return ObjectVersionsUnknownError(
+        "tierd cannot ask this kind of object store for older versions and soft-deleted objects",
+        remedy="see with the store's own tools that none of the partition are left, then tierd erase --attest ID",
+    )

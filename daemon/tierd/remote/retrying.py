@@ -21,9 +21,8 @@ import structlog
 from tierd.backoff import Backoff
 from tierd.clock import Clock
 from tierd.errors import RetriableRemoteStorageError, TierError
-from tierd.model import ByteRange
-from tierd.remote.object_store import Body, ObjectInfo, ObjectStore, UnfinishedUpload
-from tierd.remote.object_versions import ObjectVersion, versions_of
+from tierd.remote.forwarding import ForwardedCall, ForwardingObjectStore
+from tierd.remote.object_store import ObjectStore
 from tierd.remote.observed import ObjectStoreCall, observed
 
 log = structlog.get_logger()
@@ -182,60 +181,19 @@ def _opened(budget: _Budget) -> Iterator[_Budget]:
         _BUDGET.reset(token)
 
 
-class RetryingObjectStore:
-    """An ``ObjectStore`` that repeats the calls of another one by the rules of ``retry``."""
+class RetryingObjectStore(ForwardingObjectStore):
+    """An ``ObjectStore`` that repeats the calls of another one by the rules of ``retry``.
+
+    A lost reply does no harm. The next attempt at a put or a replace finds its own content in the store.
+    """
 
     def __init__(self, inner: ObjectStore, retry: Retry) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._retry = retry
 
-    async def put(self, key: str, body: Body) -> None:
-        """Create the object. A lost reply is no harm: the next attempt finds the same content there."""
-        await self._retry("put", partial(self._inner.put, key, body), key=key)
-
-    async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
-        """Give a small object other content. A lost reply is no harm: the next attempt finds that content there."""
-        await self._retry("replace", partial(self._inner.replace, key, content, previous=previous), key=key)
-
-    async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
-        """Return the object's bytes."""
-        return await self._retry("get", partial(self._inner.get, key, byte_range), key=key)
-
-    async def head(self, key: str) -> ObjectInfo:
-        """Describe the object."""
-        return await self._retry("head", partial(self._inner.head, key), key=key)
-
-    async def delete(self, key: str) -> None:
-        """Remove the object."""
-        await self._retry("delete", partial(self._inner.delete, key), key=key)
-
-    async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
-        """Return the objects below ``prefix``."""
-        call = partial(self._inner.list_objects, prefix, start_after=start_after, limit=limit)
-        return await self._retry("list", call, key=prefix)
-
-    async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
-        """Return unfinished uploads below ``prefix``."""
-        return await self._retry("list_uploads", partial(self._inner.list_unfinished_uploads, prefix), key=prefix)
-
-    async def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """Discard an unfinished upload."""
-        await self._retry("abort", partial(self._inner.abort_upload, upload), key=upload.key)
-
-    async def list_versions(self, prefix: str) -> list[ObjectVersion]:
-        """Return every version of the objects below ``prefix``."""
-        call = partial(versions_of(self._inner).list_versions, prefix)
-        return await self._retry("list_versions", call, key=prefix)
-
-    async def delete_version(self, version: ObjectVersion) -> None:
-        """Remove one version."""
-        call = partial(versions_of(self._inner).delete_version, version)
-        await self._retry("delete_version", call, key=version.key)
-
     async def check(self) -> None:
-        """Raise unless the store may be used. Not repeated: who asks wants to know how it is now."""
+        """Raise unless the store may be used now: a check is not repeated."""
         await self._inner.check()
 
-    async def close(self) -> None:
-        """Close the inner store."""
-        await self._inner.close()
+    async def _forward(self, call: ForwardedCall, send: Callable[[], Awaitable[T]]) -> T:
+        return await self._retry(call.operation, send, key=call.key)

@@ -13,8 +13,7 @@ from tierd.files import open_to_read
 from tierd.kernels import crc32c, crc32c_of_range
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
 from tierd.remote.chunks import iterated
-from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, UnfinishedUpload
-from tierd.remote.object_versions import ObjectVersion
+from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, ObjectVersion, UnfinishedUpload
 from tierd.remote.unreadable_file import unreadable
 
 

@@ -26,7 +26,7 @@ from tierd.remote.backends.client_settings import HttpTimeouts, PartLimits
 from tierd.remote.backends.file_chunks import as_chunks
 from tierd.remote.chunks import measured
 from tierd.remote.deadlines import Deadlines, deadline
-from tierd.remote.object_store import Body, ObjectInfo, UnfinishedUpload, range_beyond
+from tierd.remote.object_store import Body, ObjectInfo, ObjectStore, UnfinishedUpload, range_beyond
 from tierd.remote.retrying import Retry
 
 _PAGE_KEYS = 1000
@@ -39,7 +39,7 @@ class _Described(NamedTuple):
     tag: str
 
 
-class AzureObjectStore:
+class AzureObjectStore(ObjectStore):
     """An ``ObjectStore`` in one container. Empty parts of keys (``a//b``) are refused, as are ``.`` and ``..``."""
 
     def __init__(

@@ -39,8 +39,15 @@ from tierd.remote.backends.files.file_root import (
 )
 from tierd.remote.backends.files.file_upload import FileUpload, make_directories, remove_upload, sync_directory
 from tierd.remote.chunks import iterated
-from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, UnfinishedUpload, range_beyond
-from tierd.remote.object_versions import ObjectVersion
+from tierd.remote.object_store import (
+    Body,
+    ChunkedBody,
+    FileBody,
+    ObjectInfo,
+    ObjectVersion,
+    UnfinishedUpload,
+    range_beyond,
+)
 
 log = structlog.get_logger()
 

@@ -31,8 +31,7 @@ from tierd.remote.backends.gcs.gcs_versions import GcsVersions
 from tierd.remote.backends.parts import decoded, encoded
 from tierd.remote.chunks import GatheredPart, Measured, gathered, measured
 from tierd.remote.deadlines import Deadlines, deadline
-from tierd.remote.object_store import Body, FileBody, ObjectInfo, UnfinishedUpload, range_beyond
-from tierd.remote.object_versions import ObjectVersion
+from tierd.remote.object_store import Body, FileBody, ObjectInfo, ObjectVersion, UnfinishedUpload, range_beyond
 from tierd.remote.retrying import Retry
 
 _PART_UNIT = 256 << 10  # what the store takes

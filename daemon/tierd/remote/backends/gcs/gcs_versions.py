@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from tierd.errors import ObjectVersionsUnknownError, RemoteAccessError, RemoteResourceNotFoundError
 from tierd.remote.backends.gcs.gcs_connection import GcsConnection
-from tierd.remote.object_versions import ObjectVersion
+from tierd.remote.object_store import ObjectVersion
 
 _FIELDS: Final = "nextPageToken,items(name,size,generation,timeDeleted,softDeleteTime,hardDeleteTime)"
 _RIGHTS: Final = "allow storage.objects.list, storage.objects.restore and storage.objects.delete to these credentials"

@@ -28,8 +28,15 @@ from tierd.remote.backends.s3.s3_sender import BodySender
 from tierd.remote.backends.s3.s3_settings import S3Bucket, S3Keys, S3Network
 from tierd.remote.backends.s3.s3_versions import S3Versions
 from tierd.remote.deadlines import Deadlines, deadline
-from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, UnfinishedUpload, range_beyond
-from tierd.remote.object_versions import ObjectVersion
+from tierd.remote.object_store import (
+    Body,
+    ChunkedBody,
+    FileBody,
+    ObjectInfo,
+    ObjectVersion,
+    UnfinishedUpload,
+    range_beyond,
+)
 from tierd.remote.retrying import Retry
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from tierd.errors import (
     RemoteStorageError,
 )
 from tierd.remote.backends.s3.s3_connection import S3Connection
-from tierd.remote.object_versions import ObjectVersion
+from tierd.remote.object_store import ObjectVersion
 
 _RIGHTS = "allow s3:ListBucketVersions on the bucket and s3:DeleteObjectVersion on its objects to these credentials"
 
