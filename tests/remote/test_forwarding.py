@@ -5,19 +5,12 @@ from typing import TypeVar
 import pytest
 
 from tests.fakes.clock import FakeClock
-from tierd.remote import (
-    Deadlines,
-    ForwardedCall,
-    ForwardingObjectStore,
-    LimitedObjectStore,
-    ObjectStore,
-    ObjectVersion,
-    ObservedObjectStore,
-    Retry,
-    RetryingObjectStore,
-    UnfinishedUpload,
-)
+from tierd.remote import ForwardedCall, ForwardingObjectStore, ObjectStore, ObjectVersion, UnfinishedUpload
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.deadlines import Deadlines
+from tierd.remote.limited import LimitedObjectStore
+from tierd.remote.observed import ObservedObjectStore
+from tierd.remote.retrying import Retry, RetryingObjectStore
 
 T = TypeVar("T")
 

@@ -6,8 +6,10 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tierd.errors import RetriableRemoteStorageError
 from tierd.model import ByteRange
-from tierd.remote import Body, ByteRate, Deadlines, FileBody, LimitedObjectStore
+from tierd.remote import Body, FileBody
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.deadlines import Deadlines
+from tierd.remote.limited import ByteRate, LimitedObjectStore
 from tierd.testing import ObjectStoreContract, ObjectVersionsContract, content_of, file_body
 
 AT_ONCE = Deadlines(base_s=0.01)

@@ -14,8 +14,9 @@ from tierd.errors import (
     TierError,
 )
 from tierd.model import ByteRange
-from tierd.remote import ObjectStoreCall, ObservedObjectStore, UnfinishedUpload
+from tierd.remote import ObjectStoreCall, UnfinishedUpload
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.observed import ObservedObjectStore
 from tierd.testing import chunked_body
 
 

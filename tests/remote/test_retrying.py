@@ -7,8 +7,9 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tierd.errors import RemoteAccessError, RemoteStorageError, RetriableRemoteStorageError, TierError
 from tierd.model import ByteRange
-from tierd.remote import Body, Retry, RetryingObjectStore, UnfinishedUpload
+from tierd.remote import Body, UnfinishedUpload
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.retrying import Retry, RetryingObjectStore
 
 
 class FailingStore(MemoryObjectStore):

@@ -48,7 +48,6 @@ from tierd.metadata import (
 )
 from tierd.model import RemoteLogSegmentState, TopicIdPartition
 from tierd.remote import (
-    PLAIN,
     Body,
     ForwardedCall,
     ForwardingObjectStore,
@@ -58,6 +57,7 @@ from tierd.remote import (
     Transform,
 )
 from tierd.remote.backends.files import FilesystemObjectStore
+from tierd.remote.transform.transform import PLAIN
 from tierd.tiering import AuditLimits, Finding, Isolation, TierAudit, TieredLog, TopicPolicy
 
 Answer = TypeVar("Answer")

@@ -17,7 +17,7 @@ from tierd.errors import (
 )
 from tierd.json_parsing import parse_json
 from tierd.model import TopicIdPartition, uuid_to_text
-from tierd.remote.keys import ObjectKeyFactory
+from tierd.remote.object_keys import ObjectKeyFactory
 from tierd.remote.object_limits import LOG_START, read_whole
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.transform.binding import log_start_binding

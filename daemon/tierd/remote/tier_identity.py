@@ -11,7 +11,7 @@ from tierd.errors import (
     RetriableRemoteStorageError,
 )
 from tierd.json_parsing import parse_json
-from tierd.remote.keys import ObjectKeyFactory
+from tierd.remote.object_keys import ObjectKeyFactory
 from tierd.remote.object_limits import TIER_IDENTITY, read_whole
 from tierd.remote.object_store import ObjectStore
 

@@ -18,11 +18,12 @@ from tierd.errors import (
     RetriableRemoteStorageError,
 )
 from tierd.model import ByteRange, IndexType
-from tierd.remote import PLAIN, Body, ObjectInfo, ObjectStore, SegmentStorage, Tombstone, Transform, UnfinishedUpload
+from tierd.remote import Body, ObjectInfo, ObjectStore, SegmentStorage, Tombstone, Transform, UnfinishedUpload
 from tierd.remote.backends.client_settings import PartLimits
 from tierd.remote.backends.files import FilesystemObjectStore
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.remote.backends.s3 import S3Bucket, S3Keys, S3ObjectStore
+from tierd.remote.transform.transform import PLAIN
 from tierd.testing import content_of
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"

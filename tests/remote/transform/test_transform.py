@@ -1,6 +1,7 @@
 import pytest
 
-from tierd.remote import PLAIN, Transform
+from tierd.remote import Transform
+from tierd.remote.transform.transform import PLAIN
 
 
 def test_encryption_needs_a_key() -> None:

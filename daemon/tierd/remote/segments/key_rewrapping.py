@@ -23,7 +23,7 @@ from tierd.errors import (
     RetriableRemoteStorageError,
 )
 from tierd.model import TopicIdPartition, TopicPartition, uuid_to_text
-from tierd.remote.keys import MANIFEST_SUFFIX, TOMBSTONE_SUFFIX, ObjectKeyFactory, SegmentKey
+from tierd.remote.object_keys import MANIFEST_SUFFIX, TOMBSTONE_SUFFIX, ObjectKeyFactory, SegmentKey
 from tierd.remote.object_limits import ERASURE_REPORT, LOG_START, MANIFEST, TOMBSTONE, ObjectKind, read_whole
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.segments.manifest import SegmentManifest

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tierd.errors import RemoteIntegrityError, RemoteUnauthenticatedError
 from tierd.model import IndexType, RemoteLogSegmentMetadata
-from tierd.remote.keys import must_be_encrypted
+from tierd.remote.object_keys import must_be_encrypted
 from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.manifest_parts import IndexArtefact
 from tierd.remote.transform.binding import ArtefactKind, SegmentBinding

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from tierd.errors import RemoteIndexAbsentError, RemoteIntegrityError
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
-from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory, must_be_encrypted
+from tierd.remote.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory, must_be_encrypted
 from tierd.remote.object_limits import EARLY_INDEXES, MANIFEST, read_whole
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.segments.early_reads import EarlyReads, ReadRange

@@ -16,14 +16,14 @@ from tierd.model import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tierd.remote.keys import (
+from tierd.remote.log_start import LogStartStorage
+from tierd.remote.object_keys import (
     INDEXES_SUFFIX,
     LOG_SUFFIX,
     MANIFEST_SUFFIX,
     TOMBSTONE_SUFFIX,
     ObjectKeyFactory,
 )
-from tierd.remote.log_start import LogStartStorage
 from tierd.remote.object_store import ObjectInfo, ObjectStore, UnfinishedUpload
 from tierd.remote.segments.description import index_contents
 from tierd.remote.segments.early_reads import ReadRange

@@ -15,7 +15,7 @@ from uuid import UUID
 from tierd.errors import RemoteConflictError, RemoteResourceNotFoundError
 from tierd.kernels import crc32c
 from tierd.model import BlockChecksums, ByteRange, LogSegmentData, RemoteLogSegmentId, RemoteLogSegmentMetadata
-from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory
+from tierd.remote.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory
 from tierd.remote.object_store import FileBody, ObjectStore
 from tierd.remote.segments.description import index_contents
 from tierd.remote.segments.manifest import SegmentManifest, Transformation, tierd_version

@@ -6,7 +6,7 @@ from functools import reduce
 from tierd.errors import RemoteIntegrityError
 from tierd.kernels import combine_crc32c
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata, uuid_to_text
-from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory
+from tierd.remote.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.open_segment import OpenSegment

@@ -2,7 +2,7 @@
 
 from tierd.errors import RemoteConflictError, RemoteResourceNotFoundError, RemoteUnauthenticatedError
 from tierd.model import RemoteLogSegmentMetadata
-from tierd.remote.keys import TOMBSTONE_SUFFIX, ObjectKeyFactory
+from tierd.remote.object_keys import TOMBSTONE_SUFFIX, ObjectKeyFactory
 from tierd.remote.object_limits import TOMBSTONE, read_whole
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.segments.tombstone import Tombstone

@@ -4,7 +4,7 @@ from typing import NamedTuple, Self
 from uuid import UUID
 
 from tierd.model import uuid_to_text
-from tierd.remote.keys import ObjectKeyFactory
+from tierd.remote.object_keys import ObjectKeyFactory
 from tierd.remote.object_store import UnfinishedUpload
 
 

@@ -29,11 +29,12 @@ from tierd.errors import (
 )
 from tierd.kernels import crc32c
 from tierd.model import ByteRange
-from tierd.remote import ObjectKind, ObjectVersion, Retry, read_whole
+from tierd.remote import ObjectKind, ObjectVersion, read_whole
 from tierd.remote.backends.answers import UploadGoneError
 from tierd.remote.backends.client_settings import PartLimits
 from tierd.remote.backends.gcs import GcsObjectStore
 from tierd.remote.backends.gcs.gcs_errors import GcsRefusal, error_for
+from tierd.remote.retrying import Retry
 from tierd.testing import chunked_body, chunks_of, content_of, file_body
 
 PART_SIZE = 1 << 20

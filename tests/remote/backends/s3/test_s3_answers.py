@@ -17,9 +17,11 @@ from tierd.errors import (
     RetriableRemoteStorageError,
 )
 from tierd.kernels import crc32c
-from tierd.remote import Deadlines, FileBody, Retry, RetryingObjectStore
+from tierd.remote import FileBody
 from tierd.remote.backends.s3 import S3ObjectStore
 from tierd.remote.backends.s3.s3_options import ObjectOptions
+from tierd.remote.deadlines import Deadlines
+from tierd.remote.retrying import Retry, RetryingObjectStore
 from tierd.testing import chunked_body, chunks_of, content_of, file_body
 
 PART_SIZE = 5 << 20

@@ -19,8 +19,10 @@ from tierd.errors import (
     TierError,
 )
 from tierd.model import ByteRange
-from tierd.remote import Deadlines, FileBody, Retry, RetryingObjectStore
+from tierd.remote import FileBody
 from tierd.remote.backends.s3 import S3ObjectStore
+from tierd.remote.deadlines import Deadlines
+from tierd.remote.retrying import Retry, RetryingObjectStore
 from tierd.testing import (
     LARGE_BYTES,
     KeptVersionsContract,

@@ -11,10 +11,10 @@ from tierd.clock import Clock, SystemClock
 from tierd.config import OBJECT_STORE, AzureSettings, GcsSettings, RemoteSettings, S3Settings
 from tierd.errors import RemoteStorageError, TierError, install_extra
 from tierd.remote.backends.client_settings import HttpTimeouts, PartLimits
-from tierd.remote.connector import open_plugged
 from tierd.remote.deadlines import Deadlines
 from tierd.remote.limited import ByteRate, LimitedObjectStore
 from tierd.remote.object_store import ObjectStore
+from tierd.remote.object_store_connector import open_plugged
 from tierd.remote.observed import ObjectStoreCall, ObservedObjectStore
 from tierd.remote.retrying import Retry, RetryingObjectStore
 from tierd.remote.segments.segment_storage import SegmentStorage

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.fakes.remote_segments import PARTITION, segment
 from tierd.model import TopicIdPartition, uuid_to_text
 from tierd.remote import ObjectKeyFactory
-from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, must_be_encrypted
+from tierd.remote.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, must_be_encrypted
 
 TOPICS = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True)
 
