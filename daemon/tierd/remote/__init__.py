@@ -1,7 +1,7 @@
-"""Moves the bytes of segments between local disk and an object store.
+"""Segments as objects: their bytes between local disk and an object store.
 
-``ObjectStore`` is what a backend keeps; the retrying, limited and observed stores wrap one another around it, and
-``SegmentStorage`` turns a segment into objects on top. ``open_object_store`` builds the stack from the settings.
+``ObjectStore`` is the promise of a backend. Wrappers around it retry, limit and observe its calls, and
+``SegmentStorage`` stores a segment as objects. ``open_object_store`` builds the stack from the settings.
 """
 
 from tierd.remote.cache.checked_file import (

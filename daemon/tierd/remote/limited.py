@@ -29,7 +29,7 @@ class ByteRate:
         self._counted_s = clock.monotonic_s()
 
     async def take(self, size_bytes: int) -> None:
-        """Return when ``size_bytes`` may leave. A cancellation in the wait gives nothing back: the place is taken."""
+        """Return when ``size_bytes`` may leave. After a cancellation in the wait the bytes still count as sent."""
         now_s = self._clock.monotonic_s()
         self._tokens = min(self._rate, self._tokens + (now_s - self._counted_s) * self._rate) - size_bytes
         self._counted_s = now_s
@@ -38,7 +38,7 @@ class ByteRate:
 
 
 class LimitedObjectStore(ForwardingObjectStore):
-    """An ``ObjectStore`` whose calls end in time and do not crowd out one another.
+    """An ``ObjectStore`` whose calls end in time, a bounded number of them at once.
 
     Waiting for a free place or for the byte rate does not count against the deadline.
     """

@@ -15,7 +15,7 @@ with its id. Such a name is cut in two parts (decision 29)::
 
     <prefix>/<cluster id>/<first 200 characters>/<the others>-<topic id>/<partition>/...
 
-Before, tierd wrote the name in one part: such keys stay readable (``is_spelled_out``).
+Earlier versions of tierd wrote the name in one part: such keys stay readable (``is_spelled_out``).
 """
 
 import re
@@ -49,11 +49,11 @@ _CUT_TOPIC_FOLDER = re.compile(rf"(?P<head>[^/]{{{_HEAD_LENGTH}}})/(?P<tail>[^/]
 
 @dataclass(frozen=True, slots=True)
 class SegmentKey:
-    """What a segment's object key tells.
+    """Identity of a segment as its object key tells it.
 
     Attributes:
         topic_id: in Kafka's 22-character form.
-        is_spelled_out: the key has the name of a long topic in one part, as tierd wrote it before.
+        is_spelled_out: the key has the name of a long topic in one part, as earlier versions of tierd wrote it.
     """
 
     topic: str
@@ -69,7 +69,7 @@ class ObjectKeyFactory:
     """Keys below one prefix of one cluster. An empty ``prefix`` puts the cluster id first.
 
     Attributes:
-        spells_out: write the names of long topics in one part, as tierd did before; other keys are the same.
+        spells_out: write the names of long topics in one part, as earlier versions did; other keys are the same.
 
     Raises:
         ValueError: the prefix is longer than custom metadata may carry, or begins or ends with a slash.
@@ -87,21 +87,21 @@ class ObjectKeyFactory:
 
     @property
     def root(self) -> str:
-        """What every key of this cluster begins with, a slash at the end included."""
+        """Beginning of every key of this cluster, with the slash at its end."""
         return f"{self.prefix}/{self.cluster_id}/" if self.prefix else f"{self.cluster_id}/"
 
     @property
     def tier_identity(self) -> str:
-        """Key of the object that says which metadata store owns the prefix."""
+        """Key of the object that names the metadata store that owns the prefix."""
         return f"{self.root}tierd.json"
 
     @property
     def erasure_reports(self) -> str:
-        """What the key of every report of an erasure begins with, a slash at the end included."""
+        """Beginning of the key of every report of an erasure, with the slash at its end."""
         return f"{self.root}erasures/"
 
     def erasure_report(self, request_id: UUID) -> str:
-        """Key of the object that tells what was done for a request to erase keys."""
+        """Return the key of the report of a request to erase keys."""
         return f"{self.erasure_reports}{uuid_to_text(request_id)}.json"
 
     def parse_erasure_report(self, key: str) -> UUID | None:
@@ -114,15 +114,15 @@ class ObjectKeyFactory:
         return request_id if self.erasure_report(request_id) == key else None
 
     def belongs_to_tier(self, key: str) -> bool:
-        """Return whether ``key`` is one of the tier's own objects, which are of no segment."""
+        """Return True if ``key`` is an object of the tier itself, and of no segment."""
         return key == self.tier_identity or key.startswith(self.erasure_reports)
 
     def partition_prefix(self, partition: TopicIdPartition) -> str:
-        """What every key of the partition begins with, a slash at the end included."""
+        """Return the beginning of every key of the partition, with the slash at its end."""
         return f"{self.topic_prefix(partition.topic)}{uuid_to_text(partition.topic_id)}/{partition.partition}/"
 
     def topic_prefixes(self, topic: str) -> tuple[str, ...]:
-        """Return what the keys of a topic begin with, up to its id, in every form that there is of them."""
+        """Return the beginnings of the keys of a topic, up to its id, one for each form of such keys."""
         return tuple(form.topic_prefix(topic) for form in self.forms(topic))
 
     def forms(self, topic: str) -> "tuple[ObjectKeyFactory, ...]":
@@ -135,39 +135,39 @@ class ObjectKeyFactory:
         return replace(self, spells_out=key.is_spelled_out)
 
     def topic_prefix(self, topic: str) -> str:
-        """What every key of a topic begins with, up to its id."""
+        """Return the beginning of every key of a topic, up to its id."""
         if self.spells_out or not _is_long(topic):
             return f"{self.root}{topic}-"
         return f"{self.root}{topic[:_HEAD_LENGTH]}/{topic[_HEAD_LENGTH:]}-"
 
     def log_start(self, partition: TopicIdPartition) -> str:
-        """Key of the object that says where the partition's log begins."""
+        """Return the key of the log start record of the partition."""
         return f"{self.partition_prefix(partition)}{LOG_START_NAME}"
 
     def segment(self, metadata: RemoteLogSegmentMetadata, suffix: str) -> str:
-        """Key of one of a segment's objects."""
+        """Return the key of one of a segment's objects."""
         return self.object(metadata.segment, metadata.start_offset, suffix)
 
     def object(self, segment: RemoteLogSegmentId, start_offset: int, suffix: str) -> str:
-        """Key of one of the objects of a segment that begins at ``start_offset``."""
+        """Return the key of one of the objects of a segment that begins at ``start_offset``."""
         partition = self.partition_prefix(segment.topic_id_partition)
         return f"{partition}{start_offset:020d}-{uuid_to_text(segment.id)}{suffix}"
 
     def custom_metadata(self, topic: str, *, is_encrypted: bool = False) -> bytes:
-        """The prefix and the form of keys as they are recorded with every segment, and whether it must be encrypted.
+        """Return the prefix, the form of keys and the mark of encryption, as they are recorded with every segment.
 
-        The metadata store is trusted more than the bucket: who can write to the bucket alone cannot put a plain segment
-        in the place of an encrypted one.
+        The metadata store is trusted more than the bucket: a writer of the bucket alone cannot put a plain segment in
+        the place of an encrypted one.
         """
         if _is_long(topic) and not self.spells_out:
             return (_ENCRYPTED_CUT if is_encrypted else _PLAIN_CUT) + self.prefix.encode()
         return (_ENCRYPTED if is_encrypted else _PLAIN) + self.prefix.encode()
 
     def for_custom_metadata(self, custom_metadata: bytes | None, topic: str) -> "ObjectKeyFactory":
-        """The factory under which a segment of ``topic`` was stored; this one when nothing was recorded.
+        """Return the factory under which a segment of ``topic`` was stored; this one when nothing was recorded.
 
         Raises:
-            RemoteFormatError: the bytes are of a later version, or not ours.
+            RemoteFormatError: the bytes are of a later version of tierd, or of another program.
         """
         if custom_metadata is None:
             return self
@@ -182,7 +182,7 @@ class ObjectKeyFactory:
         return ObjectKeyFactory(custom_metadata[1:].decode(), self.cluster_id, spells_out)
 
     def parse(self, key: str) -> SegmentKey | None:
-        """What ``key`` tells when it is a segment's object below this factory's root, in any form; otherwise None."""
+        """Return the identity in the key of a segment's object below this factory's root; None for other keys."""
         if not key.startswith(self.root):
             return None
         parts = key.removeprefix(self.root).rsplit("/", 2)
@@ -228,10 +228,10 @@ def _topic_of(folder: str) -> _TopicFolder | None:
 
 
 def _is_long(topic: str) -> bool:
-    """Whether a topic's name and id are longer than a part of a path may be."""
+    """Return True if a topic's name and id are longer than a part of a path may be."""
     return len(topic) + 1 + _ID_LENGTH > _MAX_FOLDER_BYTES
 
 
 def must_be_encrypted(custom_metadata: bytes | None) -> bool:
-    """Whether a segment was recorded as encrypted."""
+    """Return True if a segment was recorded as encrypted."""
     return custom_metadata is not None and custom_metadata.startswith((_ENCRYPTED, _ENCRYPTED_CUT))

@@ -17,7 +17,7 @@ class FileBody:
         path: read with ordinary reads; may be ``/proc/self/fd/N``.
         byte_range: what to send; None for an empty file.
         checksums: of the whole file; ``kernels.crc32c_of_range`` gives that of ``byte_range``.
-        pace: awaited with the size of each step before it leaves, by whoever sends; None sends as fast as it goes.
+        pace: the sender awaits it with the size of each step before the step leaves; None: no limit of the rate.
     """
 
     path: Path
@@ -27,19 +27,19 @@ class FileBody:
 
     @property
     def size(self) -> int:
-        """Bytes to send."""
+        """Number of bytes to send."""
         return self.byte_range.size if self.byte_range else 0
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkedBody:
-    """Bytes that are made while they are sent, so that nobody knows before how many there will be.
+    """Bytes that are made while they are sent, so that their number is not known before.
 
     Attributes:
-        chunks: gives an iterator over the very same bytes each time it is called, for a repetition or a comparison.
+        chunks: gives an iterator over the same bytes each time it is called, for a repetition or a comparison.
             An iterator that has ``aclose`` is closed when it is left early.
         max_size_bytes: an upper bound of their number, for deadlines and for choosing parts.
-        pace: awaited with the size of each step before it leaves, by whoever sends; None sends as fast as it goes.
+        pace: the sender awaits it with the size of each step before the step leaves; None: no limit of the rate.
     """
 
     chunks: Callable[[], AsyncIterator[bytes]]
@@ -56,7 +56,7 @@ def range_beyond(*contents: bytes) -> ByteRange:
 
 
 def max_size_of(body: Body) -> int:
-    """How many bytes ``body`` has, at most."""
+    """Return an upper bound of the number of bytes in ``body``."""
     if isinstance(body, bytes):
         return len(body)
     return body.size if isinstance(body, FileBody) else body.max_size_bytes
@@ -125,13 +125,14 @@ class ObjectStore(Protocol):
         Raises:
             RemoteConflictError: the key exists with other content.
             RemoteIntegrityError: the bytes read are not those of ``body.checksums``; nothing is visible.
-            TierError: whatever ``body.chunks`` raises; nothing is visible.
+            TierError: ``body.chunks`` raised it; nothing is visible.
         """
 
     async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
-        """Give a small object other content if it is exactly ``previous`` now; nobody sees anything in between.
+        """Give a small object other content if its content is ``previous`` now.
 
-        Content that is there already is success: the reply to an earlier attempt may have been lost.
+        A reader sees the old content or the new one. An object that has the new content already is success: the reply
+        to an earlier attempt may have been lost.
 
         Raises:
             RemoteResourceNotFoundError: no such object.
@@ -141,8 +142,8 @@ class ObjectStore(Protocol):
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes, or those of ``byte_range`` clipped at its end; empty when past it.
 
-        Without a range the size of the object is the size of the answer, so that only the writer of the object asks
-        so. Whatever another process may have put is read by ``object_limits.read_whole``, or in ranges.
+        Without a range the answer is as large as the object. An object that another process may have written is read by
+        ``object_limits.read_whole``, or in ranges.
 
         Raises:
             RemoteResourceNotFoundError: no such object.

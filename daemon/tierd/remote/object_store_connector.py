@@ -1,4 +1,4 @@
-"""ObjectStoreConnector: how an object store comes from another package."""
+"""ObjectStoreConnector: an object store of another package."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class ObjectStoreConnector(Generic[SettingsT]):
     Attributes:
         interface_version: the version of this interface that the package was written for, 1.
         settings: the schema of ``remote.plugin``.
-        open: makes the store and connects nothing. Deadlines, retries and limits are put around it.
+        open: makes the store and connects nothing. tierd puts deadlines, retries and limits around the store.
     """
 
     interface_version: int

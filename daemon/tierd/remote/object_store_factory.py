@@ -1,4 +1,4 @@
-"""Settings to a wrapped backend; a backend's libraries are loaded only when it is configured."""
+"""open_object_store: the configured backend with its wrappers; libraries of other backends are not loaded."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,10 +38,10 @@ def open_object_store(
         settings: of the remote room.
         clock: for waits and durations; the system's by default.
         max_bytes_per_second: of all uploads together; None is unlimited.
-        on_call: told of every call when it has ended, repetitions included in it.
-        on_attempt: told of every attempt at a call, each repetition by itself, and of every attempt at a request that
-            a call repeats by itself: a part, the completion and the abort of an upload.
-        on_retry: told of every failure that is about to be repeated: the operation, and why.
+        on_call: called for every call when it has ended, with its repetitions.
+        on_attempt: called for every attempt at a call, each repetition by itself, and for every attempt at a request
+            that a call repeats by itself: a part, the completion and the abort of an upload.
+        on_retry: called for every failure that is about to be repeated, with the operation and the failure.
 
     Raises:
         RemoteStorageError: the library of the backend is not installed, or a setting cannot be used.
@@ -63,7 +63,7 @@ def open_object_store(
 def segment_storages(
     settings: RemoteSettings, store: ObjectStore, transform: Transform, *, cluster_id: str, broker_id: int
 ) -> partial[SegmentStorage]:
-    """What makes segment storages over ``store``; how they read ranges may still be said."""
+    """Return a maker of segment storages over ``store``, which takes the arguments of ranged reads."""
     return partial(
         SegmentStorage,
         store,

@@ -1,4 +1,4 @@
-"""ObservedObjectStore: tells of every call, once, when it has ended."""
+"""ObservedObjectStore: a report of each call when it has ended."""
 
 import asyncio
 import dataclasses
@@ -32,7 +32,7 @@ class ObjectStoreCall:
             of a request inside a call upload_part, complete_upload or abort_upload.
         outcome: ok, not_found, conflict, damaged, refused, retained, retriable, failed or cancelled.
         size_bytes: sent or received; 0 unless it succeeded.
-        failure: what it raised; None when it succeeded, was cancelled or met a bug.
+        failure: error of the call; None when it succeeded, was cancelled or met a bug.
     """
 
     operation: str
@@ -88,7 +88,7 @@ async def observed(
     clock: Clock,
     size_of: Callable[[T], int] = lambda _: 0,
 ) -> T:
-    """Await ``call`` and hand an ``ObjectStoreCall`` to ``on_call`` when it has ended, however it ended.
+    """Await ``call`` and hand an ``ObjectStoreCall`` to ``on_call`` when it has ended, by an answer or otherwise.
 
     ``size_of`` gives the bytes that were sent or received, from the answer.
     """
@@ -109,7 +109,7 @@ async def observed(
 
 
 class _Counted:
-    """How many bytes the chunks had when they were last asked for."""
+    """Chunks that are counted at each iteration; ``size_bytes`` is of the last one."""
 
     def __init__(self, chunks: Callable[[], AsyncIterator[bytes]]) -> None:
         self.size_bytes = 0

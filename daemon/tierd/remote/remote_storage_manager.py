@@ -1,4 +1,4 @@
-"""RemoteStorageManager: what moves a segment's bytes promises (remote-tiering 4; KIP-405)."""
+"""RemoteStorageManager: the promise of a storage of segments (remote-tiering 4; KIP-405)."""
 
 from collections.abc import AsyncGenerator
 from typing import Protocol
@@ -7,24 +7,25 @@ from tierd.model import ByteRange, IndexType, LogSegmentData, RemoteLogSegmentMe
 
 
 class RemoteStorageManager(Protocol):
-    """Moves segment bytes and knows nothing of metadata. Every call may safely be repeated.
+    """Storage of the bytes of segments, without their metadata. Every call may safely be repeated.
 
-    Every call raises ``RemoteStorageError`` or one of its kinds, and nothing else but a cancellation.
+    A call raises ``RemoteStorageError`` or one of its kinds.
     """
 
     def custom_metadata(self, metadata: RemoteLogSegmentMetadata) -> bytes:
-        """Return what lets this storage find the segment's objects again, whatever is configured by then.
+        """Return bytes by which this storage finds the segment's objects again under a changed configuration.
 
-        Recorded before the first byte leaves, so that a changed prefix orphans not even an interrupted copy.
+        The caller records them before the first byte leaves, so that an interrupted copy is found after a change of the
+        prefix too.
         """
 
     async def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         """Store every artefact of the segment durably, the manifest last; return its custom metadata.
 
-        Repeated, it is success over a finished segment of the same content, and overwrites what an attempt of the same
-        id left unfinished, whatever its content. The caller sees to it that no two attempts of one id run at a time.
-        Cancelled or failed, it leaves no unfinished multipart upload that it could still abort, and perhaps some
-        objects, but never a manifest without them.
+        A repetition over a finished segment of the same content succeeds. A repetition over an unfinished attempt of
+        the same id overwrites its objects, whatever their content. The caller makes sure that no two attempts of one id
+        run at a time. After a cancellation or a failure there may be objects without a manifest, but no manifest
+        without its objects; multipart uploads were aborted where that was possible.
 
         Raises:
             RemoteConflictError: a finished segment of the same id has other content; it stays as it is.
@@ -32,7 +33,7 @@ class RemoteStorageManager(Protocol):
         """
 
     async def fetch_log_segment(self, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange) -> bytes:
-        """Return the bytes of the log in ``byte_range``, clipped at the end of the log; empty when past it.
+        """Return the bytes of the log in ``byte_range``, clipped at the end of the log; empty past the end.
 
         Raises:
             RemoteResourceNotFoundError: the object is not there, whatever the range.
@@ -61,8 +62,8 @@ class RemoteStorageManager(Protocol):
         Raises:
             RemoteIndexAbsentError: the segment never had it; normal for ``TRANSACTION``.
             RemoteResourceNotFoundError: the object is not there.
-            RemoteIntegrityError: its bytes are not those that were stored.
+            RemoteIntegrityError: the bytes of the object are not those that were stored.
         """
 
     async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Remove every object of the segment, the manifest first; one already gone is no error."""
+        """Remove every object of the segment; an object that is gone already is no error."""

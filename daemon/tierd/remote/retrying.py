@@ -1,8 +1,8 @@
-"""RetryingObjectStore: repeats what failed retriably. The only retry loop around the object store.
+"""RetryingObjectStore: repetition of calls to the object store that failed retriably.
 
 A call has one budget: each of its requests is sent at most ``attempts`` times, also when a whole upload begins anew. A
-backend that repeats a single request inside a call (``Retry.request``) takes from the budget of that call. Only what
-takes back the beginnings of a call that failed (``Retry.taking_back``) has a budget of its own::
+backend that repeats a single request inside a call (``Retry.request``) takes from the budget of that call. A request
+that takes back what a failed call has begun (``Retry.taking_back``) has a budget of its own::
 
     put             attempt 1 ── upload_part 7: 1, 2, 3 ✗ ── complete ✗       (the upload is gone)
                     attempt 2 ── upload_part 7: 4, 5 ✗                        all 5 are used: the call has failed
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class _RepeatedRequest(NamedTuple):
-    """What is sent again when it fails: a call, or a single request inside one."""
+    """Name of what is sent again when it fails: a call, or a single request inside one."""
 
     operation: str
     key: str
@@ -61,7 +61,7 @@ class _Budget:
         self._made[request] += 1
 
     def failed(self, request: _RepeatedRequest) -> None:
-        """Note that an attempt failed; the last one of any request ends the whole call."""
+        """Note that an attempt failed; the last attempt of a request ends the whole call."""
         self.is_spent = self.is_spent or self._made[request] >= self._attempts
 
 
@@ -69,7 +69,7 @@ _BUDGET: ContextVar[_Budget | None] = ContextVar("tierd_attempts_of_the_call", d
 
 
 class Retry:
-    """Repeats a call while it fails retriably. A cancellation ends it at once, also in a wait."""
+    """Rules of repetition: a call is repeated while it fails retriably. A cancellation ends it, also in a wait."""
 
     def __init__(
         self,
@@ -85,11 +85,11 @@ class Retry:
 
         Args:
             clock: for the waits.
-            backoff: how long they are.
+            backoff: lengths of the waits.
             attempts: at each request, the first one included; at least 1.
             random: for the jitter.
-            on_retry: told of every failure that is about to be repeated: the operation, and why.
-            on_request: told of every attempt at a request inside a call that is repeated as a whole; of no bytes.
+            on_retry: called for every failure that is about to be repeated, with the operation and the failure.
+            on_request: called for every attempt at a request inside a call that is repeated as a whole, without bytes.
         """
         self._clock = clock
         self._backoff = backoff
@@ -99,9 +99,9 @@ class Retry:
         self._on_request = on_request
 
     async def __call__(self, operation: str, call: Callable[[], Awaitable[T]], *, key: str = "") -> T:
-        """Return what ``call`` returns; the last attempt reports its own failure.
+        """Return the answer of ``call``; the last attempt raises its own failure.
 
-        ``operation`` is for reports; with ``key``, an object's or a prefix, it names what is repeated.
+        ``operation`` is for reports. Together with ``key``, that of an object or a prefix, it names what is repeated.
         """
         with _opened(_Budget(self._attempts)) as budget:
             return await self._repeated(budget, _RepeatedRequest(operation, key, 0), call)
@@ -126,8 +126,7 @@ class Retry:
     async def taking_back(self, operation: str, call: Callable[[], Awaitable[T]], *, key: str) -> T:
         """Repeat one request that takes back what a call has begun, with attempts of its own.
 
-        The call may have no attempt left, which is why it is taken back. What is spent here does not keep the call from
-        beginning anew.
+        The call may have no attempt left. Attempts that are spent here do not count for the call, which may begin anew.
         """
         request = _RepeatedRequest(operation, key, 0)
         with _opened(_Budget(self._attempts)) as budget:

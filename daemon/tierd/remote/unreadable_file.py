@@ -1,4 +1,4 @@
-"""What is wrong with a local file that was to be stored."""
+"""unreadable: the error for a local file that was to be stored and cannot be read."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from tierd.errors import RemoteIntegrityError, RemoteStorageError
 
 
 def unreadable(path: Path, error: OSError) -> RemoteStorageError:
-    """The error for a source that cannot be read."""
+    """Return the error for a file that cannot be read."""
     if isinstance(error, FileNotFoundError):
         return RemoteIntegrityError(f"{path} is gone since it was checked", remedy="the partition is looked at again")
     return RemoteStorageError(

@@ -20,7 +20,7 @@ from tierd.model import (
     uuid_to_text,
 )
 from tierd.remote import ObjectStore, SegmentStorage, UnfinishedUpload
-from tierd.remote.segments.unfinished_upload import UnfinishedSegmentUpload
+from tierd.remote.segments.segment_storage import UnfinishedSegmentUpload
 from tierd.tiering.removing.partition_removal import TAKEOVER_S
 from tierd.tiering.removing.sweep import UploadSweep
 

@@ -19,7 +19,7 @@ from tierd.model import (
     uuid_to_text,
 )
 from tierd.remote import ObjectKeyFactory, SegmentStorage, UnfinishedUpload
-from tierd.remote.segments.unfinished_upload import UnfinishedSegmentUpload
+from tierd.remote.segments.segment_storage import UnfinishedSegmentUpload
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.sweep import DanglingSweep, UploadSweep, is_abandoned
 

@@ -50,7 +50,7 @@ class ChunkedUploads(Generic[U]):
         """Create the object; failed or cancelled, a multipart upload is aborted and the chunks are closed.
 
         Raises:
-            TierError: whatever sending or completing raises, and whatever the chunks raise.
+            TierError: sending or completing the upload failed, or the chunks raised it.
         """
         async with aclosing(gathered(body, self._part_size)) as parts, AsyncExitStack() as place:
             await place.enter_async_context(self._places)
@@ -65,7 +65,7 @@ class ChunkedUploads(Generic[U]):
     async def _send_all(
         self, key: str, upload: U, gathered_part: GatheredPart, rest: AsyncIterator[GatheredPart], place: AsyncExitStack
     ) -> tuple[list[UploadPart], list[str]]:
-        """Send the part at hand, whose ``place`` is taken, and all others; return them and their entity tags."""
+        """Send the part at hand, whose ``place`` is taken, and all others; return the parts and their entity tags."""
         parts: list[UploadPart] = []
         tasks: list[asyncio.Task[str]] = []
         position = 0

@@ -1,4 +1,4 @@
-"""SegmentReader: a segment's objects back to its bytes. Whatever it returns was checked, or is less than one chunk."""
+"""SegmentReader: a segment's objects back to its bytes. All is checked but a part of a plain chunk."""
 
 import asyncio
 from collections import OrderedDict
@@ -26,10 +26,10 @@ _RUN_BYTES = 16 << 20
 
 
 class SegmentReader:
-    """Reads segments of one cluster.
+    """Reader of the segments of one cluster.
 
-    The bytes of a segment that nobody has read yet are asked for together with its manifest, where they seem to be
-    plain: as the last segment was. They are believed, or asked for anew, when the manifest is there.
+    At the first read of a segment its bytes are asked for together with its manifest, if the last segment was plain and
+    this one probably is. When the manifest is there, the bytes are used or asked for anew.
 
     Args:
         store: where manifests and indexes are.
@@ -63,12 +63,12 @@ class SegmentReader:
         self._expected_chunk_size = plain_chunk_size  # of the next segment; None: it is probably transformed
 
     async def open(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata) -> OpenSegment:
-        """Return the segment's manifest and how to read by it; the last few are kept, for they never change.
+        """Return the segment's manifest and what it takes to read by it. The last few manifests are kept in memory.
 
         Raises:
-            RemoteResourceNotFoundError: there is none, so the segment was never completely stored, or is deleted.
-            RemoteIntegrityError: it is damaged, was changed, or describes another segment.
-            RemoteKeyMissingError: it is encrypted, and the ring has not the key.
+            RemoteResourceNotFoundError: there is no manifest: the segment was not completely stored, or is deleted.
+            RemoteIntegrityError: the manifest is damaged, was changed, or describes another segment.
+            RemoteKeyMissingError: the segment is encrypted, and the ring lacks the key.
         """
         key = keys.segment(metadata, MANIFEST_SUFFIX)
         found = self._open.get(key)
@@ -84,7 +84,7 @@ class SegmentReader:
         self._open.pop(keys.segment(metadata, MANIFEST_SUFFIX), None)
 
     async def require_log(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata) -> None:
-        """Raise unless manifest and log are there; the store is asked, for a manifest that is kept proves nothing.
+        """Raise unless manifest and log are there. The store is asked: a manifest kept in memory proves nothing.
 
         Raises:
             As ``open``, and RemoteResourceNotFoundError: there is no log.
@@ -156,7 +156,7 @@ class SegmentReader:
     def _guessed(
         self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange
     ) -> list[ByteRange]:
-        """What a read will probably ask for once the manifest is there; nothing where it is there already."""
+        """Return the ranges that a read will probably need after the manifest; none where the manifest is open."""
         size = self._expected_chunk_size
         if size is None or keys.segment(metadata, MANIFEST_SUFFIX) in self._open:
             return []
@@ -205,7 +205,7 @@ class SegmentReader:
     async def _decoded(
         self, key: str, segment: OpenSegment, run: range, pieces: Sequence[bytes | memoryview]
     ) -> list[Bytes]:
-        """Decode chunks in threads, all at once; what they give up together is at most a run."""
+        """Decode chunks in threads, all at once. A failure wastes the work on at most one run."""
         decodes = [
             partial(segment.decode_chunk, number, piece, key=key) for number, piece in zip(run, pieces, strict=True)
         ]
@@ -235,7 +235,7 @@ async def _read_stored(reads: EarlyReads, key: str, stored_range: ByteRange, wha
 
 
 def _cut(stored: memoryview, layout: ChunkLayout, run: range) -> list[Bytes]:
-    """The chunks in ``stored``, which begins with the first of them."""
+    """Cut ``stored``, which begins with the first of the chunks, into chunks."""
     first = layout.stored_range(run).start
     ranges = [layout.stored_range(range(number, number + 1)) for number in run]
     return [stored[r.start - first : r.end + 1 - first] for r in ranges]
@@ -252,15 +252,16 @@ class _SharedCall(Generic[T]):
 
 
 class SharedCalls(Generic[T]):
-    """Calls under way. One belongs to those who wait for it, and ends with the last of them."""
+    """Calls under way, each shared by all callers that ask for the same subject; it ends with the last of them."""
 
     def __init__(self) -> None:
         self._calls: dict[str, _SharedCall[T]] = {}
 
     async def ask(self, subject: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Return what ``call`` answers, or the one that is under way for ``subject``; its failure is everybody's.
+        """Return the answer of ``call``, or of the call that is under way for ``subject``.
 
-        A cancelled caller leaves the call to the others; the last one ends it, and waits for that.
+        Every caller gets the failure of a shared call. A cancelled caller leaves the call to the others. The last
+        cancelled caller ends the call and waits for its end.
         """
         shared = self._calls.get(subject)
         if shared is None:

@@ -1,11 +1,11 @@
 """SegmentCipher: AES-256-GCM under one segment's data key, and the tag that authenticates its manifest.
 
 Nonces are not stored: each follows from the artefact and the number of the chunk. That is safe because a data key is
-random and belongs to one attempt to copy one segment, or follows from exactly what is encrypted (``ContentDigest``),
-and because a cipher **refuses to give out two different ciphertexts for one nonce**: it remembers the tag of every
-piece it made, and a repetition must come to the same one; and it encrypts no piece but those that its data key was
-derived from, where it was. So a file that changed between two attempts, or a compressor that does not repeat itself,
-ends in an error and never in a nonce that was used twice.
+random and belongs to one attempt to copy one segment, or is derived from what is encrypted (``ContentDigest``), and
+because a cipher **refuses to give out two different ciphertexts for one nonce**. It remembers the tag of every piece
+that it made, and a repetition must come to the same tag. With a derived data key it encrypts the pieces that the key
+was derived from, and refuses others. So a file that changed between two attempts, or a compressor that gives other
+bytes the second time, ends in an error instead of a nonce that is used twice.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ Bytes = bytes | memoryview
 
 
 class SegmentCipher:
-    """Encrypts and decrypts the pieces of one segment. Threads may share it."""
+    """Encryption and decryption of the pieces of one segment. Threads may share it."""
 
     def __init__(
         self, data_key: bytes, binding: SegmentBinding, *, digests: Mapping[bytes, bytes] | None = None
@@ -41,8 +41,8 @@ class SegmentCipher:
         Args:
             data_key: 32 bytes.
             binding: of the segment.
-            digests: ``piece_digest`` of every piece by its nonce: nothing else is encrypted. None: of any content, for
-                the data key is random.
+            digests: ``piece_digest`` of every piece by its nonce: no other piece is encrypted. None: pieces of any
+                content are encrypted, because the data key is random.
         """
         self._aead = AESGCM(_derived(data_key, b"tierd chunks 1"))
         self._manifest_key = _derived(data_key, b"tierd manifest 1")
@@ -52,12 +52,12 @@ class SegmentCipher:
 
     @classmethod
     def new_data_key(cls) -> bytes:
-        """A random data key."""
+        """Return a random data key."""
         return os.urandom(KEY_BYTES)
 
     @classmethod
     def of_new_key(cls, binding: SegmentBinding) -> tuple[bytes, Self]:
-        """A random data key and its cipher."""
+        """Return a random data key and its cipher."""
         data_key = cls.new_data_key()
         return data_key, cls(data_key, binding)
 
@@ -94,16 +94,16 @@ class SegmentCipher:
             return None
 
     def tag_of(self, manifest: bytes) -> str:
-        """The tag of a manifest's signed content: HMAC-SHA256, in hexadecimal digits."""
+        """Return the tag of a manifest's signed content: HMAC-SHA256, in hexadecimal digits."""
         return hmac.digest(self._manifest_key, manifest, "sha256").hex()
 
     def is_tag_of(self, manifest: bytes, tag: str) -> bool:
-        """Whether ``tag`` is the tag of a manifest's signed content."""
+        """Return True if ``tag`` is the tag of a manifest's signed content."""
         return hmac.compare_digest(self.tag_of(manifest).encode(), tag.encode())
 
 
 def piece_digest(binding: SegmentBinding, piece: BoundPiece, content: Bytes) -> bytes:
-    """Return SHA-256 of what is authenticated and encrypted for a piece. Blocking, and without the GIL."""
+    """Return the SHA-256 of a piece: of its binding and of its bytes to encrypt. Blocking, and without the GIL."""
     digest = hashlib.sha256(binding.for_piece(piece))
     digest.update(content)
     return digest.digest()

@@ -12,7 +12,7 @@ Bytes = bytes | memoryview
 
 
 class ChunkDamagedError(ValueError):
-    """Stored bytes that are not what was stored; the caller knows where they lay."""
+    """Stored bytes differ from those that were stored; the caller adds their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class ChunkCodec:
 
     @property
     def is_plain(self) -> bool:
-        """Whether new chunks are stored as they are."""
+        """True where new chunks are stored as they are."""
         return self.level is None and self.cipher is None
 
     @property
     def overhead_bytes(self) -> int:
-        """What a chunk grows by at most."""
+        """Largest growth of a chunk in bytes."""
         return TAG_BYTES if self.cipher else 0
 
     def encode(self, content: Bytes, *, number: int, count: int) -> tuple[bytes, bool]:
@@ -47,7 +47,7 @@ class ChunkCodec:
         return self.cipher.encrypt(piece, stored), frame is not None
 
     def decode(self, stored: Bytes, chunk: StoredChunk, *, number: int, count: int, size_bytes: int) -> Bytes:
-        """Return the original bytes of a chunk: ``stored`` itself, where nothing was done to it.
+        """Return the original bytes of a chunk: ``stored`` itself for a plain chunk.
 
         Args:
             stored: exactly the stored bytes.
@@ -72,7 +72,7 @@ class ChunkCodec:
         return content
 
     def encode_index(self, kind: ArtefactKind, content: bytes) -> bytes:
-        """Return what to store for an index; small, so never compressed."""
+        """Return the bytes to store for an index, which is small and not compressed."""
         return content if self.cipher is None else self.cipher.encrypt(index_piece(kind, len(content)), content)
 
     def decode_index(self, kind: ArtefactKind, stored: bytes, stored_size: int, *, expected_crc: int) -> bytes:

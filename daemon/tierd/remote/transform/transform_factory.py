@@ -1,4 +1,4 @@
-"""Settings to a Transform."""
+"""open_transform: the Transform and the key ring that the settings describe."""
 
 import base64
 
@@ -8,7 +8,7 @@ from tierd.remote.transform.transform import Transform
 
 
 def open_transform(settings: RemoteSettings) -> Transform:
-    """Return what the settings ask for; the caller closes it. The settings were checked when they were loaded."""
+    """Return the transform that the settings ask for; the caller closes it. Loading has checked the settings."""
     compression, encryption = settings.compression, settings.encryption
     return Transform(
         level=compression.level if compression.type == "zstd" else None,
@@ -18,6 +18,6 @@ def open_transform(settings: RemoteSettings) -> Transform:
 
 
 def open_key_ring(settings: EncryptionSettings) -> KeyRing:
-    """Return the ring, also where nothing is encrypted any more: what was, is still to be read."""
+    """Return the ring, also without encryption of new segments: segments that were encrypted are still read."""
     keys = {key.id: base64.b64decode(key.key.get_secret_value()) for key in settings.keys if key.key is not None}
     return KeyRing(settings.active_key if settings.active_key in keys else None, keys)

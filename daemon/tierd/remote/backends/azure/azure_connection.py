@@ -1,4 +1,4 @@
-"""AzureConnection: one container, through obstore and, for the requests it lacks, plain HTTP; errors in our words."""
+"""AzureConnection: one container, through obstore, and through plain HTTP for requests that obstore lacks."""
 
 import base64
 import binascii
@@ -26,7 +26,7 @@ from tierd.remote.backends.http_attempts import cutting_abandoned, without_repet
 from tierd.remote.chunks import sliced
 
 _VERSION = "2021-12-02"
-_SKEW = timedelta(minutes=15)  # between the store's clock and ours
+_SKEW = timedelta(minutes=15)  # between the clocks of the store and of this host
 _SIGNED_FOR = timedelta(hours=1)
 _RENEWED_BEFORE = timedelta(minutes=20)  # no request takes longer
 _LONGEST_REQUEST = timedelta(days=1)  # the caller's deadline ends it; the library's own would be 30 s
@@ -76,7 +76,7 @@ class AzureConnection:
 
     @property
     def store(self) -> AzureStore:
-        """The client library's store.
+        """Store of the client library.
 
         Raises:
             RemoteAccessError: the credentials cannot be used.
@@ -113,16 +113,16 @@ class AzureConnection:
         """Send a PUT that the library has no method for.
 
         Raises:
-            RemoteStorageError: it was refused, as ``error_for`` classifies it.
+            RemoteStorageError: the store refused it, as ``error_for`` classifies the refusal.
         """
         sent = {"Content-Length": str(len(content)), **headers}
         await self._request(operation, key, "PUT", query=query, headers=sent, content=content)
 
     async def delete(self, key: str) -> None:
-        """Remove a blob: one plain request, where the library sends a batch, which needs further rights.
+        """Remove a blob by one plain request; the library would send a batch, which needs further rights.
 
         Raises:
-            RemoteStorageError: it was refused, as ``error_for`` classifies it.
+            RemoteStorageError: the store refused it, as ``error_for`` classifies the refusal.
         """
         await self._request("delete", key, "DELETE")
 
@@ -158,7 +158,7 @@ class AzureConnection:
 
     @contextmanager
     def translated(self, operation: str, key: str) -> Iterator[None]:
-        """Turn the errors of both libraries into ours."""
+        """Turn the errors of both libraries into errors of tierd."""
         with self.masking.sealing(), self._translated(operation, key):
             yield
 
@@ -189,14 +189,14 @@ class AzureConnection:
             ) from failure
 
     def conflict(self, key: str, what: str) -> RemoteConflictError:
-        """The error for an object that is not what we thought."""
+        """Return the error for an object with other content than expected."""
         return RemoteConflictError(
             f"azure://{self.container}/{key} {what}",
             remedy="find out who wrote it; tierd never replaces what it did not read",
         )
 
     async def _signed(self, method: Literal["PUT", "DELETE"], key: str, query: str) -> str:
-        """The address of a blob, with the right to write or delete it."""
+        """Return the address of a blob, with a signature to write or delete it."""
         if self._account_key is None and self._sas_token is None:
             with self.translated("sign", key):
                 signed = await obstore.sign_async(self.store, method, key, _SIGNED_FOR)
@@ -224,7 +224,7 @@ class AzureConnection:
 def container_sas(*, account: str, account_key: str, container: str, now: datetime, lifetime: timedelta) -> str:
     """Return a query string that allows to write and delete the blobs of one container, and nothing else.
 
-    Azure: Create a service SAS. The client library cannot make the requests that it is for.
+    Azure's page is "Create a service SAS". The signature is for requests that the client library cannot make.
 
     Raises:
         ValueError: the key is not base64; the message does not show it.

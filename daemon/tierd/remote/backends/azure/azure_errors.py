@@ -1,4 +1,4 @@
-"""What a refusal of Azure Blob Storage means for us: one pure decision, and how the client library words refusals."""
+"""Refusals of Azure Blob Storage as errors of tierd: one pure decision, and a parser of the library's messages."""
 
 import re
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _GONE = frozenset({"InvalidBlockList", "InvalidBlobOrBlock"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AzureRefusal:
-    """An error answer. ``code`` is the server's word for it, empty where the answer had no body."""
+    """An error answer. ``code`` is the server's name of the error, empty where the answer had no body."""
 
     operation: str
     container: str
@@ -40,7 +40,7 @@ class AzureRefusal:
 
     @classmethod
     def from_text(cls, operation: str, container: str, key: str, text: str) -> "AzureRefusal | None":
-        """Read it out of the client library's words; None when they are about something else, a lost connection say."""
+        """Parse a message of the client library; None for a message about something else, such as a lost connection."""
         status, code, message = _STATUS.search(text), _CODE.search(text), _MESSAGE.search(text)
         if status is None:
             return None
@@ -55,7 +55,7 @@ class AzureRefusal:
 
     @classmethod
     def from_answer(cls, operation: str, container: str, key: str, status: int, body: str) -> "AzureRefusal":
-        """Read it out of an HTTP answer."""
+        """Parse an HTTP answer."""
         code, message = _CODE.search(body), _MESSAGE.search(body)
         return cls(
             operation=operation,
@@ -68,7 +68,7 @@ class AzureRefusal:
 
 
 def first_line(text: str) -> str:
-    """What the client library says in one line; what follows describes its own insides."""
+    """Return the first line of a library's message; the following lines describe the library's internals."""
     return text.partition("\n")[0].strip()
 
 

@@ -119,7 +119,7 @@ class AzureObjectStore(ObjectStore):
     async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
         """Return the objects whose key begins with ``prefix``, in order of key.
 
-        The store cannot begin in the middle: every page reads the folder of ``prefix`` from its beginning.
+        The store cannot begin in the middle of a listing: the folder of ``prefix`` is read from its beginning.
         """
         folder = prefix.rpartition("/")[0]  # the library takes folders only
         found: list[ObjectInfo] = []
@@ -135,12 +135,12 @@ class AzureObjectStore(ObjectStore):
         return sorted(found, key=lambda info: info.key)[:limit]
 
     async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
-        """Return nothing: blocks that were never put together cannot be removed, and go by themselves in a week."""
+        """Return no uploads: uncommitted blocks cannot be removed; the store drops them after a week."""
         del prefix
         return []
 
     async def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """Do nothing: none is ever listed."""
+        """Return: no upload is listed, so that there is none to abort."""
 
     async def check(self) -> None:
         """Raise unless the container is there and may be listed."""
@@ -153,7 +153,7 @@ class AzureObjectStore(ObjectStore):
         await self._connection.close()
         self._threads.shutdown(wait=False)
 
-    # ------------------------------------------------------------ is it ours?
+    # ------------------------------------------------------------ after a lost reply
 
     async def _stored_after_all(self, key: str, body: Body, error: RemoteStorageError) -> None:
         try:
@@ -177,7 +177,7 @@ class AzureObjectStore(ObjectStore):
         try:
             crc = int(told, 16) if told else None
         except ValueError:
-            crc = None  # somebody else's
+            crc = None  # metadata of another program
         modified_ms = round(meta["last_modified"].timestamp() * 1000)
         return _Described(ObjectInfo(key, meta["size"], crc, modified_ms), meta["e_tag"] or "")
 

@@ -18,23 +18,23 @@ from tierd.remote.deadlines import Deadlines, deadline
 from tierd.remote.retrying import Retry
 
 CHECKSUM_NAME = "crc32c"
-"""Of the metadata entry that carries our CRC-32C, in hexadecimal digits: the store has none of its own."""
+"""Name of the metadata entry with the CRC-32C in hexadecimal digits: the store computes none itself."""
 
 UNLESS_IT_EXISTS: Mapping[str, str] = {"If-None-Match": "*"}
 
 
 class BlockUpload(NamedTuple):
-    """An upload that runs; the id keeps its blocks apart from those of any other upload of the key."""
+    """An upload under way; the id keeps its blocks apart from those of any other upload of the key."""
 
     key: str
     upload_id: str
 
 
 class BlockUploads:
-    """Sends every block with an MD5, which the store compares, and names the whole by its CRC-32C.
+    """Uploads in blocks: each has an MD5, which the store compares, and the blob has a CRC-32C in its metadata.
 
-    Blocks that are never put together are not visible, nobody can remove them, and the store drops them after a week
-    or when the key is next written.
+    Blocks that are not put together are not visible and cannot be removed. The store drops them after a week, or when
+    the key is next written.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class BlockUploads:
 
     @asynccontextmanager
     async def begun(self, key: str) -> AsyncIterator[BlockUpload]:
-        """Begin an upload, to be completed inside. There is nothing to abort."""
+        """Begin an upload, to be completed inside the context. There is nothing to abort."""
         yield BlockUpload(key, uuid4().hex)
 
     async def send_bytes(self, upload: BlockUpload, part: UploadPart, content: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Which files there are below a directory: objects in order of their keys, page by page, and what uploads left."""
+"""Listings of a directory: objects in order of their keys, page by page, and temporary files of uploads."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from tierd.remote.object_store import ObjectInfo, UnfinishedUpload
 
 
 class _ListedName(NamedTuple):
-    key: str  # of a file; of a folder what its keys begin with
+    key: str  # of a file; for a folder the beginning of its keys
     path: Path
     is_folder: bool
 
 
 def objects_below(root: Path, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
-    """Every object whose key begins with ``prefix``, in order of key; folders before ``start_after`` are not read."""
+    """Yield objects whose key begins with ``prefix``, in order of key; skip folders before ``start_after``."""
     # The last entry is the next one: a stack of folders whose entries are in reverse order.
     pending = _entries(root, root, "", prefix, start_after)
     while pending:
@@ -26,12 +26,14 @@ def objects_below(root: Path, prefix: str, *, start_after: str = "") -> Iterator
             pending.extend(_entries(root, entry.path, entry.key, prefix, start_after))
             continue
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            status = entry.path.stat(follow_symlinks=False)  # a size and a time, of whatever is there: cheaper
+            status = entry.path.stat(
+                follow_symlinks=False
+            )  # size and time of any kind of file: cheaper than a check of the kind
             yield ObjectInfo(entry.key, status.st_size, None, status.st_mtime_ns // 1_000_000)
 
 
 def uploads_below(root: Path, folder: Path, prefix: str) -> Iterator[UnfinishedUpload]:
-    """Every temporary file in ``folder`` of a key that begins with ``prefix``, in no order."""
+    """Yield each temporary file in ``folder`` of a key that begins with ``prefix``, in no order."""
     pending = [folder]
     while pending:
         directory = pending.pop()
@@ -49,7 +51,7 @@ def uploads_below(root: Path, folder: Path, prefix: str) -> Iterator[UnfinishedU
 
 
 def _entries(root: Path, folder: Path, key: str, prefix: str, start_after: str) -> list[_ListedName]:
-    """What is in ``folder`` and may be wanted, the last one first; ``key`` is what its keys begin with."""
+    """Return the names in ``folder`` that may be listed, the last one first; its keys begin with ``key``."""
     found = []
     for entry in names_in(root, folder):
         if not key and entry.name == UPLOADS_FOLDER:

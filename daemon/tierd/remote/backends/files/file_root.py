@@ -1,7 +1,7 @@
-"""Paths below the root of a filesystem store that stay below it, whatever links others put there meanwhile.
+"""Paths below the root of a filesystem store that stay below it, also when other users plant links meanwhile.
 
-A path is resolved name by name from the root, and no name of it may be a link. What is opened, linked, renamed or
-removed then is a name in the directory that was found, by way of its descriptor: ``/proc/self/fd/N/name``.
+A path is resolved name by name from the root, and no name of it may be a link. The directory that was found is used
+by its descriptor, and its names are opened, linked, renamed and removed as ``/proc/self/fd/N/name``.
 """
 
 import errno
@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 from tierd.files import open_to_read
 
-FILE_MODE = 0o640  # the group may read: Spark may run as another user of it
+FILE_MODE = 0o640  # the group may read, because Spark may run as another user of the group
 DIRECTORY_MODE = 0o750
 
 _LOOK = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class FoundName(NamedTuple):
-    """A name in a directory; what is neither folder nor file is a link, a pipe, a socket or a device."""
+    """A name in a directory: a folder, a file, or neither (a link, a pipe, a socket or a device)."""
 
     name: str
     is_folder: bool
@@ -36,7 +36,7 @@ def anchored(root: Path, path: Path) -> Iterator[Path]:
     Raises:
         FileNotFoundError: the directory is not there.
         NotADirectoryError: a file is in the place of a directory.
-        OSError: a link is in the place of a directory (ELOOP), or what is done with the path fails; it names ``path``.
+        OSError: a link is in the place of a directory (ELOOP), or the work inside the context fails; it names ``path``.
     """
     fd = _open_directory(root, path.parent.relative_to(root).parts)
     try:
@@ -70,7 +70,7 @@ def make_directories_below(root: Path, directory: Path) -> None:
     """Create ``directory`` and its parents below ``root``, which exists.
 
     Raises:
-        OSError: one cannot be made, or a link has its name.
+        OSError: a directory cannot be made, or a link has its name.
     """
     if directory == root:
         return
@@ -80,11 +80,11 @@ def make_directories_below(root: Path, directory: Path) -> None:
 
 
 def names_in(root: Path, folder: Path) -> list[FoundName]:
-    """Return what is in ``folder``; nothing when it is not there, and nothing of what a link leads to."""
+    """Return the names in ``folder``; none when it is not there. Links are not followed."""
     try:
         fd = _open_directory(root, folder.relative_to(root).parts)
     except (FileNotFoundError, NotADirectoryError):
-        return []  # removed meanwhile, or never there
+        return []  # removed meanwhile, or not made yet
     try:
         with os.scandir(f"/proc/self/fd/{fd}") as entries:
             return [
@@ -96,7 +96,7 @@ def names_in(root: Path, folder: Path) -> list[FoundName]:
 
 
 def _open_directory(root: Path, names: Sequence[str]) -> int:
-    """Return a descriptor of a directory. The root itself, and what leads to it, may be links: a person says so."""
+    """Return a descriptor of a directory. The root and its parents may be links: the configuration names them."""
     fd = os.open(root, _LOOK)
     try:
         for name in names:

@@ -27,10 +27,10 @@ _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK
 
 
 class FileUpload:
-    """Writes a temporary file, then makes it appear under its name, whole and only if nothing is there.
+    """Upload into a temporary file, which then appears under its own name, whole, if the name is free.
 
-    What is written are the bytes whose checksum was compared, never read a second time. One call runs at a time; a
-    call that outlives the cancellation of its awaiter holds off the next one.
+    The bytes are read once: the checksum is compared with the bytes that are written. One call runs at a time, and the
+    next call waits for one that outlives the cancellation of its awaiter.
     """
 
     def __init__(self, root: Path, folder: Path, name: PurePath, final: Path, body: Body) -> None:
@@ -126,33 +126,33 @@ class FileUpload:
         with self._busy:
             os.fsync(self._target)
             if self._abandoned:
-                raise RemoteStorageError(f"{self.final}: given up before it was there")
+                raise RemoteStorageError(f"{self.final}: the upload was abandoned before the object was there")
             with anchored(self._root, self._temporary) as temporary, anchored(self._root, self.final) as final:
                 published = _link_or_rename(temporary, final)
                 sync_directory(final.parent)
             return published
 
     def replace(self) -> None:
-        """Put this object in the place of the one that is there, durably.
+        """Put this object in the place of the present one, durably.
 
         Raises:
             RemoteStorageError: the upload was abandoned meanwhile.
-            FileNotFoundError: there is none any more.
+            FileNotFoundError: the present object is gone.
             OSError: the file or its directory cannot be synced.
         """
         with self._busy:
             os.fsync(self._target)
             if self._abandoned:
-                raise RemoteStorageError(f"{self.final}: given up before it was there")
+                raise RemoteStorageError(f"{self.final}: the upload was abandoned before the object was there")
             with anchored(self._root, self._temporary) as temporary, anchored(self._root, self.final) as final:
                 _exchange_or_rename(temporary, final)
                 sync_directory(final.parent)
 
     def same_content_as_final(self, buffer: memoryview) -> bool:
-        """Whether the file under the final name holds what this upload does.
+        """Return True if the file under the final name has the content of this upload.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         with self._busy, anchored(self._root, self.final) as final, open_to_read(final) as file:
             if os.fstat(file.fileno()).st_size != self._size_bytes:
@@ -176,25 +176,25 @@ class FileUpload:
         return self._appended.size_bytes if isinstance(self._body, ChunkedBody) else max_size_of(self._body)
 
     def abandon(self) -> None:
-        """Let no step that is still running make the object appear; what it was part of may be deleted by then."""
+        """Forbid a step that still runs to make the object appear: its segment may be deleted by then."""
         self._abandoned = True
 
     def close(self) -> None:
-        """Close both files and remove what is left of the temporary one. Harmless when called twice."""
+        """Close both files and remove the temporary one. Harmless when called twice."""
         with self._busy:
             for file in (self._source, self._target):
                 if file >= 0:
                     os.close(file)
             self._source = self._target = -1
-            with contextlib.suppress(OSError):  # what stays is listed as an unfinished upload
+            with contextlib.suppress(OSError):  # a file that stays is listed as an unfinished upload
                 remove_upload(self._root, self._temporary, self._folder)
 
 
 def remove_upload(root: Path, temporary: Path, folder: Path) -> None:
-    """Remove a temporary file in ``folder``, and the directories that only a long key needed; gone is no error.
+    """Remove a temporary file in ``folder`` and the directories of a long key; a missing file is no error.
 
     Raises:
-        OSError: it is there and cannot be removed.
+        OSError: the file is there and cannot be removed.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), anchored(root, temporary) as place:
         place.unlink()
@@ -231,7 +231,7 @@ def _require_aligned(byte_range: ByteRange, file_size: int) -> None:
 
 
 def _read(file: int, block: memoryview, position: int) -> int:
-    """Fill ``block`` from ``position`` on; return how much there was."""
+    """Fill ``block`` from ``position`` on; return the number of bytes."""
     filled = 0
     while filled < len(block):
         count = os.preadv(file, [block[filled:]], position + filled)
@@ -254,9 +254,9 @@ def _write(file: int, content: memoryview) -> None:
 
 
 def _begin_write_back(file: int) -> None:
-    """Have the kernel write what is dirty while the next step is copied, so that the sync at the end finds little.
+    """Have the kernel write dirty pages while the next step is copied, so that the sync at the end is short.
 
-    Only a hint: what it answers does not matter, and nothing is durable before the sync.
+    The call is a hint: its result does not matter, and the bytes are durable after the sync.
     """
     _LIBC.sync_file_range(file, ctypes.c_int64(0), ctypes.c_int64(0), _SYNC_FILE_RANGE_WRITE)
 
@@ -281,7 +281,7 @@ def _rename_without_replacing(temporary: Path, final: Path) -> bool:
 
 
 def _exchange_or_rename(temporary: Path, final: Path) -> None:
-    """Give ``temporary`` the name of what is there. Exchanged, an object deleted in this moment does not come back."""
+    """Give ``temporary`` the name of the present object by exchange, so that a deleted object does not come back."""
     code = _renameat2(temporary, final, _RENAME_EXCHANGE)
     if code in _NO_EXCHANGE:
         temporary.replace(final)  # some network file systems cannot exchange
@@ -290,6 +290,6 @@ def _exchange_or_rename(temporary: Path, final: Path) -> None:
 
 
 def _renameat2(source: Path, target: Path, flags: int) -> int:
-    """0, or why it failed."""
+    """Return 0, or the number of the error."""
     done = _LIBC.renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), flags) == 0
     return 0 if done else ctypes.get_errno()

@@ -54,12 +54,12 @@ log = structlog.get_logger()
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_STEP_BYTES = 16 * CHECKSUM_BLOCK_BYTES  # between two steps a cancellation takes effect
+_STEP_BYTES = 16 * CHECKSUM_BLOCK_BYTES  # a cancellation takes effect between two steps
 _THREADS = 8
 _PUBLISH_ATTEMPTS = 5
 _LOCK_NAME = "replace.lock"
 
-_PLANTED = frozenset({errno.EINVAL, errno.ELOOP})  # of anchored paths and files that are no regular ones
+_PLANTED = frozenset({errno.EINVAL, errno.ELOOP})  # by anchored paths, and for files that are not regular
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _REFUSED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
@@ -67,18 +67,18 @@ _REFUSED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 class FilesystemObjectStore:
     """An ``ObjectStore`` in the directory ``root``, which is created when it is missing.
 
-    An object is written under a temporary name, synced, and linked to its own name, which never replaces anything.
+    An object is written under a temporary name, synced, and linked to its own name, which fails if the name is taken.
     Temporary files that a crash left are its unfinished uploads.
     """
 
     def __init__(self, root: Path, *, new_id: Callable[[], UUID] = uuid4, patience_s: float = 10.0) -> None:
-        """``patience_s`` bounds how long a call that was given up waits for the disk to end its last step."""
+        """Prepare to use ``root``; a cancelled call waits at most ``patience_s`` for the disk to end its last step."""
         self._root = root
         self._patience_s = patience_s
         self._uploads = root / UPLOADS_FOLDER
         self._new_id = new_id
-        self._root_seen: tuple[int, int] | None = None  # device and inode: another one is another file system
-        self._made: set[Path] = set()  # directories known to be there, unless somebody removed one
+        self._root_seen: tuple[int, int] | None = None  # device and inode; others mean another file system
+        self._made: set[Path] = set()  # directories that were there when they were last used
         self._one_replaces = threading.Lock()
         self._buffers: list[memoryview] = []
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tierd-store")
@@ -123,7 +123,7 @@ class FilesystemObjectStore:
         return await self._run(_read, self._root, path_of_key(key), byte_range)
 
     async def head(self, key: str) -> ObjectInfo:
-        """Describe the object, without a checksum: that would read all of it."""
+        """Describe the object, without a checksum, which would take a read of all of it."""
         return await self._run(_described, self._root, key)
 
     async def delete(self, key: str) -> None:
@@ -144,14 +144,14 @@ class FilesystemObjectStore:
         await self._run(remove_upload, self._root, path, self._uploads)
 
     async def list_versions(self, prefix: str) -> list[ObjectVersion]:
-        """Return the objects themselves. Of snapshots and backups of the file system nobody knows here."""
+        """Return the present objects. Snapshots and backups of the file system are unknown here."""
         return [
             ObjectVersion(key=info.key, version_id="", size_bytes=info.size_bytes, is_current=True)
             for info in await self.list_objects(prefix)
         ]
 
     async def delete_version(self, version: ObjectVersion) -> None:
-        """Remove the object, which is the only version of itself."""
+        """Remove the object, whose present content is its one version."""
         await self.delete(version.key)
 
     async def check(self) -> None:
@@ -165,7 +165,7 @@ class FilesystemObjectStore:
     # ------------------------------------------------------------ blocking, in threads
 
     def _advance(self, upload: FileUpload, size_bytes: int) -> bool:
-        """Take the upload one step further. Return whether it has ended: the object is there, with this content."""
+        """Take the upload one step further; return True when the object is there with this content."""
         self._require_same_root()
         with self._buffer() as buffer:
             upload.write(size_bytes, buffer)
@@ -182,7 +182,7 @@ class FilesystemObjectStore:
     def _replace(self, upload: FileUpload, content: bytes, previous: bytes) -> None:
         self._require_same_root()
         with anchored(self._root, upload.final) as final:
-            final.stat(follow_symlinks=False)  # raises when there is nothing to replace, and then nothing is made
+            final.stat(follow_symlinks=False)  # raises when there is no object to replace, before a file is made
         self._ensure_directory(self._uploads)
         with self._replacing(), self._buffer() as buffer:
             beyond = range_beyond(content, previous)
@@ -193,19 +193,19 @@ class FilesystemObjectStore:
                 )
             if present == content:
                 with anchored(self._root, upload.final) as final:
-                    sync_directory(final.parent)  # the process that stored it may have died before this
+                    sync_directory(final.parent)  # the process that stored the object may have died before its sync
                 return
             upload.write(0, buffer)
             upload.replace()
 
     @contextmanager
     def _replacing(self) -> Iterator[None]:
-        """Exclude every other replacement: of this process, and of others that have the same directory."""
+        """Exclude other replacements, by this process and by others that use the same directory."""
         with self._one_replaces, contextlib.ExitStack() as opened:
             with anchored(self._root, self._uploads / _LOCK_NAME) as place:
                 lock = open_regular(place, os.O_RDWR | os.O_CREAT, FILE_MODE)
             opened.callback(os.close, lock)
-            fcntl.flock(lock, fcntl.LOCK_EX)  # closing the file gives it back
+            fcntl.flock(lock, fcntl.LOCK_EX)  # closing the file releases the lock
             yield
 
     def _publish(self, upload: FileUpload, buffer: memoryview) -> None:
@@ -225,9 +225,9 @@ class FilesystemObjectStore:
                 )
 
     def _require_same_root(self) -> None:
-        """Raise when the directory is not the one that this process began with: its mount went away, or another came.
+        """Raise when the directory is not the one that this process began with: its mount is gone or replaced.
 
-        What is written below an empty mount point fills the wrong disk and is hidden when the mount is back.
+        Files below an empty mount point fill the wrong disk, and are hidden when the mount is back.
         """
         if self._root_seen and self._root_identity() != self._root_seen:
             raise RetriableRemoteStorageError(
@@ -252,7 +252,9 @@ class FilesystemObjectStore:
             with anchored(self._root, directory) as place:
                 with contextlib.suppress(FileExistsError):
                     place.mkdir(mode=DIRECTORY_MODE)
-                sync_directory(place.parent)  # also when it exists: who made it may have died before this
+                sync_directory(
+                    place.parent
+                )  # also when it exists: the process that made it may have died before its sync
         self._made.add(directory)
 
     def _delete(self, path: Path) -> None:
@@ -291,9 +293,9 @@ class FilesystemObjectStore:
 
     @contextmanager
     def _buffer(self) -> Iterator[memoryview]:
-        """Lend one of the few buffers, at most as many as there are threads."""
+        """Lend a buffer; there are at most as many buffers as threads."""
         try:
-            buffer = self._buffers.pop()  # not after a look: another thread may take the last one in between
+            buffer = self._buffers.pop()  # without a check before: another thread could take the last one in between
         except IndexError:
             buffer = memoryview(bytearray(CHECKSUM_BLOCK_BYTES))
         try:
@@ -318,7 +320,7 @@ class FilesystemObjectStore:
             raise _translated(error, self._root) from error
 
     async def _settled(self, step: asyncio.Future[T]) -> None:
-        """Wait for a step whose answer nobody wants, but not for ever: a mount whose server is away never answers.
+        """Wait for a step whose result is not needed, for a bounded time: a mount without its server may not answer.
 
         A cancellation that comes meanwhile waits for the step as well.
         """
@@ -334,7 +336,7 @@ class FilesystemObjectStore:
 
 def _forget(step: asyncio.Future[T]) -> None:
     if not step.cancelled():
-        step.exception()  # looked at: what failed before is reported
+        step.exception()  # retrieved, so that asyncio does not warn: the first failure is reported
 
 
 def _translated(error: OSError, root: Path) -> RemoteStorageError:
@@ -361,7 +363,7 @@ def _translated(error: OSError, root: Path) -> RemoteStorageError:
 
 @contextmanager
 def _absent_if_too_long() -> Iterator[None]:
-    """Say of an object that the file system cannot have, for its name is too long, that there is none."""
+    """Turn the error for a name too long for the file system into a missing file: no such object can exist."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""GcsConnection: one client of one bucket, its credentials, and its errors in our words."""
+"""GcsConnection: one client of one bucket, its credentials, and its errors as errors of tierd."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -58,7 +58,7 @@ class GcsConnection:
 
     @property
     def timeout(self) -> int:
-        """For the library's calls: it passes on whatever it is given, and its annotations know only whole seconds."""
+        """Timeouts for the library's calls, which accept them although their annotations say whole seconds."""
         return cast("int", self._timeout)
 
     async def storage(self) -> Storage:
@@ -66,7 +66,7 @@ class GcsConnection:
 
         Raises:
             RemoteAccessError: no credentials, or refused ones.
-            RetriableRemoteStorageError: whoever gives tokens does not answer.
+            RetriableRemoteStorageError: the server that issues tokens does not answer.
         """
         if self._storage is None or self._session is None:
             connector = cutting_abandoned(aiohttp.TCPConnector(limit=self._max_connections))
@@ -101,7 +101,7 @@ class GcsConnection:
         was stored as gzip, sends more than the range that it was asked for.
 
         Raises:
-            RemoteStorageError: it was refused, as ``error_for`` classifies it; not for 308 and 416.
+            RemoteStorageError: the store refused it, as ``error_for`` classifies the refusal; 308 and 416 are answers.
         """
         await self.storage()
         assert self._session is not None, "the client has one"
@@ -126,15 +126,15 @@ class GcsConnection:
         return reply
 
     def object_url(self, key: str, query: str = "") -> str:
-        """The address of an object."""
+        """Return the address of an object."""
         return f"{self._root}/storage/v1/b/{self.bucket}/o/{quote(key, safe='')}?{query}"
 
     def upload_url(self, query: str) -> str:
-        """The address that objects are sent to."""
+        """Return the address that objects are sent to."""
         return f"{self._root}/upload/storage/v1/b/{self.bucket}/o?{query}"
 
     def reachable(self, url: str) -> str:
-        """An address that the store gave, the way we reach the store: an emulator may know itself by another name."""
+        """Return an address from the store as it is reached from here: an emulator may give another name of itself."""
         return self._root + URL(url, encoded=True).raw_path_qs if self._is_emulator else url
 
     async def close(self) -> None:
@@ -147,7 +147,7 @@ class GcsConnection:
 
     @contextmanager
     def translated(self, operation: str, key: str) -> Iterator[None]:
-        """Turn the library's errors, and those of the library below it, into ours."""
+        """Turn the library's errors, and those of the library below it, into errors of tierd."""
         with self.masking.sealing(), self._translated(operation, key):
             yield
 
@@ -210,7 +210,7 @@ class GcsConnection:
 
 
 class _SharedToken(Token):
-    """The library's token, except that a caller that gives up does not fail the others, and that it tries once."""
+    """Token of the library that is asked for once, and whose waiting callers may be cancelled one by one."""
 
     def __init__(self, service_file: str | None, *, session: aiohttp.ClientSession, scopes: list[str]) -> None:
         super().__init__(service_file=service_file, session=session, scopes=scopes)
@@ -224,12 +224,12 @@ class _SharedToken(Token):
         await asyncio.shield(waiting)
 
     async def acquire_access_token(self, timeout: int = 10) -> None:  # type: ignore[override]  # theirs is decorated
-        """Ask once; the store's own wrapper is the one that repeats."""
+        """Ask once: the wrapper of the store repeats."""
         once: Any = Token.acquire_access_token
         await once.__wrapped__(self, timeout=timeout)
 
     async def settle(self) -> None:
-        """End what is still asked."""
+        """End the requests for a token that are under way."""
         for task in (*self._waits, *([self.acquiring] if self.acquiring else [])):
             task.cancel()
             await asyncio.wait({task})
@@ -237,7 +237,7 @@ class _SharedToken(Token):
     def _forget(self, waiting: "asyncio.Task[None]") -> None:
         self._waits.discard(waiting)
         if not waiting.cancelled():
-            waiting.exception()  # looked at: whoever waited was told
+            waiting.exception()  # retrieved, so that asyncio does not warn: the callers have the failure
 
 
 async def _first_bytes(stream: aiohttp.StreamReader, max_bytes: int) -> bytes:

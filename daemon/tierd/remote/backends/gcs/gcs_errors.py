@@ -1,4 +1,4 @@
-"""What a refusal of Google Cloud Storage means for us: one pure decision for every backend operation."""
+"""Refusals of Google Cloud Storage as errors of tierd: one pure decision for all operations."""
 
 import re
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _OF_AN_UPLOAD = frozenset({"upload part", "ask upload", "abort upload"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcsRefusal:
-    """An error answer. ``text`` is what came with it, JSON as a rule."""
+    """An error answer. ``text`` is its body, JSON as a rule."""
 
     operation: str
     bucket: str
@@ -38,13 +38,13 @@ class GcsRefusal:
 
     @property
     def message(self) -> str:
-        """The sentence in it."""
+        """Sentence of the answer that names the failure."""
         error = self._error()
         return str(error.get("message", "")) or " ".join(self.text.split())[:200]
 
     @property
     def reasons(self) -> frozenset[str]:
-        """The words in it that name the cause."""
+        """Words of the answer that name the cause."""
         errors = self._error().get("errors")
         listed = errors if isinstance(errors, list) else []
         return frozenset(str(each["reason"]) for each in listed if isinstance(each, dict) and "reason" in each)

@@ -108,7 +108,7 @@ class GcsObjectStore:
         present = await self.get(key, range_beyond(content, previous))
         if present == content:
             return
-        was_read = _checksum(described) == crc32c(present)  # or it changed between the two looks
+        was_read = _checksum(described) == crc32c(present)  # else it changed between the two requests
         if present != previous or not was_read:
             raise self._conflict(key, "has other content than was expected")
         try:
@@ -171,12 +171,12 @@ class GcsObjectStore:
         return sorted(found, key=lambda info: info.key)[:limit]
 
     async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
-        """Return nothing: the store does not tell. It forgets an upload that nobody completed after a week."""
+        """Return no uploads: the store lists none, and drops an uncompleted upload after a week."""
         del prefix
         return []
 
     async def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """Do nothing: none is ever listed."""
+        """Return: no upload is listed, so that there is none to abort."""
 
     async def list_versions(self, prefix: str) -> list[ObjectVersion]:
         """Return every version of the objects below ``prefix``."""
@@ -230,10 +230,10 @@ class GcsObjectStore:
                 part = await anext(rest)
 
     async def _require_intact(self, key: str, described: dict[str, Any], sent: Measured) -> None:
-        """Compare what the store has with what was sent; take back what is damaged.
+        """Compare the stored object with what was sent; delete a damaged object.
 
         Raises:
-            RemoteIntegrityError: it is not the same; the object is gone again.
+            RemoteIntegrityError: the two differ; the object is deleted.
         """
         with self._connection.translated("put", key):
             stored = Measured(int(described["size"]), _checksum(described))
@@ -247,7 +247,7 @@ class GcsObjectStore:
             remedy="the object was deleted again and the segment is read again; look at the proxies on the way",
         )
 
-    # ------------------------------------------------------------ is it ours?
+    # ------------------------------------------------------------ after a lost reply
 
     async def _stored_after_all(self, key: str, body: Body, error: RemoteStorageError) -> None:
         try:

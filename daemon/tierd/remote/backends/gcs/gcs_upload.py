@@ -28,7 +28,7 @@ _CANCELLED = 499  # how the store answers the abort of an upload
 
 
 class ResumableUploads:
-    """Uploads that the store keeps for a week unless they are completed or aborted; nobody can list them.
+    """Uploads that the store keeps for a week unless they are completed or aborted. They cannot be listed.
 
     ``retry`` repeats single parts: the store is asked how far it got, so that a hiccup does not cost the whole object.
     """
@@ -42,11 +42,11 @@ class ResumableUploads:
 
     @asynccontextmanager
     async def begun(self, key: str, *, checksum: str | None) -> AsyncIterator["ResumableUpload"]:
-        """Begin an upload of a key that must not exist, to be completed inside; failed or cancelled, it is aborted.
+        """Begin an upload of a key that must not exist, to be completed inside the context; otherwise it is aborted.
 
         Args:
             key: the object's.
-            checksum: of the whole, in the store's form, for the store to verify; None where it is not known yet.
+            checksum: of the whole, in the store's form, which the store verifies; None where it is not known yet.
         """
         url = await self._begin(key, checksum)
         upload = ResumableUpload(self._connection, key, url, deadlines=self._deadlines, retry=self._retry)
@@ -92,7 +92,7 @@ class ResumableUploads:
             pass
         except RemoteStorageError as error:
             if f": {_CANCELLED} " not in f"{error} ":
-                # The store forgets it in a week; the failure that brought us here is the one to report.
+                # The store drops it in a week. The failure before the abort is the one to report.
                 log.warning("upload_not_aborted", key=key, error=str(error))
 
     async def _abort_when_begun(self, key: str, beginning: "asyncio.Task[str]") -> None:
@@ -106,7 +106,7 @@ class ResumableUploads:
 
 
 class ResumableUpload:
-    """One upload that runs."""
+    """One upload under way."""
 
     def __init__(
         self, connection: GcsConnection, key: str, url: str, *, deadlines: Deadlines, retry: Retry | None
@@ -122,8 +122,8 @@ class ResumableUpload:
 
         Raises:
             RemoteConflictError: the key exists.
-            UploadGoneError: somebody aborted the upload.
-            NoAnswerError: the last part may or may not have completed it.
+            UploadGoneError: the upload was aborted by another caller.
+            NoAnswerError: the last part may have completed the upload.
         """
         total = position + len(content) if is_last else None
         asked = False
@@ -158,7 +158,7 @@ class ResumableUpload:
         return None
 
     def _progress(self, reply: Reply, position: int, size: int) -> int:
-        """How far the store got; it must be inside the part that is being sent."""
+        """Return the number of bytes that the store has; it must be inside the part that is being sent."""
         _, dash, last = reply.headers.get("range", "").partition("-")
         kept = int(last) + 1 if dash else 0
         if not position <= kept <= position + size:

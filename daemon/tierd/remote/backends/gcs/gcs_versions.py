@@ -13,7 +13,7 @@ _RIGHTS: Final = "allow storage.objects.list, storage.objects.restore and storag
 
 
 class GcsVersions:
-    """Generations in one bucket. A soft-deleted one is kept by the bucket's policy, and nobody can hurry that."""
+    """Generations in one bucket. The bucket's policy keeps a soft-deleted generation until its time has passed."""
 
     def __init__(self, connection: GcsConnection) -> None:
         self._connection = connection
@@ -22,7 +22,7 @@ class GcsVersions:
         """Return every generation of the objects whose key begins with ``prefix``, by key.
 
         Raises:
-            ObjectVersionsUnknownError: the store does not list them to us.
+            ObjectVersionsUnknownError: the store does not list them to these credentials.
         """
         found: dict[tuple[str, str], ObjectVersion] = {}
         try:

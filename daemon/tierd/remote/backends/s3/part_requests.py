@@ -1,4 +1,4 @@
-"""PartRequests: requests that send parts, each followed to its answer also where its caller is cancelled."""
+"""PartRequests: requests that send parts, each awaited until its answer, also when its caller is cancelled."""
 
 import asyncio
 from collections import defaultdict
@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 
 class PartRequests:
-    """The requests under way, by upload.
+    """Requests under way, by upload.
 
-    A store that has the whole body of a part goes on with it after the connection is cut. What it writes then brings
-    an upload back that was aborted meanwhile. So a request whose body is handed over is not cut: its answer is waited
-    for, at most ``patience_s`` seconds, before the cancellation goes on. A request whose body is not whole is cut, and
-    the store has nothing to finish.
+    A store that has the whole body of a part writes the part also after the connection is cut. That brings back an
+    upload that was aborted meanwhile. So a request whose body is handed over is not cut: its answer is awaited for at
+    most ``patience_s`` seconds before the cancellation goes on. A request whose body is not handed over is cut, and the
+    store has no whole part to write.
     """
 
     def __init__(self, clean_ups: CleanUps, *, patience_s: float) -> None:
@@ -25,7 +25,7 @@ class PartRequests:
         self._running: defaultdict[str, set[asyncio.Task[object]]] = defaultdict(set)
 
     async def run(self, upload_id: str, request: Callable[[], Awaitable[T]], *, is_whole: Callable[[], bool]) -> T:
-        """Make one request of an upload; ``is_whole`` tells whether its body has been handed over."""
+        """Make one request of an upload; ``is_whole`` returns True once its body has been handed over."""
 
         async def answered() -> T:
             return await request()
@@ -56,7 +56,7 @@ class PartRequests:
 
     def _ended(self, upload_id: str, task: "asyncio.Task[T]") -> None:
         if not task.cancelled():
-            task.exception()  # its caller may be gone
+            task.exception()  # retrieved, because its caller may be gone
         running = self._running[upload_id]
         running.discard(task)
         if not running:

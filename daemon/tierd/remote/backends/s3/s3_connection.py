@@ -1,4 +1,4 @@
-"""S3Connection: one client of one bucket, connected at its first use, and its errors in our words."""
+"""S3Connection: one client of one bucket, connected at its first use, and its errors as errors of tierd."""
 
 import asyncio
 import base64
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _UNREACHABLE = (
     BotoConnectionError,
     HTTPClientError,
-    ResponseParserError,  # not S3 that answered: a proxy's page, or half an answer
-    aiohttp.ClientError,  # out of a body that is read
+    ResponseParserError,  # a proxy's page instead of an answer of S3, or half an answer
+    aiohttp.ClientError,  # from reading a body
     ConnectionError,
     TimeoutError,
 )
@@ -107,12 +107,12 @@ class S3Connection:
         return self._connected
 
     async def _require_certificates(self) -> None:
-        """Load them once to see that they can be: the library takes a wrong file for a server that does not answer."""
+        """Load the certificates once as a check: the library reports a wrong file as a server that does not answer."""
         if self._ca_file is None:
             return
         try:
             await asyncio.to_thread(ssl.create_default_context, cafile=str(self._ca_file))
-        except OSError as error:  # also what is no certificate
+        except OSError as error:  # a file without a certificate too
             raise RemoteAccessError(
                 f"certificates {self._ca_file}: {error.strerror or 'cannot be used'}",
                 remedy="correct remote.s3.ca_file",
@@ -126,7 +126,7 @@ class S3Connection:
 
     @contextmanager
     def translated(self, operation: str, key: str) -> Iterator[None]:
-        """Turn the client library's errors, and those of the libraries below it, into ours."""
+        """Turn the client library's errors, and those of the libraries below it, into errors of tierd."""
         with self.masking.sealing(), self._translated(operation, key):
             yield
 
@@ -146,7 +146,7 @@ class S3Connection:
         except (CredentialRetrievalError, MetadataRetrievalError) as error:
             failure = self.masking.error(error)
             raise RetriableRemoteStorageError(
-                f"{subject}: whoever gives this host its credentials does not: {failure}",
+                f"{subject}: this host gets no credentials from their provider: {failure}",
                 remedy="it is tried again; look at the role of this host, or set remote.s3.access_key_id",
             ) from failure
         except SSLError as error:
@@ -198,7 +198,7 @@ class _Connecting(Protocol):
 
 
 def status_of(error: ClientError) -> int:
-    """The HTTP status of a refusal, 0 when it says none."""
+    """Return the HTTP status of a refusal, 0 when it has none."""
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
@@ -209,6 +209,6 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _never_redirect(params: dict[str, Any], **_: object) -> None:
-    # botocore follows the region that a refusal names. Its streams could not be sent twice, and the operator should
-    # know: tell it that it has followed already.
+    # botocore follows the region that a refusal names. The streamed bodies could not be sent twice, and the operator
+    # should correct the region. So botocore is told that it has followed the region already.
     params.setdefault("context", {})["s3_redirect"] = {"redirected": True, "bucket": ""}

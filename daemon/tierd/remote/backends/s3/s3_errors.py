@@ -1,4 +1,4 @@
-"""What an S3 server's refusal means for us: one pure decision for every backend operation."""
+"""Refusals of an S3 server as errors of tierd: one pure decision for all operations."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _BUSY = frozenset(
     {
         "BandwidthLimitExceeded",
         "ConditionalRequestConflict",
-        "IncompleteBody",  # the connection broke while we sent
+        "IncompleteBody",  # the connection broke while the body was sent
         "InvalidPart",
         "OperationAborted",
         "RequestLimitExceeded",
@@ -63,7 +63,7 @@ class S3Refusal:
     """An error answer of an S3 server; header names in lower case.
 
     Attributes:
-        code: the server's word for it; the status in digits where the answer had no body.
+        code: the server's name of the error; the status in digits where the answer had no body.
         details: further fields of the error body, for example ``Region``.
     """
 
@@ -121,7 +121,7 @@ def error_for(refusal: S3Refusal, *, now: datetime) -> RemoteStorageError:
 
 
 def _is_too_long_to_exist(refusal: S3Refusal) -> bool:
-    """Whether a server on a file system refuses a key that it cannot have; to ``head`` it does not say why."""
+    """Return True for a key too long for a server on a file system, which gives ``head`` no reason."""
     if refusal.status != 400 or refusal.operation not in _READING:
         return False
     is_too_long = any(len(part.encode()) > _MAX_FILE_NAME_BYTES for part in refusal.key.split("/"))

@@ -37,7 +37,7 @@ _ABORT_BACKOFF = Backoff(base_s=0.1, cap_s=2.0)  # short: the caller waits for i
 
 
 class MultipartUpload(NamedTuple):
-    """An upload that runs; ``whole`` tells whether the store will know the checksum of the whole."""
+    """An upload under way; ``whole`` is True if the store will know the checksum of the whole object."""
 
     key: str
     upload_id: str
@@ -77,8 +77,8 @@ class MultipartUploads:
 
         Raises:
             RemoteConflictError: the key exists.
-            UploadGoneError: somebody aborted the upload, or it was completed and the reply was lost.
-            NoAnswerError: it may or may not have been completed.
+            UploadGoneError: another caller aborted the upload, or it was completed and the reply was lost.
+            NoAnswerError: the upload may have been completed.
         """
         parts = parts_of(body, self._part_size)
         async with self._sender.open(body) as source, self.begun(key) as upload:
@@ -87,7 +87,7 @@ class MultipartUploads:
 
     @asynccontextmanager
     async def begun(self, key: str) -> AsyncIterator[MultipartUpload]:
-        """Begin an upload, to be completed inside; failed or cancelled, it is aborted."""
+        """Begin an upload, to be completed inside the context; after a failure or a cancellation it is aborted."""
         upload = await self._begin_upload(key)
         try:
             yield upload
@@ -116,7 +116,7 @@ class MultipartUploads:
     async def _begin_upload(self, key: str) -> MultipartUpload:
         """Begin a multipart upload.
 
-        Cancelled while the reply is on its way, it waits for the id, to abort what would be nobody's.
+        A cancellation while the reply is on its way waits for the id of the upload, and aborts the upload.
         """
         creating = asyncio.create_task(self._create_upload(key), name=f"begin upload {key}")
         try:
@@ -183,8 +183,8 @@ class MultipartUploads:
 
         Raises:
             RemoteConflictError: the key exists.
-            UploadGoneError: somebody aborted the upload, or it was completed and the reply was lost.
-            NoAnswerError: it may or may not have been completed.
+            UploadGoneError: another caller aborted the upload, or it was completed and the reply was lost.
+            NoAnswerError: the upload may have been completed.
         """
         key = upload.key
         client = await self._connection.client()
@@ -217,14 +217,14 @@ class MultipartUploads:
                 call = partial(self._abort_for_good, UnfinishedUpload(key, upload_id, 0))
                 await self._abort_retry.taking_back("abort_upload", call, key=key)
         except RemoteStorageError as error:
-            # The sweep finds it later; the failure that brought us here is the one to report.
+            # The sweep finds it later. The failure before the abort is the one to report.
             log.warning("upload_not_aborted", key=key, upload_id=upload_id, error=str(error))
 
     async def _abort_for_good(self, upload: UnfinishedUpload) -> None:
-        """Abort, and look whether that was all: a part whose connection was cut may still be on its way to the disk.
+        """Abort, and list uploads as a check: a part whose connection was cut may still be on its way to the disk.
 
         Raises:
-            RetriableRemoteStorageError: the upload is there again, or still.
+            RetriableRemoteStorageError: the upload is still listed.
         """
         await self.abort_upload(upload)
         client = await self._connection.client()

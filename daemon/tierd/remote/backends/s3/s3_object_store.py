@@ -1,7 +1,7 @@
 """S3ObjectStore: any S3-compatible store, through aiobotocore.
 
-Every object is created with ``If-None-Match: *`` and our own CRC-32C, so that the store itself verifies what arrived.
-Payloads go unsigned and are streamed from disk; the client library's own retries are off.
+Objects are created with ``If-None-Match: *`` and a CRC-32C that the store verifies. Payloads go unsigned and are
+streamed from disk; the client library's own retries are off.
 """
 
 from functools import partial
@@ -123,8 +123,8 @@ class S3ObjectStore:
             else:
                 await self._put_file(key, body)
         except (RemoteConflictError, UploadGoneError, NoAnswerError) as error:
-            # The key exists, or the reply to what created it was lost. A server may also refuse a key that exists and
-            # hang up while the body is still on its way, and then only the broken connection is seen.
+            # The key exists, or the reply to the request that created it was lost. A server may also refuse a key that
+            # exists and hang up while the body is still on its way: then the client sees a broken connection.
             await self._stored_after_all(key, body, error)
 
     async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
@@ -157,7 +157,7 @@ class S3ObjectStore:
         return (await self._reader.read(key, byte_range)).content
 
     async def head(self, key: str) -> ObjectInfo:
-        """Describe the object; with its checksum where the store knows that of the whole."""
+        """Describe the object, with its checksum where the store knows that of the whole."""
         return await self._reader.head(key)
 
     async def delete(self, key: str) -> None:
@@ -167,7 +167,7 @@ class S3ObjectStore:
             with self._connection.translated("delete", key):
                 await client.delete_object(Bucket=self._bucket, Key=key)
         except RemoteResourceNotFoundError:
-            pass  # AWS never says so, others do
+            pass  # an answer of stores other than AWS
 
     async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
         """Return the objects whose key begins with ``prefix``, in order of key."""
@@ -212,7 +212,7 @@ class S3ObjectStore:
         await self._versions.delete(version)
 
     async def check(self) -> None:
-        """Raise unless the bucket is there and may be listed. A listing, because its refusals say why."""
+        """Raise unless the bucket is there and may be listed: refusals of a listing name their reason."""
         client = await self._connection.client()
         with self._connection.translated("list", ""):
             await client.list_objects_v2(Bucket=self._bucket, Prefix=self._check_prefix, MaxKeys=1)
@@ -246,14 +246,14 @@ class S3ObjectStore:
         request = partial(client.put_object, Bucket=self._bucket, Key=key, **arguments)
         await self._sender.send_bytes("put", key, content, crc32c(content), request)
 
-    # ------------------------------------------------------------ is it ours?
+    # ------------------------------------------------------------ after a lost reply
 
     async def _stored_after_all(self, key: str, body: Body, error: RemoteStorageError) -> None:
         """Return when the object is there with the content of ``body``, in spite of ``error``.
 
         Raises:
-            RemoteConflictError: it is there with other content.
-            RetriableRemoteStorageError: it is not there, or the store cannot be asked.
+            RemoteConflictError: the object is there with other content.
+            RetriableRemoteStorageError: the object is not there, or the store cannot be asked.
         """
         try:
             same = await self._reader.holds(key, body, patience_s=self._clean_up_s)

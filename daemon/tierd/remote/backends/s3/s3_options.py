@@ -1,4 +1,4 @@
-"""What every request must say about an object: its encryption, its storage class and its tags. Pure."""
+"""ObjectOptions: arguments of requests for encryption, storage class and tags of objects. Pure."""
 
 import base64
 import binascii
@@ -18,12 +18,12 @@ _MAX_TAGS = 10  # S3's own limit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectOptions:
-    """How a bucket keeps our objects.
+    """Options of the objects in a bucket.
 
     Attributes:
-        storage_class: of logs; what lies beside them is small and read more often.
-        encryption: by the store: ``s3`` with its own keys, ``kms`` with a key that it is told, ``c`` with one that goes
-            along with every request; ``none`` leaves it to the bucket.
+        storage_class: of logs; the objects beside them are small and read more often.
+        encryption: by the store: ``s3`` with its own keys, ``kms`` with a named key, ``c`` with a key in every request;
+            ``none`` leaves it to the bucket.
         kms_key_id: of ``kms``; None takes the account's default key.
         customer_key: 32 bytes, of ``c``.
         tags: of every object, for lifecycle rules and cost reports.
@@ -42,7 +42,7 @@ class ObjectOptions:
             raise ValueError(f"an object has at most {_MAX_TAGS} tags, not {len(self.tags)}")
 
     def creation(self, *, is_log: bool) -> dict[str, Any]:
-        """Arguments of the request that creates an object, or begins a multipart upload."""
+        """Return arguments of the request that creates an object, or begins a multipart upload."""
         arguments: dict[str, Any] = {**self.access()}
         if self.storage_class and is_log:
             arguments["StorageClass"] = self.storage_class
@@ -57,7 +57,7 @@ class ObjectOptions:
         return arguments
 
     def access(self) -> dict[str, Any]:
-        """Arguments of every other request for an object's bytes or description, and of those that send its parts."""
+        """Return arguments of requests that read or describe an object, or send its parts."""
         if self.encryption != "c":
             return {}
         return {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": self.customer_key}  # the library encodes it
@@ -66,7 +66,7 @@ class ObjectOptions:
         """Refuse to send a customer key in the clear to another host.
 
         Raises:
-            RemoteStorageError: it would be.
+            RemoteStorageError: the key would be sent in the clear.
         """
         address = urlsplit(endpoint_url or "https://")
         if self.encryption == "c" and address.scheme != "https" and not _is_this_host(address.hostname or ""):
@@ -80,7 +80,7 @@ def customer_key_of(text: str) -> bytes:
     """Decode a customer key, 32 bytes in base64.
 
     Raises:
-        ValueError: it is something else; the message does not show it.
+        ValueError: the text is no such key; the message does not show the text.
     """
     try:
         key = base64.b64decode(text.strip(), validate=True)

@@ -1,12 +1,12 @@
 """S3RangedReads: parts of objects through obstore, which takes less than half of aiobotocore's CPU for them.
 
-It answers what it can and leaves the rest to aiobotocore, whose refusals say why: whatever the store refuses is asked
-there again. Retries are off. Where settings say something that obstore cannot do as exactly, nothing is read here:
+A refused read is asked again through aiobotocore, whose refusals name their reason. Retries are off. Where the settings
+ask for something that obstore does differently, all reads go through aiobotocore:
 
 ===========================  =======================================================================
 certificates to trust        obstore adds them to the system's; ``ca_file`` means them alone
 customer keys (SSE-C)        the key would be held twice, and go through two libraries
-keys of unusual characters   obstore's paths are not S3's keys; tierd itself makes none of them
+keys of unusual characters   obstore's paths are not S3's keys; tierd's own keys are plain
 ===========================  =======================================================================
 """
 
@@ -34,14 +34,14 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _HOST_NAME_BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _BUSY = frozenset({408, 429})
 
-# obstore asks again five minutes before the end. botocore renews what ends within ten or more, so that what it gives is
-# always good for longer than this.
+# obstore asks again five minutes before the end. botocore renews credentials that end within ten minutes or more, so
+# that those that it returns are good for longer than this.
 _CREDENTIALS_KEPT = timedelta(minutes=8)
-_REQUEST_LIMIT = timedelta(hours=1)  # obstore insists on one; the deadlines are ours
+_REQUEST_LIMIT = timedelta(hours=1)  # obstore insists on a limit; tierd has its own deadlines
 
 
 class StoreAddress(NamedTuple):
-    """Where a bucket is, in obstore's terms: with ``is_virtual_hosted`` the URL names the bucket."""
+    """Address of a bucket, in obstore's terms: with ``is_virtual_hosted`` the URL names the bucket."""
 
     url: str
     is_virtual_hosted: bool
@@ -84,7 +84,7 @@ class S3RangedReads:
             try:
                 found = await obstore.get_range_async(self._store, key, start=byte_range.start, length=byte_range.size)
             except FileNotFoundError:
-                return None  # the bucket or the object: aiobotocore tells them apart
+                return None  # the bucket or the object: aiobotocore tells which
             except obstore.exceptions.BaseError as error:
                 self._raise_unless_refused(key, endpoint_url, error)
                 return None
@@ -139,7 +139,7 @@ class S3RangedReads:
 
 
 class _Credentials:
-    """What obstore calls when it needs credentials: those of the configuration, or of botocore's chain."""
+    """Provider of credentials for obstore: those of the configuration, or of botocore's chain."""
 
     def __init__(self, keys: S3Keys) -> None:
         self._keys = keys
@@ -170,12 +170,12 @@ class _Credentials:
 
 
 def can_read_ranges(*, has_ca_file: bool, has_customer_key: bool) -> bool:
-    """Whether obstore can do exactly what the settings and the environment say."""
+    """Return True if obstore does what the settings and the environment say."""
     return not (has_ca_file or has_customer_key or os.environ.get("AWS_CA_BUNDLE"))
 
 
 def store_address(endpoint_url: str, bucket: str, *, path_style: bool) -> StoreAddress:
-    """Where botocore's ``auto`` addressing would look for the bucket: by host name if it can be part of one."""
+    """Return the address of botocore's ``auto`` addressing: by host name if the bucket's name can be part of one."""
     parts = urlsplit(endpoint_url)
     host = parts.hostname or ""
     if path_style or not _HOST_NAME_BUCKET.fullmatch(bucket) or _is_address(host) or "." not in host:

@@ -1,4 +1,4 @@
-"""ObjectReader: what is in the bucket, and whether it is what a body holds."""
+"""ObjectReader: reads of objects, and their comparison with a body."""
 
 from typing import Any, NamedTuple
 
@@ -40,7 +40,7 @@ class _Description(NamedTuple):
 
 
 class ObjectReader:
-    """Reads objects with what ``options`` says that reading them needs. ``part_size``: that of our uploads."""
+    """Reads of objects with the arguments that ``options`` asks for; uploads have parts of ``part_size`` bytes."""
 
     def __init__(
         self, connection: S3Connection, *, options: ObjectOptions, part_size: int, deadlines: Deadlines
@@ -73,11 +73,11 @@ class ObjectReader:
                 return Tagged(content, reply.get("ETag", ""))
 
     async def head(self, key: str) -> ObjectInfo:
-        """Describe the object; with its checksum where the store knows that of the whole."""
+        """Describe the object, with its checksum where the store knows that of the whole."""
         return (await self._describe(key)).info
 
     async def holds(self, key: str, body: Body, *, patience_s: float) -> bool:
-        """Whether the object is there with the content of ``body``; ``patience_s`` is for the first answer.
+        """Return True if the object is there with the content of ``body``; ``patience_s`` is for the first answer.
 
         Raises:
             RemoteResourceNotFoundError: no such object.
@@ -91,7 +91,7 @@ class ObjectReader:
             return checksum == encoded(crc32c_of(parts))
         if checksum is not None and checksum == composite_checksum(parts):
             return True
-        # No checksum, or one over parts of another size: only the bytes themselves can tell.
+        # No checksum, or one over parts of another size: the bytes have to be compared.
         return await self._crc_of_object(key, info.size_bytes) == crc32c_of(parts)
 
     async def _parts_of(self, body: Body) -> list[UploadPart]:
@@ -124,7 +124,7 @@ class ObjectReader:
 
 
 async def _first_bytes(stream: StreamingBody, max_bytes: int) -> bytes:
-    """Return what ``stream`` has, or as many bytes of it; the rest never arrives."""
+    """Return the first ``max_bytes`` of ``stream``; the rest is not read."""
     content = bytearray()
     while len(content) < max_bytes and (piece := await stream.read(min(max_bytes - len(content), _STEP_BYTES))):
         content += piece

@@ -20,14 +20,14 @@ RequestBody: TypeAlias = StreamedBody | BytesBody | bytes
 
 
 class PacedFile(NamedTuple):
-    """An open file, and what holds its bytes back; None sends as fast as it goes."""
+    """An open file, and the pace of its bytes; None: no limit of the rate."""
 
     file: SourceFile
     pace: Callable[[int], Awaitable[None]] | None
 
 
 class BodySender:
-    """Streams parts of files. ``slots`` bounds the requests with a body that run at a time."""
+    """Sender of parts of files. ``slots`` bounds the requests with a body that run at a time."""
 
     def __init__(self, connection: S3Connection, *, max_concurrency: int, deadlines: Deadlines) -> None:
         self.slots = asyncio.Semaphore(max_concurrency)

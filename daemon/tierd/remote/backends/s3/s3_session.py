@@ -1,4 +1,4 @@
-"""Sessions of aiobotocore that send every request once: ``remote.retry`` alone says what is sent again."""
+"""Sessions of aiobotocore that send every request once: requests are repeated by ``remote.retry``."""
 
 import aiohttp
 from aiobotocore.config import AioConfig

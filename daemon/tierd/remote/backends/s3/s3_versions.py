@@ -1,4 +1,4 @@
-"""S3Versions: what an S3 bucket keeps of objects that were deleted or replaced."""
+"""S3Versions: versions of objects in an S3 bucket, also of objects that were deleted or replaced."""
 
 from tierd.errors import (
     ObjectVersionsUnknownError,
@@ -23,7 +23,7 @@ class S3Versions:
         """Return every version of the objects whose key begins with ``prefix``, markers included, by key.
 
         Raises:
-            ObjectVersionsUnknownError: the store has no such listing, or does not give it to us.
+            ObjectVersionsUnknownError: the store has no such listing, or refuses it to these credentials.
         """
         client = await self._connection.client()
         found: list[ObjectVersion] = []
