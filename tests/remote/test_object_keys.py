@@ -99,11 +99,11 @@ def test_custom_metadata_leads_to_the_keys_that_it_was_made_for(topic: str, is_e
         "other/orders-AAAAAAAAAAAAAAAAAAAABw/0/00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.log",
     ],
 )
-def test_a_key_that_is_no_segments_tells_nothing(key: str) -> None:
+def test_key_that_is_no_segments_is_parsed_to_none(key: str) -> None:
     assert ObjectKeyFactory("", "cluster").parse(key) is None
 
 
-def test_without_a_prefix_the_cluster_comes_first() -> None:
+def test_key_without_a_prefix_begins_with_the_cluster() -> None:
     assert ObjectKeyFactory("", "cluster").partition_prefix(PARTITION) == "cluster/orders-AAAAAAAAAAAAAAAAAAAABw/0/"
     assert ObjectKeyFactory("a/b", "cluster").tier_identity == "a/b/cluster/tierd.json"
 

@@ -38,7 +38,7 @@ OLD = ObjectStoreConnector(interface_version=1, settings=SecretSettings, open=la
 FAILING = ObjectStoreConnector(interface_version=1, settings=SecretSettings, open=_fail_to_open)
 
 
-def test_error_that_a_connector_does_not_translate_is_told_without_its_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_that_a_connector_does_not_translate_is_reported_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "connectors_of_a_test", sys.modules[__name__])
     plugin = SecretSettings(password=SecretStr(PASSWORD))
     with pytest.raises(RemoteStorageError, match="failed to open with ConnectionRefusedError") as caught:

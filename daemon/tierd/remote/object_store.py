@@ -109,9 +109,9 @@ class ObjectVersion:
 class ObjectStore(Protocol):
     """Keys to immutable objects. Keys are relative text with ``/`` between parts.
 
-    Backends only classify errors (see ``errors.RemoteStorageError`` and its kinds); one wrapper retries for all.
-    Writes are durable when the call returns, and an object is visible whole or not at all. A store that cannot tell of
-    versions inherits from this class, and with it the two calls that say so.
+    Backends classify errors (see ``errors.RemoteStorageError`` and its kinds), and a wrapper repeats calls that may
+    succeed later. Writes are durable when the call returns, and an object is visible whole or not at all. A store that
+    cannot tell of versions inherits from this class, and with it the two calls that say so.
     """
 
     async def put(self, key: str, body: Body) -> None:

@@ -32,7 +32,7 @@ pieces = st.builds(
 )
 
 
-def test_the_bytes_are_those_of_the_format() -> None:
+def test_binding_has_the_bytes_of_the_format() -> None:
     identity = bytes.fromhex(
         "0007" + b"cluster".hex() + "00000000000000000000000000000007" + "00000003"
         "00000000000000000000000000000abc" + "000000000000000a" + "0000000000000013"
@@ -43,7 +43,7 @@ def test_the_bytes_are_those_of_the_format() -> None:
     assert PIECE.nonce == bytes.fromhex("00000001" + "0000000000000004")
 
 
-def test_every_field_counts() -> None:
+def test_bindings_differ_where_any_field_differs() -> None:
     other: dict[str, Any] = {
         "cluster_id": "clustes",
         "topic_id": UUID(int=8),
@@ -78,7 +78,7 @@ def test_a_nonce_is_that_of_one_artefact_and_one_chunk(one: BoundPiece, two: Bou
     assert (one.nonce == two.nonce) == ((one.kind, one.number) == (two.kind, two.number))
 
 
-def test_it_is_the_identity_of_the_metadata() -> None:
+def test_binding_holds_the_identity_of_the_metadata() -> None:
     metadata = segment(10, 19, segment_id=UUID(int=0xABC))
     expected = SegmentBinding("cluster", PARTITION.topic_id, PARTITION.partition, UUID(int=0xABC), 10, 19)
     assert SegmentBinding.of(metadata, cluster_id="cluster") == expected

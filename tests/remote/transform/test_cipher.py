@@ -20,7 +20,7 @@ def cipher() -> SegmentCipher:
 
 
 @given(st.binary(max_size=200), st.sampled_from(ArtefactKind), st.integers(0, 5))
-def test_a_piece_comes_back(content: bytes, kind: ArtefactKind, number: int) -> None:
+def test_piece_is_decrypted_to_its_content(content: bytes, kind: ArtefactKind, number: int) -> None:
     piece = BoundPiece(kind, number, 6, len(content))
     sealed = cipher().encrypt(piece, content)
     assert len(sealed) == len(content) + TAG_BYTES
@@ -51,7 +51,7 @@ def test_two_contents_are_never_encrypted_under_one_nonce() -> None:
         replace(PIECE, is_compressed=True),
     ],
 )
-def test_what_was_moved_does_not_open(other: BoundPiece) -> None:
+def test_piece_that_was_moved_does_not_open(other: BoundPiece) -> None:
     assert cipher().decrypt(other, cipher().encrypt(PIECE, CONTENT)) is None
 
 

@@ -66,7 +66,7 @@ def test_data_key_does_not_depend_on_the_order_in_which_threads_take_chunks_in()
     assert digest.data_key(KEY_SEED) == key_of(CHUNKS)
 
 
-def test_data_key_of_another_seed_is_another_one() -> None:
+def test_data_keys_of_two_seeds_differ() -> None:
     assert digest_of(CHUNKS).data_key(bytes(32)) != key_of(CHUNKS)
     with pytest.raises(ValueError, match="a seed of 16 bytes, not 32"):
         digest_of(CHUNKS).data_key(bytes(16))
@@ -81,7 +81,7 @@ def test_second_pass_over_the_same_content_is_encrypted(level: int | None) -> No
     codec.encode_index(ArtefactKind.OFFSET, INDEX)
 
 
-def test_piece_that_the_data_key_was_not_derived_from_is_never_encrypted() -> None:
+def test_piece_that_the_data_key_was_not_derived_from_is_refused() -> None:
     cipher = SegmentCipher(key_of(CHUNKS), BINDING, digests=digest_of(CHUNKS).pieces)
     piece = BoundPiece(ArtefactKind.LOG, 0, 2, len(CHUNKS[0]))
     for other, content in (

@@ -13,7 +13,7 @@ def settings(**sections: object) -> RemoteSettings:
     return RemoteSettings.model_validate({"backend": "filesystem", "filesystem": {"path": "/tier"}} | sections)
 
 
-def test_nothing_is_transformed_unless_it_is_asked_for() -> None:
+def test_transform_without_settings_stores_plain_bytes() -> None:
     transform = open_transform(settings())
     assert (transform.level, transform.encrypts, transform.ring.active_id) == (None, False, None)
 
@@ -31,7 +31,7 @@ def test_encryption_takes_the_active_key_of_the_ring() -> None:
 
 
 @pytest.mark.parametrize("active", [{}, {"active_key": "old"}])
-def test_a_ring_is_there_for_old_segments_where_nothing_new_is_encrypted(active: dict[str, str]) -> None:
+def test_ring_is_opened_for_old_segments_when_encryption_is_off(active: dict[str, str]) -> None:
     asked = settings(encryption={"enabled": False, "keys": KEYS} | active)
     assert not open_transform(asked).encrypts
     assert open_key_ring(asked.encryption).active_id == active.get("active_key")

@@ -1,6 +1,6 @@
 """Tombstone: the object that says that a segment is to be deleted, and why (DESIGN 4). A rebuild skips the segment.
 
-JSON of ``format_version`` 1, created once and never changed.
+JSON of ``format_version`` 1. The first tombstone of a segment stays; a rotation of keys gives it a new tag.
 """
 
 import json

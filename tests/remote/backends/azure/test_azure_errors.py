@@ -46,7 +46,9 @@ LOST = "Generic MicrosoftAzure error: Error performing HEAD http://host/c/k in 1
         (501, "", "", RemoteStorageError),
     ],
 )
-def test_refusals_are_told_apart(status: int, code: str, message: str, kind: type[RemoteStorageError]) -> None:
+def test_refusals_are_classified_by_status_and_code(
+    status: int, code: str, message: str, kind: type[RemoteStorageError]
+) -> None:
     refused = AzureRefusal(operation="put", container="c", key="k", status=status, code=code, message=message)
     error = error_for(refused)
     assert type(error) is kind
@@ -54,7 +56,7 @@ def test_refusals_are_told_apart(status: int, code: str, message: str, kind: typ
     assert error.remedy
 
 
-def test_the_librarys_words_are_understood() -> None:
+def test_messages_of_the_library_are_parsed() -> None:
     refused = AzureRefusal.from_text("delete", "c", "k", REFUSED)
     assert refused is not None
     assert (refused.status, refused.code) == (409, "BlobImmutableDueToPolicy")

@@ -133,7 +133,7 @@ async def test_large_bodies_may_have_odd_keys_too(store: AzureObjectStore, large
     assert (await store.head(key)).size_bytes == large.size
 
 
-async def test_the_checksum_is_kept_beside_the_blob(store: AzureObjectStore, large: FileBody) -> None:
+async def test_checksum_is_kept_in_the_metadata_of_the_blob(store: AzureObjectStore, large: FileBody) -> None:
     await store.put("small", b"123456789")
     await store.put("large", large)
     assert (await store.head("small")).crc32c == 0xE3069283

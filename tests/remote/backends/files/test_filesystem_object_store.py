@@ -86,7 +86,7 @@ async def test_bytes_are_durable_before_the_name_and_the_name_before_success(
 
 
 @pytest.mark.parametrize("code", [errno.EPERM, errno.EOPNOTSUPP])
-async def test_where_there_are_no_hard_links_a_rename_replaces_nothing_either(
+async def test_rename_without_hard_links_replaces_no_object(
     store: FilesystemObjectStore, root: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     def refuse(self: Path, target: Path) -> None:
@@ -102,7 +102,7 @@ async def test_where_there_are_no_hard_links_a_rename_replaces_nothing_either(
 
 
 @pytest.mark.parametrize("key", ["cluster/t-x/0/1.log", "long/" * 120 + "key"])
-async def test_what_a_crash_left_is_an_unfinished_upload(
+async def test_temporary_file_of_a_crash_is_an_unfinished_upload(
     store: FilesystemObjectStore, root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str
 ) -> None:
     def crash(self: Path, target: Path) -> None:
@@ -137,7 +137,7 @@ async def _put(store: FilesystemObjectStore, key: str) -> None:
         raise KeyboardInterruptSeenError from crash
 
 
-async def test_a_full_disk_is_told_and_leaves_nothing(
+async def test_put_on_a_full_disk_fails_and_leaves_no_file(
     store: FilesystemObjectStore, root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     write, left = os.write, 2 << 20
@@ -170,7 +170,7 @@ async def test_a_full_disk_is_told_and_leaves_nothing(
         (errno.ENAMETOOLONG, RemoteStorageError, "too long"),
     ],
 )
-async def test_what_the_disk_refuses_is_told_with_a_next_step(
+async def test_refusal_of_the_disk_is_reported_with_a_next_step(
     store: FilesystemObjectStore,
     monkeypatch: pytest.MonkeyPatch,
     code: int,
@@ -200,14 +200,14 @@ async def test_a_directory_that_was_removed_is_made_again(store: FilesystemObjec
     assert [info.key for info in await store.list_objects("")] == ["a/b/second"]
 
 
-async def test_directories_go_with_their_last_object(store: FilesystemObjectStore, root: Path) -> None:
+async def test_directories_are_removed_with_their_last_object(store: FilesystemObjectStore, root: Path) -> None:
     await store.put("a/b/c/key", b"content")
     await store.put("a/other", b"content")
     await store.delete("a/b/c/key")
     assert names_in(root / "a") == ["other"]
 
 
-async def test_puts_and_deletes_in_one_directory_do_not_trip_over_each_other(store: FilesystemObjectStore) -> None:
+async def test_puts_and_deletes_in_one_directory_at_one_time_succeed(store: FilesystemObjectStore) -> None:
     async def come_and_go(name: str) -> None:
         for _ in range(20):
             await store.put(f"a/b/{name}", b"content")
@@ -285,7 +285,7 @@ async def test_a_check_makes_the_root_and_leaves_no_file(store: FilesystemObject
     assert temporary_files(root) == []
 
 
-async def test_a_tier_whose_mount_went_away_is_not_written_beside_it(store: FilesystemObjectStore, root: Path) -> None:
+async def test_put_is_refused_when_the_mount_of_the_root_went_away(store: FilesystemObjectStore, root: Path) -> None:
     await store.put("before", b"x")
     away = root.with_name("away")
     root.rename(away)

@@ -60,7 +60,7 @@ def exchange(one: Path, other: Path) -> None:
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("kind", ["pipe", "link", "device"])
-async def test_what_is_no_file_in_place_of_an_object_is_refused_without_waiting(
+async def test_pipe_link_or_device_in_place_of_an_object_is_refused_without_waiting(
     store: FilesystemObjectStore, root: Path, outside: Path, kind: str, call: str
 ) -> None:
     place = root / KEY

@@ -1,4 +1,4 @@
-"""What the GCS store makes of answers that an emulator rarely gives, and of credentials."""
+"""GCS store and answers that an emulator rarely gives, and credentials."""
 
 import asyncio
 import base64
@@ -163,7 +163,9 @@ def store(open_store: OpenStore) -> GcsObjectStore:
     return open_store()
 
 
-async def test_only_what_the_store_lacks_is_sent_again(store: GcsObjectStore, script: ScriptedGcs) -> None:
+async def test_repetition_of_a_part_sends_the_bytes_that_the_store_lacks(
+    store: GcsObjectStore, script: ScriptedGcs
+) -> None:
     def swallow(request: web.Request) -> web.StreamResponse:
         script.kept += CONTENT[PART_SIZE : PART_SIZE + (256 << 10)]
         return web.Response(status=503)
@@ -218,7 +220,7 @@ async def test_an_upload_that_is_gone_begins_anew(store: GcsObjectStore, script:
 
 
 @pytest.mark.parametrize("size", [100, len(CONTENT)])
-async def test_what_arrives_damaged_is_taken_back(store: GcsObjectStore, script: ScriptedGcs, size: int) -> None:
+async def test_object_that_arrives_damaged_is_deleted(store: GcsObjectStore, script: ScriptedGcs, size: int) -> None:
     script.answers["insert"] = [lambda _: web.json_response(described(b"x" * 100))]
     script.damages = True
     with pytest.raises(RemoteIntegrityError, match="were sent"):
@@ -226,7 +228,7 @@ async def test_what_arrives_damaged_is_taken_back(store: GcsObjectStore, script:
     assert "delete" in script.requests
 
 
-async def test_the_checksum_of_a_file_is_told_when_its_upload_begins(
+async def test_checksum_of_a_file_is_sent_when_its_upload_begins(
     store: GcsObjectStore, script: ScriptedGcs, tmp_path: Path
 ) -> None:
     await store.put("key", file_body(tmp_path / "segment", CONTENT))
@@ -263,7 +265,7 @@ async def test_object_that_the_store_unpacks_on_its_way_is_read_up_to_its_limit(
         tracemalloc.stop()
 
 
-async def test_a_proxys_page_is_no_riddle(store: GcsObjectStore, script: ScriptedGcs) -> None:
+async def test_page_of_a_proxy_is_reported_as_no_answer(store: GcsObjectStore, script: ScriptedGcs) -> None:
     script.answers["list"] = [lambda _: web.Response(text="<html>sign in</html>", content_type="text/html")]
     with pytest.raises(RetriableRemoteStorageError):
         await store.list_objects("")
@@ -296,7 +298,7 @@ async def test_a_proxys_page_is_no_riddle(store: GcsObjectStore, script: Scripte
         ("delete", 403, "Object is under active Temporary hold", "objectUnderActiveHold", RemoteObjectRetainedError),
     ],
 )
-def test_refusals_are_told_apart(
+def test_refusals_are_classified_by_status_and_reason(
     operation: str, status: int, message: str, reason: str, kind: type[RemoteStorageError]
 ) -> None:
     text = "Reason: " + json.dumps({"error": {"message": message, "errors": [{"reason": reason}]}})
@@ -351,7 +353,7 @@ async def test_a_service_account_gets_one_token_for_many_calls(
 
 
 @pytest.mark.usefixtures("real_root")
-async def test_a_caller_that_gives_up_does_not_fail_those_that_wait_for_the_same_token(
+async def test_cancelled_caller_does_not_fail_others_that_wait_for_the_same_token(
     open_store: OpenStore, service_account: Path
 ) -> None:
     store = open_store(endpoint_url=None, credentials_file=service_account)
@@ -401,7 +403,7 @@ def generation(name: str, number: str, **more: str) -> dict[str, str]:
     return {"name": name, "generation": number, "size": "7", **more}
 
 
-async def test_noncurrent_generations_and_soft_deleted_objects_are_told_of(
+async def test_noncurrent_generations_and_soft_deleted_objects_are_listed(
     store: GcsObjectStore, script: ScriptedGcs
 ) -> None:
     gone = "2026-01-02T00:00:00Z"
@@ -449,7 +451,7 @@ async def test_one_generation_is_deleted_and_one_that_is_gone_is_no_error(
     assert asked == ["/storage/v1/b/tier/o/a/1.log 17"] * 2
 
 
-async def test_generations_that_may_not_be_listed_are_unknown(store: GcsObjectStore, script: ScriptedGcs) -> None:
+async def test_versions_are_unknown_without_the_right_to_list_them(store: GcsObjectStore, script: ScriptedGcs) -> None:
     script.answers["list"] = [refusal(403, "not allowed")]
     with pytest.raises(ObjectVersionsUnknownError, match="not allowed") as raised:
         await store.list_versions("a/")

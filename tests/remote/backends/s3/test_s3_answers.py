@@ -1,4 +1,4 @@
-"""What the S3 store makes of answers that a sound server rarely gives."""
+"""S3 store and answers that a sound server rarely gives."""
 
 import asyncio
 import base64
@@ -105,7 +105,7 @@ async def test_a_malformed_authorization_names_the_region(store: S3ObjectStore, 
 
 
 @pytest.mark.parametrize("body", ["<html>Bad gateway</html>", "not XML", ""])
-async def test_a_proxys_page_is_no_riddle(store: S3ObjectStore, script: ScriptedS3, body: str) -> None:
+async def test_page_of_a_proxy_is_reported_as_no_answer(store: S3ObjectStore, script: ScriptedS3, body: str) -> None:
     script.answer("list", Answer(502, body))
     with pytest.raises(RetriableRemoteStorageError):
         await store.check()
@@ -125,7 +125,7 @@ async def test_a_store_without_conditional_writes_is_refused(store: S3ObjectStor
     assert not refused.value.retriable
 
 
-async def test_only_the_part_that_failed_is_sent_again(
+async def test_part_that_failed_is_sent_again_without_the_others(
     store: S3ObjectStore, script: ScriptedS3, large: FileBody
 ) -> None:
     script.begin_uploads(checksum_type="FULL_OBJECT")
@@ -238,7 +238,7 @@ async def test_a_refusal_ends_the_upload_at_once(store: S3ObjectStore, script: S
     assert script.requests.count("upload_part") <= 3
 
 
-async def test_an_abort_that_fails_does_not_hide_why_it_was_needed(
+async def test_failure_of_an_upload_is_reported_although_its_abort_fails(
     store: S3ObjectStore, script: ScriptedS3, large: FileBody
 ) -> None:
     script.begin_uploads(checksum_type="FULL_OBJECT")
@@ -274,7 +274,7 @@ async def test_a_lost_reply_to_the_completion_is_success_when_the_object_is_ours
     assert script.requests[-1] == "head"
 
 
-async def test_an_upload_that_somebody_aborted_begins_anew(
+async def test_upload_that_another_caller_aborted_begins_anew(
     store: S3ObjectStore, script: ScriptedS3, large: FileBody
 ) -> None:
     script.begin_uploads(checksum_type="FULL_OBJECT")
@@ -287,7 +287,7 @@ async def test_an_upload_that_somebody_aborted_begins_anew(
 @pytest.mark.parametrize(
     "answer", [refusal(400, "InvalidPart"), refusal(409, "ConditionalRequestConflict")], ids=["lost-part", "race"]
 )
-async def test_completion_that_no_repetition_can_mend_makes_the_upload_begin_anew(
+async def test_completion_that_a_repetition_cannot_mend_makes_the_upload_begin_anew(
     store: S3ObjectStore, script: ScriptedS3, large: FileBody, answer: Answer
 ) -> None:
     script.begin_uploads(checksum_type="FULL_OBJECT")
@@ -311,7 +311,7 @@ async def test_a_completion_that_fails_after_its_headers_may_be_asked_again(
 
 
 @pytest.mark.parametrize("checksum", [None, "AAAAAA==-7"])
-async def test_without_a_checksum_to_compare_the_object_is_read_back(
+async def test_object_without_a_checksum_is_read_back_for_comparison(
     store: S3ObjectStore, script: ScriptedS3, checksum: str | None
 ) -> None:
     told = {"x-amz-checksum-crc32c": checksum} if checksum else {}

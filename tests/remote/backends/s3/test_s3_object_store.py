@@ -85,7 +85,7 @@ class TestS3ObjectStoreWithVersions(KeptVersionsContract):
         return open_store(bucket=s3_admin.create_versioned_bucket())
 
 
-async def test_what_a_lock_keeps_is_told_of_and_stays(open_store: OpenStore, s3_admin: S3Admin) -> None:
+async def test_locked_version_is_listed_and_its_deletion_is_refused(open_store: OpenStore, s3_admin: S3Admin) -> None:
     store = open_store(bucket=s3_admin.create_locked_bucket())
     await store.put("a/1.log", b"locked")
     await store.delete("a/1.log")
@@ -95,7 +95,9 @@ async def test_what_a_lock_keeps_is_told_of_and_stays(open_store: OpenStore, s3_
     assert await versions_left(store) == [version]
 
 
-async def test_versions_that_may_not_be_listed_are_unknown(open_store: OpenStore, s3_service: S3Service) -> None:
+async def test_versions_are_unknown_without_the_right_to_list_them(
+    open_store: OpenStore, s3_service: S3Service
+) -> None:
     access_key, secret_key = s3_service.services.new_s3_user()
     store = open_store(access_key_id=access_key, secret_access_key=secret_key)
     with pytest.raises(ObjectVersionsUnknownError) as raised:
@@ -150,7 +152,7 @@ async def test_a_wrong_secret_is_named(open_store: OpenStore) -> None:
     assert refused.value.remedy == "correct remote.s3.secret_access_key"
 
 
-async def test_a_user_without_rights_is_told_which_it_needs(
+async def test_refusal_of_a_user_without_rights_names_the_rights(
     open_store: OpenStore, s3_service: S3Service, large: FileBody
 ) -> None:
     access_key, secret_key = s3_service.services.new_s3_user()
@@ -161,7 +163,7 @@ async def test_a_user_without_rights_is_told_which_it_needs(
         assert "s3:PutObject" in refused.value.remedy
 
 
-async def test_an_address_where_nobody_listens_is_tried_again(open_store: OpenStore) -> None:
+async def test_address_without_a_server_is_retriable(open_store: OpenStore) -> None:
     with pytest.raises(RetriableRemoteStorageError, match=r"http://127\.0\.0\.1:9 does not answer"):
         await open_store(endpoint_url="http://127.0.0.1:9").check()
 
@@ -180,7 +182,9 @@ async def test_a_server_that_was_killed_is_found_again(
     assert await store.get("before") == await store.get("after")
 
 
-async def test_a_server_that_froze_is_given_up_and_found_again(open_store: OpenStore, s3_service: S3Service) -> None:
+async def test_call_to_a_frozen_server_ends_and_the_thawed_server_is_used_again(
+    open_store: OpenStore, s3_service: S3Service
+) -> None:
     store = open_store(read_timeout_s=1)
     await store.put("key", b"content")
     s3_service.services.freeze("s3")
@@ -192,7 +196,7 @@ async def test_a_server_that_froze_is_given_up_and_found_again(open_store: OpenS
     assert await store.get("key") == b"content"
 
 
-async def test_closing_waits_for_the_abort_of_what_was_cancelled_twice(
+async def test_close_waits_for_the_abort_of_an_upload_that_was_cancelled_twice(
     store: S3ObjectStore, s3_admin: S3Admin, s3_bucket: str, large: FileBody, tmp_path: Path
 ) -> None:
     reached = asyncio.Event()
@@ -256,7 +260,7 @@ class TestFaultsOnTheWay:
         with pytest.raises(RetriableRemoteStorageError, match="did not finish within"):
             await store.put("too slow", body)
 
-    async def test_put_that_is_given_up_keeps_no_connection(
+    async def test_abandoned_put_keeps_no_connection(
         self, store: S3ObjectStore, faulty_s3: FaultyPath, tmp_path: Path
     ) -> None:
         await store.check()
@@ -297,7 +301,9 @@ class TestFaultsOnTheWay:
         faulty_s3.remove("limit_data", "downstream")
         assert await store.get("key") == content
 
-    async def test_a_silent_answer_is_given_up(self, open_store: OpenStore, faulty_s3: FaultyPath) -> None:
+    async def test_answer_that_falls_silent_ends_at_the_read_timeout(
+        self, open_store: OpenStore, faulty_s3: FaultyPath
+    ) -> None:
         store = open_store(endpoint_url=faulty_s3.endpoint_url, read_timeout_s=1)
         await store.put("key", b"content")
         faulty_s3.add("timeout", "downstream", timeout=0)

@@ -1,4 +1,4 @@
-"""How objects are kept: what each request says of encryption, class and tags, and whom it is signed for."""
+"""Options of objects in requests: encryption, storage class and tags; and the credentials that sign requests."""
 
 import base64
 import hashlib
@@ -92,7 +92,7 @@ def created(script: ScriptedS3) -> Mapping[str, str]:
     return (script.headers["put"] or script.headers["create_upload"])[0]
 
 
-async def test_without_options_the_bucket_decides(
+async def test_requests_without_options_leave_the_choice_to_the_bucket(
     open_store: Open, script: ScriptedS3, creation: Callable[[S3ObjectStore], Any]
 ) -> None:
     await creation(open_store())
@@ -143,7 +143,7 @@ async def test_a_customer_key_goes_along_with_every_request_for_bytes(
             assert {name: headers.get(name) for name in expected} == expected, operation
 
 
-async def test_logs_have_the_storage_class_and_what_lies_beside_them_has_not(
+async def test_logs_have_the_storage_class_and_other_objects_have_not(
     open_store: Open, script: ScriptedS3, tmp_path: Path
 ) -> None:
     store = open_store(options=ObjectOptions(storage_class="GLACIER_IR"))
@@ -169,7 +169,7 @@ def test_a_customer_key_is_not_sent_in_the_clear(open_store: Open) -> None:
 
 
 @pytest.mark.parametrize("text", ["not base64!", base64.b64encode(b"short").decode(), ""])
-def test_what_is_no_customer_key_is_refused_and_not_shown(text: str) -> None:
+def test_text_that_is_no_customer_key_is_refused_and_not_shown(text: str) -> None:
     with pytest.raises(ValueError, match="32 bytes") as refused:
         customer_key_of(text)
     assert not text or text not in str(refused.value)
@@ -182,13 +182,13 @@ async def test_temporary_keys_have_their_token(open_store: Open, script: Scripte
     assert script.headers["list"][0]["x-amz-security-token"] == "the token"
 
 
-async def test_the_proxy_is_gone_through(open_store: Open, script: ScriptedS3) -> None:
+async def test_requests_go_through_the_configured_proxy(open_store: Open, script: ScriptedS3) -> None:
     store = open_store(endpoint_url="http://s3.example.com", proxy_url=script.endpoint_url)
     await store.check()
     assert script.headers["list"][0]["Host"] == "s3.example.com"
 
 
-async def test_the_check_lists_only_what_it_may(open_store: Open, script: ScriptedS3) -> None:
+async def test_check_lists_below_its_prefix(open_store: Open, script: ScriptedS3) -> None:
     await open_store(check_prefix="tier/").check()
     assert script.paths[-1].endswith("prefix=tier/") or "prefix=tier%2F" in script.paths[-1]
 
@@ -212,7 +212,7 @@ def signed_for(script: ScriptedS3) -> list[str]:
 
 
 @pytest.mark.usefixtures("no_credentials")
-async def test_no_credentials_at_all_is_named(open_store: Open) -> None:
+async def test_missing_credentials_are_named(open_store: Open) -> None:
     with pytest.raises(RemoteAccessError, match="no credentials") as refused:
         await open_store(access_key_id=None, secret_access_key=None).check()
     assert "remote.s3.access_key_id" in refused.value.remedy
@@ -244,7 +244,7 @@ async def test_keys_of_a_profile_are_found(
 
 @asynccontextmanager
 async def credential_server(*, lifetime: timedelta) -> AsyncIterator[tuple[str, list[str]]]:
-    """What a container's agent is to the programs in it: new keys each time it is asked."""
+    """Serve credentials as a container's agent does: new keys at each request."""
     given: list[str] = []
 
     async def give(request: web.Request) -> web.Response:
@@ -334,7 +334,7 @@ async def test_a_bucket_with_retention_takes_everything_and_hides_what_is_delete
         (403, "AccessDenied", "the object is under legal hold"),
     ],
 )
-async def test_a_deletion_that_the_store_refuses_is_told_apart(
+async def test_deletion_that_retention_refuses_is_classified_as_retained(
     open_store: Open, script: ScriptedS3, status: int, code: str, message: str
 ) -> None:
     script.answer("delete", Answer(status, f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"))

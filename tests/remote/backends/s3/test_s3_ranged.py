@@ -49,13 +49,13 @@ MIDDLE = ByteRange(100_000, 199_999)
         ("http://localhost:9000", "tier", False, StoreAddress("http://localhost:9000", is_virtual_hosted=False)),
     ],
 )
-def test_the_bucket_is_looked_for_where_the_other_library_does(
+def test_address_of_the_bucket_is_that_of_the_other_library(
     endpoint: str, bucket: str, path_style: bool, expected: StoreAddress
 ) -> None:
     assert store_address(endpoint, bucket, path_style=path_style) == expected
 
 
-def test_what_cannot_be_done_as_exactly_is_left_to_the_other_library(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_obstore_lacks_leave_reads_to_the_other_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
     assert can_read_ranges(has_ca_file=False, has_customer_key=False)
     assert not can_read_ranges(has_ca_file=True, has_customer_key=False)
@@ -71,7 +71,7 @@ class TestCredentials:
         assert found.get("token") == "token"
         assert found["expires_at"] is None
 
-    async def test_those_of_the_environment_are_asked_for_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_keys_of_the_environment_are_asked_for_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
         monkeypatch.setenv("AWS_SESSION_TOKEN", "token")
@@ -79,7 +79,7 @@ class TestCredentials:
         assert (found["access_key_id"], found["secret_access_key"], found.get("token")) == ("key", "secret", "token")
         assert found["expires_at"] is not None
 
-    async def test_those_of_a_profile_are_found(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def test_keys_of_a_profile_are_found(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         file = tmp_path / "credentials"
         file.write_text("[tier]\naws_access_key_id = one\naws_secret_access_key = two\n")
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
@@ -113,14 +113,14 @@ class TestAgainstAServer:
     ) -> bytes | None:
         return await reads.get(key, byte_range, endpoint_url=service.endpoint_url, region=service.region)
 
-    async def test_ranges_come_as_they_are_and_are_clipped(
+    async def test_ranges_are_read_and_clipped_at_the_end(
         self, reads: Callable[..., S3RangedReads], s3_service: S3Service
     ) -> None:
         reader = reads()
         assert await self._get(reader, s3_service) == CONTENT[100_000:200_000]
         assert await self._get(reader, s3_service, byte_range=ByteRange(299_999, 400_000)) == CONTENT[299_999:]
 
-    async def test_what_is_refused_is_left_to_the_other_library(
+    async def test_refused_read_is_left_to_the_other_library(
         self, reads: Callable[..., S3RangedReads], s3_service: S3Service
     ) -> None:
         wrong = S3Keys(access_key_id=s3_service.access_key_id, secret_access_key="wrong")
@@ -134,7 +134,7 @@ class TestAgainstAServer:
         ):
             assert await self._get(reader, s3_service, key=key, byte_range=byte_range) is None
 
-    async def test_a_server_that_froze_is_given_up_and_found_again(
+    async def test_read_from_a_frozen_server_ends_and_the_thawed_server_is_used_again(
         self, reads: Callable[..., S3RangedReads], s3_service: S3Service
     ) -> None:
         reader = reads(read_timeout_s=1.0)
