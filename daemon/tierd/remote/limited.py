@@ -13,7 +13,7 @@ from tierd.remote.object_store import Body, ObjectStore, max_size_of
 T = TypeVar("T")
 
 _UNKNOWN_SIZE_BYTES = 64 << 20
-"""Size that a deadline assumes where only the store knows it: objects read whole are small, listings are longer."""
+"""Size that a deadline assumes for a listing, and for an object that is read whole."""
 
 
 class ByteRate:
