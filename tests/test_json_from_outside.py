@@ -30,7 +30,7 @@ from tierd.pipeline.running.history import HISTORY_NAME, RunHistory
 from tierd.pipeline.source.options import parse_options
 from tierd.pipeline.source.positions import parse_offsets
 from tierd.remote import LogStartRecord, SegmentManifest, Tombstone, claim_tier, read_tier_identity
-from tierd.remote.backends.gcs_errors import GcsRefusal
+from tierd.remote.backends.gcs.gcs_errors import GcsRefusal
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.serve import ConnectionGate, ConnectionLimits, ControlServer
 from tierd.tiering.removing.ledger import LEDGER_NAME, read_ledger

@@ -11,7 +11,7 @@ from tierd.errors import BackendUnavailableError
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.metadata.kv.sqlite import SqliteKeyValueStore
 from tierd.model import TopicIdPartition, uuid_from_text
-from tierd.remote.backends.filesystem import FilesystemObjectStore
+from tierd.remote.backends.files import FilesystemObjectStore
 from tierd.tiering import PassiveSupervisor
 
 PARTITION = TopicIdPartition(uuid_from_text("AAAAAAAAAAAAAAAAAAAABw"), "orders", 0)

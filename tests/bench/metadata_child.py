@@ -41,7 +41,7 @@ from tierd.metadata import (
 from tierd.metadata.rows import load_partition
 from tierd.model import RemoteLogSegmentState
 from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.remote.keys import MANIFEST_SUFFIX
+from tierd.remote.object_keys import MANIFEST_SUFFIX
 
 Answer = dict[str, float]
 

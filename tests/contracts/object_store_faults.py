@@ -11,7 +11,9 @@ from tests.services.faulty_path import FaultyPath
 from tests.services.sockets import wait_disconnected
 from tierd.errors import RetriableRemoteStorageError, TierError
 from tierd.model import ByteRange
-from tierd.remote import Body, Deadlines, FileBody, ObjectStore, Retry, RetryingObjectStore
+from tierd.remote import Body, FileBody, ObjectStore
+from tierd.remote.deadlines import Deadlines
+from tierd.remote.retrying import Retry, RetryingObjectStore
 from tierd.testing import LARGE_BYTES, chunked_body, chunks_of, content_of, file_body
 
 SHORT = Deadlines(base_s=3, min_bytes_per_second=1e8)

@@ -15,7 +15,8 @@ from tests.fakes.remote_segments import segment
 from tests.fakes.transforms import KEY_SEED, TRANSFORM_NAMES, mixed_content, transform_named
 from tierd.errors import RemoteConflictError, RemoteIntegrityError, RemoteResourceNotFoundError
 from tierd.model import ByteRange, IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierd.remote import ObjectStore, RemoteStorageManager, Retry, SegmentManifest, SegmentStorage, Transform
+from tierd.remote import ObjectStore, RemoteStorageManager, SegmentManifest, SegmentStorage, Transform
+from tierd.remote.retrying import Retry
 from tierd.testing import cancel_at, checksums_of
 
 

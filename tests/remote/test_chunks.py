@@ -12,7 +12,7 @@ from tierd.testing import chunked_body, content_of, file_body
 
 
 @given(st.lists(st.binary(max_size=40), max_size=12), st.integers(1, 50))
-async def test_parts_are_whole_in_order_and_only_the_last_is_short(chunks: list[bytes], part_size: int) -> None:
+async def test_parts_of_chunks_of_any_size_are_whole_but_the_last_one(chunks: list[bytes], part_size: int) -> None:
     async with aclosing(gathered(chunked_body(chunks), part_size)) as pieces:
         parts = [piece async for piece in pieces]
     assert b"".join(part.content for part in parts) == b"".join(chunks)
@@ -21,7 +21,7 @@ async def test_parts_are_whole_in_order_and_only_the_last_is_short(chunks: list[
     assert [part.is_last for part in parts] == [False] * (len(parts) - 1) + [True]
 
 
-async def test_size_and_checksum_of_every_kind_of_body_are_the_same(tmp_path: Path) -> None:
+async def test_size_and_checksum_are_the_same_for_each_kind_of_body(tmp_path: Path) -> None:
     content = content_of((1 << 20) + 7)
     expected = Measured(len(content), crc32c(content))
     assert await measured(content) == expected
@@ -30,7 +30,7 @@ async def test_size_and_checksum_of_every_kind_of_body_are_the_same(tmp_path: Pa
     assert await measured(file_body(tmp_path / "empty", b"")) == await measured(b"") == Measured(0, 0)
 
 
-async def test_measuring_is_not_paced_and_gathering_is() -> None:
+async def test_pace_holds_back_gathering_and_not_measuring() -> None:
     paced: list[int] = []
 
     async def pace(size_bytes: int) -> None:
@@ -44,7 +44,7 @@ async def test_measuring_is_not_paced_and_gathering_is() -> None:
     assert paced == [2, 1]
 
 
-async def test_chunks_that_are_left_early_are_closed() -> None:
+async def test_iterator_that_is_left_early_is_closed() -> None:
     closed = False
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -64,7 +64,7 @@ async def test_chunks_that_are_left_early_are_closed() -> None:
     assert closed
 
 
-async def test_chunks_that_cannot_be_closed_are_let_be() -> None:
+async def test_iterator_without_aclose_is_left_as_it_is() -> None:
     class Plain:
         def __aiter__(self) -> "Plain":
             return self
@@ -76,6 +76,6 @@ async def test_chunks_that_cannot_be_closed_are_let_be() -> None:
         assert [chunk async for chunk in iterator] == []
 
 
-async def test_slices_make_the_whole() -> None:
+async def test_slices_of_bytes_make_up_the_bytes() -> None:
     content = content_of((3 << 20) + 1)
     assert b"".join([piece async for piece in sliced(content)]) == content

@@ -6,8 +6,10 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tierd.errors import RetriableRemoteStorageError
 from tierd.model import ByteRange
-from tierd.remote import Body, ByteRate, Deadlines, FileBody, LimitedObjectStore
+from tierd.remote import Body, FileBody
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.deadlines import Deadlines
+from tierd.remote.limited import ByteRate, LimitedObjectStore
 from tierd.testing import ObjectStoreContract, ObjectVersionsContract, content_of, file_body
 
 AT_ONCE = Deadlines(base_s=0.01)
@@ -44,7 +46,7 @@ async def test_a_call_that_never_ends_is_ended_and_may_be_repeated() -> None:
         await store.check()
 
 
-def test_more_bytes_have_more_time() -> None:
+def test_deadline_is_longer_for_more_bytes() -> None:
     deadlines = Deadlines(base_s=10, min_bytes_per_second=1000)
     assert deadlines.for_size(0) == 10
     assert deadlines.for_size(5000) == 15
@@ -67,7 +69,7 @@ async def test_calls_at_a_time_are_bounded() -> None:
     assert most == 3
 
 
-async def test_a_caller_that_gives_up_its_place_leaves_it_to_others() -> None:
+async def test_cancelled_caller_leaves_its_place_to_others() -> None:
     hole = BlackHole()
     store = LimitedObjectStore(hole, deadlines=Deadlines(), max_calls=1)
     first, second = (asyncio.create_task(store.get("key")) for _ in range(2))

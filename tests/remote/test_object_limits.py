@@ -42,7 +42,7 @@ from tierd.remote import (
     read_tier_identity,
     read_whole,
 )
-from tierd.remote.backends.filesystem import FilesystemObjectStore
+from tierd.remote.backends.files import FilesystemObjectStore
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.remote.object_limits import EARLY_INDEXES, MAX_CHUNK_BYTES, MAX_CHUNKS, TIER_IDENTITY, max_index_bytes
 
@@ -104,7 +104,7 @@ async def test_object_that_is_not_there_is_not_found() -> None:
         await read_whole(CountingStore(), "a", KIND)
 
 
-def test_objects_of_other_processes_are_read_with_a_range_everywhere() -> None:
+def test_every_read_of_an_object_of_another_process_has_a_range() -> None:
     root = Path(tierd.__file__).parent
     # The cache passes on what it is asked; the suites of tierd.testing read what they put.
     exempt = {"app/store_self_test.py", "remote/cache/chunk_cache.py", *map(str, _below(root, "testing"))}
@@ -285,7 +285,7 @@ async def test_index_behind_the_early_bytes_is_read_by_its_place(one: Rolled) ->
         assert await storage_over(store).fetch_index(one.metadata, index_type) == content
 
 
-def test_limits_hold_what_configuration_and_kafka_allow() -> None:
+def test_limits_allow_what_configuration_and_kafka_allow() -> None:
     chunk_size = RemoteSettings.model_fields["chunk_size_bytes"]
     assert next(each.le for each in chunk_size.metadata if hasattr(each, "le")) == MAX_CHUNK_BYTES
     largest_log = 2**31 - 1

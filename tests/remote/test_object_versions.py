@@ -4,19 +4,13 @@ from tests.fakes.clock import FakeClock
 from tierd.app.ownership import OwnedObjectStore
 from tierd.backoff import Backoff
 from tierd.errors import ObjectVersionsUnknownError, RetriableRemoteStorageError
-from tierd.remote import (
-    Deadlines,
-    LimitedObjectStore,
-    ObjectStore,
-    ObjectStoreCall,
-    ObjectVersion,
-    ObservedObjectStore,
-    Retry,
-    RetryingObjectStore,
-    versions_of,
-)
-from tierd.remote.backends.azure import AzureObjectStore
+from tierd.remote import ObjectStore, ObjectStoreCall, ObjectVersion
+from tierd.remote.backends.azure import AzureContainer, AzureCredentials, AzureObjectStore
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.deadlines import Deadlines
+from tierd.remote.limited import LimitedObjectStore
+from tierd.remote.observed import ObservedObjectStore
+from tierd.remote.retrying import Retry, RetryingObjectStore
 
 
 class ForgetfulStore(MemoryObjectStore):
@@ -40,12 +34,12 @@ def wrapped(inner: ObjectStore, calls: list[ObjectStoreCall]) -> OwnedObjectStor
     return OwnedObjectStore(ObservedObjectStore(store, on_call=calls.append, clock=clock), claim)
 
 
-async def test_every_wrapper_passes_versions_on() -> None:
+async def test_wrappers_pass_versions_on() -> None:
     calls: list[ObjectStoreCall] = []
     store = wrapped(ForgetfulStore(), calls)
     await store.put("a", b"content")
-    (version,) = await versions_of(store).list_versions("")
-    await versions_of(store).delete_version(version)
+    (version,) = await store.list_versions("")
+    await store.delete_version(version)
     assert await store.list_objects("") == []
     assert [(call.operation, call.outcome) for call in calls] == [
         ("put", "ok"),
@@ -55,11 +49,13 @@ async def test_every_wrapper_passes_versions_on() -> None:
     ]
 
 
-async def test_a_store_that_cannot_tell_is_found_out_behind_every_wrapper() -> None:
-    inner = AzureObjectStore(container="tier", account="account", account_key="a2V5")
+async def test_store_without_versions_says_so_behind_wrappers() -> None:
+    inner = AzureObjectStore(
+        AzureContainer(name="tier", account="account"), credentials=AzureCredentials(account_key="a2V5")
+    )
     store = wrapped(inner, [])
     for asked in (inner, store):
         with pytest.raises(ObjectVersionsUnknownError, match="cannot ask this kind") as raised:
-            await versions_of(asked).list_versions("")
+            await asked.list_versions("")
         assert "--attest" in raised.value.remedy
     await store.close()

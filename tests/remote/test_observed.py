@@ -14,12 +14,13 @@ from tierd.errors import (
     TierError,
 )
 from tierd.model import ByteRange
-from tierd.remote import ObjectStoreCall, ObservedObjectStore, UnfinishedUpload
+from tierd.remote import ObjectStoreCall, UnfinishedUpload
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.observed import ObservedObjectStore
 from tierd.testing import chunked_body
 
 
-async def test_every_call_is_told_once_with_its_size_and_duration() -> None:
+async def test_each_call_is_reported_once_with_its_size_and_duration() -> None:
     clock, calls = FakeClock(), list[ObjectStoreCall]()
 
     class SlowStore(MemoryObjectStore):
@@ -68,7 +69,7 @@ async def test_every_call_is_told_once_with_its_size_and_duration() -> None:
         (ZeroDivisionError(), "failed"),
     ],
 )
-async def test_a_failure_is_told_by_its_kind(error: Exception, outcome: str) -> None:
+async def test_failed_call_is_reported_with_the_kind_of_failure(error: Exception, outcome: str) -> None:
     class FailingStore(MemoryObjectStore):
         async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
             raise error
@@ -81,7 +82,7 @@ async def test_a_failure_is_told_by_its_kind(error: Exception, outcome: str) -> 
     assert calls[0].failure is (error if isinstance(error, TierError) else None)
 
 
-async def test_a_cancelled_call_is_told_as_cancelled() -> None:
+async def test_cancelled_call_is_reported_as_cancelled() -> None:
     class EndlessStore(MemoryObjectStore):
         async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
             await asyncio.Event().wait()

@@ -7,8 +7,9 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tierd.errors import RemoteAccessError, RemoteStorageError, RetriableRemoteStorageError, TierError
 from tierd.model import ByteRange
-from tierd.remote import Body, Retry, RetryingObjectStore, UnfinishedUpload
+from tierd.remote import Body, UnfinishedUpload
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.retrying import Retry, RetryingObjectStore
 
 
 class FailingStore(MemoryObjectStore):
@@ -49,7 +50,7 @@ def retrying(
     return RetryingObjectStore(inner, Retry(clock=clock, attempts=attempts, random=lambda: 0.5, on_retry=note))
 
 
-async def test_what_fails_retriably_is_repeated_after_growing_waits() -> None:
+async def test_retriable_failure_is_repeated_after_growing_waits() -> None:
     inner, clock, noted = FailingStore(BUSY, BUSY, BUSY), FakeClock(), list[str]()
     store = retrying(inner, clock, noted=noted)
     await store.put("key", b"content")
@@ -58,7 +59,7 @@ async def test_what_fails_retriably_is_repeated_after_growing_waits() -> None:
     assert await store.get("key") == b"content"
 
 
-async def test_what_needs_a_person_is_not_repeated() -> None:
+async def test_failure_that_needs_a_person_is_not_repeated() -> None:
     inner, clock = FailingStore(RemoteAccessError("refused")), FakeClock()
     with pytest.raises(RemoteAccessError):
         await retrying(inner, clock).get("key")
@@ -141,7 +142,7 @@ async def test_a_cancellation_ends_the_waiting() -> None:
     assert inner.calls == 1
 
 
-async def test_every_call_reaches_the_inner_store() -> None:
+async def test_each_call_reaches_the_inner_store() -> None:
     inner = MemoryObjectStore()
     store = retrying(inner, FakeClock())
     await store.put("key", b"content")

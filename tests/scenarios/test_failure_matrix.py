@@ -10,9 +10,10 @@ quotas in ``tiering/reading/test_fetch_service``; unknown outcomes of every writ
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -45,19 +46,21 @@ from tierd.metadata import (
     SqliteKeyValueStore,
     read_partition,
 )
-from tierd.model import ByteRange, IsolationLevel, RemoteLogSegmentState, TopicIdPartition
+from tierd.model import IsolationLevel, RemoteLogSegmentState, TopicIdPartition
 from tierd.remote import (
-    PLAIN,
     Body,
-    ObjectInfo,
+    ForwardedCall,
+    ForwardingObjectStore,
     ObjectKeyFactory,
     ObjectStore,
     SegmentStorage,
     Transform,
-    UnfinishedUpload,
 )
-from tierd.remote.backends.filesystem import FilesystemObjectStore
+from tierd.remote.backends.files import FilesystemObjectStore
+from tierd.remote.transform.transform import PLAIN
 from tierd.tiering import AuditLimits, Finding, TierAudit, TieredLog, TopicPolicy
+
+Answer = TypeVar("Answer")
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -108,48 +111,20 @@ class FaultyRows(KeyValueStore):
             raise BackendUnavailableError("the store is away, for a test")
 
 
-class FaultyObjects:
+class FaultyObjects(ForwardingObjectStore):
     """An object store that fails for some calls: ``fault`` raises for those."""
 
     def __init__(self, inner: ObjectStore) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self.fault: Callable[[str, str], None] = lambda operation, key: None
         self.puts: list[str] = []
 
-    async def put(self, key: str, body: Body) -> None:
-        self.puts.append(key)
-        self.fault("put", key)
-        await self._inner.put(key, body)
-
-    async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
-        await self._inner.replace(key, content, previous=previous)
-
-    async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
-        self.fault("get", key)
-        return await self._inner.get(key, byte_range)
-
-    async def head(self, key: str) -> ObjectInfo:
-        self.fault("head", key)
-        return await self._inner.head(key)
-
-    async def delete(self, key: str) -> None:
-        self.fault("delete", key)
-        await self._inner.delete(key)
-
-    async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
-        return await self._inner.list_objects(prefix, start_after=start_after, limit=limit)
-
-    async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
-        return await self._inner.list_unfinished_uploads(prefix)
-
-    async def abort_upload(self, upload: UnfinishedUpload) -> None:
-        await self._inner.abort_upload(upload)
-
-    async def check(self) -> None:
-        await self._inner.check()
-
-    async def close(self) -> None:
-        await self._inner.close()
+    async def _forward(self, call: ForwardedCall, send: Callable[[], Awaitable[Answer]]) -> Answer:
+        if call.operation == "put":
+            self.puts.append(call.key)
+        if call.operation in {"put", "get", "head", "delete"}:
+            self.fault(call.operation, call.key)
+        return await send()
 
 
 class World:

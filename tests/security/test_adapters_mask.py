@@ -14,7 +14,7 @@ from tierd.remote.backends import answers
 ROOT = Path(tierd.__file__).parent
 ADAPTERS = sorted(
     [
-        *(path for kind in ("s3", "azure", "gcs") for path in ROOT.glob(f"remote/backends/{kind}*.py")),
+        *(path for kind in ("s3", "azure", "gcs") for path in ROOT.glob(f"remote/backends/{kind}/*.py")),
         *(path for kind in ("postgres", "redis") for path in ROOT.glob(f"metadata/kv/{kind}*.py")),
     ]
 )

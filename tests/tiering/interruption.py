@@ -2,12 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
 from typing import TypeVar
 
 from tierd.metadata import Batch, KeyValueStore
-from tierd.model import ByteRange
-from tierd.remote import Body, ObjectInfo, ObjectStore, UnfinishedUpload
+from tierd.remote import ForwardedCall, ForwardingObjectStore, ObjectStore
 
 Answer = TypeVar("Answer")
 
@@ -72,40 +70,15 @@ class InterruptedKeyValueStore(KeyValueStore):
         await self._inner.close()
 
 
-class InterruptedObjectStore:
+class InterruptedObjectStore(ForwardingObjectStore):
     """An ObjectStore with an interruption in it."""
 
     def __init__(self, inner: ObjectStore, interruption: Interruption) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._interruption = interruption
-
-    async def put(self, key: str, body: Body) -> None:
-        await self._interruption.during(lambda: self._inner.put(key, body))
-
-    async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
-        await self._interruption.during(lambda: self._inner.replace(key, content, previous=previous))
-
-    async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
-        return await self._interruption.during(lambda: self._inner.get(key, byte_range))
-
-    async def head(self, key: str) -> ObjectInfo:
-        return await self._interruption.during(lambda: self._inner.head(key))
-
-    async def delete(self, key: str) -> None:
-        await self._interruption.during(lambda: self._inner.delete(key))
-
-    async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
-        listing = partial(self._inner.list_objects, prefix, start_after=start_after, limit=limit)
-        return await self._interruption.during(listing)
-
-    async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
-        return await self._interruption.during(lambda: self._inner.list_unfinished_uploads(prefix))
-
-    async def abort_upload(self, upload: UnfinishedUpload) -> None:
-        await self._interruption.during(lambda: self._inner.abort_upload(upload))
 
     async def check(self) -> None:
         await self._inner.check()
 
-    async def close(self) -> None:
-        await self._inner.close()
+    async def _forward(self, call: ForwardedCall, send: Callable[[], Awaitable[Answer]]) -> Answer:
+        return await self._interruption.during(send)

@@ -2,19 +2,21 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import structlog
 
 from tierd.backoff import Backoff
 from tierd.clock import Clock
 from tierd.errors import ForeignTierError, MetadataError, RemoteStorageError, TierError
-from tierd.model import ByteRange
-from tierd.remote import Body, ObjectInfo, ObjectStore, ObjectVersion, UnfinishedUpload, versions_of
+from tierd.remote import ForwardedCall, ForwardingObjectStore, ObjectStore
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
 
-class OwnedObjectStore:
+
+class OwnedObjectStore(ForwardingObjectStore):
     """An ``ObjectStore`` that proves its ownership before the first change; reads pass through.
 
     So a daemon may start while the object store is away: partitions are watched and held meanwhile.
@@ -22,7 +24,7 @@ class OwnedObjectStore:
 
     def __init__(self, inner: ObjectStore, claim: Callable[[], Awaitable[None]]) -> None:
         """``claim`` returns when the prefix is ours; it may be called again after a failure."""
-        self._inner = inner
+        super().__init__(inner)
         self._claim = claim
         self._claiming = asyncio.Lock()
         self.problem = "the object store has not answered yet"
@@ -48,58 +50,10 @@ class OwnedObjectStore:
                 raise
             self.problem = ""
 
-    async def put(self, key: str, body: Body) -> None:
-        """Create the object, once the prefix is ours."""
-        await self.own()
-        await self._inner.put(key, body)
-
-    async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
-        """Give the object other content, once the prefix is ours."""
-        await self.own()
-        await self._inner.replace(key, content, previous=previous)
-
-    async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
-        """Return the object's bytes."""
-        return await self._inner.get(key, byte_range)
-
-    async def head(self, key: str) -> ObjectInfo:
-        """Describe the object."""
-        return await self._inner.head(key)
-
-    async def delete(self, key: str) -> None:
-        """Remove the object, once the prefix is ours."""
-        await self.own()
-        await self._inner.delete(key)
-
-    async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
-        """Return the objects below ``prefix``."""
-        return await self._inner.list_objects(prefix, start_after=start_after, limit=limit)
-
-    async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
-        """Return unfinished uploads below ``prefix``."""
-        return await self._inner.list_unfinished_uploads(prefix)
-
-    async def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """Discard an unfinished upload, once the prefix is ours."""
-        await self.own()
-        await self._inner.abort_upload(upload)
-
-    async def list_versions(self, prefix: str) -> list[ObjectVersion]:
-        """Return every version of the objects below ``prefix``."""
-        return await versions_of(self._inner).list_versions(prefix)
-
-    async def delete_version(self, version: ObjectVersion) -> None:
-        """Remove one version, once the prefix is ours."""
-        await self.own()
-        await versions_of(self._inner).delete_version(version)
-
-    async def check(self) -> None:
-        """Raise unless the store may be used."""
-        await self._inner.check()
-
-    async def close(self) -> None:
-        """Close the inner store."""
-        await self._inner.close()
+    async def _forward(self, call: ForwardedCall, send: Callable[[], Awaitable[T]]) -> T:
+        if call.is_change:
+            await self.own()
+        return await send()
 
 
 async def own_until_done(

@@ -1,13 +1,12 @@
-"""Moves the bytes of segments between local disk and an object store.
+"""Segments as objects: their bytes between local disk and an object store.
 
-``ObjectStore`` is what a backend keeps; the retrying, limited and observed stores wrap one another around it, and
-``SegmentStorage`` turns a segment into objects on top. ``open_object_store`` builds the stack from the settings.
+``ObjectStore`` is the promise of a backend. Wrappers around it retry, limit and observe its calls, and
+``SegmentStorage`` stores a segment as objects. ``open_object_store`` builds the stack from the settings.
 """
 
 from tierd.remote.cache.checked_file import (
     TEMPORARY_SUFFIX,
     DamagedFileError,
-    file_size_of,
     is_complete,
     read_checked,
     write_checked,
@@ -15,13 +14,9 @@ from tierd.remote.cache.checked_file import (
 from tierd.remote.cache.chunk_cache import CacheStatistics, ChunkCache
 from tierd.remote.cache.chunk_files import purge_chunks
 from tierd.remote.cache.sized_lru import SizedLru
-from tierd.remote.connector import ObjectStoreConnector
-from tierd.remote.deadlines import Deadlines
-from tierd.remote.factory import open_object_store, segment_storages
-from tierd.remote.keys import ObjectKeyFactory, SegmentKey, must_be_encrypted
-from tierd.remote.limited import ByteRate, LimitedObjectStore
+from tierd.remote.forwarding import ForwardedCall, ForwardingObjectStore
 from tierd.remote.log_start import LogStartRecord, LogStartStorage, StoredLogStart
-from tierd.remote.manager import RemoteStorageManager
+from tierd.remote.object_keys import ObjectKeyFactory, SegmentKey, must_be_encrypted
 from tierd.remote.object_limits import (
     ERASURE_REPORT,
     LOG_START,
@@ -32,23 +27,31 @@ from tierd.remote.object_limits import (
     read_whole,
     too_large,
 )
-from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, ObjectStore, UnfinishedUpload
-from tierd.remote.object_versions import ObjectVersion, VersionedObjects, versions_of
-from tierd.remote.observed import ObjectStoreCall, ObservedObjectStore
-from tierd.remote.retrying import Retry, RetryingObjectStore
+from tierd.remote.object_store import (
+    Body,
+    ChunkedBody,
+    FileBody,
+    ObjectInfo,
+    ObjectStore,
+    ObjectVersion,
+    UnfinishedUpload,
+)
+from tierd.remote.object_store_connector import ObjectStoreConnector
+from tierd.remote.object_store_factory import open_object_store, segment_storages
+from tierd.remote.observed import ObjectStoreCall
+from tierd.remote.remote_storage_manager import RemoteStorageManager
 from tierd.remote.segments.key_rewrapping import KeyRewrapping, RewrapOutcome, RewrapResult
 from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.segment_storage import SegmentStorage
 from tierd.remote.segments.tombstone import Tombstone
-from tierd.remote.segments.unfinished_upload import UnfinishedSegmentUpload
 from tierd.remote.tier_identity import claim_tier, read_tier_identity
 from tierd.remote.transform.binding import erasure_report_binding
 from tierd.remote.transform.compression import compress
 from tierd.remote.transform.content_key import KEY_SEED_BYTES
-from tierd.remote.transform.factory import open_key_ring, open_transform
 from tierd.remote.transform.key_ring import EMPTY_RING, KeyRing
 from tierd.remote.transform.object_tag import require_tag, with_tag
-from tierd.remote.transform.transform import PLAIN, Transform
+from tierd.remote.transform.transform import Transform
+from tierd.remote.transform.transform_factory import open_key_ring, open_transform
 
 __all__ = [
     "EMPTY_RING",
@@ -57,20 +60,18 @@ __all__ = [
     "LOG_START",
     "MANIFEST",
     "MAX_REPORT_VALUES",
-    "PLAIN",
     "TEMPORARY_SUFFIX",
     "TOMBSTONE",
     "Body",
-    "ByteRate",
     "CacheStatistics",
     "ChunkCache",
     "ChunkedBody",
     "DamagedFileError",
-    "Deadlines",
     "FileBody",
+    "ForwardedCall",
+    "ForwardingObjectStore",
     "KeyRewrapping",
     "KeyRing",
-    "LimitedObjectStore",
     "LogStartRecord",
     "LogStartStorage",
     "ObjectInfo",
@@ -80,10 +81,7 @@ __all__ = [
     "ObjectStoreCall",
     "ObjectStoreConnector",
     "ObjectVersion",
-    "ObservedObjectStore",
     "RemoteStorageManager",
-    "Retry",
-    "RetryingObjectStore",
     "RewrapOutcome",
     "RewrapResult",
     "SegmentKey",
@@ -93,13 +91,10 @@ __all__ = [
     "StoredLogStart",
     "Tombstone",
     "Transform",
-    "UnfinishedSegmentUpload",
     "UnfinishedUpload",
-    "VersionedObjects",
     "claim_tier",
     "compress",
     "erasure_report_binding",
-    "file_size_of",
     "is_complete",
     "must_be_encrypted",
     "open_key_ring",
@@ -112,7 +107,6 @@ __all__ = [
     "require_tag",
     "segment_storages",
     "too_large",
-    "versions_of",
     "with_tag",
     "write_checked",
 ]

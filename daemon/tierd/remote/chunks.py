@@ -1,4 +1,4 @@
-"""Walking over the chunks of a ``ChunkedBody``: closed in time, measured, or gathered into parts of one size."""
+"""Iteration over the chunks of a ``ChunkedBody``: closed in time, measured, or gathered into parts of one size."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,7 +11,7 @@ _SLICE_BYTES = 1 << 20
 
 
 class Measured(NamedTuple):
-    """How many bytes there are, and their CRC-32C."""
+    """Number of bytes, and their CRC-32C."""
 
     size_bytes: int
     crc32c: int
@@ -19,7 +19,7 @@ class Measured(NamedTuple):
 
 @asynccontextmanager
 async def iterated(chunks: Callable[[], AsyncIterator[bytes]]) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Iterate over fresh chunks; what makes them is closed at the end, also when it is left early."""
+    """Give a new iterator over the chunks; it is closed at the end, also when the iteration stops early."""
     iterator = chunks()
     try:
         yield iterator
@@ -29,7 +29,7 @@ async def iterated(chunks: Callable[[], AsyncIterator[bytes]]) -> AsyncIterator[
 
 
 async def measured(body: Body) -> Measured:
-    """Size and checksum of the whole body; chunks are made once more, only for this."""
+    """Return size and checksum of the whole body; chunks are made once more for it."""
     if isinstance(body, bytes):
         return Measured(len(body), crc32c(body))
     if isinstance(body, FileBody):
@@ -41,17 +41,18 @@ async def measured(body: Body) -> Measured:
     return Measured(size, crc)
 
 
-class Gathered(NamedTuple):
-    """Some bytes of a body, and whether they are the last."""
+class GatheredPart(NamedTuple):
+    """One part of a body, and whether it is the last one."""
 
     content: bytes
     is_last: bool
 
 
-async def gathered(body: ChunkedBody, part_size: int, *, paced: bool = True) -> AsyncGenerator[Gathered, None]:
-    """Gather chunks of any size into parts of ``part_size`` bytes; only the last may be shorter, and empty if alone.
+async def gathered(body: ChunkedBody, part_size: int, *, paced: bool = True) -> AsyncGenerator[GatheredPart, None]:
+    """Gather chunks of any size into parts of ``part_size`` bytes.
 
-    At most one part and one chunk are in memory. Close the generator when it is left early.
+    The last part may be shorter, and a single part may be empty. At most one part and one chunk are in memory. The
+    caller closes the generator when it stops early.
     """
     part = bytearray()
     async with iterated(body.chunks) as chunks:
@@ -63,10 +64,10 @@ async def gathered(body: ChunkedBody, part_size: int, *, paced: bool = True) -> 
                 cut = part_size - len(part)
                 part += rest[:cut]
                 rest = rest[cut:]
-                yield Gathered(bytes(part), is_last=False)
+                yield GatheredPart(bytes(part), is_last=False)
                 part.clear()
             part += rest
-    yield Gathered(bytes(part), is_last=True)
+    yield GatheredPart(bytes(part), is_last=True)
 
 
 async def sliced(content: bytes) -> AsyncGenerator[bytes, None]:

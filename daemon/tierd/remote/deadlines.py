@@ -1,4 +1,4 @@
-"""How long a call to the object store may take; the time in which we hold the bytes back does not count."""
+"""Deadlines of calls to the object store; time in which tierd itself holds bytes back does not count."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,21 +10,21 @@ from tierd.errors import RetriableRemoteStorageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadlines:
-    """``base_s`` for every call, and longer for more bytes.
+    """Time limits: ``base_s`` for every call, and more for more bytes.
 
-    An upload into a network that swallows everything never ends by itself, so this is what ends it.
+    The deadline ends an upload into a network that drops every packet, which would not end by itself.
     """
 
     base_s: float = 60.0
     min_bytes_per_second: float = 1 << 20
 
     def for_size(self, size_bytes: int) -> float:
-        """Seconds that a call moving ``size_bytes`` may take."""
+        """Return the seconds that a call with ``size_bytes`` may take."""
         return self.base_s + size_bytes / self.min_bytes_per_second
 
 
 class Deadline:
-    """One running deadline. Any number of tasks may pause it at once; it goes on when the last has ended its pause."""
+    """One running deadline. Several tasks may pause it at once; it goes on when the last pause has ended."""
 
     def __init__(self, timeout: asyncio.Timeout) -> None:
         self._timeout = timeout
@@ -34,7 +34,7 @@ class Deadline:
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
-        """Do not count the time inside."""
+        """Stop the deadline for the time of the context."""
         loop = asyncio.get_running_loop()
         if not self._pauses:
             self._due, self._paused_at = self._timeout.when(), loop.time()

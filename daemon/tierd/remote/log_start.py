@@ -1,4 +1,4 @@
-"""LogStartRecord: the object that says where a partition's log begins, so that a rebuild knows it too (decision 24).
+"""LogStartRecord: the object with the log start of a partition, from which a rebuild takes it (decision 24).
 
 JSON of ``format_version`` 1, one object per partition beside its segments, given other content as the log start moves.
 Fields of a later tierd are kept when the object is rewritten.
@@ -17,7 +17,7 @@ from tierd.errors import (
 )
 from tierd.json_parsing import parse_json
 from tierd.model import TopicIdPartition, uuid_to_text
-from tierd.remote.keys import ObjectKeyFactory
+from tierd.remote.object_keys import ObjectKeyFactory
 from tierd.remote.object_limits import LOG_START, read_whole
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.transform.binding import log_start_binding
@@ -62,8 +62,8 @@ class LogStartRecord:
         """Parse the JSON form of ``partition``'s record.
 
         Raises:
-            RemoteFormatError: its ``format_version`` is one that this tierd does not know.
-            RemoteIntegrityError: it is no log start record, or that of another partition.
+            RemoteFormatError: this tierd does not know the ``format_version``.
+            RemoteIntegrityError: the content is no log start record, or that of another partition.
         """
         try:
             parsed = parse_json(content)
@@ -100,13 +100,13 @@ class LogStartRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoredLogStart:
-    """What the bucket has in the place of a log start record.
+    """Object in the place of a log start record.
 
     Attributes:
         content: of the object.
-        record: None where the content is damaged, or nothing proves that a holder of the key ring wrote it.
-        damage: why, empty where it is not.
-        unauthenticated: the record that nothing proves.
+        record: None where the content is damaged, or without proof that a holder of the key ring wrote it.
+        damage: reason why ``record`` is None; otherwise empty.
+        unauthenticated: the record that lacks the proof.
     """
 
     content: bytes
@@ -116,7 +116,7 @@ class StoredLogStart:
 
 
 class LogStartStorage:
-    """Log start records of one tier, in an object store. With a key ring they carry tags, and must."""
+    """Log start records of one tier. With a key ring they are written with tags, and a read demands the tag."""
 
     def __init__(self, store: ObjectStore, keys: ObjectKeyFactory, ring: KeyRing = EMPTY_RING) -> None:
         self._store = store
@@ -124,11 +124,11 @@ class LogStartStorage:
         self._ring = ring
 
     async def read(self, partition: TopicIdPartition) -> StoredLogStart | None:
-        """Return what is stored of ``partition``, None where nothing is.
+        """Return the object of ``partition``, None where there is none.
 
         Raises:
             RemoteFormatError: a later tierd wrote it.
-            RemoteObjectTooLargeError: no record is that large; what is there cannot be replaced by content either.
+            RemoteObjectTooLargeError: the object is larger than any record, and cannot be replaced by content.
             RemoteStorageError: the store failed.
         """
         key = self._keys.log_start(partition)
@@ -148,12 +148,12 @@ class LogStartStorage:
     async def write(
         self, partition: TopicIdPartition, record: LogStartRecord, *, previous: StoredLogStart | None
     ) -> None:
-        """Store ``record`` durably if ``previous`` is what is there; unknown fields of ``previous`` are kept.
+        """Store ``record`` durably if the object is ``previous``; unknown fields of ``previous`` are kept.
 
         Raises:
             RemoteConflictError: something else is there.
             RemoteResourceNotFoundError: ``previous`` is gone.
-            RemoteObjectRetainedError: the store keeps what is there.
+            RemoteObjectRetainedError: the store keeps the present object.
             RemoteStorageError: the store failed; the record may or may not be there.
         """
         key = self._keys.log_start(partition)

@@ -1,7 +1,7 @@
-"""Limits of objects, all of them; and the one way to read an object whole, which stops where its kind must have ended.
+"""Limits of objects by kind, and ``read_whole``, which stops reading at the limit of the kind.
 
-The right to put objects must not be the right to fill the memory of a reader. Every limit follows from what the format
-can hold, so that nothing that a tierd has ever written is refused.
+A writer of the bucket must not be able to fill the memory of a reader. Every limit follows from what the format can
+hold, so that objects that any version of tierd wrote are within it.
 
 ==================  =================================================================================================
 kind                holds at most

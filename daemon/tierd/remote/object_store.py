@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from tierd.errors import ObjectVersionsUnknownError
 from tierd.model import BlockChecksums, ByteRange
 
 
@@ -16,7 +17,7 @@ class FileBody:
         path: read with ordinary reads; may be ``/proc/self/fd/N``.
         byte_range: what to send; None for an empty file.
         checksums: of the whole file; ``kernels.crc32c_of_range`` gives that of ``byte_range``.
-        pace: awaited with the size of each step before it leaves, by whoever sends; None sends as fast as it goes.
+        pace: the sender awaits it with the size of each step before the step leaves; None: no limit of the rate.
     """
 
     path: Path
@@ -26,19 +27,19 @@ class FileBody:
 
     @property
     def size(self) -> int:
-        """Bytes to send."""
+        """Number of bytes to send."""
         return self.byte_range.size if self.byte_range else 0
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkedBody:
-    """Bytes that are made while they are sent, so that nobody knows before how many there will be.
+    """Bytes that are made while they are sent, so that their number is not known before.
 
     Attributes:
-        chunks: gives an iterator over the very same bytes each time it is called, for a repetition or a comparison.
+        chunks: gives an iterator over the same bytes each time it is called, for a repetition or a comparison.
             An iterator that has ``aclose`` is closed when it is left early.
         max_size_bytes: an upper bound of their number, for deadlines and for choosing parts.
-        pace: awaited with the size of each step before it leaves, by whoever sends; None sends as fast as it goes.
+        pace: the sender awaits it with the size of each step before the step leaves; None: no limit of the rate.
     """
 
     chunks: Callable[[], AsyncIterator[bytes]]
@@ -55,7 +56,7 @@ def range_beyond(*contents: bytes) -> ByteRange:
 
 
 def max_size_of(body: Body) -> int:
-    """How many bytes ``body`` has, at most."""
+    """Return an upper bound of the number of bytes in ``body``."""
     if isinstance(body, bytes):
         return len(body)
     return body.size if isinstance(body, FileBody) else body.max_size_bytes
@@ -85,11 +86,32 @@ class UnfinishedUpload:
     initiated_ms: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectVersion:
+    """One version of an object.
+
+    Attributes:
+        version_id: the store's own word for it; empty where a store has one version of each object and no more.
+        size_bytes: 0 for a marker.
+        is_current: a ``get`` of the key returns this version.
+        is_marker: the version says that the object was deleted, and has no bytes.
+        kept_until_ms: time until which the store refuses to delete the version; None where it can be deleted.
+    """
+
+    key: str
+    version_id: str
+    size_bytes: int
+    is_current: bool
+    is_marker: bool = False
+    kept_until_ms: int | None = None
+
+
 class ObjectStore(Protocol):
     """Keys to immutable objects. Keys are relative text with ``/`` between parts.
 
-    Backends only classify errors (see ``errors.RemoteStorageError`` and its kinds); one wrapper retries for all.
-    Writes are durable when the call returns, and an object is visible whole or not at all.
+    Backends classify errors (see ``errors.RemoteStorageError`` and its kinds), and a wrapper repeats calls that may
+    succeed later. Writes are durable when the call returns, and an object is visible whole or not at all. A store that
+    cannot tell of versions inherits from this class, and with it the two calls that say so.
     """
 
     async def put(self, key: str, body: Body) -> None:
@@ -103,13 +125,14 @@ class ObjectStore(Protocol):
         Raises:
             RemoteConflictError: the key exists with other content.
             RemoteIntegrityError: the bytes read are not those of ``body.checksums``; nothing is visible.
-            TierError: whatever ``body.chunks`` raises; nothing is visible.
+            TierError: ``body.chunks`` raised it; nothing is visible.
         """
 
     async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
-        """Give a small object other content if it is exactly ``previous`` now; nobody sees anything in between.
+        """Give a small object other content if its content is ``previous`` now.
 
-        Content that is there already is success: the reply to an earlier attempt may have been lost.
+        A reader sees the old content or the new one. An object that has the new content already is success: the reply
+        to an earlier attempt may have been lost.
 
         Raises:
             RemoteResourceNotFoundError: no such object.
@@ -119,8 +142,8 @@ class ObjectStore(Protocol):
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes, or those of ``byte_range`` clipped at its end; empty when past it.
 
-        Without a range the size of the object is the size of the answer, so that only the writer of the object asks
-        so. Whatever another process may have put is read by ``object_limits.read_whole``, or in ranges.
+        Without a range the answer is as large as the object. An object that another process may have written is read by
+        ``object_limits.read_whole``, or in ranges.
 
         Raises:
             RemoteResourceNotFoundError: no such object.
@@ -155,8 +178,35 @@ class ObjectStore(Protocol):
     async def abort_upload(self, upload: UnfinishedUpload) -> None:
         """Discard an unfinished upload; one that is gone is no error."""
 
+    async def list_versions(self, prefix: str) -> list[ObjectVersion]:
+        """Return every version of every object whose key begins with ``prefix``, by key; markers too.
+
+        Raises:
+            ObjectVersionsUnknownError: the store cannot tell.
+            RemoteAccessError: the store does not tell these credentials.
+        """
+        del prefix
+        raise _versions_unknown()
+
+    async def delete_version(self, version: ObjectVersion) -> None:
+        """Remove one version for good; one that is gone is no error.
+
+        Raises:
+            RemoteObjectRetainedError: the store keeps it, by Object Lock, a retention policy or a legal hold.
+            ObjectVersionsUnknownError: the store cannot do it.
+        """
+        del version
+        raise _versions_unknown()
+
     async def check(self) -> None:
         """Raise unless the store answers and the bucket or directory is there and may be used."""
 
     async def close(self) -> None:
         """Release connections; closing twice is harmless."""
+
+
+def _versions_unknown() -> ObjectVersionsUnknownError:
+    return ObjectVersionsUnknownError(
+        "tierd cannot ask this kind of object store for older versions and soft-deleted objects",
+        remedy="see with the store's own tools that none of the partition are left, then tierd erase attest ID",
+    )

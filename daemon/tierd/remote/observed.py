@@ -1,4 +1,4 @@
-"""ObservedObjectStore: tells of every call, once, when it has ended."""
+"""ObservedObjectStore: a report of each call when it has ended."""
 
 import asyncio
 import dataclasses
@@ -17,8 +17,8 @@ from tierd.errors import (
 )
 from tierd.model import ByteRange
 from tierd.remote.chunks import iterated
-from tierd.remote.object_store import Body, ChunkedBody, ObjectInfo, ObjectStore, UnfinishedUpload, max_size_of
-from tierd.remote.object_versions import ObjectVersion, versions_of
+from tierd.remote.forwarding import ForwardedCall, ForwardingObjectStore
+from tierd.remote.object_store import Body, ChunkedBody, ObjectStore, max_size_of
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class ObjectStoreCall:
             of a request inside a call upload_part, complete_upload or abort_upload.
         outcome: ok, not_found, conflict, damaged, refused, retained, retriable, failed or cancelled.
         size_bytes: sent or received; 0 unless it succeeded.
-        failure: what it raised; None when it succeeded, was cancelled or met a bug.
+        failure: error of the call; None when it succeeded, was cancelled or met a bug.
     """
 
     operation: str
@@ -43,16 +43,16 @@ class ObjectStoreCall:
     failure: TierError | None = None
 
 
-class ObservedObjectStore:
+class ObservedObjectStore(ForwardingObjectStore):
     """An ``ObjectStore`` that hands an ``ObjectStoreCall`` to ``on_call`` after every call of another one."""
 
     def __init__(self, inner: ObjectStore, *, on_call: Callable[[ObjectStoreCall], None], clock: Clock) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._on_call = on_call
         self._clock = clock
 
     async def put(self, key: str, body: Body) -> None:
-        """Create the object."""
+        """Create the object; chunks are counted on their way."""
         if isinstance(body, ChunkedBody):
             counted = _Counted(body.chunks)
             call = self._inner.put(key, dataclasses.replace(body, chunks=counted.chunks))
@@ -62,50 +62,16 @@ class ObservedObjectStore:
             await self._observe("put", key, self._inner.put(key, body), lambda _: size)
 
     async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
-        """Give a small object other content."""
+        """Give a small object other content, whose size is that of the call."""
         call = self._inner.replace(key, content, previous=previous)
         await self._observe("replace", key, call, lambda _: len(content))
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
-        """Return the object's bytes."""
+        """Return the object's bytes, whose number is the size of the call."""
         return await self._observe("get", key, self._inner.get(key, byte_range), len)
 
-    async def head(self, key: str) -> ObjectInfo:
-        """Describe the object."""
-        return await self._observe("head", key, self._inner.head(key))
-
-    async def delete(self, key: str) -> None:
-        """Remove the object."""
-        await self._observe("delete", key, self._inner.delete(key))
-
-    async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
-        """Return the objects below ``prefix``."""
-        call = self._inner.list_objects(prefix, start_after=start_after, limit=limit)
-        return await self._observe("list", prefix, call)
-
-    async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
-        """Return unfinished uploads below ``prefix``."""
-        return await self._observe("list_uploads", prefix, self._inner.list_unfinished_uploads(prefix))
-
-    async def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """Discard an unfinished upload."""
-        await self._observe("abort", upload.key, self._inner.abort_upload(upload))
-
-    async def list_versions(self, prefix: str) -> list[ObjectVersion]:
-        """Return every version of the objects below ``prefix``."""
-        return await self._observe("list_versions", prefix, versions_of(self._inner).list_versions(prefix))
-
-    async def delete_version(self, version: ObjectVersion) -> None:
-        """Remove one version."""
-        await self._observe("delete_version", version.key, versions_of(self._inner).delete_version(version))
-
-    async def check(self) -> None:
-        """Raise unless the store may be used."""
-        await self._observe("check", "", self._inner.check())
-
-    async def close(self) -> None:
-        """Close the inner store."""
-        await self._inner.close()
+    async def _forward(self, call: ForwardedCall, send: Callable[[], Awaitable[T]]) -> T:
+        return await self._observe(call.operation, call.key, send())
 
     async def _observe(
         self, operation: str, key: str, call: Awaitable[T], size_of: Callable[[T], int] = lambda _: 0
@@ -122,7 +88,7 @@ async def observed(
     clock: Clock,
     size_of: Callable[[T], int] = lambda _: 0,
 ) -> T:
-    """Await ``call`` and hand an ``ObjectStoreCall`` to ``on_call`` when it has ended, however it ended.
+    """Await ``call`` and hand an ``ObjectStoreCall`` to ``on_call`` when it has ended, by an answer or otherwise.
 
     ``size_of`` gives the bytes that were sent or received, from the answer.
     """
@@ -143,7 +109,7 @@ async def observed(
 
 
 class _Counted:
-    """How many bytes the chunks had when they were last asked for."""
+    """Chunks that are counted at each iteration; ``size_bytes`` is of the last one."""
 
     def __init__(self, chunks: Callable[[], AsyncIterator[bytes]]) -> None:
         self.size_bytes = 0

@@ -1,8 +1,8 @@
-"""RetryingObjectStore: repeats what failed retriably. The only retry loop around the object store.
+"""RetryingObjectStore: repetition of calls to the object store that failed retriably.
 
 A call has one budget: each of its requests is sent at most ``attempts`` times, also when a whole upload begins anew. A
-backend that repeats a single request inside a call (``Retry.request``) takes from the budget of that call. Only what
-takes back the beginnings of a call that failed (``Retry.taking_back``) has a budget of its own::
+backend that repeats a single request inside a call (``Retry.request``) takes from the budget of that call. A request
+that takes back what a failed call has begun (``Retry.taking_back``) has a budget of its own::
 
     put             attempt 1 ── upload_part 7: 1, 2, 3 ✗ ── complete ✗       (the upload is gone)
                     attempt 2 ── upload_part 7: 4, 5 ✗                        all 5 are used: the call has failed
@@ -21,9 +21,8 @@ import structlog
 from tierd.backoff import Backoff
 from tierd.clock import Clock
 from tierd.errors import RetriableRemoteStorageError, TierError
-from tierd.model import ByteRange
-from tierd.remote.object_store import Body, ObjectInfo, ObjectStore, UnfinishedUpload
-from tierd.remote.object_versions import ObjectVersion, versions_of
+from tierd.remote.forwarding import ForwardedCall, ForwardingObjectStore
+from tierd.remote.object_store import ObjectStore
 from tierd.remote.observed import ObjectStoreCall, observed
 
 log = structlog.get_logger()
@@ -31,8 +30,8 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 
-class _Request(NamedTuple):
-    """What is sent again when it fails: a call, or a single request inside one."""
+class _RepeatedRequest(NamedTuple):
+    """Name of what is sent again when it fails: a call, or a single request inside one."""
 
     operation: str
     key: str
@@ -45,9 +44,9 @@ class _Budget:
     def __init__(self, attempts: int) -> None:
         self.is_spent = False  # invariant: once True, the call is not begun again
         self._attempts = attempts
-        self._made: Counter[_Request] = Counter()
+        self._made: Counter[_RepeatedRequest] = Counter()
 
-    def take(self, request: _Request) -> None:
+    def take(self, request: _RepeatedRequest) -> None:
         """Count one more attempt.
 
         Raises:
@@ -61,8 +60,8 @@ class _Budget:
             )
         self._made[request] += 1
 
-    def failed(self, request: _Request) -> None:
-        """Note that an attempt failed; the last one of any request ends the whole call."""
+    def failed(self, request: _RepeatedRequest) -> None:
+        """Note that an attempt failed; the last attempt of a request ends the whole call."""
         self.is_spent = self.is_spent or self._made[request] >= self._attempts
 
 
@@ -70,7 +69,7 @@ _BUDGET: ContextVar[_Budget | None] = ContextVar("tierd_attempts_of_the_call", d
 
 
 class Retry:
-    """Repeats a call while it fails retriably. A cancellation ends it at once, also in a wait."""
+    """Rules of repetition: a call is repeated while it fails retriably. A cancellation ends it, also in a wait."""
 
     def __init__(
         self,
@@ -86,11 +85,11 @@ class Retry:
 
         Args:
             clock: for the waits.
-            backoff: how long they are.
+            backoff: lengths of the waits.
             attempts: at each request, the first one included; at least 1.
             random: for the jitter.
-            on_retry: told of every failure that is about to be repeated: the operation, and why.
-            on_request: told of every attempt at a request inside a call that is repeated as a whole; of no bytes.
+            on_retry: called for every failure that is about to be repeated, with the operation and the failure.
+            on_request: called for every attempt at a request inside a call that is repeated as a whole, without bytes.
         """
         self._clock = clock
         self._backoff = backoff
@@ -100,12 +99,12 @@ class Retry:
         self._on_request = on_request
 
     async def __call__(self, operation: str, call: Callable[[], Awaitable[T]], *, key: str = "") -> T:
-        """Return what ``call`` returns; the last attempt reports its own failure.
+        """Return the answer of ``call``; the last attempt raises its own failure.
 
-        ``operation`` is for reports; with ``key``, an object's or a prefix, it names what is repeated.
+        ``operation`` is for reports. Together with ``key``, that of an object or a prefix, it names what is repeated.
         """
         with _opened(_Budget(self._attempts)) as budget:
-            return await self._repeated(budget, _Request(operation, key, 0), call)
+            return await self._repeated(budget, _RepeatedRequest(operation, key, 0), call)
 
     async def request(self, operation: str, call: Callable[[], Awaitable[T]], *, key: str, part: int = 0) -> T:
         """Repeat one request inside a call that is repeated as a whole; the attempts are those of that call.
@@ -116,7 +115,7 @@ class Retry:
             key: of the object.
             part: number or position of a part, in an upload; with ``operation`` and ``key`` it names the request.
         """
-        request = _Request(operation, key, part)
+        request = _RepeatedRequest(operation, key, part)
         observed = partial(self._observed, request, call)
         budget = _BUDGET.get()
         if budget is not None:
@@ -127,10 +126,9 @@ class Retry:
     async def taking_back(self, operation: str, call: Callable[[], Awaitable[T]], *, key: str) -> T:
         """Repeat one request that takes back what a call has begun, with attempts of its own.
 
-        The call may have no attempt left, which is why it is taken back. What is spent here does not keep the call from
-        beginning anew.
+        The call may have no attempt left. Attempts that are spent here do not count for the call, which may begin anew.
         """
-        request = _Request(operation, key, 0)
+        request = _RepeatedRequest(operation, key, 0)
         with _opened(_Budget(self._attempts)) as budget:
             return await self._repeated(budget, request, partial(self._observed, request, call))
 
@@ -145,7 +143,7 @@ class Retry:
             on_request=self._on_request,
         )
 
-    async def _repeated(self, budget: _Budget, request: _Request, call: Callable[[], Awaitable[T]]) -> T:
+    async def _repeated(self, budget: _Budget, request: _RepeatedRequest, call: Callable[[], Awaitable[T]]) -> T:
         failures = 0
         while True:
             budget.take(request)
@@ -162,7 +160,7 @@ class Retry:
                 self._report(request.operation, error, delay_s)
             await self._clock.sleep(delay_s)
 
-    async def _observed(self, request: _Request, call: Callable[[], Awaitable[T]]) -> T:
+    async def _observed(self, request: _RepeatedRequest, call: Callable[[], Awaitable[T]]) -> T:
         if self._on_request is None:
             return await call()
         return await observed(request.operation, request.key, call(), on_call=self._on_request, clock=self._clock)
@@ -182,60 +180,19 @@ def _opened(budget: _Budget) -> Iterator[_Budget]:
         _BUDGET.reset(token)
 
 
-class RetryingObjectStore:
-    """An ``ObjectStore`` that repeats the calls of another one by the rules of ``retry``."""
+class RetryingObjectStore(ForwardingObjectStore):
+    """An ``ObjectStore`` that repeats the calls of another one by the rules of ``retry``.
+
+    A lost reply does no harm. The next attempt at a put or a replace finds its own content in the store.
+    """
 
     def __init__(self, inner: ObjectStore, retry: Retry) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._retry = retry
 
-    async def put(self, key: str, body: Body) -> None:
-        """Create the object. A lost reply is no harm: the next attempt finds the same content there."""
-        await self._retry("put", partial(self._inner.put, key, body), key=key)
-
-    async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
-        """Give a small object other content. A lost reply is no harm: the next attempt finds that content there."""
-        await self._retry("replace", partial(self._inner.replace, key, content, previous=previous), key=key)
-
-    async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
-        """Return the object's bytes."""
-        return await self._retry("get", partial(self._inner.get, key, byte_range), key=key)
-
-    async def head(self, key: str) -> ObjectInfo:
-        """Describe the object."""
-        return await self._retry("head", partial(self._inner.head, key), key=key)
-
-    async def delete(self, key: str) -> None:
-        """Remove the object."""
-        await self._retry("delete", partial(self._inner.delete, key), key=key)
-
-    async def list_objects(self, prefix: str, *, start_after: str = "", limit: int | None = None) -> list[ObjectInfo]:
-        """Return the objects below ``prefix``."""
-        call = partial(self._inner.list_objects, prefix, start_after=start_after, limit=limit)
-        return await self._retry("list", call, key=prefix)
-
-    async def list_unfinished_uploads(self, prefix: str) -> list[UnfinishedUpload]:
-        """Return unfinished uploads below ``prefix``."""
-        return await self._retry("list_uploads", partial(self._inner.list_unfinished_uploads, prefix), key=prefix)
-
-    async def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """Discard an unfinished upload."""
-        await self._retry("abort", partial(self._inner.abort_upload, upload), key=upload.key)
-
-    async def list_versions(self, prefix: str) -> list[ObjectVersion]:
-        """Return every version of the objects below ``prefix``."""
-        call = partial(versions_of(self._inner).list_versions, prefix)
-        return await self._retry("list_versions", call, key=prefix)
-
-    async def delete_version(self, version: ObjectVersion) -> None:
-        """Remove one version."""
-        call = partial(versions_of(self._inner).delete_version, version)
-        await self._retry("delete_version", call, key=version.key)
-
     async def check(self) -> None:
-        """Raise unless the store may be used. Not repeated: who asks wants to know how it is now."""
+        """Raise unless the store may be used now: a check is not repeated."""
         await self._inner.check()
 
-    async def close(self) -> None:
-        """Close the inner store."""
-        await self._inner.close()
+    async def _forward(self, call: ForwardedCall, send: Callable[[], Awaitable[T]]) -> T:
+        return await self._retry(call.operation, send, key=call.key)

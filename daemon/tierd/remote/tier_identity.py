@@ -1,4 +1,4 @@
-"""Which metadata store owns a prefix: ``tierd.json`` carries the id that the store carries too (DESIGN 4)."""
+"""Owner of a prefix: ``tierd.json`` carries the id of the metadata store that owns it (DESIGN 4)."""
 
 import json
 from uuid import UUID
@@ -11,7 +11,7 @@ from tierd.errors import (
     RetriableRemoteStorageError,
 )
 from tierd.json_parsing import parse_json
-from tierd.remote.keys import ObjectKeyFactory
+from tierd.remote.object_keys import ObjectKeyFactory
 from tierd.remote.object_limits import TIER_IDENTITY, read_whole
 from tierd.remote.object_store import ObjectStore
 
@@ -21,21 +21,21 @@ FORMAT_VERSION = 1
 async def claim_tier(
     store: ObjectStore, *, key_prefix: str, cluster_id: str, store_id: UUID, known: bool = False
 ) -> None:
-    """Make the prefix this metadata store's own, once; afterwards only look.
+    """Make the prefix this metadata store's own at the first call; later calls check the owner.
 
-    Two daemons that claim at the same moment cannot both win: the object is created only if it is absent.
+    Of two daemons that claim at the same moment one wins: the object is created if it is absent.
 
     Args:
         store: the object store.
         key_prefix: begins every key of the tier.
-        cluster_id: whose tier it is.
+        cluster_id: cluster of the tier.
         store_id: of the metadata store.
-        known: this metadata store has claimed the tier before, so its absence means that something else is there:
-            a mount point without its mount, or an empty bucket. Nothing is created then.
+        known: this metadata store has claimed the tier before. Then a missing object means that the store is not the
+            tier: a mount point without its mount, or an empty bucket. No object is created.
 
     Raises:
         ForeignTierError: another metadata store owns the prefix.
-        RetriableRemoteStorageError: a known tier is not there.
+        RetriableRemoteStorageError: the object of a known tier is missing.
         RemoteStorageError: the object store failed.
     """
     key = ObjectKeyFactory(key_prefix, cluster_id).tier_identity
@@ -61,10 +61,10 @@ async def claim_tier(
 
 
 async def read_tier_identity(store: ObjectStore, *, key_prefix: str, cluster_id: str) -> UUID | None:
-    """Return the id of the metadata store that owns the prefix; None when nobody has claimed it.
+    """Return the id of the metadata store that owns the prefix; None when it has no owner.
 
     Raises:
-        RemoteIntegrityError: what is there cannot be understood.
+        RemoteIntegrityError: the object cannot be understood.
         RemoteStorageError: the object store failed.
     """
     key = ObjectKeyFactory(key_prefix, cluster_id).tier_identity
@@ -88,5 +88,5 @@ def _decode(content: bytes, key: str) -> UUID:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RemoteIntegrityError(
             f"{key} cannot be understood: {content[:80]!r}",
-            remedy="find out who wrote it; delete it if nobody needs it",
+            remedy="find out which program wrote it; delete it if no program needs it",
         ) from error

@@ -17,7 +17,6 @@ from tierd.testing.object_store import LARGE_BYTES, ObjectStoreContract
 from tierd.testing.object_versions import (
     KeptVersionsContract,
     ObjectVersionsContract,
-    VersionedStore,
     versions_left,
 )
 
@@ -27,7 +26,6 @@ __all__ = [
     "KeyValueStoreContract",
     "ObjectStoreContract",
     "ObjectVersionsContract",
-    "VersionedStore",
     "cancel_at",
     "checksums_of",
     "chunked_body",

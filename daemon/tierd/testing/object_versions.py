@@ -1,21 +1,15 @@
 """Contract suite of every store with object versions. Subclass the contract and provide a ``store`` fixture."""
 
-from typing import Protocol
-
 import pytest
 
-from tierd.remote import ObjectStore, ObjectVersion, VersionedObjects
-
-
-class VersionedStore(ObjectStore, VersionedObjects, Protocol):
-    """A store with the further promise."""
+from tierd.remote import ObjectStore, ObjectVersion
 
 
 @pytest.mark.asyncio
 class ObjectVersionsContract:
     """Every test gets an empty store that keeps versions or does not."""
 
-    async def test_what_is_there_is_a_current_version(self, store: VersionedStore) -> None:
+    async def test_what_is_there_is_a_current_version(self, store: ObjectStore) -> None:
         await store.put("a/1.log", b"first")
         await store.put("a/2.log", b"")
         await store.put("b/1.log", b"other")
@@ -25,7 +19,7 @@ class ObjectVersionsContract:
         ]
         assert await store.list_versions("c/") == []
 
-    async def test_a_deleted_version_is_gone_for_good(self, store: VersionedStore) -> None:
+    async def test_a_deleted_version_is_gone_for_good(self, store: ObjectStore) -> None:
         await store.put("a/1.log", b"first")
         (version,) = await store.list_versions("a/")
         await store.delete_version(version)
@@ -37,7 +31,7 @@ class ObjectVersionsContract:
 class KeptVersionsContract(ObjectVersionsContract):
     """Contract of a store that keeps versions."""
 
-    async def test_what_was_deleted_is_told_of_until_its_versions_are_deleted(self, store: VersionedStore) -> None:
+    async def test_what_was_deleted_is_told_of_until_its_versions_are_deleted(self, store: ObjectStore) -> None:
         await store.put("a/1.log", b"secret")
         await store.put("a/2.log", b"kept")
         await store.delete("a/1.log")
@@ -50,7 +44,7 @@ class KeptVersionsContract(ObjectVersionsContract):
         assert [version.key for version in await store.list_versions("a/")] == ["a/2.log"]
         assert await store.get("a/2.log") == b"kept"
 
-    async def test_many_versions_of_one_key_are_all_told(self, store: VersionedStore) -> None:
+    async def test_many_versions_of_one_key_are_all_told(self, store: ObjectStore) -> None:
         await store.put("a/1.log", b"1")
         await store.replace("a/1.log", b"22", previous=b"1")
         await store.replace("a/1.log", b"333", previous=b"22")
@@ -63,7 +57,7 @@ class KeptVersionsContract(ObjectVersionsContract):
         assert len({version.version_id for version in found}) == len(found)
 
 
-async def versions_left(store: VersionedObjects, prefix: str = "") -> list[ObjectVersion]:
+async def versions_left(store: ObjectStore, prefix: str = "") -> list[ObjectVersion]:
     """Versions that are neither current nor markers."""
     return [
         version for version in await store.list_versions(prefix) if not version.is_current and not version.is_marker

@@ -18,7 +18,7 @@ from tierd.metadata import SqliteKeyValueStore
 from tierd.model import IsolationLevel, Lineage, RemoteLogSegmentState, TopicPartition
 from tierd.pipeline.committing import CompactionLeader, LeaderServer, LeaderSettings, PreparedRun, RunStatistics
 from tierd.pipeline.planning import Candidate, CleaningPolicy
-from tierd.remote.backends.filesystem import FilesystemObjectStore
+from tierd.remote.backends.files import FilesystemObjectStore
 
 BROKERS = sorted({case.broker for case in CASES})
 

@@ -18,7 +18,7 @@ from tierd.pipeline import ErasePhase
 from tierd.pipeline.erasing.versions import plan_versions
 from tierd.remote import ObjectKeyFactory, ObjectVersion, UnfinishedUpload
 from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.remote.backends.s3 import S3ObjectStore
+from tierd.remote.backends.s3 import S3Bucket, S3Keys, S3ObjectStore
 
 KEYS = ObjectKeyFactory("", "cluster")
 SUFFIXES = (".log", ".indexes", ".manifest", ".tombstone")
@@ -151,12 +151,8 @@ async def test_what_a_lock_keeps_is_told_of_and_the_request_is_not_done(
 async def lab_in_a_bucket(root: Path, service: S3Service, bucket: str) -> AsyncIterator[ErasureLab]:
     """A partition whose tier is in a real bucket."""
     store = S3ObjectStore(
-        bucket=bucket,
-        endpoint_url=service.endpoint_url,
-        region=service.region,
-        access_key_id=service.access_key_id,
-        secret_access_key=service.secret_access_key,
-        path_style=True,
+        S3Bucket(name=bucket, endpoint_url=service.endpoint_url, region=service.region, path_style=True),
+        keys=S3Keys(access_key_id=service.access_key_id, secret_access_key=service.secret_access_key),
     )
     lab = ErasureLab(root, {"orders-0": KEPT}, store=store)
     try:

@@ -1,4 +1,4 @@
-"""How often each backend sends a request that always fails: as often as ``remote.retry.attempts`` says."""
+"""Number of attempts of each backend at a request that always fails: ``remote.retry.attempts``."""
 
 import base64
 from pathlib import Path

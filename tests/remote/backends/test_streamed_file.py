@@ -41,7 +41,9 @@ async def test_a_range_is_sent_in_steps(source: SourceFile, threads: ThreadPoolE
     assert all(len(step) <= STEP_BYTES for step in steps)
 
 
-async def test_a_source_that_ends_early_says_where(source: SourceFile, threads: ThreadPoolExecutor) -> None:
+async def test_source_that_ends_early_is_reported_with_its_position(
+    source: SourceFile, threads: ThreadPoolExecutor
+) -> None:
     with pytest.raises(RemoteIntegrityError, match=f"ends at byte {3 * STEP_BYTES + 5}, 5 too early"):
         await sent(source, ByteRange.of_size(0, 3 * STEP_BYTES + 10), threads)
 

@@ -18,7 +18,9 @@ from tierd.remote.cache.checked_file import (
 
 
 @given(content=st.binary(max_size=200), identity=st.text(max_size=20))
-def test_what_was_written_comes_back(tmp_path_factory: pytest.TempPathFactory, content: bytes, identity: str) -> None:
+def test_file_is_read_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, identity: str
+) -> None:
     file = tmp_path_factory.mktemp("checked") / "file"
     write_checked(file, content, identity=identity)
     assert read_checked(file, identity=identity) == content
@@ -28,7 +30,7 @@ def test_what_was_written_comes_back(tmp_path_factory: pytest.TempPathFactory, c
 
 
 @given(content=st.binary(min_size=1, max_size=60), data=st.data())
-def test_no_changed_byte_and_no_lost_one_goes_unseen(
+def test_file_with_a_changed_or_lost_byte_is_damaged(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, data: st.DataObject
 ) -> None:
     file = tmp_path_factory.mktemp("checked") / "file"
@@ -44,14 +46,16 @@ def test_no_changed_byte_and_no_lost_one_goes_unseen(
         read_checked(file, identity="mine")
 
 
-def test_what_somebody_else_wrote_is_not_taken(tmp_path: Path) -> None:
+def test_file_of_another_identity_or_format_is_damaged(tmp_path: Path) -> None:
     write_checked(tmp_path / "file", b"content", identity="theirs")
     with pytest.raises(DamagedFileError):
         read_checked(tmp_path / "file", identity="mine")
 
 
 @pytest.mark.parametrize("change", [lambda data: b"", lambda data: data[:10], lambda data: data + b"x"])
-def test_a_torn_file_is_told_without_reading_it(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
+def test_torn_file_is_recognised_without_a_read_of_its_content(
+    tmp_path: Path, change: Callable[[bytes], bytes]
+) -> None:
     file = tmp_path / "file"
     write_checked(file, b"content" * 10, identity="mine")
     file.write_bytes(change(file.read_bytes()))
@@ -66,29 +70,29 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(tmp_path: Path) -> None:
+def test_pipe_in_the_place_of_a_file_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "file")
     assert not is_complete(tmp_path / "file")
     with pytest.raises(DamagedFileError):
         read_checked(tmp_path / "file", identity="mine")
 
 
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
+def test_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
     write_checked(tmp_path / "elsewhere", b"content", identity="mine")
     (tmp_path / "file").symlink_to("elsewhere")
     with pytest.raises(DamagedFileError):
         read_checked(tmp_path / "file", identity="mine")
 
 
-def test_the_file_of_another_user_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its checksum proves nothing then: whoever may write into the directory can make one."""
+def test_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any user that may write into the directory can make a file with a right checksum."""
     write_checked(tmp_path / "file", b"content", identity="mine")
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(DamagedFileError, match="another user"):
         read_checked(tmp_path / "file", identity="mine")
 
 
-def test_root_believes_the_owner_of_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_reads_files_of_the_owner_of_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command run by root reads the cache of the daemon."""
     write_checked(tmp_path / "file", b"content", identity="mine")
     monkeypatch.setattr(os, "geteuid", lambda: 0)

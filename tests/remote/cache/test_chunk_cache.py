@@ -112,7 +112,9 @@ async def test_whole_objects_and_ranges_past_the_end_are_not_kept(
     assert files(directory) == []
 
 
-async def test_what_was_used_longest_ago_makes_room(open_cache: OpenCache, store: Store, directory: Path) -> None:
+async def test_full_cache_drops_the_chunk_used_longest_ago(
+    open_cache: OpenCache, store: Store, directory: Path
+) -> None:
     cache = await open_cache(capacity_bytes=3 * file_size_of(CHUNK))
     for number in (0, 1, 2, 0, 3):
         assert await cache.get("key", chunk(number)) == content(number)
@@ -145,7 +147,7 @@ async def test_the_order_of_use_survives_a_restart_and_a_smaller_capacity(
     assert store.asked == []
 
 
-async def test_a_chunk_above_the_capacity_is_given_and_not_kept(open_cache: OpenCache, directory: Path) -> None:
+async def test_a_chunk_above_the_capacity_is_returned_and_not_kept(open_cache: OpenCache, directory: Path) -> None:
     cache = await open_cache(capacity_bytes=CHUNK)
     assert await cache.get("key", chunk(0)) == content(0)
     await settled(cache)
@@ -204,7 +206,7 @@ async def test_readers_of_one_chunk_share_one_download(open_cache: OpenCache, st
 
 
 @pytest.mark.spec("remote-tiering 209")
-async def test_a_waiter_that_gives_up_takes_the_download_from_nobody(
+async def test_cancelled_waiter_leaves_the_download_to_the_others(
     open_cache: OpenCache, store: Store, directory: Path
 ) -> None:
     cache = await open_cache()
@@ -221,7 +223,9 @@ async def test_a_waiter_that_gives_up_takes_the_download_from_nobody(
     assert len(store.asked) == 1
 
 
-async def test_a_download_goes_on_when_everybody_has_left(open_cache: OpenCache, store: Store, directory: Path) -> None:
+async def test_download_that_has_begun_goes_on_without_waiters(
+    open_cache: OpenCache, store: Store, directory: Path
+) -> None:
     cache = await open_cache()
     store.open.clear()
     reader = asyncio.create_task(cache.get("key", chunk(0)))
@@ -232,7 +236,7 @@ async def test_a_download_goes_on_when_everybody_has_left(open_cache: OpenCache,
     await eventually(lambda: len(files(directory)) == 1, what="the chunk")
 
 
-async def test_a_download_that_nobody_wants_any_more_does_not_begin(open_cache: OpenCache, store: Store) -> None:
+async def test_queued_download_without_waiters_does_not_begin(open_cache: OpenCache, store: Store) -> None:
     cache = await open_cache(concurrency=1)
     store.open.clear()
     running = asyncio.create_task(cache.get("key", chunk(0)))
@@ -260,7 +264,7 @@ async def test_a_failure_of_the_store_reaches_every_waiter_and_is_not_kept(open_
     assert await cache.get("key", chunk(0)) == content(0)
 
 
-async def test_closing_ends_downloads_and_refuses_what_comes_after(open_cache: OpenCache, store: Store) -> None:
+async def test_close_ends_downloads_and_refuses_later_calls(open_cache: OpenCache, store: Store) -> None:
     cache = await open_cache()
     store.open.clear()
     reader = asyncio.create_task(cache.get("key", chunk(0)))
@@ -295,7 +299,7 @@ async def test_two_processes_keep_one_bound(open_cache: OpenCache, directory: Pa
     assert sum(file.stat().st_size for file in files(directory)) <= capacity * (1 + 2 / 8)
 
 
-async def test_what_a_dead_process_left_is_removed_and_what_a_living_one_writes_is_not(
+async def test_open_removes_temporary_files_of_dead_processes_and_not_of_living_ones(
     open_cache: OpenCache, directory: Path
 ) -> None:
     directory.mkdir(parents=True)
@@ -310,7 +314,7 @@ async def test_what_a_dead_process_left_is_removed_and_what_a_living_one_writes_
 
 
 class TestDisksThatFail:
-    async def test_a_directory_that_cannot_be_made_costs_the_cache_and_nothing_else(
+    async def test_reads_go_to_the_store_when_the_directory_cannot_be_made(
         self, open_cache: OpenCache, store: Store, directory: Path
     ) -> None:
         directory.parent.parent.mkdir(exist_ok=True)
@@ -321,7 +325,7 @@ class TestDisksThatFail:
         assert len(store.asked) == 2
         assert cache.statistics().write_failures == 1, "said once, and not tried at every read"
 
-    async def test_a_disk_that_took_nothing_is_tried_again_after_a_while(
+    async def test_disk_is_tried_again_after_a_pause_when_a_write_failed(
         self, open_cache: OpenCache, directory: Path
     ) -> None:
         clock = FakeClock()
@@ -339,7 +343,7 @@ class TestDisksThatFail:
         await settled(cache)
         assert len(files(directory)) == 1
 
-    def test_a_full_disk_costs_the_cache_and_nothing_else(self, tmp_path: Path) -> None:
+    def test_reads_go_to_the_store_when_the_disk_is_full(self, tmp_path: Path) -> None:
         script = tmp_path / "story.py"
         script.write_text(_FULL_DISK)
         disk = tmp_path / "disk"

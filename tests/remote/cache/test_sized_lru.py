@@ -11,7 +11,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS, capacity=st.integers(0, 120))
-def test_it_keeps_what_was_used_last_within_its_capacity(steps: list[tuple[str, int, int]], capacity: int) -> None:
+def test_lru_keeps_the_entries_used_last_within_its_capacity(steps: list[tuple[str, int, int]], capacity: int) -> None:
     lru: SizedLru[int] = SizedLru(capacity)
     model: list[tuple[int, int]] = []  # those used longest ago first
     for what, key, size in steps:

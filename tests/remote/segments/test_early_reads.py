@@ -29,7 +29,7 @@ class Source:
             self.ended.append(byte_range)
 
 
-async def test_a_right_guess_is_asked_for_once_and_before_it_is_read() -> None:
+async def test_right_guess_is_asked_for_once_and_before_it_is_read() -> None:
     source = Source()
     async with EarlyReads(source.read, "key", [GUESSED]) as reads:
         await asyncio.sleep(0)
@@ -38,7 +38,7 @@ async def test_a_right_guess_is_asked_for_once_and_before_it_is_read() -> None:
     assert source.asked == [GUESSED]
 
 
-async def test_a_wrong_guess_is_ended_and_what_is_wanted_is_asked_for() -> None:
+async def test_wrong_guess_is_ended_and_the_right_range_is_asked_for() -> None:
     source = Source()
     source.answer.clear()
     async with EarlyReads(source.read, "key", [GUESSED]) as reads:
@@ -50,7 +50,7 @@ async def test_a_wrong_guess_is_ended_and_what_is_wanted_is_asked_for() -> None:
     assert sorted(source.ended, key=lambda r: r.start) == [GUESSED, OTHER]
 
 
-async def test_who_leaves_while_it_waits_leaves_nothing_under_way() -> None:
+async def test_cancelled_reader_leaves_no_read_under_way() -> None:
     source = Source()
     source.answer.clear()
 
@@ -66,7 +66,7 @@ async def test_who_leaves_while_it_waits_leaves_nothing_under_way() -> None:
     assert len(source.ended) == 2
 
 
-async def test_a_failure_of_a_guess_is_told_only_to_who_reads_it() -> None:
+async def test_failure_of_a_guess_is_raised_where_its_range_is_read() -> None:
     async def failing(_: str, byte_range: ByteRange) -> bytes:
         raise OSError(f"bytes {byte_range.start}")
 

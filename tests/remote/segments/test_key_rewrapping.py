@@ -89,7 +89,7 @@ def results(outcomes: list[RewrapOutcome]) -> list[RewrapResult]:
     return [outcome.result for outcome in outcomes]
 
 
-async def test_data_keys_come_under_the_active_key_and_data_stays_as_it_is(store: Watched, tmp_path: Path) -> None:
+async def test_run_wraps_data_keys_under_the_active_key_and_leaves_data_objects(store: Watched, tmp_path: Path) -> None:
     segments = await copied(store, tmp_path, "aes", "plain", "zstd+aes", "aes", "aes")
     data = {i.key: await store.get(i.key) for i in await store.list_objects("") if not i.key.endswith(".manifest")}
     store.touched.clear()
@@ -102,7 +102,7 @@ async def test_data_keys_come_under_the_active_key_and_data_stays_as_it_is(store
         assert await only_new.fetch_log_segment(each.metadata, ByteRange(0, 999)) == each.content
 
 
-async def test_what_is_done_is_left_alone(store: Watched, tmp_path: Path) -> None:
+async def test_second_run_leaves_done_objects_alone(store: Watched, tmp_path: Path) -> None:
     await copied(store, tmp_path, "aes", "aes")
     await run(store)
     before = await store.manifests()
@@ -110,7 +110,7 @@ async def test_what_is_done_is_left_alone(store: Watched, tmp_path: Path) -> Non
     assert await store.manifests() == before
 
 
-async def test_broken_off_anywhere_it_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_run_after_an_interruption_at_any_call_does_the_rest(tmp_path: Path) -> None:
     class BreaksOff(Watched):
         left = 0
 
@@ -135,14 +135,14 @@ async def test_broken_off_anywhere_it_goes_on_where_it_was(tmp_path: Path) -> No
             assert await reader.fetch_log_segment(each.metadata, ByteRange(0, 999)) == each.content
 
 
-async def test_a_dry_run_says_what_it_would_do_and_does_nothing(store: Watched, tmp_path: Path) -> None:
+async def test_dry_run_reports_outcomes_and_writes_no_object(store: Watched, tmp_path: Path) -> None:
     await copied(store, tmp_path, "aes", "plain")
     before = await store.manifests()
     assert results(await run(store, dry_run=True)) == [REWRAPPED, PLAIN_ONE]
     assert await store.manifests() == before
 
 
-async def test_only_the_partitions_that_were_named(store: Watched, tmp_path: Path) -> None:
+async def test_run_for_named_partitions_leaves_the_others(store: Watched, tmp_path: Path) -> None:
     for topic in ("orders", "orders-x", "audit"):
         await copied(store, tmp_path, "aes", topic=topic)
     assert results(await run(store, names=["orders-0", "orders-1"])) == [REWRAPPED]
@@ -151,7 +151,7 @@ async def test_only_the_partitions_that_were_named(store: Watched, tmp_path: Pat
     assert results(await run(store)) == [REWRAPPED, CURRENT, CURRENT]
 
 
-async def test_a_missing_key_is_told_and_the_rest_goes_on(store: Watched, tmp_path: Path) -> None:
+async def test_missing_key_is_reported_and_other_segments_are_rewrapped(store: Watched, tmp_path: Path) -> None:
     await copied(store, tmp_path, "aes", "plain")
     missing, plain = await run(store, keys=ring("new", "new"))
     assert (missing.result, plain.result) == (RewrapResult.MISSING_KEY, PLAIN_ONE)
@@ -160,7 +160,7 @@ async def test_a_missing_key_is_told_and_the_rest_goes_on(store: Watched, tmp_pa
     assert "remote.encryption.keys" in missing.remedy
 
 
-async def test_damage_is_told_and_left_as_it_is(store: Watched, tmp_path: Path) -> None:
+async def test_damaged_manifest_is_reported_and_left_as_it_is(store: Watched, tmp_path: Path) -> None:
     await copied(store, tmp_path, "aes", "aes", "aes", "aes", "aes")
     changes: list[dict[str, object]] = [{"leader_epoch": 9}, {"segment_id": "x"}, {"format_version": 2}, {}, {}]
     for (key, fields), change in zip((await store.manifests()).items(), changes, strict=True):
@@ -175,7 +175,7 @@ async def test_damage_is_told_and_left_as_it_is(store: Watched, tmp_path: Path) 
     assert {key: after[key] for key in keys[:4]} == {key: before[key] for key in keys[:4]}
 
 
-async def test_unknown_fields_are_kept(store: Watched, tmp_path: Path) -> None:
+async def test_unknown_fields_of_a_rewrapped_manifest_are_kept(store: Watched, tmp_path: Path) -> None:
     await copied(store, tmp_path, "aes")
     ((key, fields),) = (await store.manifests()).items()
     before = fields.pop("encryption")
@@ -188,7 +188,7 @@ async def test_unknown_fields_are_kept(store: Watched, tmp_path: Path) -> None:
     assert {name for name in before if after[name] != before[name]} == {"key_id", "wrapped_key"}
 
 
-async def test_what_goes_or_changes_in_between_is_no_harm(tmp_path: Path) -> None:
+async def test_manifest_that_goes_or_changes_during_the_run_is_reported(tmp_path: Path) -> None:
     class Busy(Watched):
         async def replace(self, key: str, content: bytes, *, previous: bytes) -> None:
             if "/00000000000000000000-" in key:
@@ -207,7 +207,7 @@ async def test_what_goes_or_changes_in_between_is_no_harm(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("error", [RetriableRemoteStorageError("away"), RemoteAccessError("refused")])
-async def test_a_store_that_does_not_answer_ends_it(store: Watched, tmp_path: Path, error: TierError) -> None:
+async def test_store_that_does_not_answer_ends_the_run(store: Watched, tmp_path: Path, error: TierError) -> None:
     await copied(store, tmp_path, "aes", "aes")
 
     class Failing(Watched):
@@ -221,7 +221,7 @@ async def test_a_store_that_does_not_answer_ends_it(store: Watched, tmp_path: Pa
         await run(failing)
 
 
-async def test_a_tier_larger_than_a_page_is_walked_to_its_end(tmp_path: Path) -> None:
+async def test_run_covers_a_tier_larger_than_a_page(tmp_path: Path) -> None:
     class SmallPages(Watched):
         async def list_objects(
             self, prefix: str, *, start_after: str = "", limit: int | None = None
@@ -233,12 +233,12 @@ async def test_a_tier_larger_than_a_page_is_walked_to_its_end(tmp_path: Path) ->
     assert results(await run(store)) == [REWRAPPED] * 4
 
 
-def test_without_an_active_key_there_is_nothing_to_wrap_with(store: Watched) -> None:
+def test_ring_without_an_active_key_is_refused(store: Watched) -> None:
     with pytest.raises(ValueError, match="active"):
         KeyRewrapping(store, ring(None))
 
 
-async def test_what_carries_a_tag_is_given_one_of_the_active_key(store: Watched, tmp_path: Path) -> None:
+async def test_object_with_a_tag_gets_a_tag_of_the_active_key(store: Watched, tmp_path: Path) -> None:
     (one, plain) = await copied(store, tmp_path, "aes", "plain")
     partition = one.metadata.segment.topic_id_partition
     tombstone = Tombstone("retention-time", 1, 2, 1)
@@ -268,7 +268,7 @@ async def test_what_carries_a_tag_is_given_one_of_the_active_key(store: Watched,
     require_tag(await store.get(KEYS.erasure_report(request_id)), ring("new", "new"), binding, key="k")
 
 
-async def test_what_nothing_proves_is_named_and_never_given_a_tag(store: Watched, tmp_path: Path) -> None:
+async def test_object_without_proof_is_reported_and_gets_no_tag(store: Watched, tmp_path: Path) -> None:
     (one,) = await copied(store, tmp_path, "aes")
     key = KEYS.segment(one.metadata, ".tombstone")
     await store.put(key, Tombstone("retention-time", 1, 2, 1).encode())

@@ -28,11 +28,11 @@ def manifest(tmp_path: Path) -> SegmentManifest:
     )
 
 
-def test_it_comes_back_as_it_was_written(manifest: SegmentManifest) -> None:
+def test_manifest_is_decoded_as_it_was_encoded(manifest: SegmentManifest) -> None:
     assert SegmentManifest.decode(manifest.encode(), key="k") == manifest
 
 
-def test_checksums_are_those_of_the_bytes(manifest: SegmentManifest) -> None:
+def test_checksums_in_the_manifest_are_those_of_the_bytes(manifest: SegmentManifest) -> None:
     content = content_of((2 << 20) + 3)
     assert manifest.log.crc32c == crc32c(content)
     assert [chunk.crc32c for chunk in manifest.log.chunks] == [
@@ -44,7 +44,7 @@ def test_checksums_are_those_of_the_bytes(manifest: SegmentManifest) -> None:
     assert json.loads(manifest.encode())["log"]["crc32c"] == f"{crc32c(content):08x}"
 
 
-def test_unknown_fields_are_kept(manifest: SegmentManifest) -> None:
+def test_unknown_fields_of_a_manifest_are_kept(manifest: SegmentManifest) -> None:
     fields = json.loads(manifest.encode())
     fields["colour"] = {"hue": 7}
     fields["log"]["storage"] = "cold"
@@ -63,7 +63,7 @@ def test_another_format_version_is_refused(manifest: SegmentManifest, version: o
 
 
 @pytest.mark.parametrize("content", [b"", b"not json", b"[]", b'{"format_version": 1}', b"\xff\xfe"])
-def test_what_is_no_manifest_is_damage(content: bytes) -> None:
+def test_content_that_is_no_manifest_is_damage(content: bytes) -> None:
     with pytest.raises((RemoteIntegrityError, RemoteStorageError), match=r"a\.manifest: manifest"):
         SegmentManifest.decode(content, key="a.manifest")
 
@@ -85,7 +85,7 @@ CIPHER = SegmentCipher(DATA_KEY, BINDING)
 
 @pytest.fixture
 def sealed(tmp_path: Path) -> SegmentManifest:
-    """Of an encrypted segment of 2 chunks, the first of them compressed."""
+    """Return the manifest of an encrypted segment of 2 chunks, the first of them compressed."""
     one = rolled(tmp_path, content_of((1 << 20) + 3))
     chunks = (StoredChunk(1000 + 16, 1, is_compressed=True), StoredChunk(3 + 16, 2))
     done = Transformation(ChunkLayout((1 << 20) + 3, 1 << 20, chunks), 3, ring().wrap(DATA_KEY, BINDING))
@@ -114,7 +114,7 @@ def test_a_sealed_manifest_comes_back_and_is_authentic(sealed: SegmentManifest) 
     assert [chunk.get("compressed") for chunk in fields["log"]["chunks"]] == [True, None]
 
 
-def test_every_bit_of_a_sealed_manifest_counts(sealed: SegmentManifest) -> None:
+def test_sealed_manifest_with_any_flipped_bit_is_refused(sealed: SegmentManifest) -> None:
     content = sealed.encode()
     for at in range(len(content) * 8):
         changed = bytearray(content)
@@ -147,7 +147,7 @@ def test_the_key_may_be_wrapped_anew_without_the_tag(sealed: SegmentManifest) ->
         ("format_version", True, "format_version True"),
     ],
 )
-def test_what_a_later_version_may_have_is_refused_by_name(
+def test_codec_or_algorithm_of_a_later_version_is_refused_by_name(
     manifest: SegmentManifest, field: str, value: object, named: str
 ) -> None:
     fields = json.loads(manifest.encode()) | {field: value}
@@ -208,7 +208,7 @@ def test_a_name_that_stands_twice_is_damage(manifest: SegmentManifest) -> None:
         SegmentManifest.decode(content, key="k")
 
 
-def test_nesting_without_end_is_damage() -> None:
+def test_deeply_nested_manifest_is_damage() -> None:
     with pytest.raises(RemoteIntegrityError, match="is not JSON"):
         SegmentManifest.decode(b"[" * 100_000, key="k")
 
@@ -239,14 +239,16 @@ def test_a_manifest_from_before_compression_and_encryption_is_read(manifest: Seg
 
 
 @pytest.mark.parametrize("times", [(5, 4), (5, None), (None, 5)])
-def test_times_that_are_no_span_are_damage(manifest: SegmentManifest, times: tuple[int | None, int | None]) -> None:
+def test_timestamps_that_are_no_range_are_damage(
+    manifest: SegmentManifest, times: tuple[int | None, int | None]
+) -> None:
     fields = json.loads(manifest.encode())
     fields["log"]["chunks"][0] |= {"min_timestamp_ms": times[0], "max_timestamp_ms": times[1]}
     with pytest.raises(RemoteIntegrityError, match="chunk 0 has records from"):
         SegmentManifest.decode(json.dumps(fields).encode(), key="k")
 
 
-def test_times_that_are_said_to_be_unknown_are_unknown(manifest: SegmentManifest) -> None:
+def test_timestamps_that_are_null_are_unknown(manifest: SegmentManifest) -> None:
     fields = json.loads(manifest.encode())
     fields["log"]["chunks"][0] |= {"min_timestamp_ms": None, "max_timestamp_ms": None}
     decoded = SegmentManifest.decode(json.dumps(fields).encode(), key="k")

@@ -92,7 +92,7 @@ async def copied(store: WatchedStore, one: Rolled, name: str) -> SegmentStorage:
     size=st.integers(0, 4 * MIB),
     ranges=st.lists(st.tuples(st.integers(0, 4 * MIB), st.integers(0, 4 * MIB)), max_size=8),
 )
-def test_a_range_equals_the_slice_of_the_original(
+def test_range_that_is_read_equals_the_slice_of_the_log(
     how: tuple[str, int, bool], chunk_mib: int, size: int, ranges: list[tuple[int, int]]
 ) -> None:
     name, level, is_cached = how
@@ -114,7 +114,9 @@ def test_a_range_equals_the_slice_of_the_original(
 
 
 @pytest.mark.parametrize("name", TRANSFORM_NAMES)
-async def test_what_is_configured_now_does_not_matter_for_reading(store: WatchedStore, one: Rolled, name: str) -> None:
+async def test_segment_is_read_the_same_under_any_present_configuration(
+    store: WatchedStore, one: Rolled, name: str
+) -> None:
     storage = await copied(store, one, name)
     assert (
         await storage.fetch_log_segment(one.metadata, ByteRange(MIB - 5, 2 * MIB)) == one.content[MIB - 5 : 2 * MIB + 1]
@@ -196,13 +198,13 @@ async def test_a_cache_is_asked_for_single_chunks(store: WatchedStore, one: Roll
         assert store.reads == [layout.stored_range(range(n, n + 1)) for n in (1, 2, 3)]
 
 
-async def test_a_plain_log_is_read_exactly_where_no_cache_is(store: WatchedStore, one: Rolled) -> None:
+async def test_plain_log_without_a_cache_is_read_by_the_asked_range(store: WatchedStore, one: Rolled) -> None:
     storage = await copied(store, one, "plain")
     await storage.fetch_log_segment(one.metadata, ByteRange(7, 2 * MIB + 9))
     assert store.reads == [ByteRange(7, 2 * MIB + 9)]
 
 
-async def test_a_failure_of_one_read_is_the_failure_of_all(store: WatchedStore, one: Rolled) -> None:
+async def test_failure_of_one_request_of_a_read_fails_the_read(store: WatchedStore, one: Rolled) -> None:
     await copied(store, one, "aes")
 
     async def failing(key: str, byte_range: ByteRange) -> bytes:
@@ -369,7 +371,7 @@ async def test_a_manifest_that_is_remembered_is_still_that_of_one_segment(store:
         await storage.fetch_log_segment(replace(one.metadata, end_offset=99), ByteRange(0, 5))
 
 
-async def test_only_so_many_manifests_are_remembered(store: WatchedStore, tmp_path: Path) -> None:
+async def test_manifests_are_remembered_within_a_bound(store: WatchedStore, tmp_path: Path) -> None:
     storage = storage_over(store, transform_named("plain"))
     data = rolled(tmp_path, b"x").data
     manifests: list[str] = []
@@ -443,7 +445,7 @@ async def test_several_indexes_take_one_round_trip_and_two_requests(one: Rolled)
     assert len(store.asked) == 2
 
 
-async def test_nothing_is_guessed_behind_a_transformed_segment(one: Rolled) -> None:
+async def test_reader_guesses_no_range_after_a_transformed_segment(one: Rolled) -> None:
     store, storage = await held(one, "zstd")
     store.answer.set()
     assert await storage.fetch_log_segment(one.metadata, ByteRange(0, 9)) == one.content[:10]

@@ -18,10 +18,12 @@ from tierd.errors import (
     RetriableRemoteStorageError,
 )
 from tierd.model import ByteRange, IndexType
-from tierd.remote import PLAIN, Body, ObjectInfo, ObjectStore, SegmentStorage, Tombstone, Transform, UnfinishedUpload
-from tierd.remote.backends.filesystem import FilesystemObjectStore
+from tierd.remote import Body, ObjectInfo, ObjectStore, SegmentStorage, Tombstone, Transform, UnfinishedUpload
+from tierd.remote.backends.client_settings import PartLimits
+from tierd.remote.backends.files import FilesystemObjectStore
 from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.remote.backends.s3 import S3ObjectStore
+from tierd.remote.backends.s3 import S3Bucket, S3Keys, S3ObjectStore
+from tierd.remote.transform.transform import PLAIN
 from tierd.testing import content_of
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
@@ -54,13 +56,9 @@ class TestSegmentStorageInS3(RemoteStorageContract):
     @pytest.fixture
     async def objects(self, s3_service: S3Service, s3_bucket: str) -> AsyncIterator[S3ObjectStore]:
         store = S3ObjectStore(
-            bucket=s3_bucket,
-            endpoint_url=s3_service.endpoint_url,
-            region=s3_service.region,
-            access_key_id=s3_service.access_key_id,
-            secret_access_key=s3_service.secret_access_key,
-            path_style=True,
-            part_size=5 << 20,
+            S3Bucket(name=s3_bucket, endpoint_url=s3_service.endpoint_url, region=s3_service.region, path_style=True),
+            keys=S3Keys(access_key_id=s3_service.access_key_id, secret_access_key=s3_service.secret_access_key),
+            parts=PartLimits(part_size=5 << 20),
         )
         yield store
         await store.close()
@@ -113,7 +111,7 @@ async def test_the_manifest_is_written_last_and_the_tombstone_removed_last(
     ]
 
 
-async def test_keys_say_cluster_topic_id_partition_offset_and_segment(
+async def test_keys_name_cluster_topic_id_partition_offset_and_segment(
     storage: SegmentStorage, store: OrderedStore, tmp_path: Path
 ) -> None:
     data = rolled(tmp_path, b"x").data
@@ -127,7 +125,9 @@ async def test_keys_say_cluster_topic_id_partition_offset_and_segment(
     ]
 
 
-async def test_the_manifest_describes_everything(storage: SegmentStorage, store: OrderedStore, one: Rolled) -> None:
+async def test_manifest_of_a_copy_describes_all_its_objects(
+    storage: SegmentStorage, store: OrderedStore, one: Rolled
+) -> None:
     await storage.copy_log_segment_data(one.metadata, one.data)
     manifest = await storage.read_manifest(one.metadata)
     key = next(info.key for info in await store.list_objects("") if info.key.endswith(".manifest"))
@@ -196,7 +196,7 @@ async def test_the_first_tombstone_stays(storage: SegmentStorage, one: Rolled) -
     assert await storage.read_tombstone(one.metadata) is None
 
 
-async def test_something_else_in_the_place_of_a_tombstone_is_damage(
+async def test_object_that_is_no_tombstone_in_its_place_is_damage(
     storage: SegmentStorage, store: OrderedStore, one: Rolled
 ) -> None:
     await storage.write_tombstone(one.metadata, TOMBSTONE)
@@ -264,12 +264,12 @@ async def test_copy_removes_nothing_while_it_is_not_known_whether_a_manifest_is_
     assert not [change for change in store.changes if change.startswith("delete")]
 
 
-async def test_the_metadata_remembers_that_a_segment_must_be_encrypted(store: OrderedStore, one: Rolled) -> None:
+async def test_custom_metadata_of_an_encrypted_segment_demands_encryption(store: OrderedStore, one: Rolled) -> None:
     encrypting = storage_over(store, transform_named("aes"))
     assert encrypting.custom_metadata(one.metadata) == b"\x02pre/fix"
     recorded = replace(one.metadata, custom_metadata=b"\x02pre/fix")
     assert encrypting.has_configured_prefix(recorded)
-    await storage_over(store).copy_log_segment_data(one.metadata, one.data)  # somebody puts a plain one there
+    await storage_over(store).copy_log_segment_data(one.metadata, one.data)  # an intruder puts a plain one there
     assert await encrypting.fetch_log_segment(one.metadata, ByteRange(0, 3)) == one.content[:4]
     with pytest.raises(RemoteIntegrityError, match="is not encrypted, the metadata says that it is"):
         await storage_over(store, transform_named("aes")).fetch_log_segment(recorded, ByteRange(0, 3))
@@ -280,7 +280,7 @@ async def test_custom_metadata_of_another_version_is_refused(storage: SegmentSto
         await storage.fetch_log_segment(replace(one.metadata, custom_metadata=b"\x03x"), ByteRange(0, 1))
 
 
-async def test_a_damaged_index_is_found_out(store: OrderedStore, one: Rolled) -> None:
+async def test_damaged_index_is_refused(store: OrderedStore, one: Rolled) -> None:
     await storage_over(store).copy_log_segment_data(one.metadata, one.data)
     key = next(info.key for info in await store.list_objects("") if info.key.endswith(".indexes"))
     content = await store.get(key)
@@ -315,7 +315,7 @@ async def test_a_manifest_is_read_once_for_many_indexes(one: Rolled) -> None:
     assert gets == ["manifest"] + ["indexes"] * 4  # the time index of this segment is empty
 
 
-async def test_what_no_store_should_raise_becomes_a_storage_error(one: Rolled) -> None:
+async def test_unexpected_exception_of_a_store_becomes_a_storage_error(one: Rolled) -> None:
     class BrokenStore(MemoryObjectStore):
         async def put(self, key: str, body: Body) -> None:
             raise ZeroDivisionError("a bug")
@@ -340,7 +340,7 @@ async def test_objects_of_a_partition_are_listed_by_segment(
     assert [info.key.rpartition(".")[2] for info in listed[one.metadata.segment.id]] == ["indexes", "log", "manifest"]
 
 
-async def test_unfinished_uploads_are_told_by_topic_and_segment(one: Rolled) -> None:
+async def test_unfinished_uploads_are_listed_with_topic_and_segment(one: Rolled) -> None:
     segment_key = f"{FOLDER}00000000000000001234-AAAAAAAAAAAAAAAAAAAKvA.log"
     uploads = [
         UnfinishedUpload(segment_key, "1", 0),

@@ -1,4 +1,4 @@
-"""How a segment is stored, seen from the objects."""
+"""Objects of a segment as they are stored."""
 
 import json
 from dataclasses import replace
@@ -65,14 +65,14 @@ async def test_a_compressed_log_says_of_each_chunk_how_it_is_stored(one: Rolled)
     assert manifest["size_bytes"] == len(one.content)
 
 
-async def test_a_segment_that_cannot_shrink_goes_the_way_of_plain_ones(tmp_path: Path) -> None:
+async def test_segment_that_cannot_shrink_is_stored_plain(tmp_path: Path) -> None:
     one = rolled(tmp_path, content_of(2 * MIB))
     _, manifest, store = await stored(one, transform_named("zstd"))
     assert isinstance(store.bodies["log"], FileBody)
     assert manifest["compression"] == {"type": "none"}
 
 
-async def test_nothing_of_an_encrypted_segment_is_readable(tmp_path: Path) -> None:
+async def test_objects_of_an_encrypted_segment_hold_no_plain_records(tmp_path: Path) -> None:
     one = rolled(tmp_path, b"very secret records " * 1000)
     objects, manifest, _ = await stored(one, transform_named("aes"))
     for secret in (b"very secret", b"offset index", b"producer snapshot", b"transactions"):
@@ -109,7 +109,7 @@ async def test_an_attempt_that_is_repeated_makes_the_same_objects(one: Rolled) -
     assert {name: (await store.objects())[name] for name in before} == before
 
 
-async def test_other_content_under_the_same_id_never_meets_the_same_key(one: Rolled, tmp_path: Path) -> None:
+async def test_other_content_under_the_same_id_has_another_data_key(one: Rolled, tmp_path: Path) -> None:
     store = BodiesSeen()
     storage = SegmentStorage(store, cluster_id="cluster", broker_id=1, chunk_size=MIB, transform=transform_named("aes"))
     await storage.copy_log_segment_data(one.metadata, one.data)

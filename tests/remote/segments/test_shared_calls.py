@@ -1,11 +1,11 @@
-"""Calls that several wait for: asked once, and over when nobody waits any more."""
+"""Calls with several waiting callers: made once, and ended with the last caller."""
 
 import asyncio
 
 import pytest
 
 from tests.fakes.eventually import eventually
-from tierd.remote.segments.shared_calls import SharedCalls
+from tierd.remote.segments.segment_reader import SharedCalls
 
 
 class Held:
@@ -35,7 +35,7 @@ async def begun(held: Held, calls: SharedCalls[int], waiters: int) -> list["asyn
     return tasks
 
 
-async def test_all_have_the_one_answer_and_who_comes_later_asks_anew() -> None:
+async def test_callers_at_one_time_share_an_answer_and_a_later_caller_asks_anew() -> None:
     held, calls = Held(), SharedCalls[int]()
     waiting = await begun(held, calls, 3)
     held.answer.set()
@@ -43,7 +43,7 @@ async def test_all_have_the_one_answer_and_who_comes_later_asks_anew() -> None:
     assert await calls.ask("one", held) == 2
 
 
-async def test_a_failure_is_everybodys_and_is_not_remembered() -> None:
+async def test_failure_reaches_all_callers_and_is_not_remembered() -> None:
     held, calls = Held(), SharedCalls[int]()
     waiting = await begun(held, calls, 2)
     held.error = OSError("broken")
@@ -55,7 +55,7 @@ async def test_a_failure_is_everybodys_and_is_not_remembered() -> None:
     assert await calls.ask("one", held) == 2
 
 
-async def test_one_that_leaves_does_not_disturb_the_others() -> None:
+async def test_cancelled_caller_leaves_the_call_to_the_others() -> None:
     held, calls = Held(), SharedCalls[int]()
     first, second = await begun(held, calls, 2)
     first.cancel()
@@ -65,7 +65,7 @@ async def test_one_that_leaves_does_not_disturb_the_others() -> None:
     assert await second == 1
 
 
-async def test_the_last_one_that_leaves_ends_the_call() -> None:
+async def test_cancellation_of_the_last_caller_ends_the_call() -> None:
     held, calls = Held(), SharedCalls[int]()
     waiting = await begun(held, calls, 2)
     for task in waiting:
@@ -76,7 +76,7 @@ async def test_the_last_one_that_leaves_ends_the_call() -> None:
     assert await calls.ask("one", held) == 2
 
 
-async def test_other_subjects_are_calls_of_their_own() -> None:
+async def test_calls_of_different_subjects_are_not_shared() -> None:
     held, calls = Held(), SharedCalls[int]()
     held.answer.set()
     await asyncio.gather(calls.ask("one", held), calls.ask("other", held))

@@ -1,4 +1,4 @@
-"""What one process stages, another one commits: by the manifest alone, and only if the objects are what it says."""
+"""Segments that one process stages and another one commits by the manifest, if the objects are what it says."""
 
 import asyncio
 import itertools
@@ -186,7 +186,7 @@ async def test_compressor_that_does_not_repeat_itself_is_refused_before_a_byte_l
 
 @pytest.mark.parametrize("missing", [".log", ".indexes"])
 @pytest.mark.parametrize("name", TRANSFORM_NAMES)
-async def test_nothing_is_committed_without_its_objects(
+async def test_commit_without_the_objects_is_refused(
     store: MemoryObjectStore, one: Rolled, name: str, missing: str
 ) -> None:
     storage = storage_over(store, transform_named(name))
@@ -199,7 +199,7 @@ async def test_nothing_is_committed_without_its_objects(
 
 @pytest.mark.parametrize("suffix", [".log", ".indexes"])
 @pytest.mark.parametrize("name", TRANSFORM_NAMES)
-async def test_objects_that_are_not_what_was_staged_are_not_committed(
+async def test_commit_of_objects_that_changed_since_staging_is_refused(
     store: MemoryObjectStore, one: Rolled, name: str, suffix: str
 ) -> None:
     storage = storage_over(store, transform_named(name))
@@ -244,7 +244,7 @@ async def test_a_plain_log_is_compared_whole_where_the_store_tells_its_checksum(
     ],
     ids=lambda change: next(iter(change)),
 )
-async def test_a_manifest_that_tells_another_story_than_the_metadata_is_refused(
+async def test_manifest_that_differs_from_the_metadata_is_refused(
     store: MemoryObjectStore, one: Rolled, change: dict[str, object]
 ) -> None:
     storage = storage_over(store, transform_named("plain"))
@@ -255,7 +255,7 @@ async def test_a_manifest_that_tells_another_story_than_the_metadata_is_refused(
         await storage.commit_log_segment(metadata, told, REPLACED)
 
 
-async def test_an_encrypted_manifest_is_believed_only_from_a_holder_of_the_key_ring(
+async def test_encrypted_manifest_without_the_key_ring_behind_it_is_refused(
     store: MemoryObjectStore, one: Rolled
 ) -> None:
     storage = storage_over(store, transform_named("zstd+aes"))
@@ -274,7 +274,7 @@ async def test_an_encrypted_manifest_is_believed_only_from_a_holder_of_the_key_r
     await storage.commit_log_segment(metadata, manifest, REPLACED)
 
 
-async def test_what_it_replaces_is_under_the_tag(store: MemoryObjectStore, one: Rolled) -> None:
+async def test_replaced_segments_are_under_the_tag_of_the_manifest(store: MemoryObjectStore, one: Rolled) -> None:
     storage = storage_over(store, transform_named("aes"))
     manifest = await storage.stage_log_segment_data(one.metadata, one.data, key_seed=KEY_SEED)
     await storage.commit_log_segment(one.metadata, manifest, REPLACED)
@@ -304,7 +304,7 @@ async def test_other_segments_replaced_by_the_same_output_are_a_conflict(store: 
 
 
 @pytest.mark.parametrize("name", ["plain", "zstd+aes"])
-async def test_a_cancellation_anywhere_leaves_what_can_be_staged_and_committed(tmp_path: Path, name: str) -> None:
+async def test_staging_and_commit_succeed_after_a_cancellation_at_any_await(tmp_path: Path, name: str) -> None:
     number = 1
     while True:
         store = MemoryObjectStore()
@@ -331,7 +331,7 @@ async def _staged_and_committed(storage: SegmentStorage, one: Rolled) -> None:
     await storage.commit_log_segment(one.metadata, manifest, REPLACED)
 
 
-async def test_what_was_staged_is_deleted_like_any_segment(store: MemoryObjectStore, one: Rolled) -> None:
+async def test_staged_segment_is_deleted_like_any_other(store: MemoryObjectStore, one: Rolled) -> None:
     storage = storage_over(store, transform_named("aes"))
     await storage.stage_log_segment_data(one.metadata, one.data, key_seed=KEY_SEED)
     assert len(await storage.list_segment_objects(PARTITION)) == 1
@@ -339,7 +339,7 @@ async def test_what_was_staged_is_deleted_like_any_segment(store: MemoryObjectSt
     assert await store.list_objects("") == []
 
 
-async def test_what_no_store_should_raise_is_a_storage_error_too(one: Rolled) -> None:
+async def test_unexpected_exception_in_staging_becomes_a_storage_error(one: Rolled) -> None:
     class Broken(MemoryObjectStore):
         async def put(self, key: str, body: object) -> None:
             raise ZeroDivisionError(key, body)
@@ -350,7 +350,7 @@ async def test_what_no_store_should_raise_is_a_storage_error_too(one: Rolled) ->
         )
 
 
-def test_the_first_and_the_last_chunk_are_always_looked_at() -> None:
+def test_sample_of_chunks_has_the_first_and_the_last_one() -> None:
     assert sampled_chunks(0) == []
     assert sampled_chunks(3) == [0, 1, 2]
     assert sampled_chunks(5) == [0, 1, 2, 4]

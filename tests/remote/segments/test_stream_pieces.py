@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tierd.model import ByteRange
-from tierd.remote.segments.stream_pieces import STREAM_PIECE_BYTES, stream_pieces
+from tierd.remote.segments.segment_storage import STREAM_PIECE_BYTES, stream_pieces
 
 MIB = 1 << 20
 starts = st.integers(0, 100 * MIB)

@@ -8,7 +8,7 @@ from tierd.remote import Tombstone
 TOMBSTONE = Tombstone("retention-time", deleted_at_ms=5, delete_after_ms=9, broker_id=1, detail="older than 7 days")
 
 
-def test_it_comes_back_as_it_was_written() -> None:
+def test_tombstone_is_decoded_as_it_was_encoded() -> None:
     assert Tombstone.decode(TOMBSTONE.encode(), key="k") == TOMBSTONE
     assert json.loads(TOMBSTONE.encode()) == {
         "format_version": 1,
@@ -20,7 +20,7 @@ def test_it_comes_back_as_it_was_written() -> None:
     }
 
 
-def test_a_later_version_is_refused_and_a_further_field_is_not() -> None:
+def test_tombstone_of_a_later_version_is_refused_and_a_further_field_is_not() -> None:
     fields = json.loads(TOMBSTONE.encode())
     assert Tombstone.decode(json.dumps(fields | {"colour": 3}).encode(), key="k") == TOMBSTONE
     with pytest.raises(RemoteStorageError, match="format_version 2"):
@@ -35,6 +35,6 @@ def test_a_later_version_is_refused_and_a_further_field_is_not() -> None:
         for change in ({"reason": 1}, {"deleted_at_ms": "5"}, {"broker_id": True}, {"delete_after_ms": None})
     ],
 )
-def test_what_is_no_tombstone_is_damage(content: bytes) -> None:
+def test_content_that_is_no_tombstone_is_damage(content: bytes) -> None:
     with pytest.raises(RemoteIntegrityError, match=r"a\.tombstone is no tombstone"):
         Tombstone.decode(content, key="a.tombstone")

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from tests.fakes.remote_segments import PARTITION, segment
 from tierd.model import IndexType
-from tierd.remote.transform.binding import ArtefactKind, Piece, SegmentBinding
+from tierd.remote.transform.binding import ArtefactKind, BoundPiece, SegmentBinding
 
 BINDING = SegmentBinding("cluster", UUID(int=7), 3, UUID(int=0xABC), 10, 19)
-PIECE = Piece(ArtefactKind.LOG, 4, 9, 1 << 20, is_compressed=True)
+PIECE = BoundPiece(ArtefactKind.LOG, 4, 9, 1 << 20, is_compressed=True)
 
 bindings = st.builds(
     SegmentBinding,
@@ -23,7 +23,7 @@ bindings = st.builds(
     st.integers(0, 2**63 - 1),
 )
 pieces = st.builds(
-    Piece,
+    BoundPiece,
     st.sampled_from(ArtefactKind),
     st.integers(0, 2**32 - 1),
     st.integers(0, 2**32 - 1),
@@ -32,7 +32,7 @@ pieces = st.builds(
 )
 
 
-def test_the_bytes_are_those_of_the_format() -> None:
+def test_binding_has_the_bytes_of_the_format() -> None:
     identity = bytes.fromhex(
         "0007" + b"cluster".hex() + "00000000000000000000000000000007" + "00000003"
         "00000000000000000000000000000abc" + "000000000000000a" + "0000000000000013"
@@ -43,7 +43,7 @@ def test_the_bytes_are_those_of_the_format() -> None:
     assert PIECE.nonce == bytes.fromhex("00000001" + "0000000000000004")
 
 
-def test_every_field_counts() -> None:
+def test_bindings_differ_where_any_field_differs() -> None:
     other: dict[str, Any] = {
         "cluster_id": "clustes",
         "topic_id": UUID(int=8),
@@ -67,18 +67,18 @@ def test_every_field_counts() -> None:
 
 @given(st.tuples(bindings, pieces), st.tuples(bindings, pieces))
 def test_two_pieces_never_have_the_same_bytes(
-    one: tuple[SegmentBinding, Piece], two: tuple[SegmentBinding, Piece]
+    one: tuple[SegmentBinding, BoundPiece], two: tuple[SegmentBinding, BoundPiece]
 ) -> None:
     assert (one == two) == (one[0].for_piece(one[1]) == two[0].for_piece(two[1]))
 
 
 @given(pieces, pieces)
-def test_a_nonce_is_that_of_one_artefact_and_one_chunk(one: Piece, two: Piece) -> None:
+def test_a_nonce_is_that_of_one_artefact_and_one_chunk(one: BoundPiece, two: BoundPiece) -> None:
     assert len(one.nonce) == 12
     assert (one.nonce == two.nonce) == ((one.kind, one.number) == (two.kind, two.number))
 
 
-def test_it_is_the_identity_of_the_metadata() -> None:
+def test_binding_holds_the_identity_of_the_metadata() -> None:
     metadata = segment(10, 19, segment_id=UUID(int=0xABC))
     expected = SegmentBinding("cluster", PARTITION.topic_id, PARTITION.partition, UUID(int=0xABC), 10, 19)
     assert SegmentBinding.of(metadata, cluster_id="cluster") == expected

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tierd.errors import RemoteIntegrityError
-from tierd.remote.transform.binding import ArtefactKind, Piece, SegmentBinding
+from tierd.remote.transform.binding import ArtefactKind, BoundPiece, SegmentBinding
 from tierd.remote.transform.cipher import TAG_BYTES, SegmentCipher
 
 BINDING = SegmentBinding("cluster", UUID(int=7), 3, UUID(int=0xABC), 10, 19)
 DATA_KEY = bytes(range(32))
 CONTENT = b"the bytes of a chunk"
-PIECE = Piece(ArtefactKind.LOG, 1, 3, len(CONTENT))
+PIECE = BoundPiece(ArtefactKind.LOG, 1, 3, len(CONTENT))
 
 
 def cipher() -> SegmentCipher:
@@ -20,8 +20,8 @@ def cipher() -> SegmentCipher:
 
 
 @given(st.binary(max_size=200), st.sampled_from(ArtefactKind), st.integers(0, 5))
-def test_a_piece_comes_back(content: bytes, kind: ArtefactKind, number: int) -> None:
-    piece = Piece(kind, number, 6, len(content))
+def test_piece_is_decrypted_to_its_content(content: bytes, kind: ArtefactKind, number: int) -> None:
+    piece = BoundPiece(kind, number, 6, len(content))
     sealed = cipher().encrypt(piece, content)
     assert len(sealed) == len(content) + TAG_BYTES
     assert cipher().decrypt(piece, sealed) == content
@@ -51,7 +51,7 @@ def test_two_contents_are_never_encrypted_under_one_nonce() -> None:
         replace(PIECE, is_compressed=True),
     ],
 )
-def test_what_was_moved_does_not_open(other: Piece) -> None:
+def test_piece_that_was_moved_does_not_open(other: BoundPiece) -> None:
     assert cipher().decrypt(other, cipher().encrypt(PIECE, CONTENT)) is None
 
 

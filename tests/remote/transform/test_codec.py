@@ -29,7 +29,7 @@ def stored_chunk(content: bytes, stored: bytes, *, is_compressed: bool) -> Store
 
 
 @given(codecs, contents)
-def test_a_chunk_comes_back(one: ChunkCodec, content: bytes) -> None:
+def test_chunk_is_decoded_to_its_content(one: ChunkCodec, content: bytes) -> None:
     stored, is_compressed = one.encode(content, number=1, count=3)
     chunk = stored_chunk(content, stored, is_compressed=is_compressed)
     reader = ChunkCodec(None, one.cipher)
@@ -62,7 +62,7 @@ def test_a_chunk_in_another_place_does_not_open() -> None:
             one.decode(stored, chunk, number=number, count=count, size_bytes=len(content))
 
 
-def test_the_error_says_what_is_wrong() -> None:
+def test_error_of_a_damaged_chunk_names_the_damage() -> None:
     one, content = codec(3, encrypts=False), b"text " * 100
     stored, _ = one.encode(content, number=0, count=1)
     chunk = StoredChunk(len(stored), crc32c(content), is_compressed=True)
@@ -84,7 +84,7 @@ def test_a_compressor_is_not_asked_for_what_cannot_shrink() -> None:
     st.sampled_from([kind for kind in ArtefactKind if kind is not ArtefactKind.LOG]),
     st.binary(max_size=99),
 )
-def test_an_index_comes_back(encrypts: bool, kind: ArtefactKind, content: bytes) -> None:
+def test_index_is_decoded_to_its_content(encrypts: bool, kind: ArtefactKind, content: bytes) -> None:
     one = codec(None, encrypts=encrypts)
     stored = one.encode_index(kind, content)
     assert one.decode_index(kind, stored, len(stored), expected_crc=crc32c(content)) == content

@@ -10,7 +10,7 @@ TEXT = b"a record, and another record\n" * 20_000
 
 
 @given(st.binary(min_size=1, max_size=50), st.integers(1, 3000), st.integers(1, 19))
-def test_what_is_compressed_comes_back(word: bytes, times: int, level: int) -> None:
+def test_compressed_content_is_decompressed_to_itself(word: bytes, times: int, level: int) -> None:
     content = word * times
     frame = compress(content, level)
     if frame is not None:
@@ -22,7 +22,7 @@ def test_the_same_content_gives_the_same_frame() -> None:
     assert compress(TEXT, 3) == compress(TEXT, 3)
 
 
-def test_what_gains_next_to_nothing_is_left_as_it_is() -> None:
+def test_content_that_gains_next_to_nothing_is_not_compressed() -> None:
     assert compress(b"", 3) is None
     assert compress(content_of(1 << 20), 3) is None
     assert compress(content_of(100), 3) is None
@@ -34,7 +34,7 @@ def test_a_trial_of_some_windows_decides_for_large_chunks() -> None:
     assert compress(content_of(1 << 20) + TEXT[:1000] + content_of(1 << 20), 3) is None
 
 
-def test_a_sample_tells_whether_it_is_worth_it() -> None:
+def test_samples_that_shrink_are_worth_compressing() -> None:
     assert is_worth_compressing([TEXT], 3)
     assert not is_worth_compressing([content_of(100_000)], 3)
     assert not is_worth_compressing([content_of(10_000)] * 5, 3)  # chunks do not know one another
@@ -50,7 +50,7 @@ def test_a_frame_of_another_size_is_refused_before_anything_is_allocated() -> No
     assert decompress(huge, 10) is None
 
 
-def test_what_is_no_frame_is_refused() -> None:
+def test_bytes_that_are_no_frame_are_refused() -> None:
     frame = compress(TEXT, 3)
     assert frame is not None
     for damaged in (b"", b"no frame", frame[:-1], frame + b"?", frame + frame):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.fakes.transforms import KEY_SEED
 from tierd.errors import RemoteIntegrityError
-from tierd.remote.transform.binding import ArtefactKind, Piece, SegmentBinding
+from tierd.remote.transform.binding import ArtefactKind, BoundPiece, SegmentBinding
 from tierd.remote.transform.cipher import SegmentCipher
 from tierd.remote.transform.codec import ChunkCodec
 from tierd.remote.transform.content_key import ContentDigest
@@ -66,7 +66,7 @@ def test_data_key_does_not_depend_on_the_order_in_which_threads_take_chunks_in()
     assert digest.data_key(KEY_SEED) == key_of(CHUNKS)
 
 
-def test_data_key_of_another_seed_is_another_one() -> None:
+def test_data_keys_of_two_seeds_differ() -> None:
     assert digest_of(CHUNKS).data_key(bytes(32)) != key_of(CHUNKS)
     with pytest.raises(ValueError, match="a seed of 16 bytes, not 32"):
         digest_of(CHUNKS).data_key(bytes(16))
@@ -81,9 +81,9 @@ def test_second_pass_over_the_same_content_is_encrypted(level: int | None) -> No
     codec.encode_index(ArtefactKind.OFFSET, INDEX)
 
 
-def test_piece_that_the_data_key_was_not_derived_from_is_never_encrypted() -> None:
+def test_piece_that_the_data_key_was_not_derived_from_is_refused() -> None:
     cipher = SegmentCipher(key_of(CHUNKS), BINDING, digests=digest_of(CHUNKS).pieces)
-    piece = Piece(ArtefactKind.LOG, 0, 2, len(CHUNKS[0]))
+    piece = BoundPiece(ArtefactKind.LOG, 0, 2, len(CHUNKS[0]))
     for other, content in (
         (piece, CHUNKS[0][:-1] + b"?"),
         (replace(piece, is_compressed=True), CHUNKS[0]),

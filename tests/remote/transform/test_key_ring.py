@@ -43,7 +43,7 @@ def test_the_same_id_with_another_key_does_not_open() -> None:
         KeyRing("old", {"old": RING_KEYS["new"]}).unwrap(wrapped, BINDING, key="k")
 
 
-def test_any_changed_bit_is_found() -> None:
+def test_wrapped_key_with_any_flipped_bit_does_not_open() -> None:
     wrapped = ring().wrap(DATA_KEY, BINDING)
     for at in range(len(wrapped.wrapped) * 8):
         changed = bytearray(wrapped.wrapped)
@@ -55,7 +55,7 @@ def test_any_changed_bit_is_found() -> None:
             ring().unwrap(WrappedKey("old", wrapped.wrapped[:length]), BINDING, key="k")
 
 
-def test_secrets_are_not_shown() -> None:
+def test_keys_are_not_in_the_repr_of_a_ring() -> None:
     shown = repr(ring())
     assert shown == "KeyRing(active_id='old', ids=['new', 'old'])"
     assert repr(EMPTY_RING) == "KeyRing(active_id=None, ids=[])"

@@ -106,7 +106,7 @@ def test_object_without_its_tag_is_refused(strip: Callable[[dict[str, object]], 
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"7", b"[" * 100_000, b'{"a":' * 100_000])
-def test_what_is_no_json_object_is_refused(content: bytes) -> None:
+def test_content_that_is_no_json_object_is_refused(content: bytes) -> None:
     assert not is_proven(content)
 
 
@@ -120,7 +120,7 @@ def test_ring_without_an_active_key_makes_tags_with_its_first_key() -> None:
     assert is_proven(with_tag(CONTENT, ring(None), BINDING))
 
 
-def test_without_a_ring_objects_stay_as_they_are_and_no_proof_is_asked_for() -> None:
+def test_object_gets_no_tag_and_needs_no_proof_without_a_ring() -> None:
     assert with_tag(CONTENT, EMPTY_RING, BINDING) == CONTENT
     require_tag(CONTENT, EMPTY_RING, BINDING, key="k")
 
@@ -132,7 +132,7 @@ def test_tag_is_made_anew_under_the_active_key_once() -> None:
     assert tagged_anew(rotated, ring("new"), BINDING, key="k") is None
 
 
-def test_tag_is_never_made_for_what_nothing_proves() -> None:
+def test_object_without_proof_gets_no_new_tag() -> None:
     with pytest.raises(RemoteUnauthenticatedError, match="k: it has no tag"):
         tagged_anew(CONTENT, ring(), BINDING, key="k")
 

@@ -25,11 +25,11 @@ def segment_of(folder: Path, codecs: list[Compression]) -> LogSegmentData:
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Compression if codec is not Compression.NONE])
-def test_what_its_producers_compressed_is_not_compressed_again(tmp_path: Path, codec: Compression) -> None:
+def test_segment_that_producers_compressed_is_not_compressed_again(tmp_path: Path, codec: Compression) -> None:
     assert is_compressed_already(segment_of(tmp_path, [codec] * 10), 3)
 
 
-def test_plain_batches_are_worth_it(tmp_path: Path) -> None:
+def test_segment_of_plain_batches_is_compressed(tmp_path: Path) -> None:
     assert not is_compressed_already(segment_of(tmp_path, [Compression.NONE] * 10), 3)
 
 
@@ -39,12 +39,12 @@ def test_a_few_plain_batches_among_compressed_ones_change_nothing(tmp_path: Path
     assert not is_compressed_already(segment_of(tmp_path, [none] * 3 + [zstd] * 13), 3)
 
 
-def test_plain_batches_with_values_that_cannot_shrink_are_left_alone(tmp_path: Path) -> None:
+def test_segment_of_values_that_cannot_shrink_is_not_compressed(tmp_path: Path) -> None:
     batch = encode_batch([NewRecord(key=None, value=content_of(20_000), timestamp_ms=1)])
     assert is_compressed_already(rolled(tmp_path, batch).data, 3)
 
 
-def test_an_empty_or_missing_log_is_not_judged(tmp_path: Path) -> None:
+def test_empty_or_missing_log_counts_as_not_compressed(tmp_path: Path) -> None:
     empty = rolled(tmp_path, b"").data
     assert not is_compressed_already(empty, 3)
     gone = rolled(tmp_path, b"x" * 1000).data
@@ -67,7 +67,7 @@ def test_a_damaged_index_gives_only_positions_within_the_log() -> None:
     assert sample_positions(b"", 0) == []
 
 
-def test_what_is_no_batch_has_no_codec() -> None:
+def test_bytes_that_are_no_batch_have_no_codec() -> None:
     assert not has_codec(b"")
     assert not has_codec(b"\xff" * 100)
     legacy = bytes(16) + b"\x01" + b"\x02" + bytes(20)

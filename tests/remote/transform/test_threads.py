@@ -6,7 +6,7 @@ import pytest
 from tierd.remote.transform.threads import Threads
 
 
-async def test_calls_run_in_at_most_so_many_threads() -> None:
+async def test_calls_run_in_a_bounded_number_of_threads() -> None:
     threads, running, most = Threads(2), 0, 0
     lock, gate = threading.Lock(), threading.Barrier(2, timeout=60)
 
@@ -25,14 +25,14 @@ async def test_calls_run_in_at_most_so_many_threads() -> None:
     threads.close()
 
 
-async def test_a_failure_reaches_who_waits() -> None:
+async def test_failure_of_a_call_reaches_its_caller() -> None:
     threads = Threads(1)
     with pytest.raises(ZeroDivisionError):
         await threads.submit(lambda: 1 // 0)
     threads.close()
 
 
-async def test_it_can_be_used_again_after_it_was_closed() -> None:
+async def test_pool_can_be_used_again_after_close() -> None:
     threads = Threads()
     threads.close()
     assert await threads.submit(lambda: 1) == 1

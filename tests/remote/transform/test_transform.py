@@ -1,6 +1,7 @@
 import pytest
 
-from tierd.remote import PLAIN, Transform
+from tierd.remote import Transform
+from tierd.remote.transform.transform import PLAIN
 
 
 def test_encryption_needs_a_key() -> None:
@@ -8,5 +9,5 @@ def test_encryption_needs_a_key() -> None:
         Transform(encrypts=True)
 
 
-def test_plain_does_nothing() -> None:
+def test_plain_transform_neither_compresses_nor_encrypts() -> None:
     assert (PLAIN.level, PLAIN.encrypts, PLAIN.ring.active_id) == (None, False, None)

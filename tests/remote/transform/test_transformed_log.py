@@ -60,7 +60,7 @@ async def test_every_iteration_gives_the_same_bytes(tmp_path: Path) -> None:
     assert sum(map(len, first)) <= log.body().max_size_bytes
 
 
-async def test_the_bytes_are_those_of_the_file(tmp_path: Path) -> None:
+async def test_body_without_transformation_has_the_bytes_of_the_file(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     chunks, layout = await stored(log), await log.layout()
     reader = ChunkCodec(None, SegmentCipher(bytes(32), BINDING))
@@ -78,7 +78,7 @@ async def test_an_empty_log_has_no_chunks(tmp_path: Path) -> None:
     assert (await log.layout()).chunks == ()
 
 
-async def test_what_nobody_iterated_over_is_made_for_the_layout(tmp_path: Path) -> None:
+async def test_layout_makes_chunks_that_were_not_iterated_over(tmp_path: Path) -> None:
     assert len((await log_of(tmp_path).layout()).chunks) == 6
 
 
@@ -100,7 +100,7 @@ async def test_a_file_that_is_not_what_was_checked_is_not_sent(tmp_path: Path, c
         await stored(log)
 
 
-async def test_a_file_that_is_gone_or_cannot_be_read_is_said(tmp_path: Path) -> None:
+async def test_file_that_is_gone_or_unreadable_is_named(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     (tmp_path / "a.log").unlink()
     with pytest.raises(RemoteIntegrityError, match="is gone"):
@@ -110,7 +110,7 @@ async def test_a_file_that_is_gone_or_cannot_be_read_is_said(tmp_path: Path) -> 
         await stored(log)
 
 
-async def test_cancelled_anywhere_it_gives_the_same_bytes_the_next_time(tmp_path: Path) -> None:
+async def test_iteration_after_a_cancellation_at_any_await_gives_the_same_bytes(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     whole = await stored(log)
     suspension = 1
@@ -120,7 +120,7 @@ async def test_cancelled_anywhere_it_gives_the_same_bytes_the_next_time(tmp_path
     assert await stored(log) == whole
 
 
-async def test_left_early_it_leaves_no_failure_unseen(tmp_path: Path) -> None:
+async def test_iteration_that_is_left_early_leaves_no_failure_unretrieved(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     loop = asyncio.get_running_loop()
     unseen: list[object] = []

@@ -23,7 +23,7 @@ from tierd.metadata import (
 )
 from tierd.model import IsolationLevel, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
 from tierd.remote import LogStartStorage, ObjectKeyFactory, ObjectStore, SegmentStorage
-from tierd.remote.backends.filesystem import FilesystemObjectStore
+from tierd.remote.backends.files import FilesystemObjectStore
 from tierd.tiering import (
     AuditLimits,
     FetchTask,

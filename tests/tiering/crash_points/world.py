@@ -33,7 +33,7 @@ from tierd.metadata import (
 )
 from tierd.model import LogSegmentData, RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.remote import ObjectStore, SegmentStorage, claim_tier
-from tierd.remote.backends.filesystem import FilesystemObjectStore
+from tierd.remote.backends.files import FilesystemObjectStore
 from tierd.tiering import DeletionLedger, PassiveSupervisor, RemoteLogManager, SegmentHold, TopicPolicy
 from tierd.tiering.removing.ledger import Ledger
 from tierd.tiering.removing.sweep import UploadSweep

@@ -28,7 +28,7 @@ from tierd.model import (
     RemoteLogSegmentMetadata,
     uuid_to_text,
 )
-from tierd.remote import file_size_of
+from tierd.remote.cache.checked_file import file_size_of
 from tierd.tiering.reading.index_cache import DELETE_DELAY_S, RemoteIndexCache
 from tierd.tiering.reading.index_files import SUFFIXES, IndexFiles
 from tierd.tiering.reading.remote_indexes import RemoteIndexes

@@ -28,8 +28,9 @@ from tierd.metadata import (
 from tierd.model import IsolationLevel, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
 from tierd.pipeline.committing import CompactionLeader, LeaderServer, LeaderSettings
 from tierd.pipeline.planning import Candidate, CleaningPolicy
-from tierd.remote import PLAIN, ObjectKeyFactory, SegmentStorage, Transform, claim_tier
+from tierd.remote import ObjectKeyFactory, SegmentStorage, Transform, claim_tier
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.transform.transform import PLAIN
 from tierd.tiering import FetchTask, MetadataRebuild, RebuildReport, SilentRecorder, TieredLog
 from tierd.tiering.policy import TopicPolicy
 

@@ -15,7 +15,8 @@ from tests.tiering.auditing.audited import GRACE_S, MIN_AGE_S, Audited
 from tests.tiering.rebuilding.grown_tier import FINISHED, KEYS, STARTED, GrownTier, Step, steps
 from tierd.metadata import MemoryKeyValueStore, PartitionView, RebuildSeverity, differences, export_lines, import_lines
 from tierd.model import RemoteLogSegmentMetadata
-from tierd.remote import PLAIN, Transform
+from tierd.remote import Transform
+from tierd.remote.transform.transform import PLAIN
 from tierd.tiering.auditing.findings import missing_offsets, offset_findings
 
 LOG_START_INSIDE: list[Step] = [

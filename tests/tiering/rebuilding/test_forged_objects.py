@@ -39,8 +39,9 @@ from tierd.model import (
     TopicIdPartition,
     uuid_to_text,
 )
-from tierd.remote import PLAIN, TOMBSTONE, LogStartRecord, SegmentStorage, Tombstone, Transform
+from tierd.remote import TOMBSTONE, LogStartRecord, SegmentStorage, Tombstone, Transform
 from tierd.remote.backends.memory import MemoryObjectStore
+from tierd.remote.transform.transform import PLAIN
 from tierd.tiering import RebuildReport
 
 DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED

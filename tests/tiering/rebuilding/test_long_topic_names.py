@@ -12,9 +12,9 @@ from tierd.errors import RemoteResourceNotFoundError
 from tierd.metadata import MemoryKeyValueStore, RebuildSeverity
 from tierd.model import ByteRange, TopicIdPartition
 from tierd.remote import ObjectStore
-from tierd.remote.backends.filesystem import FilesystemObjectStore
+from tierd.remote.backends.files import FilesystemObjectStore
 from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.remote.backends.s3 import S3ObjectStore
+from tierd.remote.backends.s3 import S3Bucket, S3Keys, S3ObjectStore
 
 LENGTHS = range(1, 250)
 
@@ -66,12 +66,8 @@ async def test_topics_with_long_names_are_rebuilt_from_an_s3_server_on_a_file_sy
 
 def s3_store(service: S3Service, bucket: str) -> S3ObjectStore:
     return S3ObjectStore(
-        bucket=bucket,
-        endpoint_url=service.endpoint_url,
-        region=service.region,
-        access_key_id=service.access_key_id,
-        secret_access_key=service.secret_access_key,
-        path_style=True,
+        S3Bucket(name=bucket, endpoint_url=service.endpoint_url, region=service.region, path_style=True),
+        keys=S3Keys(access_key_id=service.access_key_id, secret_access_key=service.secret_access_key),
     )
 
 

@@ -19,7 +19,8 @@ from tierd.model import (
     TopicIdPartition,
     uuid_to_text,
 )
-from tierd.remote import ObjectStore, SegmentStorage, UnfinishedSegmentUpload, UnfinishedUpload
+from tierd.remote import ObjectStore, SegmentStorage, UnfinishedUpload
+from tierd.remote.segments.segment_storage import UnfinishedSegmentUpload
 from tierd.tiering.removing.partition_removal import TAKEOVER_S
 from tierd.tiering.removing.sweep import UploadSweep
 

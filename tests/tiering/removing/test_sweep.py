@@ -18,7 +18,8 @@ from tierd.model import (
     TopicIdPartition,
     uuid_to_text,
 )
-from tierd.remote import ObjectKeyFactory, SegmentStorage, UnfinishedSegmentUpload, UnfinishedUpload
+from tierd.remote import ObjectKeyFactory, SegmentStorage, UnfinishedUpload
+from tierd.remote.segments.segment_storage import UnfinishedSegmentUpload
 from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.sweep import DanglingSweep, UploadSweep, is_abandoned
 

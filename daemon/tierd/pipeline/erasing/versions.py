@@ -8,7 +8,7 @@ from uuid import UUID
 from tierd.errors import RemoteObjectRetainedError
 from tierd.metadata import PartitionView
 from tierd.pipeline.erasing.request import EraseRequest, VersionsNote
-from tierd.remote import ObjectKeyFactory, ObjectStore, ObjectVersion, versions_of
+from tierd.remote import ObjectKeyFactory, ObjectStore, ObjectVersion
 
 _LOG: Final = ".log"
 _UPLOAD_AGE_MS: Final = 3_600_000  # no attempt at a copy takes longer
@@ -115,13 +115,12 @@ class OldVersions:
     async def _delete(self, versions: Iterable[ObjectVersion]) -> dict[str, str]:
         """Remove versions, markers last; return by key why one is kept, whose marker stays to hide it."""
         kept: dict[str, str] = {}
-        store = versions_of(self._store)
         for version in versions:
             if version.kept_until_ms is not None:
                 kept[version.key] = f"soft-deleted, kept until {version.kept_until_ms} ms"
             elif not (version.is_marker and version.key in kept):
                 try:
-                    await store.delete_version(version)
+                    await self._store.delete_version(version)
                 except RemoteObjectRetainedError as error:
                     kept[version.key] = str(error)
         return kept
@@ -141,11 +140,11 @@ class OldVersions:
         return young
 
     async def _plan(self, request: EraseRequest, view: PartitionView) -> VersionsPlan:
-        factories, store = self._factories(request, view), versions_of(self._store)
+        factories = self._factories(request, view)
         versions = [
             version
             for factory in factories
-            for version in await store.list_versions(factory.partition_prefix(request.partition))
+            for version in await self._store.list_versions(factory.partition_prefix(request.partition))
         ]
         return plan_versions(versions, keys=factories, known=view.segments, end_offset=request.end_offset)
 

@@ -1,1 +1,1 @@
-"""One module per kind of store; each is imported only when it is configured."""
+"""Stores of objects, a sub-room for each kind; a kind is imported when it is configured."""

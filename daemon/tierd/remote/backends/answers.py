@@ -1,4 +1,4 @@
-"""Failures after which only the store itself can say what has happened."""
+"""Failures after which the store has to be asked what has happened."""
 
 from tierd.errors import RemoteStorageError, RetriableRemoteStorageError
 
@@ -6,9 +6,9 @@ from tierd.errors import RemoteStorageError, RetriableRemoteStorageError
 class UploadGoneError(RemoteStorageError):
     """The upload in parts cannot be completed any more.
 
-    It was aborted, or completed by a call whose reply was lost, or the store wants its parts again.
+    The upload was aborted, or completed by a call whose reply was lost, or the store asks for its parts again.
     """
 
 
 class NoAnswerError(RetriableRemoteStorageError):
-    """The connection failed: what was asked for may or may not have happened."""
+    """The connection failed: the store may have done what the request asked for."""

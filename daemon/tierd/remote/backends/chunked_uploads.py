@@ -7,8 +7,9 @@ from typing import Generic, Protocol, TypeVar
 
 from tierd.kernels import crc32c
 from tierd.model import ByteRange
-from tierd.remote.backends.parts import Part
-from tierd.remote.chunks import Gathered, gathered
+from tierd.remote.backends.client_settings import PartLimits
+from tierd.remote.backends.parts import UploadPart
+from tierd.remote.chunks import GatheredPart, gathered
 from tierd.remote.object_store import ChunkedBody
 
 U = TypeVar("U")
@@ -20,15 +21,15 @@ class PartUploads(Protocol[U]):
     def begun(self, key: str) -> AbstractAsyncContextManager[U]:
         """Begin an upload, to be completed inside; failed or cancelled, it is aborted."""
 
-    async def send_bytes(self, upload: U, part: Part, content: bytes) -> str:
+    async def send_bytes(self, upload: U, part: UploadPart, content: bytes) -> str:
         """Send one part; return the tag that the store knows it by."""
 
-    async def complete(self, upload: U, parts: Sequence[Part], tags: Sequence[str]) -> None:
+    async def complete(self, upload: U, parts: Sequence[UploadPart], tags: Sequence[str]) -> None:
         """Make the object appear, unless its key exists."""
 
 
 class ChunkedUploads(Generic[U]):
-    """Gathers parts of ``part_size`` bytes, at most ``max_parts`` in memory over all uploads, and sends them.
+    """Gathers parts of ``part_size`` bytes, at most ``max_concurrency`` in memory over all uploads, and sends them.
 
     ``put_whole`` stores a body that turns out to have no more than one part.
     """
@@ -38,19 +39,18 @@ class ChunkedUploads(Generic[U]):
         uploads: PartUploads[U],
         put_whole: Callable[[str, bytes], Awaitable[None]],
         *,
-        part_size: int,
-        max_parts: int,
+        limits: PartLimits,
     ) -> None:
         self._uploads = uploads
         self._put_whole = put_whole
-        self._part_size = part_size
-        self._places = asyncio.Semaphore(max_parts)
+        self._part_size = limits.part_size
+        self._places = asyncio.Semaphore(limits.max_concurrency)
 
     async def put(self, key: str, body: ChunkedBody) -> None:
         """Create the object; failed or cancelled, a multipart upload is aborted and the chunks are closed.
 
         Raises:
-            TierError: whatever sending or completing raises, and whatever the chunks raise.
+            TierError: sending or completing the upload failed, or the chunks raised it.
         """
         async with aclosing(gathered(body, self._part_size)) as parts, AsyncExitStack() as place:
             await place.enter_async_context(self._places)
@@ -63,17 +63,17 @@ class ChunkedUploads(Generic[U]):
                 await self._uploads.complete(upload, sent, tags)
 
     async def _send_all(
-        self, key: str, upload: U, gathered_part: Gathered, rest: AsyncIterator[Gathered], place: AsyncExitStack
-    ) -> tuple[list[Part], list[str]]:
-        """Send the part at hand, whose ``place`` is taken, and all others; return them and their entity tags."""
-        parts: list[Part] = []
+        self, key: str, upload: U, gathered_part: GatheredPart, rest: AsyncIterator[GatheredPart], place: AsyncExitStack
+    ) -> tuple[list[UploadPart], list[str]]:
+        """Send the part at hand, whose ``place`` is taken, and all others; return the parts and their entity tags."""
+        parts: list[UploadPart] = []
         tasks: list[asyncio.Task[str]] = []
         position = 0
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
                     content = gathered_part.content
-                    part = Part(len(parts) + 1, ByteRange.of_size(position, len(content)), crc32c(content))
+                    part = UploadPart(len(parts) + 1, ByteRange.of_size(position, len(content)), crc32c(content))
                     task = group.create_task(
                         self._uploads.send_bytes(upload, part, content), name=f"upload {key} {part.number}"
                     )

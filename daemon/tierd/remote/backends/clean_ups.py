@@ -1,11 +1,11 @@
-"""CleanUps: what must be taken back after a failure or a cancellation, also when that is cancelled."""
+"""CleanUps: work that takes back an upload after a failure or a cancellation, and that a cancellation does not end."""
 
 import asyncio
 from collections.abc import Coroutine
 
 
 class CleanUps:
-    """Runs work that a second cancellation must not stop; ``close`` waits for all of it. Give the work a deadline."""
+    """Tasks that a second cancellation must not stop; ``close`` waits for them. The caller gives them a deadline."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[None]] = set()
@@ -18,6 +18,6 @@ class CleanUps:
         await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Wait for what is still running."""
+        """Wait for the tasks that still run."""
         if self._running:
             await asyncio.wait(self._running)

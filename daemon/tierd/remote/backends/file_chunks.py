@@ -9,13 +9,13 @@ from tierd.kernels import crc32c
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
 from tierd.remote.backends.streamed_file import opened
 from tierd.remote.object_store import Body, ChunkedBody, FileBody
-from tierd.remote.source import unreadable
+from tierd.remote.unreadable_file import unreadable
 
 
 def as_chunks(body: Body, threads: Executor) -> ChunkedBody:
-    """The same bytes as chunks; a file is read in ``threads``, one checksum block at a time.
+    """Return the same bytes as chunks; a file is read in ``threads``, one checksum block at a time.
 
-    Iterating raises ``RemoteIntegrityError`` when the file is not what was checked: such bytes never leave.
+    Iteration raises ``RemoteIntegrityError`` before it yields a block that is not what was checked.
     """
     if isinstance(body, ChunkedBody):
         return body

@@ -1,4 +1,4 @@
-"""HTTP clients whose requests are attempts: sent once, and at an end when they are given up."""
+"""HTTP clients whose requests are attempts: sent once, and cut off when they are abandoned."""
 
 from functools import partial
 
@@ -10,22 +10,22 @@ from aiohttp.tracing import Trace
 
 
 def without_repetition(session: aiohttp.ClientSession) -> aiohttp.ClientSession:
-    """Return the client, which from now on sends no request again when its connection breaks.
+    """Return the client, set to send no request again when its connection breaks.
 
-    aiohttp does so once for GET, HEAD, PUT and DELETE, has no setting for it, and its own test client sets the same
-    attribute.
+    By default aiohttp repeats GET, HEAD, PUT and DELETE once. There is no setting for it; aiohttp's own test client
+    sets the same attribute.
     """
     session._retry_connection = False  # noqa: SLF001
     return session
 
 
 def cutting_abandoned(connector: aiohttp.TCPConnector) -> aiohttp.TCPConnector:
-    """Return the connector, whose connections are from now on cut when a request is given up before it is sent.
+    """Return the connector, set to cut the connection of a request that is abandoned before it is sent.
 
-    aiohttp closes such a connection, which then waits without a deadline to be rid of the rest of the request.
+    aiohttp closes such a connection, which then waits without a deadline until the rest of the request is sent.
 
     Args:
-        connector: a new one; each further call costs every later request a call.
+        connector: a new connector: a second call for the same one would add a callback to each request.
     """
     connect = connector.connect
 

@@ -1,4 +1,4 @@
-"""MemoryObjectStore: objects in a dictionary, for tests and for trying things out. Gone with the process."""
+"""MemoryObjectStore: objects in a dictionary, for tests. They are gone with the process."""
 
 import asyncio
 
@@ -13,9 +13,8 @@ from tierd.files import open_to_read
 from tierd.kernels import crc32c, crc32c_of_range
 from tierd.model import CHECKSUM_BLOCK_BYTES, ByteRange
 from tierd.remote.chunks import iterated
-from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, UnfinishedUpload
-from tierd.remote.object_versions import ObjectVersion
-from tierd.remote.source import unreadable
+from tierd.remote.object_store import Body, ChunkedBody, FileBody, ObjectInfo, ObjectVersion, UnfinishedUpload
+from tierd.remote.unreadable_file import unreadable
 
 
 class MemoryObjectStore:
@@ -75,24 +74,24 @@ class MemoryObjectStore:
         return []
 
     async def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """Do nothing: such an upload is gone."""
+        """Return: this store has no unfinished uploads."""
 
     async def list_versions(self, prefix: str) -> list[ObjectVersion]:
-        """Return the objects themselves: nothing is kept of one that is gone."""
+        """Return the present objects: the store keeps no version of a deleted object."""
         return [
             ObjectVersion(key=info.key, version_id="", size_bytes=info.size_bytes, is_current=True)
             for info in await self.list_objects(prefix)
         ]
 
     async def delete_version(self, version: ObjectVersion) -> None:
-        """Remove the object, which is the only version of itself."""
+        """Remove the object, whose present content is its one version."""
         await self.delete(version.key)
 
     async def check(self) -> None:
-        """Memory is always there."""
+        """Return: memory needs no check."""
 
     async def close(self) -> None:
-        """Keep everything: a test may look at it afterwards."""
+        """Keep the objects: a test may read them afterwards."""
 
     def _store(self, key: str, content: bytes) -> None:
         self._objects[key] = content

@@ -1,4 +1,4 @@
-"""How a body is cut into the parts of an upload, and the checksums that S3 and GCS know them by."""
+"""Parts of an upload: the cuts of a body, and checksums in the forms of S3 and GCS."""
 
 import base64
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from tierd.remote.chunks import gathered
 from tierd.remote.object_store import ChunkedBody, FileBody
 
 
-class Part(NamedTuple):
+class UploadPart(NamedTuple):
     """One part; numbers begin at 1."""
 
     number: int
@@ -19,58 +19,58 @@ class Part(NamedTuple):
     crc32c: int
 
 
-def parts_of(body: FileBody, part_size: int) -> list[Part]:
+def parts_of(body: FileBody, part_size: int) -> list[UploadPart]:
     """Cut the body; every part begins and ends where a checksum block does, or at the end of the file."""
     if body.byte_range is None:
         return []
     start, stop = body.byte_range.start, body.byte_range.end + 1
     ranges = [ByteRange(at, min(at + part_size, stop) - 1) for at in range(start, stop, part_size)]
-    return [Part(number, r, crc32c_of_range(body.checksums, r)) for number, r in enumerate(ranges, 1)]
+    return [UploadPart(number, r, crc32c_of_range(body.checksums, r)) for number, r in enumerate(ranges, 1)]
 
 
-def part_of_bytes(content: bytes) -> list[Part]:
-    """The one part that ``content`` is; none when it is empty."""
-    return [Part(1, ByteRange.of_size(0, len(content)), crc32c(content))] if content else []
+def part_of_bytes(content: bytes) -> list[UploadPart]:
+    """Return ``content`` as one part; no part when it is empty."""
+    return [UploadPart(1, ByteRange.of_size(0, len(content)), crc32c(content))] if content else []
 
 
-async def parts_of_chunks(body: ChunkedBody, part_size: int) -> list[Part]:
-    """Make all chunks once more, to know the parts that they are sent in; none when there are no bytes."""
-    parts: list[Part] = []
+async def parts_of_chunks(body: ChunkedBody, part_size: int) -> list[UploadPart]:
+    """Make all chunks once more and return the parts that they are sent in; no part when there are no bytes."""
+    parts: list[UploadPart] = []
     async with aclosing(gathered(body, part_size, paced=False)) as pieces:
         async for content, _ in pieces:
             if content:
                 position = parts[-1].byte_range.end + 1 if parts else 0
-                parts.append(Part(len(parts) + 1, ByteRange.of_size(position, len(content)), crc32c(content)))
+                parts.append(UploadPart(len(parts) + 1, ByteRange.of_size(position, len(content)), crc32c(content)))
     return parts
 
 
-def size_of(parts: Sequence[Part]) -> int:
-    """Bytes in all."""
+def size_of(parts: Sequence[UploadPart]) -> int:
+    """Return the number of bytes of all parts."""
     return sum(part.byte_range.size for part in parts)
 
 
-def crc32c_of(parts: Sequence[Part]) -> int:
-    """The CRC-32C of the whole."""
+def crc32c_of(parts: Sequence[UploadPart]) -> int:
+    """Return the CRC-32C of all parts as one."""
     total = 0
     for part in parts:
         total = combine_crc32c(total, part.crc32c, part.byte_range.size)
     return total
 
 
-def composite_checksum(parts: Sequence[Part]) -> str:
-    """S3's older checksum of a multipart object: that of the checksums of its parts, and how many there are."""
+def composite_checksum(parts: Sequence[UploadPart]) -> str:
+    """Return S3's older checksum of a multipart object: the checksum of its parts' checksums, and their number."""
     return f"{encoded(crc32c(b''.join(part.crc32c.to_bytes(4, 'big') for part in parts)))}-{len(parts)}"
 
 
 def encoded(crc: int) -> str:
-    """A CRC in S3's form: base64 of its four bytes, the highest first."""
+    """Return a CRC in S3's form: base64 of its four bytes, the highest first."""
     return base64.b64encode(crc.to_bytes(4, "big")).decode()
 
 
 def decoded(checksum: str) -> int:
-    """The CRC that S3 states.
+    """Return the CRC of a checksum in S3's form.
 
     Raises:
-        ValueError: it is not base64; a composite checksum is not.
+        ValueError: the text is not base64, as a composite checksum is not.
     """
     return int.from_bytes(base64.b64decode(checksum, validate=True), "big")

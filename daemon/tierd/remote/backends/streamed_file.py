@@ -1,4 +1,4 @@
-"""Request bodies that are streamed from a file: read ahead in threads, one step at a time, never a whole part."""
+"""Request bodies that are streamed from a file: read ahead in threads, one step at a time."""
 
 import asyncio
 import io
@@ -15,14 +15,14 @@ from tierd.files import open_regular
 from tierd.model import ByteRange
 from tierd.remote.chunks import sliced
 from tierd.remote.deadlines import Deadline
-from tierd.remote.source import unreadable
+from tierd.remote.unreadable_file import unreadable
 
 STEP_BYTES = 1 << 20
-"""Half of it costs a quarter more CPU in switches between threads, twice as much only memory (measured)."""
+"""Half the size takes a quarter more CPU for switches between threads; twice the size saves no CPU (measured)."""
 
 
 class SourceFile:
-    """A file open for reading by several threads at once; closed when the last read has returned, not under it.
+    """A file open for reading by several threads at once; it is closed when the last read has returned.
 
     Raises:
         OSError: the file cannot be opened.
@@ -72,7 +72,7 @@ class BytesBody:
         self._content = content
 
     def read(self, size: int = -1) -> bytes:
-        """Not to be called: botocore takes for a body only what has a method of this name."""
+        """Raise: botocore asks for a method of this name, and the body is iterated over instead."""
         raise io.UnsupportedOperation(f"read({size}): iterate asynchronously")
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -112,10 +112,10 @@ def _close_unwanted(opening: "asyncio.Future[SourceFile]") -> None:
 
 
 class StreamedBody:
-    """What the HTTP client iterates over, once. While one step is sent the next one is read.
+    """Request body that the HTTP client iterates over once. While one step is sent the next one is read.
 
     Attributes:
-        failure: why the source could not be sent; the HTTP client hides it behind an error of its own.
+        failure: error of the source; the HTTP client hides it behind an error of its own.
         is_handed_over: the client library has the last byte, and may have sent it.
     """
 
@@ -139,7 +139,7 @@ class StreamedBody:
         self._ahead: asyncio.Future[bytes] | None = None
 
     def read(self, size: int = -1) -> bytes:
-        """Not to be called: botocore takes for a body only what has a method of this name."""
+        """Raise: botocore asks for a method of this name, and the body is iterated over instead."""
         raise io.UnsupportedOperation(f"read({size}): iterate asynchronously")
 
     def __aiter__(self) -> Self:
@@ -170,7 +170,7 @@ class StreamedBody:
         return step
 
     def discard(self) -> None:
-        """Forget a step that was read ahead and is not wanted any more."""
+        """Drop a step that was read ahead."""
         if self._ahead is not None:
             self._ahead.cancel()
 

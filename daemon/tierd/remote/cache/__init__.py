@@ -1,1 +1,1 @@
-"""Bytes of the object store kept on local disk. Nothing here is ever the only copy of anything."""
+"""Bytes of the object store kept on local disk: a copy of each is in the store."""

@@ -1,11 +1,11 @@
-"""Files that prove their content: what is torn, damaged or of somebody else is told apart from what was written.
+"""Files that prove their content: a file that is torn, damaged or another user's is told from one that was written.
 
 ::
 
     content | magic 4 bytes | crc32c u32 | content size u64
                               of the identity and the content
 
-Nothing is flushed: what a loss of power tears or empties fails its checksum and is fetched anew, and the store has it.
+Files are not flushed. A file that a loss of power tears or empties fails its checksum, and the store has its bytes.
 """
 
 import errno
@@ -29,17 +29,17 @@ class DamagedFileError(Exception):
 
 
 def file_size_of(content_bytes: int) -> int:
-    """What a file with so much content takes."""
+    """Return the size of a file with so much content."""
     return content_bytes + _FOOTER.size
 
 
 def write_checked(path: Path, content: bytes, *, identity: str) -> None:
-    """Write the file under a temporary name, then rename it; whoever opens ``path`` finds all of it. Blocking.
+    """Write the file under a temporary name, then rename it: a reader of ``path`` finds the whole file. Blocking.
 
     Args:
         path: replaced if it is there.
         content: may be empty.
-        identity: what the content is; only who knows it can read the file.
+        identity: name of the content, which ``read_checked`` has to be given too.
 
     Raises:
         OSError: the disk is full or not writable; nothing is left.
@@ -66,11 +66,11 @@ def read_checked(path: Path, *, identity: str, touch: bool = False) -> bytes:
     Args:
         path: of the file.
         identity: as it was written.
-        touch: set the file's time to now, for whoever asks which files were used last.
+        touch: set the file's time to now, by which files are listed in order of use.
 
     Raises:
         FileNotFoundError: there is no such file.
-        DamagedFileError: it is torn, damaged, another user's or something else.
+        DamagedFileError: the file is torn, damaged, another user's or of another format.
         OSError: it cannot be read.
     """
     fd = _open(path)
@@ -91,7 +91,7 @@ def read_checked(path: Path, *, identity: str, touch: bool = False) -> bytes:
 
 
 def is_complete(path: Path) -> bool:
-    """Whether the file ends as it should; its content may still be damaged. Blocking.
+    """Return True if the file ends as it should; its content may still be damaged. Blocking.
 
     Raises:
         OSError: it cannot be read.
@@ -111,7 +111,7 @@ def is_complete(path: Path) -> bool:
 
 
 def _open(path: Path) -> int:
-    """Open the file to read, if we wrote it. Its checksum is no proof where others may write into the directory."""
+    """Open the file to read, if this user wrote it: other users could write a file with a right checksum."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe would never open
     except OSError as error:

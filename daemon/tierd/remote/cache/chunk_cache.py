@@ -1,8 +1,8 @@
 """ChunkCache: ranges of stored objects on local disk, bounded, so that the store is asked once for each.
 
 The bytes are those of the store: what is encrypted there is encrypted here. Several processes may share a directory.
-Each keeps its part of the bound by looking at the whole directory again after every eighth of the capacity that it has
-written, so together they stay within the capacity and an eighth of it for each.
+Each process lists the whole directory again after every eighth of the capacity that it has written. So all processes
+together stay within the capacity, and an eighth of it for each of them.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _LISTED_EVERY = 8  # parts of the capacity
 
 
 class RangeSource(Protocol):
-    """What is cached: the reading half of an ``ObjectStore``."""
+    """Source of the cached ranges: the reading half of an ``ObjectStore``."""
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the object's bytes, or those of ``byte_range`` clipped at its end."""
@@ -47,13 +47,13 @@ class RangeSource(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class CacheStatistics:
-    """What a cache did since it was opened, and what it holds now.
+    """Counts of a cache since it was opened, and what it holds now.
 
     Attributes:
         hits: lookups answered from disk, or from a download that another reader had begun.
         misses: lookups that went to the store.
-        hit_bytes: what the hits gave.
-        miss_bytes: what the misses downloaded.
+        hit_bytes: bytes that the hits returned.
+        miss_bytes: bytes that the misses downloaded.
         evictions: entries dropped for want of room.
         damaged: files that were not what was written, dropped and fetched anew.
         write_failures: entries that the disk did not take.
@@ -74,7 +74,7 @@ class CacheStatistics:
 
 @dataclass(slots=True)
 class _Download:
-    """One lookup under way. It belongs to the cache: begun, it goes on when those who wait have left (KIP-1018)."""
+    """One lookup under way. It belongs to the cache: once begun, it goes on without its callers (KIP-1018)."""
 
     name: str
     key: str
@@ -116,7 +116,7 @@ class ChunkCache:
     async def open(
         cls, store: RangeSource, *, directory: Path, capacity_bytes: int, concurrency: int = 10, clock: Clock
     ) -> Self:
-        """Open the directory, with what an earlier run left there. One that cannot be used is said, once.
+        """Open the directory, with the chunks of an earlier run. A directory that cannot be used is logged once.
 
         Args:
             store: where a miss goes; it belongs to the caller, who closes it after the cache.
@@ -134,13 +134,13 @@ class ChunkCache:
         return cache
 
     def statistics(self) -> CacheStatistics:
-        """What it did and holds."""
+        """Return counts and sizes."""
         return replace(self._counted, entries=len(self._index), size_bytes=self._index.size_bytes)
 
     async def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
         """Return the bytes of ``byte_range``, from disk or from the store; whole objects always from the store.
 
-        Cancelled, it leaves a download that has begun to go on: its bytes are kept for the next reader.
+        A cancellation leaves a download that has begun to go on: its bytes are kept for the next reader.
 
         Raises:
             RemoteReaderClosedError: the cache was closed.
@@ -160,7 +160,7 @@ class ChunkCache:
         return self._hit(await self._wait(download))
 
     async def remove(self, key: str) -> None:
-        """Drop the chunks of an object that is gone. What other processes wrote unseen goes for want of use."""
+        """Drop the chunks of an object that is gone. Chunks that other processes wrote since are evicted later."""
         await self._remove([name for name in self._index if is_chunk_of(name, key)])
 
     async def drop(self, key: str, byte_range: ByteRange) -> None:
@@ -171,7 +171,7 @@ class ChunkCache:
         await self._remove([name])
 
     async def purge(self, keys: Iterable[str]) -> int:
-        """Drop every chunk of these objects, whoever wrote it; return how many are still on their way to the disk.
+        """Drop every chunk of these objects, of any process; return how many are still on their way to the disk.
 
         Raises:
             OSError: the directory cannot be listed.
@@ -193,7 +193,7 @@ class ChunkCache:
             await asyncio.wait(tasks)
         self._threads.shutdown(wait=False)
 
-    # ------------------------------------------------------------ one lookup, whoever waits for it
+    # ------------------------------------------------------------ one lookup, shared by its callers
 
     def _begin(self, name: str, key: str, byte_range: ByteRange) -> _Download:
         self._downloads[name] = download = _Download(name, key, byte_range)
@@ -204,7 +204,7 @@ class ChunkCache:
     def _ended(self, download: _Download) -> None:
         self._forget(download)
         if not download.task.cancelled():
-            download.task.exception()  # perhaps nobody waits for it any more
+            download.task.exception()  # perhaps no caller waits for it any more
 
     def _forget(self, download: _Download) -> None:
         if self._downloads.get(download.name) is download:
@@ -217,7 +217,7 @@ class ChunkCache:
         except asyncio.CancelledError:
             if download.task.cancelled() and self._is_closed:
                 raise _closed() from None
-            if download.waiters == 1 and not download.has_begun:  # the store was not asked yet, and nobody wants it
+            if download.waiters == 1 and not download.has_begun:  # the store was not asked yet, and no caller waits
                 self._forget(download)
                 download.task.cancel()
             raise
@@ -247,7 +247,7 @@ class ChunkCache:
     # ------------------------------------------------------------ the disk
 
     async def _read(self, name: str, identity: str) -> bytes | None:
-        """The chunk from disk, by whichever process it was written; None when it is not there or no good."""
+        """Return the chunk from disk, of any process; None when it is not there or damaged."""
         try:
             content = await self._in_thread(lambda: self._files.read(name, identity=identity))
         except FileNotFoundError:
@@ -296,7 +296,7 @@ class ChunkCache:
         await self._evict()
 
     async def _list_again(self) -> None:
-        """See what other processes wrote and removed, and what they used since."""
+        """List the directory again, to know what other processes wrote, removed and used since."""
         self._since_listing_bytes = 0
         try:
             self._index = SizedLru(self._index.capacity_bytes, await self._in_thread(self._files.list))

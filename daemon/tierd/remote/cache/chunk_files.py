@@ -1,7 +1,7 @@
 """ChunkFiles: the directory of the chunk cache. Every call blocks.
 
-A chunk is one file, ``<hash of the key>-<first byte>-<last byte>.chunk``; when it was read last is its modification
-time, so that the order survives a restart and is shared by every process that uses the directory.
+A chunk is one file, ``<hash of the key>-<first byte>-<last byte>.chunk``. Its modification time is that of its last
+read, so that the order of use survives a restart and is shared by every process that uses the directory.
 """
 
 import os
@@ -20,7 +20,7 @@ _STALE_S = 3600.0  # a temporary file of a process that died; no write takes tha
 
 
 class ChunkFiles:
-    """Chunks in one directory. Any thread, and any number of processes at once."""
+    """Chunks in one directory, for any thread and any number of processes at once."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -35,7 +35,7 @@ class ChunkFiles:
         return self.list()
 
     def list(self) -> list[tuple[str, int]]:
-        """Name and file size of every chunk, those used longest ago first.
+        """Return name and file size of every chunk, those used longest ago first.
 
         Raises:
             OSError: the directory cannot be listed.
@@ -56,7 +56,7 @@ class ChunkFiles:
 
         Raises:
             FileNotFoundError: there is no such chunk.
-            DamagedFileError: it is not what was written.
+            DamagedFileError: the file is not what was written.
             OSError: it cannot be read.
         """
         return read_checked(self.directory / name, identity=identity, touch=True)
@@ -77,22 +77,22 @@ class ChunkFiles:
 
 
 def chunk_name(key: str, byte_range: ByteRange) -> str:
-    """The file name for a range of an object."""
+    """Return the file name for a range of an object."""
     return f"{_hashed(key)}-{byte_range.start}-{byte_range.end}{_SUFFIX}"
 
 
 def is_chunk_of(name: str, key: str) -> bool:
-    """Whether the file named ``name`` holds a range of the object ``key``."""
+    """Return True if the file named ``name`` holds a range of the object ``key``."""
     return name.startswith(f"{_hashed(key)}-")
 
 
 def object_part(key: str) -> str:
-    """What the names of all chunks of the object ``key`` begin with, up to the first dash."""
+    """Return the beginning, up to the first dash, of the names of all chunks of the object ``key``."""
     return _hashed(key)
 
 
 def object_part_of(name: str) -> str:
-    """The ``object_part`` of the object that the file named ``name`` holds a range of."""
+    """Return the ``object_part`` of the object that the file named ``name`` holds a range of."""
     return name.partition("-")[0]
 
 
@@ -108,7 +108,7 @@ def purge_chunks(directory: Path, keys: Iterable[str]) -> int:
 
 
 def chunk_identity(key: str, byte_range: ByteRange) -> str:
-    """What the file's checksum covers besides its content, so that no other chunk can be taken for it."""
+    """Return what the file's checksum covers besides its content, so that no other chunk is taken for it."""
     return f"{key} {byte_range.start}-{byte_range.end}"
 
 

@@ -1,4 +1,4 @@
-"""SizedLru: which entries are there, how large they are, and which one was used longest ago. Decisions only."""
+"""SizedLru: entries, their sizes, and the order in which they were used. Decisions only, no files."""
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What a manifest says of the artefacts of a segment: where they lie, and their checksums."""
+"""The artefacts of a segment as its manifest describes them: their places and checksums."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
@@ -19,7 +19,7 @@ from tierd.remote.transform.layout import ChunkLayout, StoredChunk, count_chunks
 
 
 def index_contents(data: LogSegmentData) -> Mapping[IndexType, bytes]:
-    """The artefacts of the ``.indexes`` object in their order; one that the segment has not is left out."""
+    """Return the artefacts of the ``.indexes`` object in their order, without those that the segment lacks."""
     contents = {
         IndexType.OFFSET: data.offset_index,
         IndexType.TIMESTAMP: data.time_index,
@@ -31,7 +31,7 @@ def index_contents(data: LogSegmentData) -> Mapping[IndexType, bytes]:
 
 
 def plain_layout(checksums: BlockChecksums, chunk_size: int) -> ChunkLayout:
-    """The chunks of a log that is stored as it is."""
+    """Return the chunks of a log that is stored as it is."""
     starts = range(0, checksums.size_bytes, chunk_size)
     ranges = [ByteRange(start, min(start + chunk_size, checksums.size_bytes) - 1) for start in starts]
     chunks = tuple(StoredChunk(r.size, crc32c_of_range(checksums, r)) for r in ranges)
@@ -41,7 +41,7 @@ def plain_layout(checksums: BlockChecksums, chunk_size: int) -> ChunkLayout:
 def describe_log(
     layout: ChunkLayout, crc: int, block_timestamps: Sequence[TimestampRange | None] | None = None
 ) -> LogArtefact:
-    """The ``.log`` object.
+    """Describe the ``.log`` object.
 
     Args:
         layout: as it is stored.
@@ -67,13 +67,13 @@ def _of_chunks(blocks: Sequence[TimestampRange | None], layout: ChunkLayout) -> 
 
 
 def _union(blocks: Sequence[TimestampRange | None]) -> TimestampRange | None:
-    """What covers all of them; None as soon as one is not known."""
+    """Return the range that covers all of them; None where one of them is not known."""
     known = [each for each in blocks if each is not None]
     return reduce(TimestampRange.union, known) if len(known) == len(blocks) else None
 
 
 def describe_indexes(contents: Mapping[IndexType, bytes], growth: int) -> dict[str, IndexArtefact]:
-    """The ``.indexes`` object, in which every artefact is larger by ``growth`` bytes."""
+    """Describe the ``.indexes`` object, in which every artefact is larger by ``growth`` bytes."""
     described, position = {}, 0
     for kind, content in contents.items():
         size_bytes = len(content) + growth

@@ -1,4 +1,4 @@
-"""EarlyReads: ranges asked for before it is certain that they are the right ones, so that one round trip is saved."""
+"""EarlyReads: ranges asked for before it is certain that they are the right ones, which saves a round trip."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -11,10 +11,10 @@ DropRange = Callable[[str, ByteRange], Awaitable[None]]
 
 
 class EarlyReads:
-    """Reads one object. A context: what was asked for and not wanted in the end is over when it is left."""
+    """Reads of one object. Leaving the context ends the reads whose bytes were not used."""
 
     def __init__(self, read_range: ReadRange, key: str, ranges: Iterable[ByteRange]) -> None:
-        """Ask for ``ranges`` of the object now, when the context is entered; for all others when they are read."""
+        """Prepare to ask for ``ranges`` when the context is entered; other ranges are asked for when they are read."""
         self._read_range = read_range
         self._key = key
         self._ranges = tuple(ranges)
@@ -27,7 +27,7 @@ class EarlyReads:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End what nobody has read."""
+        """End the reads whose bytes were not used."""
         ending = list(self._under_way.values())
         for read in ending:
             read.cancel()
@@ -35,7 +35,7 @@ class EarlyReads:
             await asyncio.wait(ending)
         for read in ending:
             if not read.cancelled():
-                read.exception()  # of bytes that nobody wanted
+                read.exception()  # a failure of bytes that were not used is no failure
 
     async def read(self, byte_range: ByteRange) -> bytes:
         """Return the bytes of ``byte_range``, which may be under way."""

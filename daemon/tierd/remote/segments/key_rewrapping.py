@@ -1,10 +1,11 @@
 """KeyRewrapping: data keys in manifests wrapped anew under the ring's active key. Data objects are never touched.
 
 Tombstones, log start records and reports of erasures are given tags of the active key, where a key of the ring proves
-them; what nothing proves stays as it is.
+them. An object that no key of the ring proves stays as it is.
 
-Safe beside a running daemon and beside itself: a manifest is replaced only if it is still what was read, and whoever
-remembers an old one reads by it as before. Broken off, it is simply run again: what is done is seen and left alone.
+The run is safe beside a daemon and beside a second run. A manifest is replaced if it still is as it was read, and a
+reader that remembers the old manifest reads by it as before. After an interruption the same command continues: objects
+that are done already are left alone.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from tierd.errors import (
     RetriableRemoteStorageError,
 )
 from tierd.model import TopicIdPartition, TopicPartition, uuid_to_text
-from tierd.remote.keys import MANIFEST_SUFFIX, TOMBSTONE_SUFFIX, ObjectKeyFactory, SegmentKey
+from tierd.remote.object_keys import MANIFEST_SUFFIX, TOMBSTONE_SUFFIX, ObjectKeyFactory, SegmentKey
 from tierd.remote.object_limits import ERASURE_REPORT, LOG_START, MANIFEST, TOMBSTONE, ObjectKind, read_whole
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.segments.manifest import SegmentManifest
@@ -36,13 +37,13 @@ _PAGE_OBJECTS = 3000  # of a listing; a third of them are manifests
 
 
 class RewrapResult(Enum):
-    """What became of one manifest."""
+    """Result for one manifest or object with a tag."""
 
     REWRAPPED = "rewrapped"  # or would have been, in a dry run
     CURRENT = "current"  # under the active key already
     PLAIN = "plain"  # its segment is not encrypted
     GONE = "gone"  # deleted since it was listed
-    CHANGED = "changed"  # by somebody else at the same moment; the next run looks again
+    CHANGED = "changed"  # by another process at the same moment; the next run reads it again
     MISSING_KEY = "missing_key"
     DAMAGED = "damaged"
     UNKNOWN = "unknown"  # of a version that this tierd does not know
@@ -52,7 +53,7 @@ class RewrapResult(Enum):
 
     @property
     def is_problem(self) -> bool:
-        """Whether the manifest still needs somebody."""
+        """True where a person has to do something about the manifest."""
         return self not in {self.REWRAPPED, self.CURRENT, self.PLAIN, self.GONE, self.RETAGGED, self.TAG_CURRENT}
 
 
@@ -67,12 +68,12 @@ class RewrapOutcome:
 
     @property
     def is_manifest(self) -> bool:
-        """Whether the object is a manifest, and not one with a tag of its own."""
+        """True for a manifest, False for an object with a tag of its own."""
         return self.key.endswith(MANIFEST_SUFFIX)
 
 
 class KeyRewrapping:
-    """Rewraps everything below some prefixes.
+    """Rewrapping of everything below some prefixes.
 
     Args:
         store: where the manifests are.
@@ -92,14 +93,14 @@ class KeyRewrapping:
     async def run(
         self, keys: ObjectKeyFactory, partitions: list[TopicPartition] | None = None
     ) -> AsyncGenerator[RewrapOutcome, None]:
-        """Yield what became of every manifest and object with a tag below the prefix, in the order of the keys.
+        """Rewrap every manifest and object with a tag below the prefix; yield the outcomes in the order of the keys.
 
         Args:
             keys: give the prefix.
             partitions: only these, of every incarnation of their topics; None means all.
 
         Raises:
-            RemoteStorageError: the store does not answer, or refuses us; what is done by then stays done.
+            RemoteStorageError: the store does not answer, or refuses access; objects that are done stay done.
         """
         topics: Sequence[str | None] = sorted({each.topic for each in partitions}) if partitions else [None]
         for topic in topics:
@@ -160,7 +161,7 @@ class KeyRewrapping:
         return RewrapResult.RETAGGED
 
     async def _binding(self, keys: ObjectKeyFactory, key: str) -> bytes:
-        """Return what the tag of an object is bound to; of a tombstone the manifest beside it tells the rest."""
+        """Return the binding of the tag of an object; for a tombstone it follows from the manifest beside it."""
         if key.endswith(TOMBSTONE_SUFFIX):
             beside = key.removesuffix(TOMBSTONE_SUFFIX) + MANIFEST_SUFFIX
             manifest = SegmentManifest.decode(await read_whole(self._store, beside, MANIFEST), key=beside)
@@ -194,11 +195,11 @@ def _kind_of(keys: ObjectKeyFactory, key: str) -> ObjectKind:
 
 
 def _rewrapped(manifest: SegmentManifest, content: bytes, ring: KeyRing, keys: ObjectKeyFactory, *, key: str) -> bytes:
-    """The manifest with its data key under the active key, everything else as it was.
+    """Return the manifest with its data key under the active key, everything else as it was.
 
     Raises:
-        RemoteKeyMissingError: the ring has not the key that it is under now.
-        RemoteIntegrityError: it was changed, or lies under another segment's key.
+        RemoteKeyMissingError: the ring lacks the key that wraps the data key now.
+        RemoteIntegrityError: the manifest was changed, or lies under another segment's key.
     """
     parsed = keys.parse(key)
     assert parsed is not None, "only keys of segments are asked for"

@@ -30,7 +30,15 @@ from tierd.model import (
 )
 from tierd.remote.object_limits import MAX_CHUNK_BYTES, MAX_CHUNKS, max_index_bytes
 from tierd.remote.segments.description import describe_indexes, describe_log, index_contents, plain_layout
-from tierd.remote.segments.manifest_parts import Compression, Encryption, IndexArtefact, LogArtefact, Number, Part, Size
+from tierd.remote.segments.manifest_parts import (
+    Encryption,
+    IndexArtefact,
+    LogArtefact,
+    ManifestCompression,
+    ManifestPart,
+    Number,
+    Size,
+)
 from tierd.remote.transform.binding import SegmentBinding
 from tierd.remote.transform.cipher import ALGORITHM, TAG_BYTES, SegmentCipher
 from tierd.remote.transform.key_ring import WrappedKey
@@ -44,7 +52,7 @@ _DAMAGED = "run tierd verify --deep; the segment may have to be copied again"
 
 @dataclass(frozen=True, slots=True)
 class Transformation:
-    """What became of a segment's bytes.
+    """Transformation of a segment's bytes.
 
     Attributes:
         layout: of the stored log.
@@ -57,7 +65,7 @@ class Transformation:
     wrapped_key: WrappedKey | None
 
 
-class SegmentManifest(Part):
+class SegmentManifest(ManifestPart):
     """One segment: identity, content and where every artefact lies. Offsets are inclusive at both ends."""
 
     format_version: Literal[1] = 1
@@ -80,7 +88,7 @@ class SegmentManifest(Part):
     txn_index_empty: bool
     log: LogArtefact
     indexes: dict[str, IndexArtefact]
-    compression: Compression
+    compression: ManifestCompression
     encryption: Encryption | None
     replaces: tuple[str, ...] = ()
     tierd_version: str
@@ -99,7 +107,7 @@ class SegmentManifest(Part):
     ) -> Self:
         """Describe a segment about to be committed. The same arguments give the same manifest, byte for byte.
 
-        One of an encrypted segment has still to be ``sealed``.
+        The manifest of an encrypted segment has still to be ``sealed``.
 
         Raises:
             RemoteIntegrityError: ``decode`` would refuse it: neither readers nor a rebuild could use the segment.
@@ -126,7 +134,7 @@ class SegmentManifest(Part):
             txn_index_empty=metadata.txn_index_empty,
             log=describe_log(done.layout, crc32c_of_file(data.log_checksums), data.chunk_timestamps),
             indexes=describe_indexes(index_contents(data), TAG_BYTES if done.wrapped_key else 0),
-            compression=Compression.at(done.level),
+            compression=ManifestCompression.at(done.level),
             encryption=Encryption.under(done.wrapped_key) if done.wrapped_key else None,
             tierd_version=tierd_version,
         )
@@ -136,18 +144,18 @@ class SegmentManifest(Part):
         return manifest
 
     def sealed(self, cipher: SegmentCipher) -> Self:
-        """This manifest with its tag."""
+        """Return this manifest with its tag."""
         assert self.encryption is not None, "only an encrypted segment has a key to seal with"
         tag = cipher.tag_of(_signed(_parse_object(self.encode(), "the manifest to be sealed")))
         return self.model_copy(update={"encryption": self.encryption.model_copy(update={"manifest_tag": tag})})
 
     def replacing(self, segments: Iterable[RemoteLogSegmentId], cipher: SegmentCipher | None) -> Self:
-        """This manifest, of a segment that makes ``segments`` obsolete; sealed where the segment is encrypted."""
+        """Return this manifest as one that makes ``segments`` obsolete; sealed where the segment is encrypted."""
         named = self.model_copy(update={"replaces": tuple(uuid_to_text(segment.id) for segment in segments)})
         return named if cipher is None else named.sealed(cipher)
 
     def completed(self, metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
-        """``metadata`` of a segment that was begun before its content was known, with what is known of it now."""
+        """Return ``metadata``, which was recorded before the content was known, with sizes and times of the content."""
         return replace(
             metadata,
             size_bytes=self.size_bytes,
@@ -156,16 +164,16 @@ class SegmentManifest(Part):
         )
 
     def encode(self) -> bytes:
-        """The JSON form, unknown fields included."""
+        """Return the JSON form, unknown fields included."""
         return (self.model_dump_json() + "\n").encode()
 
     @classmethod
     def decode(cls, content: bytes, *, key: str) -> Self:
-        """Parse the JSON form. That of an encrypted segment is believed only after ``require_authentic``.
+        """Parse the JSON form. Call ``require_authentic`` before the manifest of an encrypted segment is used.
 
         Raises:
             RemoteFormatError: a ``format_version``, compression or algorithm that this tierd does not know.
-            RemoteIntegrityError: it is no manifest, or one whose numbers do not fit together.
+            RemoteIntegrityError: the content is no manifest, or its numbers do not fit together.
         """
         fields = _parse_object(content, key)
         _require_known(fields, key)
@@ -194,7 +202,7 @@ class SegmentManifest(Part):
         """Raise unless this manifest is that of the segment.
 
         Raises:
-            RemoteIntegrityError: it is another one's.
+            RemoteIntegrityError: it is the manifest of another segment.
         """
         partition = metadata.segment.topic_id_partition
         mine = (self.topic_id, self.partition, self.segment_id, self.start_offset, self.end_offset, self.size_bytes)
@@ -206,21 +214,21 @@ class SegmentManifest(Part):
             raise RemoteIntegrityError(f"{key}: the manifest describes another segment: {mine}", remedy=_DAMAGED)
 
     def index(self, index_type: IndexType) -> IndexArtefact | None:
-        """Where ``index_type`` lies; None when the segment has none."""
+        """Return the place of ``index_type``; None where the segment has no such index."""
         return self.indexes.get(index_type.value)
 
     @property
     def indexes_size_bytes(self) -> int:
-        """Bytes of the ``.indexes`` object."""
+        """Size of the ``.indexes`` object in bytes."""
         return max((part.position + part.size_bytes for part in self.indexes.values()), default=0)
 
     @property
     def is_transformed(self) -> bool:
-        """Whether the ``.log`` object is anything else than the log's bytes."""
+        """True where the ``.log`` object is anything else than the log's bytes."""
         return self.compression.type != "none" or self.encryption is not None
 
     def layout(self) -> ChunkLayout:
-        """Which stored bytes hold which bytes of the log."""
+        """Layout of the stored log: the place of each chunk."""
         chunks = tuple(chunk.stored for chunk in self.log.chunks)
         return ChunkLayout(self.size_bytes, self.log.chunk_size_bytes, chunks)
 
@@ -228,7 +236,7 @@ class SegmentManifest(Part):
         """The identity that an encrypted segment is bound to.
 
         Raises:
-            ValueError: the ids are none.
+            ValueError: the ids are no UUIDs.
         """
         topic_id, segment_id = uuid_from_text(self.topic_id), uuid_from_text(self.segment_id)
         return SegmentBinding(self.cluster_id, topic_id, self.partition, segment_id, self.start_offset, self.end_offset)
@@ -260,7 +268,7 @@ def _require_few_chunks(fields: Mapping[str, Any], key: str) -> None:
 
 
 def _inconsistency(manifest: SegmentManifest) -> str | None:
-    """What in the manifest contradicts itself, so that nothing could be read by it; None when nothing does."""
+    """Return the contradiction in the manifest that makes the segment unreadable; None where there is none."""
     start, end = manifest.start_offset, manifest.end_offset
     if end < start:
         return f"offsets {start}-{end} are no range"
@@ -302,7 +310,7 @@ def _log_inconsistency(manifest: SegmentManifest) -> str | None:
 
 
 def _signed(fields: Mapping[str, Any]) -> bytes:
-    """What the tag of a manifest is over: its JSON with sorted names and no spaces, without the key's wrapping."""
+    """Return what the tag of a manifest covers: JSON with sorted names and no spaces, without the key's wrapping."""
     encryption = fields.get("encryption")
     kept = {k: v for k, v in encryption.items() if k not in _UNSIGNED} if isinstance(encryption, dict) else encryption
     return json.dumps({**fields, "encryption": kept}, sort_keys=True, separators=(",", ":")).encode()
@@ -319,5 +327,5 @@ def _parse_object(content: bytes, key: str) -> Mapping[str, Any]:
 
 
 def tierd_version() -> str:
-    """The version of the installed package."""
+    """Return the version of the installed package."""
     return version("tierd")

@@ -37,17 +37,17 @@ Number = Annotated[int, Field(ge=-1, lt=2**63)]
 """What the row of a segment can hold."""
 
 
-class Part(BaseModel):
-    """A frozen object of the JSON form."""
+class ManifestPart(BaseModel):
+    """Frozen object of the JSON form of a manifest."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
 
 
-class LogChunk(Part):
+class LogChunk(ManifestPart):
     """One chunk of the ``.log`` object as it is stored, and the checksum of what it stores.
 
-    The timestamps are those of the records of every batch that overlaps the chunk, both inclusive; None, both of them,
-    where they are not known.
+    The timestamps are those of the records of every batch that overlaps the chunk, both inclusive. Both are None where
+    they are not known.
     """
 
     size_bytes: Size
@@ -58,7 +58,7 @@ class LogChunk(Part):
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """As manifests were written before there was compression, and before times were noted."""
+        """Leave out fields at their defaults, as manifests were before there was compression and times were noted."""
         fields: dict[str, object] = handler(self)
         for name, default in (("compressed", False), ("min_timestamp_ms", None), ("max_timestamp_ms", None)):
             if fields[name] is default and name not in self.model_fields_set:
@@ -77,18 +77,18 @@ class LogChunk(Part):
 
     @property
     def stored(self) -> StoredChunk:
-        """The same as a value for arithmetic."""
+        """The same chunk as a value for arithmetic."""
         return StoredChunk(self.size_bytes, self.crc32c, self.compressed)
 
     @property
     def timestamps(self) -> TimestampRange | None:
-        """The times of its records, None where they are not known."""
+        """Times of the records of the chunk, None where they are not known."""
         if self.min_timestamp_ms is None or self.max_timestamp_ms is None:
             return None
         return TimestampRange(self.min_timestamp_ms, self.max_timestamp_ms)
 
 
-class LogArtefact(Part):
+class LogArtefact(ManifestPart):
     """The ``.log`` object.
 
     Attributes:
@@ -104,26 +104,26 @@ class LogArtefact(Part):
     chunks: tuple[LogChunk, ...]
 
 
-class IndexArtefact(Part):
-    """Where one artefact lies in the ``.indexes`` object; the checksum is that of the original bytes."""
+class IndexArtefact(ManifestPart):
+    """Place of one artefact in the ``.indexes`` object; the checksum is that of the original bytes."""
 
     position: Size
     size_bytes: Size
     crc32c: Crc32c
 
 
-class Compression(Part):
-    """How chunks are compressed; which of them are is said at each. ``level`` only tells what was asked for."""
+class ManifestCompression(ManifestPart):
+    """Codec of the compressed chunks; each chunk says whether it is compressed. ``level`` is what was asked for."""
 
     type: Literal["none", "zstd"] = "none"
 
     @classmethod
     def at(cls, level: int | None) -> Self:
-        """What ``level`` means; None is no compression."""
+        """Return the part for ``level``; None is no compression."""
         return cls() if level is None else cls.model_validate({"type": "zstd", "level": level})
 
 
-class Encryption(Part):
+class Encryption(ManifestPart):
     """The segment's data key, wrapped, and the tag of the manifest under it.
 
     Attributes:
@@ -139,7 +139,7 @@ class Encryption(Part):
 
     @classmethod
     def under(cls, wrapped: WrappedKey) -> Self:
-        """The part of a manifest that is not sealed yet."""
+        """Return the part of a manifest that is not sealed yet."""
         return cls(key_id=wrapped.key_id, wrapped_key=base64.b64encode(wrapped.wrapped).decode(), manifest_tag="")
 
     @property
@@ -147,7 +147,7 @@ class Encryption(Part):
         """The wrapped data key.
 
         Raises:
-            ValueError: it is not base64.
+            ValueError: the key is not base64.
         """
         try:
             return WrappedKey(self.key_id, base64.b64decode(self.wrapped_key, validate=True))
@@ -155,6 +155,6 @@ class Encryption(Part):
             raise ValueError(f"wrapped_key is not base64: {error}") from error
 
     def rewrapped(self, wrapped: WrappedKey) -> Self:
-        """The same data key under another key of the ring; the tag stays as it is."""
+        """Return the same data key under another key of the ring; the tag stays as it is."""
         fresh = type(self).under(wrapped)
         return self.model_copy(update={"key_id": fresh.key_id, "wrapped_key": fresh.wrapped_key})

@@ -1,10 +1,10 @@
-"""OpenSegment: a manifest that was believed, and why it was."""
+"""OpenSegment: a manifest that was checked, and the checks."""
 
 from dataclasses import dataclass
 
 from tierd.errors import RemoteIntegrityError, RemoteUnauthenticatedError
 from tierd.model import IndexType, RemoteLogSegmentMetadata
-from tierd.remote.keys import must_be_encrypted
+from tierd.remote.object_keys import must_be_encrypted
 from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.manifest_parts import IndexArtefact
 from tierd.remote.transform.binding import ArtefactKind, SegmentBinding
@@ -16,7 +16,7 @@ from tierd.remote.transform.layout import ChunkLayout
 
 @dataclass(frozen=True, slots=True)
 class OpenSegment:
-    """A manifest that was believed, and what it takes to read by it."""
+    """A manifest that was checked, and what it takes to read by it."""
 
     manifest: SegmentManifest
     layout: ChunkLayout
@@ -62,11 +62,11 @@ class OpenSegment:
 def opened(
     content: bytes, metadata: RemoteLogSegmentMetadata, cluster_id: str, ring: KeyRing, *, key: str
 ) -> OpenSegment:
-    """Believe ``content`` as the manifest of the segment.
+    """Check ``content`` and return it as the manifest of the segment.
 
     Raises:
-        RemoteIntegrityError: it is damaged, was changed, or describes another segment.
-        RemoteKeyMissingError: it is encrypted, and the ring has not the key.
+        RemoteIntegrityError: the manifest is damaged, was changed, or describes another segment.
+        RemoteKeyMissingError: the segment is encrypted, and the ring lacks the key.
     """
     manifest = SegmentManifest.decode(content, key=key)
     manifest.require_describes(metadata, key=key)
@@ -76,7 +76,7 @@ def opened(
     elif must_be_encrypted(metadata.custom_metadata):
         raise RemoteIntegrityError(
             f"{key}: the manifest says that the segment is not encrypted, the metadata says that it is",
-            remedy="somebody replaced it: restore the objects from versions or a replica of the bucket",
+            remedy="the object was replaced: restore the objects from versions or a replica of the bucket",
         )
     return OpenSegment(manifest, manifest.layout(), ChunkCodec(None, cipher))
 
@@ -84,14 +84,14 @@ def opened(
 def proven(content: bytes, cluster_id: str, ring: KeyRing, *, key: str) -> SegmentManifest:
     """Return the manifest ``content``, which a holder of the key ring wrote for the segment that it describes.
 
-    That is the manifest of an encrypted segment: its tag covers every field but the wrapping of its data key, and the
-    data key opens for this segment only.
+    The segment is encrypted: the tag of its manifest covers every field but the wrapping of its data key, and the data
+    key is bound to the identity of the segment.
 
     Raises:
         RemoteUnauthenticatedError: the segment is not encrypted.
         RemoteIntegrityError: the manifest is damaged, was changed, or its data key is another segment's.
         RemoteKeyMissingError: the ring has not the key.
-        ValueError: the ids of the manifest are none.
+        ValueError: the ids of the manifest are no UUIDs.
     """
     manifest = SegmentManifest.decode(content, key=key)
     if manifest.encryption is None:

@@ -1,21 +1,23 @@
-"""SegmentReader: a segment's objects back to its bytes. Whatever it returns was checked, or is less than one chunk."""
+"""SegmentReader: a segment's objects back to its bytes. All is checked but a part of a plain chunk."""
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Generic, TypeVar
 
 from tierd.errors import RemoteIndexAbsentError, RemoteIntegrityError
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
-from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory, must_be_encrypted
+from tierd.remote.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory, must_be_encrypted
 from tierd.remote.object_limits import EARLY_INDEXES, MANIFEST, read_whole
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.segments.early_reads import DropRange, EarlyReads, ReadRange
 from tierd.remote.segments.open_segment import OpenSegment, opened
-from tierd.remote.segments.shared_calls import SharedCalls
 from tierd.remote.transform.codec import Bytes
 from tierd.remote.transform.layout import ChunkLayout
 from tierd.remote.transform.transform import Transform
+
+T = TypeVar("T")
 
 _SEGMENTS_KEPT = 64
 _KEPT_BYTES = 1 << 20  # of a manifest; that of 2 GiB in chunks of 1 MiB has a quarter of it
@@ -25,10 +27,10 @@ _RUN_BYTES = 16 << 20
 
 
 class SegmentReader:
-    """Reads segments of one cluster.
+    """Reader of the segments of one cluster.
 
-    The bytes of a segment that nobody has read yet are asked for together with its manifest, where they seem to be
-    plain: as the last segment was. They are believed, or asked for anew, when the manifest is there.
+    At the first read of a segment its bytes are asked for together with its manifest, if the last segment was plain and
+    this one probably is. When the manifest is there, the bytes are used or asked for anew.
 
     Args:
         store: where manifests and indexes are.
@@ -65,12 +67,12 @@ class SegmentReader:
         self._expected_chunk_size = plain_chunk_size  # of the next segment; None: it is probably transformed
 
     async def open(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata) -> OpenSegment:
-        """Return the segment's manifest and how to read by it; the last few are kept, for they never change.
+        """Return the segment's manifest and what it takes to read by it. The last few manifests are kept in memory.
 
         Raises:
-            RemoteResourceNotFoundError: there is none, so the segment was never completely stored, or is deleted.
-            RemoteIntegrityError: it is damaged, was changed, or describes another segment.
-            RemoteKeyMissingError: it is encrypted, and the ring has not the key.
+            RemoteResourceNotFoundError: there is no manifest: the segment was not completely stored, or is deleted.
+            RemoteIntegrityError: the manifest is damaged, was changed, or describes another segment.
+            RemoteKeyMissingError: the segment is encrypted, and the ring lacks the key.
         """
         key = keys.segment(metadata, MANIFEST_SUFFIX)
         found = self._open.get(key)
@@ -86,7 +88,7 @@ class SegmentReader:
         self._open.pop(keys.segment(metadata, MANIFEST_SUFFIX), None)
 
     async def require_log(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata) -> None:
-        """Raise unless manifest and log are there; the store is asked, for a manifest that is kept proves nothing.
+        """Raise unless manifest and log are there. The store is asked: a manifest kept in memory proves nothing.
 
         Raises:
             As ``open``, and RemoteResourceNotFoundError: there is no log.
@@ -160,7 +162,7 @@ class SegmentReader:
     def _guessed(
         self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, byte_range: ByteRange
     ) -> list[ByteRange]:
-        """What a read will probably ask for once the manifest is there; nothing where it is there already."""
+        """Return the ranges that a read will probably need after the manifest; none where the manifest is open."""
         size = self._expected_chunk_size
         if size is None or keys.segment(metadata, MANIFEST_SUFFIX) in self._open:
             return []
@@ -219,7 +221,7 @@ class SegmentReader:
     async def _decoded(
         self, key: str, segment: OpenSegment, run: range, pieces: Sequence[bytes | memoryview]
     ) -> list[Bytes]:
-        """Decode chunks in threads, all at once; what they give up together is at most a run."""
+        """Decode chunks in threads, all at once. A failure wastes the work on at most one run."""
         decodes = [
             partial(segment.decode_chunk, number, piece, key=key) for number, piece in zip(run, pieces, strict=True)
         ]
@@ -249,7 +251,7 @@ async def _read_stored(reads: EarlyReads, key: str, stored_range: ByteRange, wha
 
 
 def _cut(stored: memoryview, layout: ChunkLayout, run: range) -> list[Bytes]:
-    """The chunks in ``stored``, which begins with the first of them."""
+    """Cut ``stored``, which begins with the first of the chunks, into chunks."""
     first = layout.stored_range(run).start
     ranges = [layout.stored_range(range(number, number + 1)) for number in run]
     return [stored[r.start - first : r.end + 1 - first] for r in ranges]
@@ -257,3 +259,41 @@ def _cut(stored: memoryview, layout: ChunkLayout, run: range) -> list[Bytes]:
 
 def _named(run: range) -> str:
     return f"chunk {run.start}" if len(run) == 1 else f"chunks {run.start} to {run.stop - 1}"
+
+
+class _SharedCall(Generic[T]):
+    def __init__(self, task: "asyncio.Future[T]") -> None:
+        self.task = task
+        self.waiters = 0
+
+
+class SharedCalls(Generic[T]):
+    """Calls under way, each shared by all callers that ask for the same subject; it ends with the last of them."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, _SharedCall[T]] = {}
+
+    async def ask(self, subject: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Return the answer of ``call``, or of the call that is under way for ``subject``.
+
+        Every caller gets the failure of a shared call. A cancelled caller leaves the call to the others. The last
+        cancelled caller ends the call and waits for its end.
+        """
+        shared = self._calls.get(subject)
+        if shared is None:
+            shared = self._calls[subject] = _SharedCall(asyncio.ensure_future(call()))
+            begun = shared
+            shared.task.add_done_callback(lambda _: self._forget(subject, begun))
+        shared.waiters += 1
+        try:
+            return await asyncio.shield(shared.task)
+        finally:
+            shared.waiters -= 1
+            if not shared.waiters and not shared.task.done():
+                self._forget(subject, shared)
+                shared.task.cancel()
+                await asyncio.wait({shared.task})
+
+    def _forget(self, subject: str, call: _SharedCall[T]) -> None:
+        if self._calls.get(subject) is call:
+            del self._calls[subject]

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Final, NamedTuple, Self
 from uuid import UUID
 
 from tierd.errors import RemoteConflictError, RemoteResourceNotFoundError, RemoteStorageError
@@ -14,15 +15,16 @@ from tierd.model import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
+    uuid_to_text,
 )
-from tierd.remote.keys import (
+from tierd.remote.log_start import LogStartStorage
+from tierd.remote.object_keys import (
     INDEXES_SUFFIX,
     LOG_SUFFIX,
     MANIFEST_SUFFIX,
     TOMBSTONE_SUFFIX,
     ObjectKeyFactory,
 )
-from tierd.remote.log_start import LogStartStorage
 from tierd.remote.object_store import ObjectInfo, ObjectStore, UnfinishedUpload
 from tierd.remote.segments.description import index_contents
 from tierd.remote.segments.early_reads import DropRange, ReadRange
@@ -30,15 +32,40 @@ from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.open_segment import proven
 from tierd.remote.segments.segment_reader import SegmentReader
 from tierd.remote.segments.segment_writer import SegmentWriter
-from tierd.remote.segments.stream_pieces import stream_pieces
 from tierd.remote.segments.tombstone import Tombstone
 from tierd.remote.segments.tombstone_storage import TombstoneStorage
-from tierd.remote.segments.unfinished_upload import UnfinishedSegmentUpload
 from tierd.remote.transform.binding import erasure_report_binding
 from tierd.remote.transform.object_tag import require_tag
 from tierd.remote.transform.transform import PLAIN, Transform
 
+STREAM_PIECE_BYTES: Final = 8 << 20
+
 _OBJECTS = (LOG_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX)
+
+
+class UnfinishedSegmentUpload(NamedTuple):
+    """Unfinished upload below the configured prefix.
+
+    Attributes:
+        upload: as the store lists it.
+        topic_id: in Kafka's form; None where the key is not that of an object of a partition.
+        segment_id: None where the object is a log start, or ``topic_id`` is None.
+        partition: None where ``topic_id`` is.
+    """
+
+    upload: UnfinishedUpload
+    topic_id: str | None
+    segment_id: UUID | None
+    partition: int | None = None
+
+    @classmethod
+    def of(cls, upload: UnfinishedUpload, keys: ObjectKeyFactory) -> Self:
+        """Return the upload with what its key tells."""
+        if (key := keys.parse(upload.key)) is not None:
+            return cls(upload, key.topic_id, key.segment_id, key.partition)
+        if (partition := keys.parse_log_start(upload.key)) is not None:
+            return cls(upload, uuid_to_text(partition.topic_id), None, partition.partition)
+        return cls(upload, None, None)
 
 
 class SegmentStorage:
@@ -48,7 +75,7 @@ class SegmentStorage:
         store: where the objects go.
         cluster_id: part of every key.
         broker_id: recorded in manifests.
-        key_prefix: of new segments; older ones are found by their custom metadata.
+        key_prefix: of new segments; the custom metadata of an older segment holds its prefix.
         chunk_size: original bytes per chunk, a multiple of 1 MiB.
         transform: compression and encryption; it belongs to the caller, who closes it.
         read_range: reads logs instead of ``store.get``; a cache of chunks, which is asked for one chunk at a time.
@@ -93,16 +120,16 @@ class SegmentStorage:
         )
 
     def custom_metadata(self, metadata: RemoteLogSegmentMetadata) -> bytes:
-        """Return key prefix and whether it must be encrypted: all else in keys follows from the metadata."""
+        """Return the key prefix and the mark of encryption: the rest of each key follows from the metadata."""
         topic = metadata.segment.topic_id_partition.topic
         return self._keys.custom_metadata(topic, is_encrypted=self._is_encrypting)
 
     def has_configured_prefix(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Whether the segment lies under the prefix that is configured now, so that a listing shows it."""
+        """Return True if the segment lies under the prefix that is configured now, so that a listing shows it."""
         return self._keys_of(metadata).prefix == self._keys.prefix
 
     async def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes:
-        """Store log, indexes and manifest, in this order; a reader that sees the manifest finds the others."""
+        """Store log, indexes and manifest, in this order: a reader that sees the manifest finds the others."""
         with _storage_errors("copy", metadata):
             keys = self._keys_of(metadata)
             try:
@@ -118,8 +145,8 @@ class SegmentStorage:
     ) -> SegmentManifest:
         """Store log and indexes only; return the manifest for ``commit_log_segment``, perhaps of another process.
 
-        The segment cannot be read before that. Again with the same data and seed it is success, in any process. What
-        is there with other bytes stays: a task that outlives its run can overwrite no segment that was committed.
+        The segment cannot be read before its commit. A repetition with the same data and seed succeeds, in any process.
+        An object that is there with other bytes stays: a task that outlives its run overwrites no committed segment.
 
         Args:
             metadata: as it will be when it is finished, with the size of ``data`` and its largest timestamp.
@@ -137,10 +164,10 @@ class SegmentStorage:
     async def commit_log_segment(
         self, metadata: RemoteLogSegmentMetadata, manifest: SegmentManifest, replaces: Iterable[RemoteLogSegmentId]
     ) -> None:
-        """Check what was staged and store its manifest, which says what it ``replaces``. Again the same is success.
+        """Check what was staged and store its manifest, which says what it ``replaces``. A repetition succeeds.
 
-        Checked: that the manifest is this segment's and, where it is encrypted, was made by a holder of the key ring;
-        sizes of both objects, every index, and samples of the log.
+        These things are checked: the manifest is this segment's; a holder of the key ring made it, where the segment is
+        encrypted; the sizes of both objects; every index; samples of the log.
 
         Args:
             metadata: as ``manifest.completed`` gives it.
@@ -151,7 +178,7 @@ class SegmentStorage:
             RemoteResourceNotFoundError: an object is not there.
             RemoteIntegrityError: an object is not what the manifest says, or the manifest is not this segment's.
             RemoteKeyMissingError: the segment is encrypted, and the key ring has not its key.
-            RemoteConflictError: it was committed already, and otherwise.
+            RemoteConflictError: another manifest of the segment was committed already.
         """
         with _storage_errors("commit", metadata):
             await self._writer.commit(self._keys_of(metadata), metadata, manifest, replaces)
@@ -204,7 +231,7 @@ class SegmentStorage:
     async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Remove log, indexes, manifest and tombstone, in this order; what is gone already is no error.
 
-        Until the last of its objects is gone the tombstone keeps a rebuild from taking the segment for a good one.
+        The tombstone goes last: until then it keeps a rebuild from recovering the segment.
         """
         with _storage_errors("delete", metadata):
             keys = self._keys_of(metadata)
@@ -215,15 +242,15 @@ class SegmentStorage:
             await told(metadata, keys.segment(metadata, LOG_SUFFIX))
 
     def on_deleted(self, tell: Callable[[RemoteLogSegmentMetadata, str], Awaitable[None]]) -> None:
-        """Call ``tell`` with every segment whose objects are gone, and the key that its log had; it must not raise."""
+        """Call ``tell`` with every segment whose objects are gone, and the key of its log; ``tell`` must not raise."""
         self._deleted.append(tell)
 
     async def read_manifest(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
-        """Return the segment's manifest; the last few are kept, for they never change.
+        """Return the segment's manifest. The last few manifests are kept in memory.
 
         Raises:
-            RemoteResourceNotFoundError: there is none, so the segment was never completely stored, or is deleted.
-            RemoteIntegrityError: it is damaged, was changed, or describes another segment.
+            RemoteResourceNotFoundError: there is no manifest: the segment was not completely stored, or is deleted.
+            RemoteIntegrityError: the manifest is damaged, was changed, or describes another segment.
             RemoteKeyMissingError: the segment is encrypted, and the key ring has not its key.
         """
         with _storage_errors("read the manifest of", metadata):
@@ -231,17 +258,17 @@ class SegmentStorage:
 
     @property
     def asks_for_proof(self) -> bool:
-        """Whether a key ring is configured, so that what decides must be proven to come from a holder of it."""
+        """True where a key ring is configured, so that manifests and tombstones must be proven by it."""
         return not self._ring.is_empty
 
     def prove_manifest(self, content: bytes, *, key: str) -> SegmentManifest:
-        """Return the manifest ``content`` once it is proven that a holder of the key ring wrote it; no ring, no proof.
+        """Return the manifest ``content``; with a key ring, after the proof that a holder of the ring wrote it.
 
         Raises:
             RemoteUnauthenticatedError: a key ring is configured, and the segment is not encrypted.
             RemoteIntegrityError: the manifest is damaged, was changed, or its data key is another segment's.
             RemoteKeyMissingError: the segment is encrypted, and the key ring has not its key.
-            ValueError: the ids of an encrypted segment are none.
+            ValueError: the ids of an encrypted segment are no UUIDs.
         """
         manifest = SegmentManifest.decode(content, key=key)
         if self._ring.is_empty and manifest.encryption is None:
@@ -249,7 +276,7 @@ class SegmentStorage:
         return proven(content, self._cluster_id, self._ring, key=key)
 
     def prove_erasure_report(self, content: bytes, request_id: UUID, *, key: str) -> None:
-        """Raise unless it is proven that a holder of the key ring wrote the report of a request; no ring, no proof.
+        """Raise unless it is proven that a holder of the key ring wrote the report of a request; without a ring return.
 
         Raises:
             RemoteUnauthenticatedError: nothing proves it.
@@ -257,7 +284,7 @@ class SegmentStorage:
         require_tag(content, self._ring, erasure_report_binding(self._cluster_id, request_id), key=key)
 
     async def objects_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Whether log, indexes and manifest are all there."""
+        """Return True if log, indexes and manifest are all there."""
         with _storage_errors("look for", metadata):
             keys = self._keys_of(metadata)
             try:
@@ -268,7 +295,7 @@ class SegmentStorage:
             return True
 
     async def any_object_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Whether log, indexes, manifest or tombstone is there."""
+        """Return True if log, indexes, manifest or tombstone is there."""
         with _storage_errors("look for", metadata):
             keys = self._keys_of(metadata)
             for suffix in (*_OBJECTS, TOMBSTONE_SUFFIX):
@@ -282,7 +309,7 @@ class SegmentStorage:
     # ------------------------------------------------------------ tombstones
 
     async def write_tombstone(self, metadata: RemoteLogSegmentMetadata, tombstone: Tombstone) -> None:
-        """Say durably that the segment is to be deleted, as ``TombstoneStorage.write``.
+        """Store durably that the segment is to be deleted, as ``TombstoneStorage.write``.
 
         Raises:
             RemoteIntegrityError: what is there is no tombstone.
@@ -335,12 +362,12 @@ class SegmentStorage:
     async def _is_stored(
         self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
     ) -> bool:
-        """Whether a finished copy of the same content is there; encrypted it has other bytes than ours would have."""
+        """Return True if a finished copy of the same content is there; encrypted, its bytes differ from a new copy."""
         try:
             manifest = (await self._reader.open(keys, metadata)).manifest
             log = await self._store.head(keys.segment(metadata, LOG_SUFFIX))
             indexes = await self._store.head(keys.segment(metadata, INDEXES_SUFFIX))
-        except RemoteStorageError:  # whatever it is, it is not there for us
+        except RemoteStorageError:  # a manifest that cannot be used is none
             return False
         checksums = {kind.value: crc32c(content) for kind, content in index_contents(data).items()}
         return (
@@ -353,7 +380,7 @@ class SegmentStorage:
 
 @contextmanager
 def _storage_errors(action: str, metadata: RemoteLogSegmentMetadata) -> Iterator[None]:
-    """Turn whatever else goes wrong into a ``RemoteStorageError``: callers clean up after that, and only after that."""
+    """Turn every other exception into a ``RemoteStorageError``, after which callers clean up."""
     try:
         yield
     except RemoteStorageError:
@@ -363,3 +390,17 @@ def _storage_errors(action: str, metadata: RemoteLogSegmentMetadata) -> Iterator
             f"cannot {action} segment {metadata.segment}: {type(error).__name__}: {error}",
             remedy="the partition tries again; report this if it stays, with the log lines around it",
         ) from error
+
+
+def stream_pieces(byte_range: ByteRange, *, chunk_size: int) -> Iterator[ByteRange]:
+    """Yield neighbouring ranges that make up ``byte_range``, in order.
+
+    A range has at most ``STREAM_PIECE_BYTES`` bytes, or one chunk where chunks are larger. Each but the last ends where
+    a chunk ends, so that no chunk is fetched twice.
+    """
+    step = max(chunk_size, STREAM_PIECE_BYTES // chunk_size * chunk_size)
+    start = byte_range.start
+    while start <= byte_range.end:
+        end = min((start // step + 1) * step - 1, byte_range.end)
+        yield ByteRange(start, end)
+        start = end + 1

@@ -1,8 +1,8 @@
 """SegmentWriter: one segment to objects, in their order: log, indexes, manifest (DESIGN 4).
 
-A data key belongs to one attempt. It is kept until the attempt has ended, so that a copy that is called again, after a
-cancellation for one, makes the very same objects. What tasks of a job stage has a data key that follows from a seed,
-which belongs to one output, and from the content: a task that runs again elsewhere makes the very same objects too.
+A data key belongs to one attempt. The writer keeps it until the attempt has ended, so that a repeated call, after a
+cancellation for example, makes the same objects. A task of a job stages with a data key that follows from the content
+and from a seed of the output, so that a task that runs again on another host makes the same objects too.
 """
 
 from collections import OrderedDict
@@ -15,7 +15,7 @@ from uuid import UUID
 from tierd.errors import RemoteConflictError, RemoteResourceNotFoundError
 from tierd.kernels import crc32c
 from tierd.model import BlockChecksums, ByteRange, LogSegmentData, RemoteLogSegmentId, RemoteLogSegmentMetadata
-from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory
+from tierd.remote.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory
 from tierd.remote.object_store import FileBody, ObjectStore
 from tierd.remote.segments.description import index_contents
 from tierd.remote.segments.manifest import SegmentManifest, Transformation, tierd_version
@@ -35,7 +35,7 @@ _ATTEMPTS_KEPT = 64
 
 
 class _Content(NamedTuple):
-    """What makes one attempt another one than the last under the same id."""
+    """Content of an attempt: with other content an attempt of the same id is a new one."""
 
     segment_id: UUID
     checksums: BlockChecksums
@@ -48,14 +48,14 @@ class _Content(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """How one attempt transforms its segment."""
+    """Transformation of the segment in one attempt."""
 
     codec: ChunkCodec
     wrapped_key: WrappedKey | None
 
 
 class SegmentWriter:
-    """Writes segments of one cluster as the transform says.
+    """Writer of the segments of one cluster, as the transform says.
 
     Args:
         store: where the objects go.
@@ -77,9 +77,9 @@ class SegmentWriter:
         self._attempts: OrderedDict[_Content, _Attempt] = OrderedDict()
 
     async def write(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
-        """Store log, indexes and manifest, in this order. What an attempt without a manifest left is overwritten.
+        """Store log, indexes and manifest, in this order; overwrite objects of an attempt that left no manifest.
 
-        The caller sees to it that no other attempt of the same id is under way.
+        The caller makes sure that no other attempt of the same id is under way.
 
         Raises:
             RemoteConflictError: a manifest is there already, and an object with other bytes.
@@ -99,7 +99,7 @@ class SegmentWriter:
     async def stage(
         self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, data: LogSegmentData, *, key_seed: bytes
     ) -> SegmentManifest:
-        """Store log and indexes; return the manifest, sealed where it is encrypted. Nothing is ever overwritten.
+        """Store log and indexes; return the manifest, sealed where it is encrypted. No object is overwritten.
 
         Args:
             keys: of the segment.
@@ -123,10 +123,10 @@ class SegmentWriter:
         manifest: SegmentManifest,
         replaces: Iterable[RemoteLogSegmentId],
     ) -> None:
-        """Store the manifest of what was staged, whichever process did, if the objects are what it says.
+        """Store the manifest of what any process has staged, if the objects are what the manifest says.
 
-        The tag of a staged manifest is believed under the data key that it carries wrapped: only a holder of the key
-        ring can have made it. Under the same key it is sealed anew, for ``replaces`` is part of it.
+        The tag of a staged manifest is checked with the data key that the manifest carries: without the key ring such a
+        pair cannot be made. The manifest is sealed anew with the same key, because ``replaces`` is part of it.
 
         Raises:
             RemoteStorageError: as ``SegmentStorage.commit_log_segment``.
@@ -145,7 +145,7 @@ class SegmentWriter:
         await self._store.put(keys.segment(metadata, MANIFEST_SUFFIX), manifest.encode())
 
     async def _is_finished(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Whether a manifest is there, asked of the store: what stands without one was never readable."""
+        """Ask the store for the manifest; return True if it is there. Without one the segment was not readable."""
         try:
             await self._store.head(keys.segment(metadata, MANIFEST_SUFFIX))
         except RemoteResourceNotFoundError:
@@ -196,7 +196,7 @@ class SegmentWriter:
         return attempt
 
     async def _staging(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData, key_seed: bytes) -> _Attempt:
-        """The same for every task that is given the same; encrypted, it takes a pass over the content."""
+        """Return the attempt, the same for the same arguments; with encryption this takes a pass over the content."""
         level = await self._level(data)
         if not self._transform.encrypts:
             return _Attempt(ChunkCodec(level, None), None)
@@ -210,7 +210,7 @@ class SegmentWriter:
         return _Attempt(ChunkCodec(level, cipher), self._transform.ring.wrap(data_key, binding))
 
     async def _level(self, data: LogSegmentData) -> int | None:
-        """The level of zstd for a segment; None where it is compressed already."""
+        """Return the level of zstd for a segment; None where the segment is compressed already."""
         level = self._transform.level
         if level is None or await self._transform.threads.submit(partial(is_compressed_already, data, level)):
             return None

@@ -1,4 +1,4 @@
-"""Staged segments: objects that one process wrote, looked at by the one that commits them (DESIGN 9)."""
+"""Check of staged segments: one process wrote the objects, another one commits them (DESIGN 9)."""
 
 import asyncio
 from functools import reduce
@@ -6,7 +6,7 @@ from functools import reduce
 from tierd.errors import RemoteIntegrityError
 from tierd.kernels import combine_crc32c
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata, uuid_to_text
-from tierd.remote.keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory
+from tierd.remote.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.open_segment import OpenSegment
@@ -24,7 +24,7 @@ async def check_staged(
     *,
     cluster_id: str,
 ) -> None:
-    """Raise unless the objects are those that the staged manifest describes, as far as that can be told cheaply.
+    """Raise unless the objects are those that the staged manifest describes, by checks that cost little.
 
     Every index is read, and some chunks of the log from its first to its last one. Where the store tells the checksum
     of a plain log, that covers all of it.
@@ -34,11 +34,11 @@ async def check_staged(
         keys: of the segment.
         metadata: of the segment as it will be when it is finished.
         staged: the manifest, believed as far as it can be without the objects.
-        cluster_id: ours.
+        cluster_id: of this cluster.
 
     Raises:
         RemoteResourceNotFoundError: an object is not there.
-        RemoteIntegrityError: an object is not what the manifest says, or the manifest not what the metadata says.
+        RemoteIntegrityError: an object is not what the manifest says, or the manifest is not what the metadata says.
     """
     _require_recorded(staged.manifest, metadata, cluster_id, key=keys.segment(metadata, MANIFEST_SUFFIX))
     await _check_log(store, staged, key=keys.segment(metadata, LOG_SUFFIX))
@@ -55,7 +55,7 @@ def sampled_chunks(count: int) -> list[int]:
 def _require_recorded(
     manifest: SegmentManifest, metadata: RemoteLogSegmentMetadata, cluster_id: str, *, key: str
 ) -> None:
-    """A rebuild takes from the manifest what the metadata says: both must say the same."""
+    """Raise unless manifest and metadata say the same: a rebuild takes the metadata from the manifest."""
     recorded: dict[str, object] = {
         "cluster_id": cluster_id,
         "topic": metadata.segment.topic_id_partition.topic,

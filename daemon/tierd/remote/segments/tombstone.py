@@ -1,6 +1,6 @@
-"""Tombstone: the object that says that a segment is to be deleted, and why (DESIGN 4). A rebuild ignores it then.
+"""Tombstone: the object that says that a segment is to be deleted, and why (DESIGN 4). A rebuild skips the segment.
 
-JSON of ``format_version`` 1, created once and never changed.
+JSON of ``format_version`` 1. The first tombstone of a segment stays; a rotation of keys gives it a new tag.
 """
 
 import json
@@ -16,11 +16,11 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """When, why and by whom a segment was given up.
+    """Decision to delete a segment: its time, reason and author.
 
     Attributes:
         reason: a fixed word, such as ``retention-time``.
-        delete_after_ms: not before this the objects go; until then it can be undone.
+        delete_after_ms: time before which no object is deleted; until then the decision can be undone.
         detail: in one sentence, for people.
     """
 
@@ -31,7 +31,7 @@ class Tombstone:
     detail: str = ""
 
     def encode(self) -> bytes:
-        """The JSON form."""
+        """Return the JSON form."""
         return (json.dumps({"format_version": FORMAT_VERSION} | asdict(self)) + "\n").encode()
 
     @classmethod
@@ -40,7 +40,7 @@ class Tombstone:
 
         Raises:
             RemoteFormatError: its ``format_version`` is one that this tierd does not know.
-            RemoteIntegrityError: it is no tombstone.
+            RemoteIntegrityError: the content is no tombstone.
         """
         try:
             parsed = parse_json(content)

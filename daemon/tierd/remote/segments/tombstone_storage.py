@@ -2,7 +2,7 @@
 
 from tierd.errors import RemoteConflictError, RemoteResourceNotFoundError, RemoteUnauthenticatedError
 from tierd.model import RemoteLogSegmentMetadata
-from tierd.remote.keys import TOMBSTONE_SUFFIX, ObjectKeyFactory
+from tierd.remote.object_keys import TOMBSTONE_SUFFIX, ObjectKeyFactory
 from tierd.remote.object_limits import TOMBSTONE, read_whole
 from tierd.remote.object_store import ObjectStore
 from tierd.remote.segments.tombstone import Tombstone
@@ -12,7 +12,7 @@ from tierd.remote.transform.object_tag import require_tag, with_tag
 
 
 class TombstoneStorage:
-    """Tombstones of one cluster. With a key ring they carry tags, and must."""
+    """Tombstones of one cluster. With a key ring they are written with tags, and a read demands the tag."""
 
     def __init__(self, store: ObjectStore, cluster_id: str, ring: KeyRing) -> None:
         self._store = store
@@ -20,10 +20,10 @@ class TombstoneStorage:
         self._ring = ring
 
     async def write(self, keys: ObjectKeyFactory, metadata: RemoteLogSegmentMetadata, tombstone: Tombstone) -> None:
-        """Say durably that the segment is to be deleted; a tombstone that is there already stays as it is.
+        """Store durably that the segment is to be deleted; a tombstone that is there already stays as it is.
 
-        An object that nothing proves gives way where a key ring is configured: the caller's metadata says that the
-        segment goes, and a rebuild believes only what is proven.
+        With a key ring, an object whose tag proves nothing is replaced: the metadata of the caller says that the
+        segment is to be deleted, and a rebuild uses only tombstones that are proven.
 
         Raises:
             RemoteObjectTooLargeError: no tombstone is that large; what is there cannot be replaced by content either.
@@ -51,7 +51,7 @@ class TombstoneStorage:
         Args:
             keys: of the segment.
             metadata: of the segment.
-            accepts_unauthenticated: also a tombstone that nothing proves, although a key ring is configured.
+            accepts_unauthenticated: return a tombstone without proof too, although a key ring is configured.
 
         Raises:
             RemoteUnauthenticatedError: nothing proves that a holder of the key ring wrote it.

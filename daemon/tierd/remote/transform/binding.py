@@ -1,4 +1,4 @@
-"""What every encrypted piece is bound to, so that nothing can be swapped, cut, moved or replayed unseen.
+"""Bindings of encrypted pieces to their places: a piece that is swapped, cut off, moved or replayed does not open.
 
 The additional authenticated data of AES-GCM, byte by byte in docs/formats.md. Numbers are big-endian, texts are UTF-8
 behind two bytes that tell their length, so that no two bindings have the same bytes.
@@ -21,7 +21,7 @@ _NONCE = struct.Struct(">IQ")  # artefact, chunk number
 
 
 class ArtefactKind(IntEnum):
-    """What a piece is of; the numbers are part of the format."""
+    """Artefact that a piece belongs to; the numbers are part of the format."""
 
     LOG = 1
     OFFSET = 2
@@ -32,7 +32,7 @@ class ArtefactKind(IntEnum):
 
     @classmethod
     def of_index(cls, index_type: IndexType) -> Self:
-        """The kind of an index."""
+        """Return the kind of an index."""
         return cls[index_type.name]
 
 
@@ -49,7 +49,7 @@ class SegmentBinding:
 
     @classmethod
     def of(cls, metadata: RemoteLogSegmentMetadata, *, cluster_id: str) -> Self:
-        """The identity that the metadata gives."""
+        """Return the identity that the metadata gives."""
         partition = metadata.segment.topic_id_partition
         return cls(
             cluster_id,
@@ -61,16 +61,16 @@ class SegmentBinding:
         )
 
     def for_data_key(self, key_id: str) -> bytes:
-        """What a data key is bound to when the ring's key ``key_id`` wraps it."""
+        """Return the binding of a data key that the ring's key ``key_id`` wraps."""
         return _DATA_KEY_DOMAIN + _text(key_id) + self._identity()
 
-    def for_piece(self, piece: "Piece") -> bytes:
-        """What one encrypted piece is bound to."""
+    def for_piece(self, piece: "BoundPiece") -> bytes:
+        """Return the binding of one encrypted piece."""
         described = _PIECE.pack(piece.kind, piece.number, piece.count, piece.original_size, piece.is_compressed)
         return _CHUNK_DOMAIN + self._identity() + described
 
     def for_tombstone(self) -> bytes:
-        """Return what the tag of the segment's tombstone is bound to."""
+        """Return the binding of the tag of the segment's tombstone."""
         return _text("tombstone") + self._identity()
 
     def _identity(self) -> bytes:
@@ -79,11 +79,11 @@ class SegmentBinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class BoundPiece:
     """One chunk of the log, or one index, which is a single chunk.
 
     Attributes:
-        number: from 0 on; with ``count`` it tells the last one, so that none can be cut off.
+        number: from 0 on; with ``count`` it tells the last chunk, so that a log that was cut off is noticed.
         original_size: bytes before compression and encryption.
     """
 
@@ -95,18 +95,18 @@ class Piece:
 
     @property
     def nonce(self) -> bytes:
-        """12 bytes that no other piece of the segment has."""
+        """Nonce of 12 bytes that no other piece of the segment has."""
         return _NONCE.pack(self.kind, self.number)
 
 
 def log_start_binding(cluster_id: str, partition: TopicIdPartition) -> bytes:
-    """Return what the tag of the log start record of ``partition`` is bound to."""
+    """Return the binding of the tag of the log start record of ``partition``."""
     place = _PARTITION.pack(partition.topic_id.bytes, partition.partition)
     return _text("log start") + _text(cluster_id) + _text(partition.topic) + place
 
 
 def erasure_report_binding(cluster_id: str, request_id: UUID) -> bytes:
-    """Return what the tag of the report of a request to erase keys is bound to."""
+    """Return the binding of the tag of the report of a request to erase keys."""
     return _text("erasure report") + _text(cluster_id) + request_id.bytes
 
 

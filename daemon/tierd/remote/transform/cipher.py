@@ -1,11 +1,11 @@
 """SegmentCipher: AES-256-GCM under one segment's data key, and the tag that authenticates its manifest.
 
 Nonces are not stored: each follows from the artefact and the number of the chunk. That is safe because a data key is
-random and belongs to one attempt to copy one segment, or follows from exactly what is encrypted (``ContentDigest``),
-and because a cipher **refuses to give out two different ciphertexts for one nonce**: it remembers the tag of every
-piece it made, and a repetition must come to the same one; and it encrypts no piece but those that its data key was
-derived from, where it was. So a file that changed between two attempts, or a compressor that does not repeat itself,
-ends in an error and never in a nonce that was used twice.
+random and belongs to one attempt to copy one segment, or is derived from what is encrypted (``ContentDigest``), and
+because a cipher **refuses to give out two different ciphertexts for one nonce**. It remembers the tag of every piece
+that it made, and a repetition must come to the same tag. With a derived data key it encrypts the pieces that the key
+was derived from, and refuses others. So a file that changed between two attempts, or a compressor that gives other
+bytes the second time, ends in an error instead of a nonce that is used twice.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from tierd.errors import RemoteIntegrityError
-from tierd.remote.transform.binding import Piece, SegmentBinding
+from tierd.remote.transform.binding import BoundPiece, SegmentBinding
 from tierd.remote.transform.key_ring import KEY_BYTES
 
 ALGORITHM = "AES-256-GCM"
@@ -31,7 +31,7 @@ Bytes = bytes | memoryview
 
 
 class SegmentCipher:
-    """Encrypts and decrypts the pieces of one segment. Threads may share it."""
+    """Encryption and decryption of the pieces of one segment. Threads may share it."""
 
     def __init__(
         self, data_key: bytes, binding: SegmentBinding, *, digests: Mapping[bytes, bytes] | None = None
@@ -41,8 +41,8 @@ class SegmentCipher:
         Args:
             data_key: 32 bytes.
             binding: of the segment.
-            digests: ``piece_digest`` of every piece by its nonce: nothing else is encrypted. None: of any content, for
-                the data key is random.
+            digests: ``piece_digest`` of every piece by its nonce: no other piece is encrypted. None: pieces of any
+                content are encrypted, because the data key is random.
         """
         self._aead = AESGCM(_derived(data_key, b"tierd chunks 1"))
         self._manifest_key = _derived(data_key, b"tierd manifest 1")
@@ -52,19 +52,19 @@ class SegmentCipher:
 
     @classmethod
     def new_data_key(cls) -> bytes:
-        """A random data key."""
+        """Return a random data key."""
         return os.urandom(KEY_BYTES)
 
     @classmethod
     def of_new_key(cls, binding: SegmentBinding) -> tuple[bytes, Self]:
-        """A random data key and its cipher."""
+        """Return a random data key and its cipher."""
         data_key = cls.new_data_key()
         return data_key, cls(data_key, binding)
 
     def __repr__(self) -> str:
         return f"SegmentCipher({self._binding})"
 
-    def encrypt(self, piece: Piece, content: Bytes) -> bytes:
+    def encrypt(self, piece: BoundPiece, content: Bytes) -> bytes:
         """Return ciphertext and tag. Blocking, and without the GIL.
 
         Raises:
@@ -79,14 +79,14 @@ class SegmentCipher:
             raise self._changed(piece)
         return sealed
 
-    def _changed(self, piece: Piece) -> RemoteIntegrityError:
+    def _changed(self, piece: BoundPiece) -> RemoteIntegrityError:
         return RemoteIntegrityError(
             f"{piece.kind.name.lower()} chunk {piece.number} of segment {self._binding.segment_id} is not what it "
             "was in the attempt before",
             remedy="the source changed while it was copied; the segment is copied again under another id",
         )
 
-    def decrypt(self, piece: Piece, sealed: Bytes) -> bytes | None:
+    def decrypt(self, piece: BoundPiece, sealed: Bytes) -> bytes | None:
         """Return the content, None when it is not exactly this piece of this segment. Blocking, and without the GIL."""
         try:
             return self._aead.decrypt(piece.nonce, sealed, self._binding.for_piece(piece))
@@ -94,16 +94,16 @@ class SegmentCipher:
             return None
 
     def tag_of(self, manifest: bytes) -> str:
-        """The tag of a manifest's signed content: HMAC-SHA256, in hexadecimal digits."""
+        """Return the tag of a manifest's signed content: HMAC-SHA256, in hexadecimal digits."""
         return hmac.digest(self._manifest_key, manifest, "sha256").hex()
 
     def is_tag_of(self, manifest: bytes, tag: str) -> bool:
-        """Whether ``tag`` is the tag of a manifest's signed content."""
+        """Return True if ``tag`` is the tag of a manifest's signed content."""
         return hmac.compare_digest(self.tag_of(manifest).encode(), tag.encode())
 
 
-def piece_digest(binding: SegmentBinding, piece: Piece, content: Bytes) -> bytes:
-    """Return SHA-256 of what is authenticated and encrypted for a piece. Blocking, and without the GIL."""
+def piece_digest(binding: SegmentBinding, piece: BoundPiece, content: Bytes) -> bytes:
+    """Return the SHA-256 of a piece: of its binding and of its bytes to encrypt. Blocking, and without the GIL."""
     digest = hashlib.sha256(binding.for_piece(piece))
     digest.update(content)
     return digest.digest()

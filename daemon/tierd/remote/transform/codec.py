@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tierd.kernels import crc32c
-from tierd.remote.transform.binding import ArtefactKind, Piece
+from tierd.remote.transform.binding import ArtefactKind, BoundPiece
 from tierd.remote.transform.cipher import TAG_BYTES, SegmentCipher
 from tierd.remote.transform.compression import compress, decompress
 from tierd.remote.transform.layout import StoredChunk
@@ -12,7 +12,7 @@ Bytes = bytes | memoryview
 
 
 class ChunkDamagedError(ValueError):
-    """Stored bytes that are not what was stored; the caller knows where they lay."""
+    """Stored bytes differ from those that were stored; the caller adds their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class ChunkCodec:
 
     @property
     def is_plain(self) -> bool:
-        """Whether new chunks are stored as they are."""
+        """True where new chunks are stored as they are."""
         return self.level is None and self.cipher is None
 
     @property
     def overhead_bytes(self) -> int:
-        """What a chunk grows by at most."""
+        """Largest growth of a chunk in bytes."""
         return TAG_BYTES if self.cipher else 0
 
     def encode(self, content: Bytes, *, number: int, count: int) -> tuple[bytes, bool]:
@@ -43,11 +43,11 @@ class ChunkCodec:
         stored = content if frame is None else frame
         if self.cipher is None:
             return stored if isinstance(stored, bytes) else bytes(stored), frame is not None
-        piece = Piece(ArtefactKind.LOG, number, count, len(content), frame is not None)
+        piece = BoundPiece(ArtefactKind.LOG, number, count, len(content), frame is not None)
         return self.cipher.encrypt(piece, stored), frame is not None
 
     def decode(self, stored: Bytes, chunk: StoredChunk, *, number: int, count: int, size_bytes: int) -> Bytes:
-        """Return the original bytes of a chunk: ``stored`` itself, where nothing was done to it.
+        """Return the original bytes of a chunk: ``stored`` itself for a plain chunk.
 
         Args:
             stored: exactly the stored bytes.
@@ -61,7 +61,7 @@ class ChunkCodec:
         """
         if len(stored) != chunk.size_bytes:
             raise ChunkDamagedError(f"it has {len(stored)} bytes, the manifest says {chunk.size_bytes}")
-        content = self._decrypted(stored, Piece(ArtefactKind.LOG, number, count, size_bytes, chunk.is_compressed))
+        content = self._decrypted(stored, BoundPiece(ArtefactKind.LOG, number, count, size_bytes, chunk.is_compressed))
         if chunk.is_compressed:
             unpacked = decompress(content, size_bytes)
             if unpacked is None:
@@ -72,7 +72,7 @@ class ChunkCodec:
         return content
 
     def encode_index(self, kind: ArtefactKind, content: bytes) -> bytes:
-        """Return what to store for an index; small, so never compressed."""
+        """Return the bytes to store for an index, which is small and not compressed."""
         return content if self.cipher is None else self.cipher.encrypt(index_piece(kind, len(content)), content)
 
     def decode_index(self, kind: ArtefactKind, stored: bytes, stored_size: int, *, expected_crc: int) -> bytes:
@@ -88,7 +88,7 @@ class ChunkCodec:
             raise ChunkDamagedError("it does not match its checksum in the manifest")
         return bytes(content)
 
-    def _decrypted(self, stored: Bytes, piece: Piece) -> Bytes:
+    def _decrypted(self, stored: Bytes, piece: BoundPiece) -> Bytes:
         if self.cipher is None:
             return stored
         content = self.cipher.decrypt(piece, stored)
@@ -97,6 +97,6 @@ class ChunkCodec:
         return content
 
 
-def index_piece(kind: ArtefactKind, size_bytes: int) -> Piece:
+def index_piece(kind: ArtefactKind, size_bytes: int) -> BoundPiece:
     """Return the piece that an index of ``size_bytes`` bytes is."""
-    return Piece(kind, 0, 1, size_bytes)
+    return BoundPiece(kind, 0, 1, size_bytes)

@@ -1,6 +1,6 @@
-"""zstd over single chunks, and the decision that it would gain nothing.
+"""Compression of single chunks with zstd, and the decision whether it gains anything.
 
-The same chunk at the same level gives the same bytes, as long as the process runs: no dictionary, no threads inside.
+In one process the same chunk at the same level gives the same bytes: there is no dictionary and no thread in zstd.
 """
 
 import threading
@@ -16,7 +16,7 @@ MIN_GAIN = 0.03
 _TRIAL_WINDOWS = 4
 _TRIAL_WINDOW_BYTES = 16 << 10
 
-_local = threading.local()  # compressors and decompressors are not for several threads at once
+_local = threading.local()  # a compressor or a decompressor must not be used by several threads at once
 
 
 def compress(content: Bytes, level: int) -> bytes | None:
@@ -30,7 +30,7 @@ def compress(content: Bytes, level: int) -> bytes | None:
 def decompress(frame: Bytes, size_bytes: int) -> bytes | None:
     """Return the content, None when ``frame`` is not one frame of exactly ``size_bytes`` bytes.
 
-    Nothing larger than ``size_bytes`` is ever allocated, whatever the frame claims.
+    At most ``size_bytes`` bytes are allocated for the content, whatever size the frame states.
     """
     try:
         if zstandard.get_frame_parameters(frame).content_size != size_bytes:
@@ -41,13 +41,13 @@ def decompress(frame: Bytes, size_bytes: int) -> bytes | None:
 
 
 def is_worth_compressing(samples: Sequence[Bytes], level: int) -> bool:
-    """Whether compression gains anything with ``samples``, each by itself: far apart none helps another."""
+    """Return True if compression shrinks ``samples``, each by itself, as chunks are compressed."""
     size = sum(map(len, samples))
     return size > 0 and _gains(sum(len(_compressor(level).compress(sample)) for sample in samples), size)
 
 
 def _promises_gain(content: Bytes, level: int) -> bool:
-    """Look at four windows first: most of the time that incompressible bytes would cost is saved."""
+    """Return True if one of four windows shrinks: a cheap test before all of an incompressible chunk is compressed."""
     if len(content) <= 4 * _TRIAL_WINDOWS * _TRIAL_WINDOW_BYTES:
         return True
     step = (len(content) - _TRIAL_WINDOW_BYTES) // (_TRIAL_WINDOWS - 1)

@@ -1,7 +1,7 @@
-"""ContentDigest: a data key that follows from a secret seed and from exactly what is encrypted under it.
+"""ContentDigest: a data key that is derived from a secret seed and from what is encrypted under it.
 
-Tasks that are given the same seed and make the same content make the same data key, so the same objects. Tasks that
-make other content, be it by another compressor, make another data key: no nonce is ever used for two contents.
+Tasks with the same seed and the same content make the same data key, and so the same objects. Tasks whose content
+differs, for example by another compressor, make different data keys: no nonce is used for two contents.
 
 ::
 
@@ -16,7 +16,7 @@ from typing import Final
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tierd.remote.transform.binding import ArtefactKind, Piece, SegmentBinding
+from tierd.remote.transform.binding import ArtefactKind, BoundPiece, SegmentBinding
 from tierd.remote.transform.cipher import piece_digest
 from tierd.remote.transform.codec import Bytes, ChunkCodec, index_piece
 from tierd.remote.transform.key_ring import KEY_BYTES
@@ -26,7 +26,7 @@ _DOMAIN: Final = b"tierd content key 1\x00"
 
 
 class ContentDigest:
-    """Takes the place of a segment's codec in a first pass over its content, and stores nothing. Threads may share it.
+    """Stand-in for a segment's codec in a first pass over its content, without stored bytes. Threads may share it.
 
     Args:
         level: of zstd, as in the second pass.
@@ -40,18 +40,18 @@ class ContentDigest:
 
     @property
     def overhead_bytes(self) -> int:
-        """Nothing is stored."""
+        """Growth of a chunk: 0, because no bytes are stored."""
         return 0
 
     @property
     def pieces(self) -> Mapping[bytes, bytes]:
-        """The digest of each piece by its nonce, for the cipher of the second pass."""
+        """Digest of each piece by its nonce, for the cipher of the second pass."""
         return self._pieces
 
     def encode(self, content: Bytes, *, number: int, count: int) -> tuple[bytes, bool]:
         """Take in chunk ``number`` of ``count``; return no bytes, and whether it is compressed. Blocking."""
         stored, is_compressed = self._codec.encode(content, number=number, count=count)
-        self._add(Piece(ArtefactKind.LOG, number, count, len(content), is_compressed), stored)
+        self._add(BoundPiece(ArtefactKind.LOG, number, count, len(content), is_compressed), stored)
         return b"", is_compressed
 
     def add_index(self, kind: ArtefactKind, content: bytes) -> None:
@@ -72,5 +72,5 @@ class ContentDigest:
         whole = hashlib.sha256(b"".join(nonce + self._pieces[nonce] for nonce in sorted(self._pieces)))
         return HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=_DOMAIN + whole.digest()).derive(seed)
 
-    def _add(self, piece: Piece, content: Bytes) -> None:
+    def _add(self, piece: BoundPiece, content: Bytes) -> None:
         self._pieces[piece.nonce] = piece_digest(self._binding, piece, content)

@@ -41,8 +41,8 @@ class RingTag:
 class KeyRing:
     """Keys by their ids.
 
-    A ring key encrypts nothing but data keys, each under a random nonce of 96 bits: 2^32 segments are far below what
-    a key may wrap that way, and a rotation begins anew. The key of tags is derived from the ring key.
+    A ring key encrypts data keys, each under a random nonce of 96 bits. 2^32 segments are far below what a key may wrap
+    that way, and a rotation begins anew. The key of tags is derived from the ring key.
 
     Args:
         active_id: what new segments are wrapped with; None where nothing is encrypted.
@@ -70,7 +70,7 @@ class KeyRing:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no key: then nothing in the bucket can be proven, nor is proof asked for."""
+        """True for a ring without keys: no object in the bucket can be proven, and no proof is asked for."""
         return not self._keys
 
     def tag(self, message: bytes) -> RingTag:
@@ -116,7 +116,7 @@ class KeyRing:
 
         Raises:
             RemoteKeyMissingError: the ring has no such key.
-            RemoteIntegrityError: it was changed, belongs to another segment, or the ring's key is another one.
+            RemoteIntegrityError: the wrapped key was changed, is another segment's, or another ring key wrapped it.
         """
         ring_key = self._keys.get(wrapped.key_id)
         if ring_key is None:

@@ -1,4 +1,4 @@
-"""ChunkLayout: which stored bytes hold which bytes of the log. Arithmetic only."""
+"""ChunkLayout: the places of the chunks of a log in its object. Arithmetic, no I/O."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -36,16 +36,16 @@ class ChunkLayout:
     chunks: tuple[StoredChunk, ...]  # invariant: count_chunks(original_size, chunk_size) of them
 
     def original_range(self, number: int) -> ByteRange:
-        """The bytes of the log that chunk ``number`` holds."""
+        """Return the range of the log that chunk ``number`` holds."""
         start = number * self.chunk_size
         return ByteRange(start, min(start + self.chunk_size, self.original_size) - 1)
 
     def chunks_of(self, byte_range: ByteRange) -> range:
-        """Numbers of the chunks that hold ``byte_range``, which lies within the log."""
+        """Return the numbers of the chunks that hold ``byte_range``, which lies within the log."""
         return range(byte_range.start // self.chunk_size, byte_range.end // self.chunk_size + 1)
 
     def stored_range(self, chunks: range) -> ByteRange:
-        """Where neighbouring chunks lie in the object; none of them is empty."""
+        """Return the range of neighbouring chunks in the object; none of them is empty."""
         return ByteRange(self._starts[chunks.start], self._starts[chunks.stop] - 1)
 
     def runs(self, chunks: range, max_bytes: int) -> Iterator[range]:
@@ -64,10 +64,10 @@ class ChunkLayout:
 
 
 def count_chunks(size_bytes: int, chunk_size: int) -> int:
-    """How many chunks a log of ``size_bytes`` has."""
+    """Return the number of chunks of a log of ``size_bytes``."""
     return -(-size_bytes // chunk_size)
 
 
 def original_sizes(size_bytes: int, chunk_size: int) -> Iterable[int]:
-    """Original bytes of each chunk."""
+    """Return the number of original bytes of each chunk."""
     return (min(chunk_size, size_bytes - at) for at in range(0, size_bytes, chunk_size))

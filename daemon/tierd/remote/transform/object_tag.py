@@ -25,7 +25,7 @@ _REMEDY: Final = (
 
 
 def with_tag(content: bytes, ring: KeyRing, binding: bytes) -> bytes:
-    """Return the JSON object with its tag; as it is where the ring is empty.
+    """Return the JSON object with its tag; unchanged where the ring is empty.
 
     Args:
         content: a JSON object, in UTF-8.
@@ -45,12 +45,12 @@ def require_tag(content: bytes, ring: KeyRing, binding: bytes, *, key: str) -> N
 
     Args:
         content: of the object.
-        ring: any key of it may have made the tag.
+        ring: ring whose keys may have made the tag.
         binding: as for ``with_tag``.
         key: of the object, for errors.
 
     Raises:
-        RemoteUnauthenticatedError: the tag is missing, does not fit, or is of a key that the ring has not.
+        RemoteUnauthenticatedError: the tag is missing, is wrong, or is of a key that the ring lacks.
     """
     if ring.is_empty:
         return
@@ -72,7 +72,7 @@ def tagged_anew(content: bytes, ring: KeyRing, binding: bytes, *, key: str) -> b
     """Return the object with a tag of the active key; None where it has that already.
 
     Raises:
-        RemoteUnauthenticatedError: as ``require_tag``; what is not proven is never given a tag.
+        RemoteUnauthenticatedError: as ``require_tag``: an object without proof gets no tag.
     """
     require_tag(content, ring, binding, key=key)
     tag = _tag_in(_fields_of(content))
@@ -83,7 +83,7 @@ def _fields_of(content: bytes) -> dict[str, object]:
     """Return the fields of a JSON object.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the content is no JSON object.
     """
     match parse_json(content, max_values=MAX_REPORT_VALUES):
         case dict() as fields:

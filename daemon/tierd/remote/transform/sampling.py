@@ -1,6 +1,6 @@
-"""Whether a whole segment is compressed already: by its producers' codec, or because its records cannot shrink.
+"""Decision whether a segment is compressed already: by its producers' codec, or because its records cannot shrink.
 
-Decided once a segment, from some batches all over it, so that what gains nothing goes the short way of plain bytes.
+The decision is made once a segment, from batches all over it. A segment that would gain nothing is stored plain.
 """
 
 import struct
@@ -22,9 +22,9 @@ _SAMPLE_BYTES = 16 << 10
 
 
 def is_compressed_already(data: LogSegmentData, level: int) -> bool:
-    """Whether zstd is not worth trying: at most one sampled batch in eight has no codec, or nothing sampled shrinks.
+    """Return True if zstd gains nothing: one sampled batch in eight or fewer has no codec, or no sample shrinks.
 
-    Blocking: reads some 256 KiB. A file that cannot be read is not judged; whoever reads it next reports that.
+    Blocking: reads some 256 KiB. For a file that cannot be read the answer is False; the next read reports it.
     """
     samples = _read_samples(data.log, sample_positions(data.offset_index, data.log_checksums.size_bytes))
     if not samples:
@@ -36,7 +36,7 @@ def is_compressed_already(data: LogSegmentData, level: int) -> bool:
 
 
 def sample_positions(offset_index: bytes, size_bytes: int) -> list[int]:
-    """Positions of up to 16 batches spread over the log, ascending; the first batch is always one of them."""
+    """Return positions of up to 16 batches spread over the log, ascending; the first batch is one of them."""
     whole = len(offset_index) // _ENTRY.size * _ENTRY.size
     indexed = [position for _, position in _ENTRY.iter_unpack(offset_index[:whole]) if 0 < position < size_bytes]
     positions = sorted({0, *indexed}) if size_bytes else []
@@ -45,7 +45,7 @@ def sample_positions(offset_index: bytes, size_bytes: int) -> list[int]:
 
 
 def has_codec(batch: bytes) -> bool:
-    """Whether the batch that ``batch`` begins with was compressed by its producer; False for what is no batch."""
+    """Return True if the batch that ``batch`` begins with was compressed by its producer; False for other bytes."""
     if len(batch) < _HEAD_BYTES or batch[_MAGIC_AT] not in _ATTRIBUTES_AT:
         return False
     return bool(batch[_ATTRIBUTES_AT[batch[_MAGIC_AT]]] & _CODEC_MASK)

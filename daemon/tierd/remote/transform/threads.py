@@ -1,4 +1,4 @@
-"""Threads: a bounded pool for what computes; it is made when it is first needed."""
+"""Threads: a bounded pool of threads for computations, made at its first use."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ _MAX_THREADS = 4
 
 
 class Threads:
-    """Runs blocking calls that give the GIL away. A call that is cancelled goes on to its end, and is forgotten."""
+    """Pool for blocking calls that release the GIL. A cancelled call goes on to its end; its result is dropped."""
 
     def __init__(self, count: int | None = None) -> None:
         """``count``: threads at most; by default one for each processor, up to 4."""
@@ -20,13 +20,13 @@ class Threads:
         self._pool: ThreadPoolExecutor | None = None
 
     def submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":
-        """Begin ``call`` in a thread, or queue it; whoever submits bounds how many are queued."""
+        """Begin ``call`` in a thread, or queue it; the caller bounds the number of queued calls."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._count, thread_name_prefix="transform")
         return asyncio.get_running_loop().run_in_executor(self._pool, call)
 
     def close(self) -> None:
-        """End the threads when what they do is done. Never blocks; closing twice is harmless."""
+        """End the threads after their running calls, without waiting for them; closing twice is harmless."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None

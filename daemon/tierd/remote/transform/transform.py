@@ -1,11 +1,11 @@
-"""Transform: what the configuration asks for, and everything that reading what it asked for earlier takes."""
+"""Transform: compression and encryption as configured, and the keys to read what was stored earlier."""
 
 from tierd.remote.transform.key_ring import EMPTY_RING, KeyRing
 from tierd.remote.transform.threads import Threads
 
 
 class Transform:
-    """How new segments are stored, and how all of them are read.
+    """Compression and encryption of new segments, and the keys to read all segments.
 
     Args:
         level: of zstd for new segments; None stores them uncompressed.
@@ -36,9 +36,9 @@ class Transform:
         return f"Transform(level={self.level}, encrypts={self.encrypts}, ring={self.ring})"
 
     def close(self) -> None:
-        """Let the threads go; what was under way ends by itself."""
+        """Release the threads; calls under way end by themselves."""
         self.threads.close()
 
 
 PLAIN = Transform()
-"""Stores bytes as they are; reads what is compressed, and nothing that is encrypted."""
+"""Transform that stores bytes unchanged; it reads compressed segments, and no encrypted ones."""

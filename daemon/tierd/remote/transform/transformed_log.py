@@ -14,10 +14,10 @@ from tierd.kernels import crc32c, crc32c_of_range
 from tierd.model import BlockChecksums, ByteRange
 from tierd.remote.chunks import iterated
 from tierd.remote.object_store import ChunkedBody
-from tierd.remote.source import unreadable
 from tierd.remote.transform.codec import Bytes
 from tierd.remote.transform.layout import ChunkLayout, StoredChunk, count_chunks
 from tierd.remote.transform.threads import Threads
+from tierd.remote.unreadable_file import unreadable
 
 _AHEAD = 2
 """Chunks in the making while another one is sent, for each upload: that is what bounds its memory."""
@@ -32,25 +32,25 @@ class _Made(NamedTuple):
 
 
 class ChunkEncoder(Protocol):
-    """What becomes of chunks."""
+    """Codec of the chunks of one log."""
 
     @property
     def overhead_bytes(self) -> int:
-        """What a chunk grows by at most."""
+        """Largest growth of a chunk in bytes."""
 
     def encode(self, content: Bytes, *, number: int, count: int) -> tuple[bytes, bool]:
         """Return what to store for chunk ``number`` of ``count``, and whether it is compressed. Blocking."""
 
 
 class TransformedLog:
-    """One log and how it is transformed. Every iteration over its body gives the very same bytes.
+    """One log and its transformation. Every iteration over its body gives the same bytes.
 
     Args:
         path: the log; opened for every chunk, so nothing is left open by an upload that is cancelled.
-        checksums: of the log; a chunk that does not have its checksum is never sent, nor encrypted.
+        checksums: of the log; a chunk that does not have its checksum is neither encrypted nor sent.
         chunk_size: original bytes per chunk.
-        codec: what becomes of each.
-        threads: where that happens.
+        codec: transforms each chunk.
+        threads: run the codec.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class TransformedLog:
         self._made: dict[int, StoredChunk] = {}
 
     def body(self) -> ChunkedBody:
-        """What is handed to the store."""
+        """Return the body to hand to the store."""
         growth = self._count * self._codec.overhead_bytes
         return ChunkedBody(self._chunks, self._checksums.size_bytes + growth)
 
     async def layout(self) -> ChunkLayout:
-        """What was stored; whatever of it the store did not ask for is made now."""
+        """Return the layout of the stored log; chunks that the store did not ask for are made now."""
         if len(self._made) < self._count:
             async with iterated(self._chunks) as chunks:
                 async for _ in chunks:
@@ -98,7 +98,7 @@ class TransformedLog:
         finally:
             for future in coming:
                 if not future.cancel() and not future.cancelled():
-                    future.exception()  # seen, so that nobody complains that it was not
+                    future.exception()  # retrieved, so that asyncio does not warn
 
     def _make(self, number: int) -> _Made:
         start = number * self._chunk_size

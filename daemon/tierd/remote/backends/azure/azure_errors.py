@@ -1,0 +1,106 @@
+"""Refusals of Azure Blob Storage as errors of tierd: one pure decision, and a parser of the library's messages."""
+
+import re
+from dataclasses import dataclass
+
+from tierd.errors import (
+    RemoteAccessError,
+    RemoteConflictError,
+    RemoteIntegrityError,
+    RemoteObjectRetainedError,
+    RemoteResourceNotFoundError,
+    RemoteStorageError,
+    RetriableRemoteStorageError,
+)
+from tierd.remote.backends.answers import UploadGoneError
+
+_RETAINED = re.compile(r"immutab|retention|legal.?hold|SnapshotsPresent", re.IGNORECASE)
+_STATUS = re.compile(r"status code: (\d{3})|\(code: (\d{3})\)")
+_CODE = re.compile(r"<Code>([A-Za-z0-9]+)</Code>")
+_MESSAGE = re.compile(r"<Message>([^<\n]*)")
+_CONFLICTS = frozenset({"BlobAlreadyExists", "ConditionNotMet", "TargetConditionNotMet", "UnauthorizedBlobOverwrite"})
+_DAMAGED = frozenset({"Md5Mismatch", "Crc64Mismatch", "InvalidMd5"})
+_GONE = frozenset({"InvalidBlockList", "InvalidBlobOrBlock"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AzureRefusal:
+    """An error answer. ``code`` is the server's name of the error, empty where the answer had no body."""
+
+    operation: str
+    container: str
+    key: str
+    status: int
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        subject = f"{self.operation} azure://{self.container}/{self.key}"
+        return f"{subject}: {self.status} {self.code}: {self.message}".removesuffix(": ").rstrip()
+
+    @classmethod
+    def from_text(cls, operation: str, container: str, key: str, text: str) -> "AzureRefusal | None":
+        """Parse a message of the client library; None for a message about something else, such as a lost connection."""
+        status, code, message = _STATUS.search(text), _CODE.search(text), _MESSAGE.search(text)
+        if status is None:
+            return None
+        return cls(
+            operation=operation,
+            container=container,
+            key=key,
+            status=int(status[1] or status[2]),
+            code=code[1] if code else "",
+            message=message[1] if message else first_line(text).rpartition(": ")[2],
+        )
+
+    @classmethod
+    def from_answer(cls, operation: str, container: str, key: str, status: int, body: str) -> "AzureRefusal":
+        """Parse an HTTP answer."""
+        code, message = _CODE.search(body), _MESSAGE.search(body)
+        return cls(
+            operation=operation,
+            container=container,
+            key=key,
+            status=status,
+            code=code[1] if code else "",
+            message=message[1] if message else " ".join(body.split())[:200],
+        )
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a library's message; the following lines describe the library's internals."""
+    return text.partition("\n")[0].strip()
+
+
+def error_for(refusal: AzureRefusal) -> RemoteStorageError:
+    """Classify a refusal."""
+    status, code = refusal.status, refusal.code
+    if code in {"ContainerNotFound", "ContainerBeingDeleted", "ResourceNotFound"} and status in {404, 409}:
+        return RemoteAccessError(
+            f"there is no container {refusal.container!r}: {refusal}",
+            remedy=f"create container {refusal.container} or correct remote.azure.container; tierd creates none itself",
+        )
+    if status == 404:
+        return RemoteResourceNotFoundError(str(refusal), remedy="run tierd verify to see what is missing")
+    if status in {403, 409} and _RETAINED.search(f"{code} {refusal.message}"):
+        return RemoteObjectRetainedError(
+            str(refusal),
+            remedy="a policy, hold or snapshot keeps it; a later attempt deletes it when that has ended",
+        )
+    if code in _DAMAGED:
+        return RemoteIntegrityError(
+            str(refusal), remedy="the bytes that arrived are not those that were checked; the segment is read again"
+        )
+    if code in _GONE:
+        return UploadGoneError(str(refusal), remedy="the upload begins anew")
+    if status == 412 or code in _CONFLICTS:
+        return RemoteConflictError(str(refusal), remedy="find out who wrote it; tierd never replaces an object")
+    if status in {401, 403}:
+        return RemoteAccessError(
+            str(refusal),
+            remedy="correct remote.azure.account_key or sas_token, or give this identity the role Storage Blob Data "
+            "Contributor on the container; tierd check-config --policy prints what is needed at least",
+        )
+    if status in {408, 409, 429} or (status >= 500 and status != 501):
+        return RetriableRemoteStorageError(str(refusal), remedy="the store is busy or failing; it is tried again")
+    return RemoteStorageError(str(refusal), remedy="look the code up in the store's documentation")
