@@ -57,7 +57,7 @@ from tierd.remote import (
     UnfinishedUpload,
 )
 from tierd.remote.backends.filesystem import FilesystemObjectStore
-from tierd.tiering import AuditLimits, Finding, Isolation, TierAudit, TieredLog, TopicPolicy
+from tierd.tiering import AuditLimits, Finding, Isolation, StoredTier, TierAudit, TieredLog, TopicPolicy
 
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -207,11 +207,13 @@ class World:
             return ()
 
         audit = TierAudit(
-            store=self.objects,
-            storage=self.storage(),
-            keys=ObjectKeyFactory("", CLUSTER_ID),
-            rows=self.rows,
-            metadata_keys=KEYS,
+            StoredTier(
+                objects=self.objects,
+                segments=self.storage(),
+                object_keys=ObjectKeyFactory("", CLUSTER_ID),
+                rows=self.rows,
+                row_keys=KEYS,
+            ),
             tiered_log=tiered_log,
             clock=self.tier.clock,
             limits=AuditLimits(600),
@@ -351,7 +353,7 @@ async def test_a_metadata_write_of_a_deletion_that_fails(
 
     world.rows.faults = faults
     for _ in range(2):
-        await session.manager.removals.expire_here(None)
+        await session.tiering.removals.expire_here(None)
     world.rows.faults = lambda _: None
     assert await world.states(SOUND) == []
     if step is DELETING and fault is not Fault.LOSE_ANSWER:
@@ -372,7 +374,7 @@ async def test_an_object_store_that_deletes_nothing_keeps_the_rows(world: World)
 
     world.objects.fault = fault
     for _ in range(2):
-        await session.manager.removals.expire_here(None)
+        await session.tiering.removals.expire_here(None)
     assert await world.states() == [DELETING, DELETING]
     assert await world.states(SOUND) == []
     await assert_expires(world, session)
@@ -388,7 +390,7 @@ async def assert_expires(world: World, session: Session) -> None:
     world.objects.fault = lambda operation, key: None
     for _ in range(3):
         world.tier.clock.advance(DAY_S)
-        await session.manager.removals.expire_here(None)
+        await session.tiering.removals.expire_here(None)
     assert await world.states() == []
     assert await keys_of(world) == []
     assert await world.findings() == []

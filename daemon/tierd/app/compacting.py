@@ -33,8 +33,8 @@ async def plan_compaction(config: TierdConfig, config_file: Path, names: Sequenc
     with contextlib.suppress(DaemonUnreachableError):
         answer = await request(config.state_dir, "compact", [str(name) for name in names], options={"dry_run": True})
         return cast("Facts", answer)
-    async with standing_in(config, config_file) as (engine, manager):
-        return plan_json(await build_pipeline(engine, manager, config_file).run.plan(list(names) or None))
+    async with standing_in(config, config_file) as (engine, tiering):
+        return plan_json(await build_pipeline(engine, tiering, config_file).run.plan(list(names) or None))
 
 
 async def compact(config: TierdConfig, config_file: Path, names: Sequence[TopicPartition], *, tell: Tell) -> Facts:
@@ -56,9 +56,9 @@ async def compact(config: TierdConfig, config_file: Path, names: Sequence[TopicP
     if answer is not None:  # one that goes away now takes the run with it: nobody asked for another one
         return await _watched(config.state_dir, str(answer["run_id"]), tell)
     await find_spark(config.pipeline.java_home)
-    async with standing_in(config, config_file) as (engine, manager):
+    async with standing_in(config, config_file) as (engine, tiering):
         await require_pipeline(engine)
-        pipeline = build_pipeline(engine, manager, config_file)
+        pipeline = build_pipeline(engine, tiering, config_file)
         pipeline.candidates.require_led(list(names) or None)
         return await _run_here(pipeline, names, tell)
 

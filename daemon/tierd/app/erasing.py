@@ -23,7 +23,7 @@ from tierd.metadata import metadata_keys, read_partition
 from tierd.model import RemoteLogSegmentState, TopicPartition, uuid_from_text, uuid_to_text
 from tierd.pipeline import EraseRequests, new_request
 from tierd.serve import OptionsHandler, request
-from tierd.tiering import RemoteLogManager
+from tierd.tiering import RemoteLogManager, Tiering
 
 Facts = dict[str, JsonValue]
 _PATIENCE_S: Final = 25.0  # below the deadline of a control request
@@ -94,11 +94,11 @@ async def step_erasures(config: TierdConfig, config_file: Path, names: Sequence[
     named = [str(name) for name in names]
     with contextlib.suppress(DaemonUnreachableError):
         return cast("list[Facts]", await request(config.state_dir, "step-erasures", named))
-    async with _here(config, config_file) as (pipeline, manager):
+    async with _here(config, config_file) as (pipeline, tiering):
         pipeline.candidates.require_led(names or None)
         concerned = {each.partition.topic_partition for each in await pipeline.erase_requests.list(only_open=True)}
-        led = {partition.topic_partition for partition in manager.led()}
-        await manager.removals.expire_here(sorted(concerned & led & set(names or concerned)))
+        led = {partition.topic_partition for partition in tiering.manager.led()}
+        await tiering.removals.expire_here(sorted(concerned & led & set(names or concerned)))
         return await _stepped(pipeline, names)
 
 
@@ -223,9 +223,9 @@ async def _stepped(pipeline: Pipeline, names: Sequence[TopicPartition]) -> list[
 
 
 @contextlib.asynccontextmanager
-async def _here(config: TierdConfig, config_file: Path) -> AsyncIterator[tuple[Pipeline, RemoteLogManager]]:
-    async with standing_in(config, config_file) as (engine, manager):
-        yield build_pipeline(engine, manager, config_file), manager
+async def _here(config: TierdConfig, config_file: Path) -> AsyncIterator[tuple[Pipeline, Tiering]]:
+    async with standing_in(config, config_file) as (engine, tiering):
+        yield build_pipeline(engine, tiering, config_file), tiering
 
 
 @contextlib.asynccontextmanager

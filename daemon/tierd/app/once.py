@@ -15,16 +15,16 @@ from tierd.tiering import CopyOutcome, LogDirState, PartitionStatus, PassiveSupe
 async def copy_once(
     config: TierdConfig, config_file: Path, partitions: Collection[TopicPartition] | None
 ) -> tuple[CopyOutcome, ...]:
-    """Copy what is due and return how each partition ended; None means all that this broker leads.
+    """Copy what is due of these partitions, None for all that this broker leads; return the outcomes.
 
     Raises:
-        TierError: it could not begin: state dir in use, a store cannot be reached, tier of another metadata store.
+        TierError: the pass could not begin: state dir in use, store out of reach, tier of another metadata store.
     """
     await asyncio.to_thread(make_state_dir, config.state_dir)
     with instance_lock(config.state_dir):
         async with compose(config, config_file) as engine:
             await engine.store.own()
-            manager = engine.new_manager(PassiveSupervisor())
+            manager = engine.new_tiering(PassiveSupervisor()).manager
             outcomes = await manager.copy_once(partitions)
             engine.control.require_heard()
             tried = {outcome.partition for outcome in outcomes}
@@ -40,7 +40,7 @@ async def copy_once(
 
 
 def _never_tried(status: PartitionStatus) -> CopyOutcome:
-    """The outcome of a partition that no task could be made for: nobody can lead what is in its directory."""
+    """Return the outcome of a partition without a task: its log cannot be led."""
     problem = LogError(status.last_error or status.reason, remedy=f"run tierd inspect {status.directory}")
     return CopyOutcome(status.partition, status, problem)
 

@@ -23,7 +23,7 @@ from tierd.tiering import (
     ExpirationPlan,
     ExpireOutcome,
     LocalFacts,
-    RemoteLogManager,
+    Tiering,
     facts_of,
     partition_plan,
 )
@@ -47,8 +47,8 @@ async def expire(
         return await request(config.state_dir, "expire", [str(name) for name in names], options=options)
     if dry_run:
         return expire_answers(await _planned(config, config_file, names))
-    async with standing_in(config, config_file) as (_, manager):
-        return expire_answers(await manager.removals.expire_here(list(names) or None))
+    async with standing_in(config, config_file) as (_, tiering):
+        return expire_answers(await tiering.removals.expire_here(list(names) or None))
 
 
 async def undelete(
@@ -71,11 +71,10 @@ async def undelete(
     options: dict[str, JsonValue] = {"segments": list(segment_ids), "force": force, "dry_run": dry_run}
     with contextlib.suppress(DaemonUnreachableError):
         return await request(config.state_dir, "undelete", [str(name)], options=options)
-    async with standing_in(config, config_file) as (engine, manager):
-        await require_not_being_erased(engine, manager, name, wanted)
-        return undelete_answer(
-            name, await manager.removals.undelete(name, wanted, force=force, dry_run=dry_run), dry_run=dry_run
-        )
+    async with standing_in(config, config_file) as (engine, tiering):
+        await require_not_being_erased(engine, tiering.manager, name, wanted)
+        taken = await tiering.removals.undelete(name, wanted, force=force, dry_run=dry_run)
+        return undelete_answer(name, taken, dry_run=dry_run)
 
 
 async def delete_partition(
@@ -99,26 +98,25 @@ async def delete_partition(
     options: dict[str, JsonValue] = {"topic_id": topic_id or "", "at_once": at_once, "force": force}
     with contextlib.suppress(DaemonUnreachableError):
         return await request(config.state_dir, "delete-partition", [str(name)], options=options)
-    async with standing_in(config, config_file) as (_, manager):
-        await manager.removals.delete_partition(partition, at_once=at_once, force=force)
-        assert manager.remover is not None, "delete_partition would have refused"
+    async with standing_in(config, config_file) as (_, tiering):
+        await tiering.removals.delete_partition(partition, at_once=at_once, force=force)
         for _ in range(_REMOVAL_PASSES):
-            if await manager.remover.run_once() != 0:
+            if await tiering.remover.run_once() != 0:
                 break
     return partition_answer(partition, at_once=at_once)
 
 
-def removal_handlers(engine: Engine, manager: RemoteLogManager) -> Mapping[str, OptionsHandler]:
+def removal_handlers(engine: Engine, tiering: Tiering) -> Mapping[str, OptionsHandler]:
     """What the control socket can ask of a daemon about removing."""
 
     async def expire_now(names: Sequence[str], options: Mapping[str, JsonValue]) -> JsonValue:
         partitions = [TopicPartition.parse(name) for name in names] or None
         if options.get("dry_run"):
-            return expire_answers(await manager.removals.plan(partitions))
-        planned = await manager.removals.plan(partitions)
+            return expire_answers(await tiering.removals.plan(partitions))
+        planned = await tiering.removals.plan(partitions)
         with contextlib.suppress(TimeoutError):  # a long pass goes on without anybody waiting for it
             async with asyncio.timeout(PATIENCE_S):
-                planned = await manager.removals.expire_supervised(partitions)
+                planned = await tiering.removals.expire_supervised(partitions)
         return expire_answers(planned)
 
     async def take_back(names: Sequence[str], options: Mapping[str, JsonValue]) -> JsonValue:
@@ -128,15 +126,15 @@ def removal_handlers(engine: Engine, manager: RemoteLogManager) -> Mapping[str, 
             raise RefusedError("segments is not a list of ids", remedy="use the tierd command of the same version")
         wanted = [uuid_from_text(str(text)) for text in segments] or None
         dry_run, force = bool(options.get("dry_run")), bool(options.get("force"))
-        await require_not_being_erased(engine, manager, name, wanted)
-        taken = await manager.removals.undelete(name, wanted, force=force, dry_run=dry_run)
+        await require_not_being_erased(engine, tiering.manager, name, wanted)
+        taken = await tiering.removals.undelete(name, wanted, force=force, dry_run=dry_run)
         return undelete_answer(name, taken, dry_run=dry_run)
 
     async def delete(names: Sequence[str], options: Mapping[str, JsonValue]) -> JsonValue:
         at_once, force = bool(options.get("at_once")), bool(options.get("force"))
         async with tier_reader(engine.settings.config, Path("the daemon's configuration")) as reader:
             partition = await _incarnation(reader, _only(names), str(options.get("topic_id") or "") or None)
-        await manager.removals.delete_partition(partition, at_once=at_once, force=force)
+        await tiering.removals.delete_partition(partition, at_once=at_once, force=force)
         return partition_answer(partition, at_once=at_once)
 
     return {"expire": expire_now, "undelete": take_back, "delete-partition": delete}

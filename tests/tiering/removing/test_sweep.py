@@ -20,11 +20,12 @@ from tierd.model import (
 )
 from tierd.remote import ObjectKeyFactory, SegmentStorage, UnfinishedSegmentUpload, UnfinishedUpload
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.sweep import DanglingSweep, UploadSweep, is_abandoned
+from tierd.tiering.removing.sweep import DanglingSweep, SweepSettings, UploadSweep, is_abandoned
 
 PARTITION = TopicIdPartition(UUID(int=7), "orders", 0)
 KEYS = ObjectKeyFactory("", CLUSTER_ID)
 GRACE_S = 600.0
+SETTINGS = SweepSettings(grace_s=GRACE_S, limit=2, retry_s=30)
 SEGMENT_ID = UUID(int=1)
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
@@ -76,9 +77,7 @@ class Setup:
             being_copied=self.being_copied,
             recorder=self.session.recorder,
             clock=self.tier.clock,
-            grace_s=GRACE_S,
-            limit=2,
-            retry_s=30,
+            settings=SETTINGS,
         )
 
     async def begun(self, number: int) -> RemoteLogSegmentMetadata:
@@ -108,7 +107,7 @@ class Setup:
             being_copied=self.being_copied,
             recorder=self.session.recorder,
             clock=self.tier.clock,
-            grace_s=GRACE_S,
+            settings=SETTINGS,
         )
 
     def states(self) -> list[RemoteLogSegmentState]:

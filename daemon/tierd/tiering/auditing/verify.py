@@ -1,9 +1,9 @@
-"""TierAudit: a whole tier held against its metadata (``tierd verify``).
+"""TierAudit: compares a whole tier with its metadata (``tierd verify``).
 
 The listing of the bucket and the rows of the metadata are walked side by side, both ascending by key, so that memory
-holds a page of the one and a partition of the other. What looks wrong is looked at again by itself: the row before and
-after, and every object by its own name, for a listing may be old, and daemons go on copying and deleting meanwhile.
-Only what stays the same and wrong is reported.
+holds a page of the one and a partition of the other. A pair that looks wrong is read again by itself: the row before
+and after, and every object by its own name. A listing may be old, and daemons copy and delete meanwhile. The audit
+reports a fault that stays the same.
 """
 
 import asyncio
@@ -23,8 +23,6 @@ from tierd.errors import (
     RemoteUnauthenticatedError,
 )
 from tierd.metadata import (
-    KeyValueStore,
-    MetadataKeyFactory,
     PartitionView,
     is_tier_known,
     list_partitions,
@@ -37,8 +35,6 @@ from tierd.remote import (
     ERASURE_REPORT,
     ObjectInfo,
     ObjectKeyFactory,
-    ObjectStore,
-    SegmentStorage,
     UnfinishedUpload,
     read_tier_identity,
     read_whole,
@@ -50,6 +46,7 @@ from tierd.tiering.auditing.side_by_side import AuditReport, OpenRows, Prefixes,
 from tierd.tiering.auditing.stored_segments import SegmentPlace, look_at, place_of
 from tierd.tiering.reading.tiered_log import TieredLog
 from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED
+from tierd.tiering.stored_tier import StoredTier
 
 _CHECKED_AT_ONCE: Final = 32
 _DEEP_AT_ONCE: Final = 4
@@ -60,47 +57,39 @@ Tell = Callable[[str], None]
 
 
 class TierAudit:
-    """Looks at a tier. Reads only; may run beside daemons, whose work under way is no finding.
+    """Audit of a tier. It reads and writes nothing; it may run beside daemons, whose work under way is no finding.
 
     Args:
-        store: the objects.
-        storage: the same as segments, read without a cache.
-        keys: of the tier as it is configured now.
-        rows: the metadata.
-        metadata_keys: of the cluster.
-        tiered_log: looks at both tiers of a partition anew.
+        tier: the tier in its two stores.
+        tiered_log: reads both tiers of a partition anew.
         clock: time.
-        limits: how old what is under way may be.
-        retained: which segments' objects the store is known to keep.
-        tell: is told how far it is.
+        limits: the ages up to which work under way is no finding.
+        retained: returns the segments whose objects the store is known to retain.
+        tell: is called with reports of progress.
     """
 
     def __init__(
         self,
+        tier: StoredTier,
         *,
-        store: ObjectStore,
-        storage: SegmentStorage,
-        keys: ObjectKeyFactory,
-        rows: KeyValueStore,
-        metadata_keys: MetadataKeyFactory,
         tiered_log: Callable[[TopicIdPartition], Awaitable[TieredLog]],
         clock: Clock,
         limits: AuditLimits,
         retained: Retained,
         tell: Tell = lambda _: None,
     ) -> None:
-        self._store = store
-        self._storage = storage
-        self._keys = keys
-        self._rows = rows
-        self._metadata_keys = metadata_keys
+        self._store = tier.objects
+        self._storage = tier.segments
+        self._keys = tier.object_keys
+        self._rows = tier.rows
+        self._metadata_keys = tier.row_keys
         self._tiered_log = tiered_log
         self._clock = clock
         self._limits = limits
         self._check = SegmentCheck(
-            store,
-            storage,
-            cluster_id=keys.cluster_id,
+            tier.objects,
+            tier.segments,
+            cluster_id=tier.object_keys.cluster_id,
             clock=clock,
             limits=limits,
             retained=retained,
