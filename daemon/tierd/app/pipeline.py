@@ -22,6 +22,7 @@ from tierd.pipeline import (
     EraseRequests,
     ErasureKeeper,
     LeaderSettings,
+    OpenOutputs,
     PartitionLeases,
     PartitionRound,
     PipelineScheduler,
@@ -30,6 +31,7 @@ from tierd.pipeline import (
     RunStatistics,
     SparkProcess,
     SparkRun,
+    SparkRunSettings,
     find_spark,
     search_work,
     sweep_runs,
@@ -72,10 +74,14 @@ def build_pipeline(
         return CompactionLeader(
             engine.metadata,
             engine.storage,
-            being_copied=being_copied,
+            outputs=OpenOutputs(
+                engine.metadata,
+                being_copied=being_copied,
+                clock=tiering.removal_clock,
+                abandoned=tiering.writes.abandon,
+            ),
             clock=tiering.removal_clock,
             settings=LeaderSettings(grace_s=config.expire.grace_s),
-            abandoned=tiering.writes.abandon,
             random=engine.random,
         )
 
@@ -92,10 +98,12 @@ def build_pipeline(
         candidates=source.find,
         leases=PartitionLeases(engine.rows, engine.metadata.keys, holder=_holder(engine), clock=engine.clock),
         new_job=new_job,
-        directory=config.pipeline_dir,
-        max_bytes=settings.max_bytes_per_run,
-        audit_bytes=settings.audit_bytes,
-        stop_timeout_s=settings.stop_timeout_s,
+        settings=SparkRunSettings(
+            directory=config.pipeline_dir,
+            max_bytes=settings.max_bytes_per_run,
+            audit_bytes=settings.audit_bytes,
+            stop_timeout_s=settings.stop_timeout_s,
+        ),
         after_run=after_run,
     )
     history = RunHistory(config.state_dir)

@@ -26,7 +26,14 @@ from tierd.pipeline import (
     new_request,
     search_work,
 )
-from tierd.pipeline.committing import CompactionLeader, LeaderClient, LeaderServer, LeaderSettings, PartitionRound
+from tierd.pipeline.committing import (
+    CompactionLeader,
+    LeaderClient,
+    LeaderServer,
+    LeaderSettings,
+    OpenOutputs,
+    PartitionRound,
+)
 from tierd.pipeline.planning import Candidate, CleaningPolicy, PartitionWork, WorkKind, WorkOrder
 from tierd.pipeline.rewriting import find_keys
 from tierd.remote import ChunkCache, ObjectKeyFactory, ObjectStore
@@ -172,10 +179,14 @@ class ErasureLab:
         leader = CompactionLeader(
             self.session.metadata,
             self.session.storage,
-            being_copied=self.session.tiering.writes.ids,
+            outputs=OpenOutputs(
+                self.session.metadata,
+                being_copied=self.session.tiering.writes.ids,
+                clock=self.tier.clock,
+                abandoned=self.session.tiering.writes.abandon,
+            ),
             clock=self.tier.clock,
             settings=LeaderSettings(),
-            abandoned=self.session.tiering.writes.abandon,
         )
         prepared = await leader.prepare([candidate for candidate in found if candidate is not None])
         rounds: tuple[PartitionRound, ...] = ()

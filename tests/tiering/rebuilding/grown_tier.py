@@ -26,7 +26,7 @@ from tierd.metadata import (
     store_identity,
 )
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
-from tierd.pipeline.committing import CompactionLeader, LeaderServer, LeaderSettings
+from tierd.pipeline.committing import CompactionLeader, LeaderServer, LeaderSettings, OpenOutputs
 from tierd.pipeline.planning import Candidate, CleaningPolicy
 from tierd.remote import PLAIN, ObjectKeyFactory, SegmentStorage, Transform, claim_tier
 from tierd.remote.backends.memory import MemoryObjectStore
@@ -230,10 +230,14 @@ class GrownTier:
         leader = CompactionLeader(
             self.session.metadata,
             self.session.storage,
-            being_copied=self.session.tiering.writes.ids,
+            outputs=OpenOutputs(
+                self.session.metadata,
+                being_copied=self.session.tiering.writes.ids,
+                clock=self.tier.clock,
+                abandoned=self.session.tiering.writes.abandon,
+            ),
             clock=self.tier.clock,
             settings=LeaderSettings(grace_s=GRACE_S),
-            abandoned=self.session.tiering.writes.abandon,
         )
         scan = (await self.session.tiered_log(self.path)).scan
         assert scan is not None
