@@ -21,6 +21,7 @@ from tierd.config import TierdConfig
 from tierd.log import BrokerIdentity, broker_identity
 from tierd.metadata import (
     KeyValueStore,
+    MetadataManagerSettings,
     MetadataStatistics,
     RemoteLogMetadataManager,
     is_tier_known,
@@ -205,10 +206,12 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
             broker_id=identity.node_id,
             session_id=session_id,
             clock=clock,
-            backend_timeout_s=config.metadata.timeout_s,
-            tombstone_retention_s=config.metadata.tombstone_retention_s,
-            load_concurrency=config.metadata.load_concurrency,
-            strict_kafka_compat=config.metadata.strict_kafka_compat,
+            settings=MetadataManagerSettings(
+                backend_timeout_s=config.metadata.timeout_s,
+                tombstone_retention_s=config.metadata.tombstone_retention_s,
+                load_concurrency=config.metadata.load_concurrency,
+                strict_kafka_compat=config.metadata.strict_kafka_compat,
+            ),
             on_outcome=services.metadata_store.outcome,
             new_keys=partial(metadata_keys, config.metadata),
         )

@@ -23,6 +23,7 @@ from tierd.metadata import (
     KeyValueStore,
     MemoryKeyValueStore,
     MetadataKeyFactory,
+    MetadataManagerSettings,
     PostgresKeyValueStore,
     Put,
     RedisKeyValueStore,
@@ -204,7 +205,7 @@ class Process:
             broker_id=broker_id,
             session_id=session_id,
             clock=self.clock,
-            tombstone_retention_s=_FOREVER_S,
+            settings=MetadataManagerSettings(tombstone_retention_s=_FOREVER_S),
         )
         self.hold = SegmentHold(mode="link", hold_dir=world.state_dir(broker_id) / "hold", max_bytes=None)
         settings = TieringSettings(copying=CopySettings(), expire=ExpireSettings(grace_s=GRACE_S))
