@@ -181,7 +181,9 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
     settings = LiveSettings(config)
     services = ServiceWatch(clock=clock, random=random.random, with_kafka=config.leadership.kafka is not None)
     metrics.watch_services(services.unreachable_s)
-    control = control_plane(config, identity, clock=clock, random=random.random, on_outcome=services.kafka.outcome)
+    control = control_plane(
+        config.leadership, identity, clock=clock, random=random.random, on_outcome=services.kafka.outcome
+    )
     policies = TopicPolicies(lambda: settings.config.topics, control.topic_settings())
     usage = UsageKeeper(
         config,
@@ -197,7 +199,13 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
             on_call=partial(_record_call, metrics),
             on_attempt=partial(_record_attempt, metrics, usage, services),
         ) as objects,
-        local_logs(config, topics=lambda: settings.config.topics, policies=policies, clock=clock) as logs,
+        local_logs(
+            config.log_dirs,
+            config.log_cleaner,
+            topics=lambda: settings.config.topics,
+            policies=policies,
+            clock=clock,
+        ) as logs,
     ):
         owned = await _owned(config, identity, rows, objects)
         metadata = RemoteLogMetadataManager(

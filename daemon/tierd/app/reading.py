@@ -383,7 +383,7 @@ async def tier_reader(config: TierdConfig, config_file: Path) -> AsyncIterator[T
         with contextlib.closing(open_transform(config.remote)) as transform:
             storage = segment_storage(config, identity, store, transform)
             async with (
-                chunk_cache(config, store, clock=clock, is_daemon=False) as chunks,
+                chunk_cache(config.fetch, store, cache_dir=config.cache_dir, clock=clock, is_daemon=False) as chunks,
                 open_fetch_service(
                     storage(read_range=chunks.get, align_plain_reads=True) if chunks else storage(),
                     settings=config.fetch,

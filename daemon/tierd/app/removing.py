@@ -159,7 +159,7 @@ async def _planned(
     """What a pass would do, from what is stored and what lies in the log dirs; nothing is owned and nothing written."""
     async with tier_reader(config, config_file) as reader:
         clock = SystemClock()
-        control = control_plane(config, reader.identity, clock=clock, random=lambda: 0.5)
+        control = control_plane(config.leadership, reader.identity, clock=clock, random=lambda: 0.5)
         if control.topic_configs is not None:
             for topic in {partition.topic for partition in await reader.partitions()}:
                 control.topic_configs.get(topic)  # told that somebody wants to know
