@@ -23,12 +23,12 @@ Tell = Callable[[str], None]
 
 
 async def plan_compaction(config: TierdConfig, config_file: Path, names: Sequence[TopicPartition]) -> Facts:
-    """What a run would do now, of these partitions, none means all that are led here, and why not more.
+    """Return what a run would do now to these partitions, none for all that are led here, and why not more.
 
     Raises:
         UnknownPartitionError: one of them is not led here.
         AlreadyRunningError: a daemon holds the state directory and does not answer.
-        TierError: it could not be found out.
+        TierError: the plan could not be made.
     """
     with contextlib.suppress(DaemonUnreachableError):
         answer = await request(config.state_dir, "compact", [str(name) for name in names], options={"dry_run": True})
@@ -38,9 +38,9 @@ async def plan_compaction(config: TierdConfig, config_file: Path, names: Sequenc
 
 
 async def compact(config: TierdConfig, config_file: Path, names: Sequence[TopicPartition], *, tell: Tell) -> Facts:
-    """Have one run done and return what came of it; ``tell`` hears how far it is.
+    """Do one run and return its result; ``tell`` is called with reports of progress.
 
-    Cancelled, a run of this process is ended and what it began is given up; one of the daemon goes on.
+    A cancellation ends a run of this process, and its open outputs are given up. A run of the daemon continues.
 
     Raises:
         PipelineBusyError: a run is under way.
@@ -48,12 +48,12 @@ async def compact(config: TierdConfig, config_file: Path, names: Sequence[TopicP
         AlreadyRunningError: a daemon holds the state directory and does not answer.
         DaemonUnreachableError: the daemon went away during the run.
         SparkMissingError: pyspark or Java is missing or too old.
-        TierError: it could not begin.
+        TierError: the run could not begin.
     """
     answer: Facts | None = None
     with contextlib.suppress(DaemonUnreachableError):
         answer = cast("Facts", await request(config.state_dir, "compact", [str(name) for name in names]))
-    if answer is not None:  # one that goes away now takes the run with it: nobody asked for another one
+    if answer is not None:  # if the daemon ends now, its run ends too, and no other run is begun
         return await _watched(config.state_dir, str(answer["run_id"]), tell)
     await find_spark(config.pipeline.java_home)
     async with standing_in(config, config_file) as (engine, tiering):
@@ -64,7 +64,7 @@ async def compact(config: TierdConfig, config_file: Path, names: Sequence[TopicP
 
 
 def past_runs(config: TierdConfig) -> list[JsonValue]:
-    """The runs that are remembered, the oldest first. Blocking.
+    """Return the runs of the history, the oldest first. It blocks.
 
     Raises:
         StateDirError: the history cannot be read.

@@ -41,7 +41,7 @@ class ControlPlane:
         """Return when roles were learned at least once.
 
         Raises:
-            KafkaError: the cluster never answered, so nobody knows what this broker leads.
+            KafkaError: the cluster never answered, so it is not known what this broker leads.
         """
         if not isinstance(self.leadership, StaticLeadership) and (failure := self.leadership.never_heard) is not None:
             raise failure

@@ -1,4 +1,4 @@
-"""What the commands around the metadata store do: follow a partition, export, import, rebuild from the bucket."""
+"""Commands around the metadata store: follow a partition, export, import, rebuild from the bucket."""
 
 import asyncio
 import contextlib

@@ -107,14 +107,14 @@ async def delete_partition(
 
 
 def removal_handlers(engine: Engine, tiering: Tiering) -> Mapping[str, OptionsHandler]:
-    """What the control socket can ask of a daemon about removing."""
+    """Return the handlers of removal commands for the control socket."""
 
     async def expire_now(names: Sequence[str], options: Mapping[str, JsonValue]) -> JsonValue:
         partitions = [TopicPartition.parse(name) for name in names] or None
         if options.get("dry_run"):
             return expire_answers(await tiering.removals.plan(partitions))
         planned = await tiering.removals.plan(partitions)
-        with contextlib.suppress(TimeoutError):  # a long pass goes on without anybody waiting for it
+        with contextlib.suppress(TimeoutError):  # a longer pass continues after the answer
             async with asyncio.timeout(PATIENCE_S):
                 planned = await tiering.removals.expire_supervised(partitions)
         return expire_answers(planned)
@@ -141,10 +141,10 @@ def removal_handlers(engine: Engine, tiering: Tiering) -> Mapping[str, OptionsHa
 
 
 def require_confirmed(name: TopicPartition, *, confirmed: bool) -> None:
-    """Raise unless somebody said yes.
+    """Require the confirmation of the operator.
 
     Raises:
-        NotConfirmedError: nobody did.
+        NotConfirmedError: the operator did not confirm the deletion.
     """
     if not confirmed:
         raise NotConfirmedError(
@@ -156,13 +156,13 @@ def require_confirmed(name: TopicPartition, *, confirmed: bool) -> None:
 async def _planned(
     config: TierdConfig, config_file: Path, names: Collection[TopicPartition]
 ) -> tuple[ExpireOutcome, ...]:
-    """What a pass would do, from what is stored and what lies in the log dirs; nothing is owned and nothing written."""
+    """Return what a pass would do, from the stores and the log dirs; claim and write nothing."""
     async with tier_reader(config, config_file) as reader:
         clock = SystemClock()
         control = control_plane(config.leadership, reader.identity, clock=clock, random=lambda: 0.5)
         if control.topic_configs is not None:
             for topic in {partition.topic for partition in await reader.partitions()}:
-                control.topic_configs.get(topic)  # told that somebody wants to know
+                control.topic_configs.get(topic)  # makes the refresh ask for this topic
             await control.topic_configs.refresh()
         policies = TopicPolicies(lambda: config.topics, control.topic_settings())
         chosen = names or sorted({p.topic_partition for p in await reader.partitions()})

@@ -1,4 +1,4 @@
-"""What tierd knows of remote segments: the leader's immutable views in memory, written through to a key-value store.
+"""Metadata of remote segments: the leader's immutable views in memory, written through to a key-value store.
 
 First durable, then visible; every batch carries the leader epoch and session of its writer, so that the store itself
 fences a stale one (remote-tiering 2 to 7).

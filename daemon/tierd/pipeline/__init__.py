@@ -1,4 +1,4 @@
-"""What Spark does with the tier: a data source over it, and the job that compacts, merges, erases and audits.
+"""Spark over the tier: a data source, and the job that compacts, merges, erases and audits.
 
 Nothing is imported of pyspark before it is needed: the daemon plans, commits and schedules without it.
 """

@@ -84,7 +84,7 @@ class Replicas:
 
     @property
     def has_problem(self) -> bool:
-        """Whether a partition could not be scanned the last time, or cannot be led."""
+        """True while a partition could not be scanned the last time, or cannot be led."""
         return bool(self._failed) or any(replica.problem for replica in self._table.all())
 
     def log_dirs(self) -> tuple[LogDirState, ...]:

@@ -2,7 +2,7 @@
 
 ::
 
-    prepare ─► order                          inputs of the order: nobody expires them while the run is on
+    prepare ─► order                          inputs of the order: expiration leaves them while the run is on
     begin   ─► rows COPY_SEGMENT_STARTED      then the job may write .log and .indexes of exactly those ids
     commit  ─► .manifest ─► one atomic batch  output FINISHED, inputs DELETE_STARTED, perhaps compacted_to
     end     ─► what is open DELETE_STARTED    the sweep removes its objects
@@ -79,20 +79,20 @@ class CompactionLeader:
         self._rounds: tuple[PartitionRound, ...] = ()
         self._order: WorkOrder | None = None
         self.record = RunRecord(UUID(int=0), partitions=0, groups=0)
-        """Of the present run, or the last one."""
+        """Record of the present run, or of the last one."""
 
     @property
     def order(self) -> WorkOrder | None:
-        """Of the present run, None between two."""
+        """Work order of the present run; None between two runs."""
         return self._order
 
     @property
     def rounds(self) -> tuple[PartitionRound, ...]:
-        """How far each partition of the present run is; empty between two."""
+        """State of each partition of the present run; empty between two runs."""
         return self._rounds
 
     def statistics(self) -> RunStatistics:
-        """What the present run, or the last one, has done."""
+        """Return the statistics of the present run, or of the last one."""
         return self.record.statistics()
 
     async def prepare(

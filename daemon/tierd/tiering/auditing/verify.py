@@ -132,7 +132,7 @@ class TierAudit:
             yield report
 
     async def knows_a_segment(self) -> bool:
-        """Whether a readable segment of this metadata lies below the configured prefix: then the prefix is its own.
+        """Return whether a readable segment of this metadata lies below the configured prefix: the prefix is its own.
 
         Raises:
             RemoteStorageError: the store does not answer.
@@ -236,7 +236,7 @@ class TierAudit:
         return [report for task in tasks if (report := task.result()) is not None]
 
     async def _judged(self, keys: ObjectKeyFactory, pair: SegmentPair, *, deep: bool) -> AuditReport | None:
-        """What is wrong with a segment; what the store refuses of it alone is a finding, and the walk goes on."""
+        """Return the faults of a segment; an object that the store refuses is a finding, and the walk continues."""
         try:
             return await self._lasting(keys, pair, deep=deep)
         except RemoteStorageError as error:
@@ -247,7 +247,7 @@ class TierAudit:
             return AuditReport((finding,), pair.place.partition, pair.place, pair.row, pair.objects)
 
     async def _lasting(self, keys: ObjectKeyFactory, pair: SegmentPair, *, deep: bool) -> AuditReport | None:
-        """What is wrong with a segment, if it stays so while nobody works on it."""
+        """Return the faults of a segment that stay the same while no daemon changes the segment."""
         if not await self._check.run(pair.row, pair.objects, pair.claim, deep=deep):
             return None
         place = pair.place
@@ -320,7 +320,7 @@ class TierAudit:
         return ()
 
     async def _is_foreign(self, keys: ObjectKeyFactory) -> bool:
-        """Whether another metadata store owns the prefix, whose segments are not ours to judge."""
+        """Return whether another metadata store owns the prefix: its segments are not audited here."""
         try:
             owner = await read_tier_identity(self._store, key_prefix=keys.prefix, cluster_id=keys.cluster_id)
         except RemoteIntegrityError:
@@ -328,7 +328,7 @@ class TierAudit:
         return owner is not None and owner != await read_store_identity(self._rows, self._metadata_keys)
 
     async def _uploads(self, only: Collection[TopicIdPartition] | None) -> list[AuditReport]:
-        """Uploads that nobody will end. The store tells all that there are in one answer."""
+        """Return the unfinished uploads without a living writer. The store lists all uploads in one answer."""
         suspicious = []
         for upload, *_ in await self._storage.list_unfinished_uploads():
             place = place_of(self._keys.parse(upload.key))

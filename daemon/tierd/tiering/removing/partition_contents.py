@@ -68,7 +68,7 @@ class PartitionContents:
 
     @property
     def steps(self) -> int:
-        """How many durable steps deletions in this process have taken."""
+        """Number of durable steps that deletions in this process have taken."""
         return self._deletion.steps
 
     def skip_grace(self, partition: TopicIdPartition) -> None:
