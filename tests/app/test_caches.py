@@ -1,6 +1,7 @@
 """Who may use the chunk cache, and who makes its directory."""
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tierd.app.caches import chunk_cache, reading_use
 from tierd.config import TierdConfig
-from tierd.remote import CacheStatistics
+from tierd.remote import CacheStatistics, ChunkCache
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.tiering import FetchStatistics
 from tierd.tiering.reading.fetch_gate import GateStatistics
@@ -30,15 +31,21 @@ def make_config(tmp_path: Path) -> MakeConfig:
     return make
 
 
+def opened(
+    config: TierdConfig, store: MemoryObjectStore, *, is_daemon: bool
+) -> AbstractAsyncContextManager[ChunkCache | None]:
+    return chunk_cache(config.fetch, store, cache_dir=config.cache_dir, clock=FakeClock(), is_daemon=is_daemon)
+
+
 @pytest.mark.parametrize("is_daemon", [True, False])
 async def test_the_cache_is_below_the_state_dir(make_config: MakeConfig, tmp_path: Path, is_daemon: bool) -> None:
-    async with chunk_cache(make_config(), MemoryObjectStore(), clock=FakeClock(), is_daemon=is_daemon) as cache:
+    async with opened(make_config(), MemoryObjectStore(), is_daemon=is_daemon) as cache:
         assert cache is not None
         assert (tmp_path / "state/cache/chunks").is_dir()
 
 
 async def test_a_capacity_of_nothing_is_no_cache(make_config: MakeConfig, tmp_path: Path) -> None:
-    async with chunk_cache(make_config(0), MemoryObjectStore(), clock=FakeClock(), is_daemon=True) as cache:
+    async with opened(make_config(0), MemoryObjectStore(), is_daemon=True) as cache:
         assert cache is None
     assert not (tmp_path / "state").exists()
 
@@ -48,7 +55,7 @@ async def test_a_command_leaves_a_directory_of_somebody_else_alone(
 ) -> None:
     monkeypatch.setattr("tierd.app.caches.os.geteuid", lambda: 4711)
     store = MemoryObjectStore()
-    async with chunk_cache(make_config(), store, clock=FakeClock(), is_daemon=False) as cache:
+    async with opened(make_config(), store, is_daemon=False) as cache:
         assert cache is None
     assert not (tmp_path / "state").exists()
 

@@ -39,7 +39,7 @@ async def test_the_metadata_closes_before_the_stores_and_each_of_them_once(
     for kind in (RemoteLogMetadataManager, SqliteKeyValueStore, FilesystemObjectStore):
         _note_close(monkeypatch, kind, closed)
     async with compose(_config(tmp_path), tmp_path / "tierd.yaml") as engine:
-        engine.new_manager(PassiveSupervisor())
+        engine.new_tiering(PassiveSupervisor())
         assert closed == []
     assert closed.index("RemoteLogMetadataManager") < closed.index("FilesystemObjectStore")
     assert sorted(closed) == ["FilesystemObjectStore", "RemoteLogMetadataManager", "SqliteKeyValueStore"]

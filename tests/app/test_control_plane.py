@@ -1,13 +1,10 @@
 """Which source of leadership the configuration asks for, and what is told of it."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.fakes.clock import FakeClock
 from tierd.app.control_plane import ControlPlane, control_plane
-from tierd.config import KafkaConnectionSettings, LeadershipSettings, LogDirSettings, RemoteSettings, TierdConfig
-from tierd.config.remote_settings import FilesystemSettings
+from tierd.config import KafkaConnectionSettings, LeadershipSettings
 from tierd.control import KafkaLeadership, StaticLeadership
 from tierd.errors import KafkaUnreachableError
 from tierd.log import BrokerIdentity
@@ -17,12 +14,7 @@ NOBODY = KafkaConnectionSettings(bootstrap_servers=("127.0.0.1:1",))
 
 
 def planned(leadership: LeadershipSettings) -> ControlPlane:
-    config = TierdConfig(
-        log_dirs=(LogDirSettings(path=Path("/data")),),
-        remote=RemoteSettings(backend="filesystem", filesystem=FilesystemSettings(path=Path("/tier"))),
-        leadership=leadership,
-    )
-    return control_plane(config, BrokerIdentity("cluster", 1), clock=FakeClock(), random=lambda: 0.0)
+    return control_plane(leadership, BrokerIdentity("cluster", 1), clock=FakeClock(), random=lambda: 0.0)
 
 
 def test_static_leadership_needs_nobody() -> None:

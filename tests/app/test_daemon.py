@@ -32,7 +32,7 @@ from tierd.model import LogSegmentData, RemoteLogSegmentMetadata
 from tierd.pipeline import PipelineScheduler, RunHistory, RunLimits, RunOutcome, RunProgress
 from tierd.remote import SegmentStorage
 from tierd.schedule import Schedule
-from tierd.tiering import RemoteLogManager, Supervisor
+from tierd.tiering import RemoteLogManager, Supervisor, Tiering
 
 SHAPE = SegmentShape(batches=60, records_per_batch=8, value_bytes=1000)  # about half a megabyte a segment
 SEGMENT_RECORDS = 60 * 8
@@ -214,10 +214,10 @@ class BrokenManager(RemoteLogManager):
 class BrokenEngine(Engine):
     """An engine with such a manager."""
 
-    def new_manager(self, supervisor: Supervisor) -> RemoteLogManager:
-        manager = super().new_manager(supervisor)
-        manager.__class__ = BrokenManager
-        return manager
+    def new_tiering(self, supervisor: Supervisor) -> Tiering:
+        tiering = super().new_tiering(supervisor)
+        tiering.manager.__class__ = BrokenManager
+        return tiering
 
 
 @asynccontextmanager

@@ -132,7 +132,7 @@ async def test_logs_of_tierds_own_are_opened_copied_and_follow_their_policies(tm
         await writer.run(lambda log: log.roll(now_ms=engine.clock.now_ms()))
         await writer.append_as_leader(batch, leader_epoch=0)
         writer.log.update_high_watermark(4)
-        (outcome,) = await engine.new_manager(PassiveSupervisor()).copy_once()
+        (outcome,) = await engine.new_tiering(PassiveSupervisor()).manager.copy_once()
         assert (outcome.error, outcome.status.copied_through) == (None, 2)
         assert (writer.log.highest_remote_offset, writer.log.config.is_copy_enabled) == (2, True)
         engine.settings.config = _config(tmp_path, defaults={"copy": False, "segment_bytes": "4MiB"})

@@ -37,13 +37,13 @@ async def test_rows_of_every_state_are_counted_and_none_is_said_too(tierd: Insta
     config = load_config(tierd.config_file, {})
     make_state_dir(config.state_dir)
     async with compose(config, tierd.config_file) as engine:
-        manager = engine.new_manager(PassiveSupervisor())
-        await manager.discover_once()
-        (outcome,) = await manager.removals.expire_here(None)
+        tiering = engine.new_tiering(PassiveSupervisor())
+        await tiering.manager.discover_once()
+        (outcome,) = await tiering.removals.expire_here(None)
         assert outcome.error is None
         found = gauges(engine)
         assert (found["tierd_remote_log_metadata_count"], found["tierd_remote_log_size_bytes"]) == (0, 0)
-        (status,) = manager.status()
+        (status,) = tiering.manager.status()
         for start, steps in ((0, []), (10, [FINISHED]), (20, [FINISHED, DELETING])):
             await add(engine, start, steps)
         found = gauges(engine)

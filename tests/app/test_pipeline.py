@@ -28,7 +28,7 @@ async def test_no_run_believes_a_wall_clock_that_has_just_leapt_ahead(
     clock = FakeClock()
     monkeypatch.setattr(compose_module, "SystemClock", lambda: clock)
     async with compose(_config(tmp_path), tmp_path / "tierd.yaml") as engine:
-        run = build_pipeline(engine, engine.new_manager(PassiveSupervisor()), tmp_path / "tierd.yaml").run
+        run = build_pipeline(engine, engine.new_tiering(PassiveSupervisor()), tmp_path / "tierd.yaml").run
         began_ms = (await run.plan(None)).order.now_ms
         clock.advance(60)
         clock.step_wall_clock(10 * YEAR_MS)
@@ -54,9 +54,9 @@ async def test_many_requests_to_erase_do_not_hold_up_the_daemon(
         looking.append(threading.current_thread())
         return chain(self)
 
-    async with standing_in(config, tmp_path / "tierd.yaml") as (engine, manager):
-        await manager.copy_once()
-        pipeline = build_pipeline(engine, manager, tmp_path / "tierd.yaml")
+    async with standing_in(config, tmp_path / "tierd.yaml") as (engine, tiering):
+        await tiering.manager.copy_once()
+        pipeline = build_pipeline(engine, tiering, tmp_path / "tierd.yaml")
         (candidate,) = await pipeline.candidates.find(None)
         for number in range(REQUESTS):
             filed = new_request(

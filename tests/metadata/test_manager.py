@@ -33,6 +33,7 @@ from tierd.metadata import (
     KeyValueStore,
     MemoryKeyValueStore,
     MetadataKeyFactory,
+    MetadataManagerSettings,
     PartitionView,
     Put,
     RemoteLogMetadataManager,
@@ -61,8 +62,7 @@ def manager_of(
         broker_id=broker_id,
         session_id=session_id,
         clock=clock or FakeClock(),
-        backend_timeout_s=backend_timeout_s,
-        strict_kafka_compat=strict_kafka_compat,
+        settings=MetadataManagerSettings(backend_timeout_s=backend_timeout_s, strict_kafka_compat=strict_kafka_compat),
     )
 
 

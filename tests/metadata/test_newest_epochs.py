@@ -30,6 +30,7 @@ from tierd.metadata import (
     KeyValueStore,
     MemoryKeyValueStore,
     MetadataKeyFactory,
+    MetadataManagerSettings,
     PartitionRow,
     Put,
     RemoteLogMetadataManager,
@@ -86,7 +87,7 @@ def manager_of(store: KeyValueStore, broker_id: int, *, strict: bool = False) ->
         broker_id=broker_id,
         session_id=SESSION,
         clock=FakeClock(),
-        strict_kafka_compat=strict,
+        settings=MetadataManagerSettings(strict_kafka_compat=strict),
     )
 
 

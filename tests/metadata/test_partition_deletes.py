@@ -21,6 +21,7 @@ from tierd.metadata import (
     Batch,
     MemoryKeyValueStore,
     MetadataKeyFactory,
+    MetadataManagerSettings,
     PartitionBeingDeleted,
     Put,
     RemoteLogMetadataManager,
@@ -55,7 +56,7 @@ def manager_of(
         broker_id=broker_id,
         session_id=session_id,
         clock=clock,
-        tombstone_retention_s=100,
+        settings=MetadataManagerSettings(tombstone_retention_s=100),
     )
 
 

@@ -27,6 +27,7 @@ from tierd.errors import (
 from tierd.metadata import (
     MemoryKeyValueStore,
     MetadataKeyFactory,
+    MetadataManagerSettings,
     PartitionView,
     RemoteLogMetadataManager,
     read_partition,
@@ -77,8 +78,7 @@ class Brokers(RuleBasedStateMachine):
             broker_id=broker,
             session_id=UUID(int=session * 2 + broker + 1),
             clock=self.clock,
-            tombstone_retention_s=100,
-            strict_kafka_compat=self.strict,
+            settings=MetadataManagerSettings(tombstone_retention_s=100, strict_kafka_compat=self.strict),
         )
 
     def run(self, work: Coroutine[object, object, _T]) -> _T:

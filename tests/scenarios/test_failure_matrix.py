@@ -58,7 +58,7 @@ from tierd.remote import (
 )
 from tierd.remote.backends.files import FilesystemObjectStore
 from tierd.remote.transform.transform import PLAIN
-from tierd.tiering import AuditLimits, Finding, TierAudit, TieredLog, TopicPolicy
+from tierd.tiering import AuditLimits, Finding, StoredTier, TierAudit, TieredLog, TopicPolicy
 
 Answer = TypeVar("Answer")
 
@@ -182,11 +182,13 @@ class World:
             return ()
 
         audit = TierAudit(
-            store=self.objects,
-            storage=self.storage(),
-            keys=ObjectKeyFactory("", CLUSTER_ID),
-            rows=self.rows,
-            metadata_keys=KEYS,
+            StoredTier(
+                objects=self.objects,
+                segments=self.storage(),
+                object_keys=ObjectKeyFactory("", CLUSTER_ID),
+                rows=self.rows,
+                row_keys=KEYS,
+            ),
             tiered_log=tiered_log,
             clock=self.tier.clock,
             limits=AuditLimits(600),
@@ -326,7 +328,7 @@ async def test_a_metadata_write_of_a_deletion_that_fails(
 
     world.rows.faults = faults
     for _ in range(2):
-        await session.manager.removals.expire_here(None)
+        await session.tiering.removals.expire_here(None)
     world.rows.faults = lambda _: None
     assert await world.states(SOUND) == []
     if step is DELETING and fault is not Fault.LOSE_ANSWER:
@@ -347,7 +349,7 @@ async def test_an_object_store_that_deletes_nothing_keeps_the_rows(world: World)
 
     world.objects.fault = fault
     for _ in range(2):
-        await session.manager.removals.expire_here(None)
+        await session.tiering.removals.expire_here(None)
     assert await world.states() == [DELETING, DELETING]
     assert await world.states(SOUND) == []
     await assert_expires(world, session)
@@ -363,7 +365,7 @@ async def assert_expires(world: World, session: Session) -> None:
     world.objects.fault = lambda operation, key: None
     for _ in range(3):
         world.tier.clock.advance(DAY_S)
-        await session.manager.removals.expire_here(None)
+        await session.tiering.removals.expire_here(None)
     assert await world.states() == []
     assert await keys_of(world) == []
     assert await world.findings() == []

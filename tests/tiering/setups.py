@@ -1,4 +1,4 @@
-"""A whole little tierd over memory stores and real log dirs, whose parts a test may replace one by one."""
+"""A small but complete tierd over memory stores and real log dirs. A test may replace each part."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -29,20 +29,27 @@ from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.tiering import (
     AuditLimits,
+    BrokerLogOffsets,
+    Capacity,
     CopyOutcome,
     FetchTask,
     Finding,
+    FollowedLogDirs,
     LogOffsets,
     PassiveSupervisor,
-    RemoteLogManager,
     SegmentHold,
+    Slots,
+    StoredTier,
     Supervisor,
     TierAudit,
     TieredLog,
+    TieringContext,
+    TieringSettings,
     TopicPolicy,
+    Writer,
+    assemble,
 )
 from tierd.tiering.policy import TopicPolicies
-from tierd.tiering.slots import Slots
 
 CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"
 BROKER_ID = 1
@@ -52,7 +59,7 @@ HoldModeName = Literal["auto", "link", "descriptor", "none"]
 
 @dataclass
 class Recorded:
-    """A TieringRecorder that remembers."""
+    """TieringRecorder that remembers every outcome."""
 
     requests: int = 0
     copied: list[int] = field(default_factory=list)
@@ -117,7 +124,7 @@ class Recorded:
 
 
 class Tier:
-    """Both stores, which survive, and sessions of tierd over them, which come and go."""
+    """Both stores, which survive, and the sessions of tierd over them, which do not."""
 
     def __init__(
         self,
@@ -149,7 +156,7 @@ class Tier:
         log_offsets: LogOffsets | None = None,
         slots: Slots | None = None,
     ) -> "Session":
-        """A process of tierd: a session id, caches and holds of its own."""
+        """Return a process of tierd with a session id, caches and holds of its own."""
         return Session(
             self,
             supervisor=supervisor or PassiveSupervisor(),
@@ -167,7 +174,7 @@ class Tier:
 
 
 class Session:
-    """One process of tierd."""
+    """Process of tierd."""
 
     def __init__(
         self,
@@ -193,43 +200,50 @@ class Session:
         self.metadata = RemoteLogMetadataManager(
             tier.rows, cluster_id=CLUSTER_ID, broker_id=broker_id, session_id=self.session_id, clock=tier.clock
         )
-        self.manager = RemoteLogManager(
-            tier.log_dirs,
+        expire = expire or ExpireSettings()
+        self.tiering = assemble(
+            TieringContext(
+                metadata=self.metadata,
+                remote=self.storage,
+                policies=policies,
+                log_offsets=log_offsets or BrokerLogOffsets(),
+                recorder=self.recorder,
+                clock=tier.clock,
+                writer=Writer(broker_id=broker_id, session_id=self.session_id),
+                settings=TieringSettings(copying=settings, expire=expire),
+            ),
+            FollowedLogDirs(paths=tier.log_dirs, hold=hold, wants=wants),
             leadership=leadership,
-            metadata=self.metadata,
-            remote=self.storage,
             supervisor=supervisor,
-            hold=hold,
-            recorder=self.recorder,
-            clock=tier.clock,
-            settings=settings,
-            expire=expire,
-            policies=policies,
-            log_offsets=log_offsets,
-            store=tier.rows,
-            broker_id=broker_id,
-            session_id=self.session_id,
-            slots=slots,
-            wants=wants,
+            capacity=Capacity(
+                settings,
+                copies=slots or Slots(settings.concurrency),
+                deletions=Slots(expire.concurrency),
+                recorder=self.recorder,
+                clock=tier.clock,
+            ),
+            rows=tier.rows,
+            ledger=None,
             random=lambda: 0.5,
         )
+        self.manager = self.tiering.manager
 
     async def copy_once(self, *names: str) -> dict[str, CopyOutcome]:
-        """One pass over everything, or over the partitions of that name."""
+        """Run one pass over all partitions, or over those of that name; return the outcomes by name."""
         chosen = [TopicPartition.parse(name) for name in names] or None
         return {str(outcome.partition): outcome for outcome in await self.manager.copy_once(chosen)}
 
     def rows(self, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
-        """Every row, ascending."""
+        """Return every row, ascending."""
         return sorted(self.metadata.view(partition).list(), key=lambda m: (m.start_offset, m.event_timestamp_ms))
 
     def finished(self, partition: TopicIdPartition) -> list[tuple[int, int]]:
-        """Offsets of the readable segments, ascending, inclusive."""
+        """Return the offsets of the readable segments, ascending, inclusive."""
         state = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
         return [(m.start_offset, m.end_offset) for m in self.rows(partition) if m.state is state]
 
     async def tiered_log(self, path: Path, *, topic_id: UUID | None = None) -> TieredLog:
-        """What a reader sees of the partition in ``path``."""
+        """Return both tiers of the partition in ``path`` as a reader sees them."""
         directory = identify_directory(path)
         assert directory is not None
         name = directory.topic_partition
@@ -242,17 +256,19 @@ class Session:
         )
 
     async def findings(self, path: Path) -> list[Finding]:
-        """What a deep audit finds in the tier of the partition in ``path``; what is under way counts as left."""
+        """Return the findings of a deep audit of the partition in ``path``; a copy under way counts as dangling."""
 
         async def nothing() -> tuple[()]:
             return ()
 
         audit = TierAudit(
-            store=self.tier.store,
-            storage=self.storage,
-            keys=ObjectKeyFactory("", CLUSTER_ID),
-            rows=self.tier.rows,
-            metadata_keys=MetadataKeyFactory(CLUSTER_ID),
+            StoredTier(
+                objects=self.tier.store,
+                segments=self.storage,
+                object_keys=ObjectKeyFactory("", CLUSTER_ID),
+                rows=self.tier.rows,
+                row_keys=MetadataKeyFactory(CLUSTER_ID),
+            ),
             tiered_log=lambda _: self.tiered_log(path),
             clock=self.tier.clock,
             limits=AuditLimits(0, attempt_timeout_s=0),
@@ -261,7 +277,7 @@ class Session:
         return [finding async for report in audit.run([partition_of(path)], deep=True) for finding in report.findings]
 
     def reader(self, path: Path, *, prefetch_bytes: int = 1 << 20) -> FetchTask:
-        """A reader of the partition in ``path``."""
+        """Return a reader of the partition in ``path``."""
         return FetchTask(
             lambda: self.tiered_log(path),
             remote=self.storage,

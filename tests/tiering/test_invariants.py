@@ -188,7 +188,7 @@ class Tiering(RuleBasedStateMachine):
 
     async def _expire(self) -> None:
         await self.session.copy_once()
-        (replica,) = self.session.manager._replicas.all()
+        (replica,) = self.session.tiering.replicas.all()
         assert replica.tasks.expire is not None
         await replica.tasks.expire.run_once()
 

@@ -10,7 +10,7 @@ from tests.tiering.setups import CLUSTER_ID, Session, Tier, partition_of
 from tierd.config import ExpireSettings
 from tierd.metadata import MemoryKeyValueStore, MetadataKeyFactory, RebuildSeverity
 from tierd.remote import ObjectKeyFactory, SegmentStorage
-from tierd.tiering import MetadataRebuild, RebuildReport, TopicPolicy
+from tierd.tiering import MetadataRebuild, RebuildReport, StoredTier, TopicPolicy
 from tierd.tiering.auditing.explain import Place, explain
 
 SHAPE = SegmentShape()  # 8 records a segment
@@ -41,18 +41,20 @@ class Setup:
         assert outcome.error is None, outcome.error
 
     async def expire(self) -> None:
-        (outcome,) = await self.session.manager.removals.expire_here(None)
+        (outcome,) = await self.session.tiering.removals.expire_here(None)
         assert outcome.error is None, outcome.error
 
     async def rebuild(self) -> RebuildReport:
         """Lose the metadata and make it anew from the bucket; another process goes on."""
         self.tier.rows = MemoryKeyValueStore()
         report = await MetadataRebuild(
-            store=self.tier.store,
-            storage=SegmentStorage(self.tier.store, cluster_id=CLUSTER_ID, broker_id=0),
-            metadata=self.tier.rows,
-            keys=MetadataKeyFactory(CLUSTER_ID),
-            object_keys=ObjectKeyFactory("", CLUSTER_ID),
+            StoredTier(
+                objects=self.tier.store,
+                segments=SegmentStorage(self.tier.store, cluster_id=CLUSTER_ID, broker_id=0),
+                object_keys=ObjectKeyFactory("", CLUSTER_ID),
+                rows=self.tier.rows,
+                row_keys=MetadataKeyFactory(CLUSTER_ID),
+            ),
             session_id=uuid4(),
             grace_ends_ms=0,
             tell=lambda _: None,

@@ -11,7 +11,7 @@ from tests.fakes.log_dirs import write_log_dir
 from tierd.control import StaticLeadership
 from tierd.log import PartitionDirectory
 from tierd.tiering import SegmentHold, replicas
-from tierd.tiering.replica import Replica
+from tierd.tiering.replica import Replica, ReplicaTable
 from tierd.tiering.replicas import Replicas
 
 SECOND_NS = 1_000_000_000
@@ -46,6 +46,7 @@ async def test_log_dir_whose_disk_does_not_answer_is_told_until_it_does(
     monkeypatch.setattr(replicas, call, hang)
     subject = Replicas(
         [hanging, sound],
+        table=ReplicaTable(),
         hold=SegmentHold(mode="none", hold_dir=tmp_path / "hold", max_bytes=None),
         leadership=StaticLeadership(),
         listener=Deaf(),

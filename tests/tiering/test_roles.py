@@ -136,7 +136,7 @@ async def test_one_task_of_each_kind_however_often_a_role_is_told(broker: Broker
     async with running(broker.session, broker.supervisor):
         broker.tell(Role.LEADER)
         await broker.until(lambda s: s.copied_through == 15, "copied")
-        before = broker.session.manager._replicas.get(broker.partition)
+        before = broker.session.tiering.replicas.get(broker.partition)
         assert before is not None
         task = before.tasks.copy
         for _ in range(3):
@@ -326,7 +326,7 @@ class TestDeletedTopic:
     async def test_what_the_store_keeps_is_counted_by_the_leader_alone(self, broker: Broker) -> None:
         writer = broker.fill()
         partition = partition_of(writer.path)
-        deletion = broker.session.manager._factory.deletion
+        deletion = broker.session.tiering.deletion
         async with running(broker.session, broker.supervisor):
             broker.tell(Role.LEADER)
             await broker.until(lambda s: s.copied_through == 15, "copied")

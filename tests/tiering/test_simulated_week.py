@@ -155,18 +155,18 @@ class Broker:
     @property
     def is_busy(self) -> bool:
         manager = self.session.manager
-        is_looking = manager._news._arrived.is_set() or manager._replicas._lock.locked()
+        is_looking = manager._upkeep._news._arrived.is_set() or manager._log_dirs._lock.locked()
         return is_looking or self.supervisor.running_passes > 0
 
     def copied_through(self, partition: TopicIdPartition) -> int:
         """-1 where this broker copies nothing."""
-        replica = self.session.manager._replicas.get(partition)
+        replica = self.session.tiering.replicas.get(partition)
         task = replica.tasks.copy if replica else None
         copied = task.state.copied_through if task else None
         return copied.offset if copied else -1
 
     def knows(self, partition: TopicIdPartition) -> bool:
-        return self.session.manager._replicas.get(partition) is not None
+        return self.session.tiering.replicas.get(partition) is not None
 
     def tasks(self) -> int:
         """Of partitions."""

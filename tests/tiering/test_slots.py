@@ -78,9 +78,9 @@ def test_once_all_are_given_back_there_are_as_many_as_the_size_says(steps: list[
 @pytest.mark.spec("remote-tiering 195")
 async def test_copies_and_deletions_run_with_the_new_size(tmp_path: Path) -> None:
     session = Tier(tmp_path, []).session(settings=CopySettings(concurrency=2), expire=ExpireSettings(concurrency=2))
-    manager = session.manager
-    manager.resize(copies=5, deletions=1)
-    capacity = manager._capacity
+    capacity = session.tiering.capacity
+    capacity.resize(copies=5, deletions=1)
     assert (capacity.copies.size, capacity.deletions.size) == (5, 1)
-    assert manager._factory._tools.slots is capacity.copies
-    assert manager._factory._expiration_tools.slots is capacity.deletions
+    factory = session.manager._follower._roles._factory
+    assert factory._copy_tools.slots is capacity.copies
+    assert factory._expiration_tools.slots is capacity.deletions

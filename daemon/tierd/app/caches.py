@@ -1,4 +1,4 @@
-"""The caches on disk, as the configuration asks for them."""
+"""The caches on disk of chunks that were read from the tier."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tierd.clock import Clock
-from tierd.config import TierdConfig
+from tierd.config import FetchSettings
 from tierd.remote import ChunkCache, ObjectStore
 from tierd.telemetry import CacheUse, ReadingUse
 from tierd.tiering import FetchStatistics
@@ -17,26 +17,27 @@ CHUNKS_DIRECTORY = "chunks"
 
 @contextlib.asynccontextmanager
 async def chunk_cache(
-    config: TierdConfig, store: ObjectStore, *, clock: Clock, is_daemon: bool
+    settings: FetchSettings, store: ObjectStore, *, cache_dir: Path, clock: Clock, is_daemon: bool
 ) -> AsyncIterator[ChunkCache | None]:
     """Open the cache of stored chunks; close it afterwards.
 
     Args:
-        config: says where, and how large.
-        store: what is cached.
+        settings: the capacity and concurrency of the cache.
+        store: the objects that are cached.
+        cache_dir: the directory of all caches.
         clock: for the pause after a failed write.
-        is_daemon: the directory is its own, and made if it is not there. A command of another user than the one that
-            owns it reads without a cache, and leaves no files there that the daemon could not read.
+        is_daemon: the daemon owns the directory, and makes a missing one. A command of another user reads without a
+            cache, and leaves no files in the directory that the daemon could not read.
     """
-    directory = config.cache_dir / CHUNKS_DIRECTORY
-    if not config.fetch.cache_bytes or not (is_daemon or _is_ours(directory)):
+    directory = cache_dir / CHUNKS_DIRECTORY
+    if not settings.cache_bytes or not (is_daemon or _is_ours(directory)):
         yield None
         return
     cache = await ChunkCache.open(
         store,
         directory=directory,
-        capacity_bytes=config.fetch.cache_bytes,
-        concurrency=config.fetch.concurrency,
+        capacity_bytes=settings.cache_bytes,
+        concurrency=settings.concurrency,
         clock=clock,
     )
     try:
@@ -46,7 +47,7 @@ async def chunk_cache(
 
 
 def reading_use(statistics: FetchStatistics) -> ReadingUse:
-    """What the metrics say of the reads from the tier."""
+    """Return the statistics of the reads from the tier as the metrics have them."""
     gate = statistics.gate
     caches = {"chunks": statistics.chunks, "indexes": statistics.indexes}
     return ReadingUse(
@@ -59,7 +60,7 @@ def reading_use(statistics: FetchStatistics) -> ReadingUse:
 
 
 def _is_ours(directory: Path) -> bool:
-    """Whether the directory, or the nearest one above it that there is, belongs to this user, who may write there."""
+    """Return whether this user owns and may write ``directory``, or the nearest existing directory above it."""
     for path in (directory, *directory.parents):
         try:
             return path.stat().st_uid == os.geteuid() and os.access(path, os.W_OK | os.X_OK)

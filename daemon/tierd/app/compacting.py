@@ -41,8 +41,8 @@ async def plan_compaction(config: TierdConfig, config_file: Path, names: Sequenc
     """
 
     async def plan_here() -> CompactionPlan:
-        async with standing_in(config, config_file) as (engine, manager):
-            return plan_answer(await build_pipeline(engine, manager, config_file).run.plan(list(names) or None))
+        async with standing_in(config, config_file) as (engine, tiering):
+            return plan_answer(await build_pipeline(engine, tiering, config_file).run.plan(list(names) or None))
 
     request = CompactRequest(partitions=tuple(names), dry_run=True)
     answer = await ask_or_run(config.state_dir, COMPACT, request, plan_here)
@@ -67,9 +67,9 @@ async def compact(config: TierdConfig, config_file: Path, names: Sequence[TopicP
 
     async def run_here() -> Facts:
         await find_spark(config.pipeline.java_home)
-        async with standing_in(config, config_file) as (engine, manager):
+        async with standing_in(config, config_file) as (engine, tiering):
             await require_pipeline(engine)
-            pipeline = build_pipeline(engine, manager, config_file)
+            pipeline = build_pipeline(engine, tiering, config_file)
             pipeline.candidates.require_led(list(names) or None)
             return await _run_here(pipeline, names, tell)
 

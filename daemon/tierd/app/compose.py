@@ -1,4 +1,4 @@
-"""Builds every object that copies, from the whole configuration; the only place that reads all of it."""
+"""The composition root: builds every object that copies, from the whole configuration."""
 
 import contextlib
 import random
@@ -21,6 +21,7 @@ from tierd.config import TierdConfig
 from tierd.log import BrokerIdentity, broker_identity
 from tierd.metadata import (
     KeyValueStore,
+    MetadataManagerSettings,
     MetadataStatistics,
     RemoteLogMetadataManager,
     is_tier_known,
@@ -39,23 +40,38 @@ from tierd.remote import (
     open_transform,
 )
 from tierd.telemetry import EngineUse, HoldUsage, Latency, MetadataCounts, Metrics, PartitionLag
-from tierd.tiering import DeletionLedger, ManagerStatistics, PartitionStatus, RemoteLogManager, SegmentHold, Supervisor
+from tierd.tiering import (
+    Capacity,
+    DeletionLedger,
+    FollowedLogDirs,
+    ManagerStatistics,
+    PartitionStatus,
+    RemoteLogManager,
+    SegmentHold,
+    Slots,
+    Supervisor,
+    Tiering,
+    TieringContext,
+    TieringSettings,
+    Writer,
+    assemble,
+)
 
 
 @dataclass(slots=True)
 class LiveSettings:
-    """What of the configuration is in force; a reload replaces it."""
+    """Configuration in force. A reload replaces it."""
 
     config: TierdConfig
 
     def wants(self, topic: str) -> bool:
-        """Whether ``topic`` is tiered now."""
+        """Return whether ``topic`` is tiered now."""
         return self.config.topics.wants(topic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """Everything that copies, built and not yet running."""
+    """Parts of the process, built and not yet running."""
 
     settings: LiveSettings
     identity: BrokerIdentity
@@ -77,37 +93,47 @@ class Engine:
     rows: KeyValueStore
     usage: UsageKeeper
 
-    def new_manager(self, supervisor: Supervisor) -> RemoteLogManager:
-        """Return what finds partitions and hands their tasks to ``supervisor``."""
+    def new_tiering(self, supervisor: Supervisor) -> Tiering:
+        """Return the tiering of this broker, whose tasks ``supervisor`` runs."""
         config = self.settings.config
-        manager = RemoteLogManager(
-            [log_dir.path for log_dir in config.log_dirs],
+        tiering = assemble(
+            TieringContext(
+                metadata=self.metadata,
+                remote=self.storage,
+                policies=self.policies,
+                log_offsets=self.logs.offsets,
+                recorder=self.metrics,
+                clock=self.clock,
+                writer=Writer(broker_id=self.identity.node_id, session_id=self.session_id),
+                settings=TieringSettings(
+                    copying=config.copying,
+                    expire=config.expire,
+                    strict_kafka_compat=config.metadata.strict_kafka_compat,
+                ),
+            ),
+            FollowedLogDirs(
+                paths=[log_dir.path for log_dir in config.log_dirs], hold=self.hold, wants=self.settings.wants
+            ),
             leadership=self.control.leadership,
-            metadata=self.metadata,
-            remote=self.storage,
             supervisor=supervisor,
-            hold=self.hold,
-            recorder=self.metrics,
-            clock=self.clock,
-            settings=config.copying,
-            expire=config.expire,
-            strict_kafka_compat=config.metadata.strict_kafka_compat,
-            policies=self.policies,
-            log_offsets=self.logs.offsets,
+            capacity=Capacity(
+                config.copying,
+                copies=Slots(config.copying.concurrency),
+                deletions=Slots(config.expire.concurrency),
+                recorder=self.metrics,
+                clock=self.clock,
+            ),
+            rows=self.rows,
             ledger=self.ledger,
-            store=self.rows,
-            broker_id=self.identity.node_id,
-            session_id=self.session_id,
-            wants=self.settings.wants,
             random=self.random,
         )
-        self.metrics.watch_partitions(lambda: [self._lag(status) for status in manager.status()])
+        self.metrics.watch_partitions(lambda: [self._lag(status) for status in tiering.manager.status()])
         self.metrics.watch_leadership(self.control.use)
-        self.metrics.watch_engine(lambda: _engine_use(manager.statistics()))
-        return manager
+        self.metrics.watch_engine(lambda: _engine_use(tiering.capacity.statistics()))
+        return tiering
 
     def stored_bytes(self, manager: RemoteLogManager) -> dict[str, int]:
-        """What the tier holds of each topic, of the partitions that this broker leads."""
+        """Return the bytes that the tier holds of each topic, of the partitions that this broker leads."""
         stored: dict[str, int] = {}
         for lag in map(self._lag, manager.status()):
             stored[lag.topic] = stored.get(lag.topic, 0) + lag.remote_size_bytes
@@ -155,7 +181,9 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
     settings = LiveSettings(config)
     services = ServiceWatch(clock=clock, random=random.random, with_kafka=config.leadership.kafka is not None)
     metrics.watch_services(services.unreachable_s)
-    control = control_plane(config, identity, clock=clock, random=random.random, on_outcome=services.kafka.outcome)
+    control = control_plane(
+        config.leadership, identity, clock=clock, random=random.random, on_outcome=services.kafka.outcome
+    )
     policies = TopicPolicies(lambda: settings.config.topics, control.topic_settings())
     usage = UsageKeeper(
         config,
@@ -171,7 +199,13 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
             on_call=partial(_record_call, metrics),
             on_attempt=partial(_record_attempt, metrics, usage, services),
         ) as objects,
-        local_logs(config, topics=lambda: settings.config.topics, policies=policies, clock=clock) as logs,
+        local_logs(
+            config.log_dirs,
+            config.log_cleaner,
+            topics=lambda: settings.config.topics,
+            policies=policies,
+            clock=clock,
+        ) as logs,
     ):
         metadata = RemoteLogMetadataManager(
             rows,
@@ -179,10 +213,12 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
             broker_id=identity.node_id,
             session_id=session_id,
             clock=clock,
-            backend_timeout_s=config.metadata.timeout_s,
-            tombstone_retention_s=config.metadata.tombstone_retention_s,
-            load_concurrency=config.metadata.load_concurrency,
-            strict_kafka_compat=config.metadata.strict_kafka_compat,
+            settings=MetadataManagerSettings(
+                backend_timeout_s=config.metadata.timeout_s,
+                tombstone_retention_s=config.metadata.tombstone_retention_s,
+                load_concurrency=config.metadata.load_concurrency,
+                strict_kafka_compat=config.metadata.strict_kafka_compat,
+            ),
             on_outcome=services.metadata_store.outcome,
             new_keys=partial(metadata_keys, config.metadata),
         )

@@ -1,4 +1,4 @@
-"""Who leads what, and how topics are kept: from the configuration alone, or from the cluster as well."""
+"""The control plane: leadership and settings of topics, from the configuration or from the cluster."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from tierd.clock import Clock
-from tierd.config import TierdConfig
+from tierd.config import LeadershipSettings
 from tierd.control import StaticLeadership
 from tierd.errors import KafkaError
 from tierd.log import BrokerIdentity
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # at run time only where it is configured
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """Both sources.
+    """Sources of leadership and of topics' settings.
 
     Attributes:
         leadership: of the partitions in the log dirs.
@@ -30,24 +30,24 @@ class ControlPlane:
     topic_configs: "BrokerTopicConfigs | None" = None
 
     def topic_settings(self) -> Callable[[str], Mapping[str, str] | None] | None:
-        """What asks for a topic's settings; None where there is nobody to ask."""
+        """Return the lookup of a topic's settings on the brokers; None where no broker is asked."""
         return self.topic_configs.get if self.topic_configs is not None else None
 
     def not_ready(self) -> str:
-        """Why roles are not known yet; empty when they are."""
+        """Return why roles are not known yet; empty when they are known."""
         return "" if isinstance(self.leadership, StaticLeadership) else self.leadership.not_ready()
 
     def require_heard(self) -> None:
         """Return when roles were learned at least once.
 
         Raises:
-            KafkaError: the cluster never answered, so nobody knows what this broker leads.
+            KafkaError: the cluster never answered, so it is not known what this broker leads.
         """
         if not isinstance(self.leadership, StaticLeadership) and (failure := self.leadership.never_heard) is not None:
             raise failure
 
     def facts(self) -> dict[str, JsonValue]:
-        """What ``/status`` says of leadership and of topics' settings."""
+        """Return the status of leadership and of topics' settings."""
         settings_problem = self.topic_configs.problem if self.topic_configs is not None else ""
         if isinstance(self.leadership, StaticLeadership):
             return {"source": "static", "topic_settings_problem": settings_problem}
@@ -55,7 +55,7 @@ class ControlPlane:
         return {**said, "topic_settings_problem": settings_problem}
 
     def use(self) -> LeadershipUse | None:
-        """What metrics say of leadership; None where nobody is asked."""
+        """Return the use of leadership for the metrics; None where no broker is asked."""
         if isinstance(self.leadership, StaticLeadership):
             return None
         said = self.leadership.statistics()
@@ -67,33 +67,33 @@ class ControlPlane:
         )
 
     def close(self) -> None:
-        """Let connections go."""
+        """Close the connections to the brokers."""
         if not isinstance(self.leadership, StaticLeadership):
             self.leadership.close()
 
 
 def control_plane(
-    config: TierdConfig,
+    settings: LeadershipSettings,
     identity: BrokerIdentity,
     *,
     clock: Clock,
     random: Callable[[], float],
     on_outcome: Callable[[KafkaError | None], None] = lambda _: None,
 ) -> ControlPlane:
-    """Build what the configuration asks for; nothing is connected yet.
+    """Build the control plane that the settings ask for; nothing is connected yet.
 
-    ``on_outcome`` is told of every round of questions to the brokers: why none answered, or None.
+    ``on_outcome`` is called after every round of questions to the brokers, with the error of a round without an answer.
     """
-    kafka = config.leadership.kafka
+    kafka = settings.kafka
     if kafka is None:
-        return ControlPlane(StaticLeadership(config.leadership.partitions))
+        return ControlPlane(StaticLeadership(settings.partitions))
     from tierd.control import BrokerTopicConfigs, KafkaLeadership  # noqa: PLC0415 - only when configured
 
     topic_configs = BrokerTopicConfigs(
         kafka, cluster_id=identity.cluster_id, clock=clock, random=random, on_outcome=on_outcome
     )
-    if config.leadership.source == "static":
-        return ControlPlane(StaticLeadership(config.leadership.partitions), topic_configs)
+    if settings.source == "static":
+        return ControlPlane(StaticLeadership(settings.partitions), topic_configs)
     leadership = KafkaLeadership(
         kafka,
         cluster_id=identity.cluster_id,

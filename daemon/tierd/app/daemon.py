@@ -46,7 +46,7 @@ from tierd.tiering import (
     PartitionRemover,
     PartitionStatus,
     PartitionTask,
-    RemoteLogManager,
+    Tiering,
 )
 
 log = structlog.get_logger()
@@ -72,7 +72,7 @@ async def run_until_stopped(config: TierdConfig, config_file: Path, env: Mapping
 
 
 class Daemon:
-    """One run of everything that was composed."""
+    """Run of the composed parts, from the start to the orderly stop."""
 
     def __init__(self, engine: Engine, config_file: Path, env: Mapping[str, str], notifier: SystemdNotifier) -> None:
         self._engine = engine
@@ -91,7 +91,7 @@ class Daemon:
         self._http_gate = self._new_gate(http_limits(descriptor_limit()))
         self._control_gate = self._new_gate(control_limits(descriptor_limit()))
         self._supervisor: TaskSupervisor
-        self._manager: RemoteLogManager
+        self._tiering: Tiering
         self._pipeline: PipelineControl
 
     async def run(self) -> int:
@@ -109,8 +109,7 @@ class Daemon:
                     progress_of=_progress,
                     stall_s=_STALL_FACTOR * self._config.copying.attempt_timeout_s + _STALL_MARGIN_S,
                 )
-                self._manager = self._engine.new_manager(self._supervisor)
-                self._reloader.manager = self._manager
+                self._tiering = self._engine.new_tiering(self._supervisor)
                 self._pipeline = await self._new_pipeline(group, fetches)
                 async with self._serving(group):
                     await self._run_until_asked(group)
@@ -121,7 +120,7 @@ class Daemon:
 
     async def _new_pipeline(self, group: asyncio.TaskGroup, fetches: FetchService) -> PipelineControl:
         await require_pipeline(self._engine)
-        pipeline = build_pipeline(self._engine, self._manager, self._config_file, fetches)
+        pipeline = build_pipeline(self._engine, self._tiering, self._config_file, fetches)
         self._engine.metrics.watch_pipeline(pipeline.scheduler.statistics)
         return PipelineControl(pipeline, group, enabled=self._config.pipeline.enabled)
 
@@ -140,8 +139,8 @@ class Daemon:
         control = ControlServer(
             self._config.state_dir,
             (
-                *control_handlers(self._manager, self.current_status),
-                *removal_handlers(self._engine, self._manager, self._config_file),
+                *control_handlers(self._tiering.manager, self.current_status),
+                *removal_handlers(self._engine, self._tiering, self._config_file),
                 *self._pipeline.handlers(),
             ),
             gate=self._control_gate,
@@ -160,9 +159,9 @@ class Daemon:
         pipeline = self._vital(group, "pipeline", self._pipeline.run())
         vital = [
             pipeline,
-            self._vital(group, "manager", self._manager.run()),
+            self._vital(group, "manager", self._tiering.manager.run()),
             self._vital(group, "ownership", self._own_tier()),
-            self._vital(group, "reload", self._reloader.run()),
+            self._vital(group, "reload", self._reloader.run(self._tiering)),
             self._vital(group, "policies", self._follow_policies()),
             self._vital(group, "usage", self._keep_usage()),
             self._vital(group, "readiness", self._tell_readiness()),
@@ -182,12 +181,12 @@ class Daemon:
             await asyncio.wait(vital)
 
     async def _stop_in_order(self, pipeline: asyncio.Task[None]) -> None:
-        """Begin nothing, let running copies end until the deadline or a second signal, then cancel them.
+        """Begin no copy, let running copies end until the deadline or a second signal, then cancel them.
 
-        A run of the pipeline, which is ended meanwhile, has the time that its job may take to stop.
+        A run of the pipeline is ended meanwhile. It has the time that its job may take to stop.
         """
         self._notifier.stopping()
-        self._manager.stop_intake()
+        self._tiering.manager.stop_intake()
         self._pipeline.stop()
         running, timeout_s = self._supervisor.running_passes, self._config.shutdown_timeout_s
         log.info("stopping", reason=self._stop.reason, running_copies=running, timeout_s=timeout_s)
@@ -211,7 +210,7 @@ class Daemon:
         return group.create_task(self._watched(name, work), name=name)
 
     async def _watched(self, name: str, work: Coroutine[object, object, None]) -> None:
-        """Run what the daemon cannot do without; when it fails, everything stops in order."""
+        """Run vital work; when it fails, the daemon stops in order."""
         try:
             await work
         except ForeignTierError as error:
@@ -226,9 +225,9 @@ class Daemon:
         await own_until_done(engine.store, clock=engine.clock, random=engine.random, backoff=Backoff())
 
     async def _follow_policies(self) -> None:
-        """Apply what changes of the topics, in the file or on the brokers."""
+        """Apply changes of topics, in the file or on the brokers, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._policy_changes.run(self._manager), name="apply policies")
+            group.create_task(self._policy_changes.run(self._tiering.manager), name="apply policies")
             if (configs := self._engine.control.topic_configs) is not None:
                 configs.on_change(self._policy_changes.tell)
                 group.create_task(configs.run(), name="topic settings")
@@ -238,17 +237,17 @@ class Daemon:
         await engine.services.run({"object_store": engine.store.check, "metadata_store": engine.metadata.check_store})
 
     async def _keep_usage(self) -> None:
-        await self._engine.usage.run(lambda: self._engine.stored_bytes(self._manager))
+        await self._engine.usage.run(lambda: self._engine.stored_bytes(self._tiering.manager))
 
     async def _tell_readiness(self) -> None:
-        """Tell systemd once everything was looked at, and from then on what is going on."""
-        await self._manager.first_reconcile_done.wait()
-        await self._manager.everything_loaded()
+        """Report readiness to systemd once all partitions were loaded, and then the status at intervals."""
+        await self._tiering.manager.first_reconcile_done.wait()
+        await self._tiering.manager.everything_loaded()
         self._loaded = True
         summary = self._status_line()
         self._notifier.ready(summary)
         log.info("ready", summary=summary)
-        while self._notifier.is_heard:  # a line that nobody reads is not worth a look at every partition
+        while self._notifier.is_heard:  # without a reader the line is not worth a look at every partition
             await self._engine.clock.sleep(STATUS_INTERVAL_S)
             if (now := self._status_line()) != summary:
                 summary = now
@@ -262,31 +261,31 @@ class Daemon:
         )
 
     def not_ready(self) -> list[str]:
-        """Why the daemon is not ready; empty when it is."""
+        """Return why the daemon is not ready; empty when it is ready."""
         return not_ready_causes(
             outages=self._engine.services.outages(),
             stopping=self._stop.reason if self._stop.asked.is_set() else "",
-            is_reconciled=self._manager.first_reconcile_done.is_set(),
+            is_reconciled=self._tiering.manager.first_reconcile_done.is_set(),
             loading=() if self._loaded else self._loading(),
             unknown_roles=self._engine.control.not_ready(),
             unowned_tier=self._engine.store.problem,
         )
 
     def _loading(self) -> list[str]:
-        return [str(status.partition) for status in self._manager.status() if status.state == "loading"]
+        return [str(status.partition) for status in self._tiering.manager.status() if status.state == "loading"]
 
     def status(self) -> StatusSnapshot:
-        """Return everything at this moment, with the high watermarks that the tasks saw last."""
-        return self._snapshot(self._manager.status())
+        """Return the status of this moment, with the high watermarks that the tasks saw last."""
+        return self._snapshot(self._tiering.manager.status())
 
     async def current_status(self) -> StatusSnapshot:
-        """Return everything at this moment, with the high watermarks as the log dirs have them now."""
-        return self._snapshot(await self._manager.current_status())
+        """Return the status of this moment, with the high watermarks that the log dirs have now."""
+        return self._snapshot(await self._tiering.manager.current_status())
 
     def _snapshot(self, partitions: tuple[PartitionStatus, ...]) -> StatusSnapshot:
         return status_snapshot(
             self._engine,
-            self._manager,
+            self._tiering.manager,
             partitions=partitions,
             started_ms=self._started_ms,
             not_ready=tuple(self.not_ready()),
@@ -308,7 +307,7 @@ class Daemon:
 
 
 def _progress(task: PartitionTask) -> object:
-    """What changes while a task gets on; one that waits for a slot is waiting for others and never stalled itself."""
+    """Return a value that changes while a task makes progress. A task that waits for a slot is not stalled."""
     if isinstance(task, ExpirationTask | PartitionRemover):
         return task.progress
     if not isinstance(task, CopyTask):

@@ -1,4 +1,4 @@
-"""The caches on disk of this host, as an erasure sees them: nothing may be left there of segments that are gone."""
+"""The caches on disk of this host: an erasure evicts the segments that are gone."""
 
 import asyncio
 import contextlib
@@ -21,14 +21,14 @@ from tierd.pipeline import (
     OldVersions,
 )
 from tierd.remote import ObjectKeyFactory, purge_chunks
-from tierd.tiering import FetchService, RemoteLogManager
+from tierd.tiering import FetchService, Removals
 
 
 class HostCaches:
-    """Chunks and indexes. With the service of a running daemon its caches forget them; the disk is looked at anyway."""
+    """Caches of chunks and indexes on disk. The caches of a running daemon forget the segments too."""
 
     def __init__(self, cache_dir: Path, keys: ObjectKeyFactory, fetches: FetchService | None) -> None:
-        """``keys``: of new segments; older ones are found by their custom metadata."""
+        """Evict nothing yet; ``keys`` name new segments, and the custom metadata of older ones names those."""
         self._chunks = cache_dir / CHUNKS_DIRECTORY
         self._indexes = cache_dir  # as ``fetching`` gives it to the service
         self._keys = keys
@@ -40,7 +40,7 @@ class HostCaches:
         return socket.gethostname()
 
     async def evict(self, partition: TopicIdPartition, segments: Sequence[LeftSegment]) -> int:
-        """Drop everything of these segments; return how many files of them are left, for they are in use.
+        """Evict everything of these segments; return how many files are left because they are in use.
 
         Raises:
             StateDirError: a directory cannot be looked at.
@@ -74,19 +74,19 @@ class HostCaches:
 
 def erasure_keeper(
     engine: Engine,
-    manager: RemoteLogManager,
+    removals: Removals,
     requests: EraseRequests,
     find: Callable[[TopicIdPartition], Awaitable[Candidate | None]],
     fetches: FetchService | None,
 ) -> ErasureKeeper:
-    """What takes requests as far as they may go, over the parts of one engine."""
+    """Return the keeper that carries out erase requests, over the parts of one engine."""
     config = engine.settings.config
     keys = ObjectKeyFactory(config.remote.key_prefix, engine.identity.cluster_id)
     return ErasureKeeper(
         KeeperParts(
             requests=requests,
             find=find,
-            remove=manager.remove_at_once,
+            remove=removals.remove_at_once,
             versions=OldVersions(engine.store, keys),
             caches=HostCaches(config.cache_dir, keys, fetches),
             reports=ErasureReports(engine.store, keys, requests, engine.ring),
@@ -96,7 +96,7 @@ def erasure_keeper(
 
 
 def _remove_indexes(directory: Path, ids: Collection[UUID], *, only_count: bool) -> int:
-    """Remove the files of these segments' indexes, if nobody owns the directory; return how many are left."""
+    """Remove the index files of these segments, or only count them; return how many are left."""
     texts = {uuid_to_text(each) for each in ids}
     try:
         files = [path for path in directory.iterdir() if _segment_of(path.name) in texts]
@@ -110,5 +110,5 @@ def _remove_indexes(directory: Path, ids: Collection[UUID], *, only_count: bool)
 
 
 def _segment_of(name: str) -> str:
-    """The segment id in ``<start offset>_<segment id>.index`` and the like."""
+    """Return the segment id in a name like ``<start offset>_<segment id>.index``."""
     return name.partition("_")[2].partition(".")[0]

@@ -36,7 +36,7 @@ from tierd.serve import (
     VerbHandler,
     ask_or_run,
 )
-from tierd.tiering import RemoteLogManager
+from tierd.tiering import RemoteLogManager, Tiering
 
 _RequestT = TypeVar("_RequestT", FileErasureRequest, CancelErasureRequest, AttestErasureRequest)
 _PATIENCE_S: Final = 25.0  # below the deadline of a control request
@@ -92,12 +92,12 @@ async def step_erasures(config: TierdConfig, config_file: Path, names: Sequence[
     request = StepErasuresRequest(partitions=tuple(names))
 
     async def step_here() -> SteppedErasures:
-        async with _here(config, config_file) as (pipeline, manager):
+        async with _here(config, config_file) as (pipeline, tiering):
             pipeline.candidates.require_led(names or None)
             filed = await pipeline.erase_requests.list(only_open=True)
             concerned = {each.partition.topic_partition for each in filed}
-            led = {partition.topic_partition for partition in manager.led()}
-            await manager.removals.expire_here(sorted(concerned & led & set(names or concerned)))
+            led = {partition.topic_partition for partition in tiering.manager.led()}
+            await tiering.removals.expire_here(sorted(concerned & led & set(names or concerned)))
             return await _stepped(pipeline, names)
 
     return await ask_or_run(config.state_dir, STEP_ERASURES, request, step_here)
@@ -237,9 +237,9 @@ def _reports(requests: Collection[EraseRequest], names: Sequence[TopicPartition]
 
 
 @contextlib.asynccontextmanager
-async def _here(config: TierdConfig, config_file: Path) -> AsyncIterator[tuple[Pipeline, RemoteLogManager]]:
-    async with standing_in(config, config_file) as (engine, manager):
-        yield build_pipeline(engine, manager, config_file), manager
+async def _here(config: TierdConfig, config_file: Path) -> AsyncIterator[tuple[Pipeline, Tiering]]:
+    async with standing_in(config, config_file) as (engine, tiering):
+        yield build_pipeline(engine, tiering, config_file), tiering
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""The reads of a running daemon: the caches of which it is the owner, and the service over them."""
+"""The reads of a running daemon: the caches that the daemon owns, and the service over them."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -12,10 +12,12 @@ from tierd.tiering import FetchService, open_fetch_service
 
 @contextlib.asynccontextmanager
 async def fetching(engine: Engine) -> AsyncIterator[FetchService]:
-    """Open both caches and the service; close them afterwards, before the store that they read from."""
+    """Open both caches and the service; close them before the store that they read from."""
     config = engine.settings.config
     async with (
-        chunk_cache(config, engine.store, clock=engine.clock, is_daemon=True) as chunks,
+        chunk_cache(
+            config.fetch, engine.store, cache_dir=config.cache_dir, clock=engine.clock, is_daemon=True
+        ) as chunks,
         open_fetch_service(
             engine.new_storage(read_range=chunks.get, drop_range=chunks.drop, align_plain_reads=True)
             if chunks
@@ -36,7 +38,7 @@ async def fetching(engine: Engine) -> AsyncIterator[FetchService]:
 async def _forget(
     fetches: FetchService, chunks: ChunkCache | None, metadata: RemoteLogSegmentMetadata, log_key: str
 ) -> None:
-    """Give back the room that a deleted segment took."""
+    """Remove a deleted segment from both caches."""
     if fetches.index_cache is not None:
         fetches.index_cache.remove([metadata.segment.id])
     if chunks is not None:

@@ -1,4 +1,4 @@
-"""What the commands around the metadata store do: follow a partition, export, import, rebuild from the bucket."""
+"""Commands around the metadata store: follow a partition, export, import, rebuild from the bucket."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ from tierd.metadata import (
 from tierd.model import TopicIdPartition, uuid_to_text
 from tierd.pipeline import EraseRequest, EraseRequests, restore_requests
 from tierd.remote import ObjectKeyFactory, open_transform
-from tierd.tiering import UNAUTHENTICATED, MetadataRebuild, RebuildReport
+from tierd.tiering import UNAUTHENTICATED, MetadataRebuild, RebuildReport, StoredTier
 
 Tell = Callable[[str], None]
 
@@ -117,11 +117,13 @@ async def rebuild_metadata(
             object_keys = ObjectKeyFactory(config.remote.key_prefix, identity.cluster_id)
             row_keys = metadata_keys(config.metadata, identity.cluster_id)
             rebuild = MetadataRebuild(
-                store=store,
-                storage=segment_storage(config, identity, store, transform)(),
-                metadata=metadata,
-                keys=row_keys,
-                object_keys=object_keys,
+                StoredTier(
+                    objects=store,
+                    segments=segment_storage(config, identity, store, transform)(),
+                    object_keys=object_keys,
+                    rows=metadata,
+                    row_keys=row_keys,
+                ),
                 session_id=uuid4(),
                 grace_ends_ms=clock.now_ms() + int(config.expire.grace_s * 1000),
                 tell=tell,

@@ -24,7 +24,7 @@ async def copy_once(
     with instance_lock(config.state_dir):
         async with compose(config, config_file) as engine:
             await engine.store.own()
-            manager = engine.new_manager(PassiveSupervisor())
+            manager = engine.new_tiering(PassiveSupervisor()).manager
             outcomes = await manager.copy_once(partitions)
             engine.control.require_heard()
             tried = {outcome.partition for outcome in outcomes}
@@ -40,7 +40,7 @@ async def copy_once(
 
 
 def _never_tried(status: PartitionStatus) -> CopyOutcome:
-    """Return the outcome of a partition without a task: its directory cannot be led."""
+    """Return the outcome of a partition without a task: its log cannot be led."""
     problem = LogError(status.last_error or status.reason, remedy=f"run tierd inspect {status.directory}")
     return CopyOutcome(status.partition, status, problem)
 

@@ -1,14 +1,14 @@
-"""The logs of tierd's own log dirs: opened, tended, and told of the tier; their settings follow the policies."""
+"""The logs in the log dirs that tierd owns: opening, settings that follow the policies, and offsets."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from secrets import token_bytes
 
 from pydantic import JsonValue
 
 from tierd.clock import Clock
-from tierd.config import LogCleanerSettings, TierdConfig, TopicDefaults, TopicsSettings
+from tierd.config import LogCleanerSettings, LogDirSettings, TopicDefaults, TopicsSettings
 from tierd.log import LogConfig, LogManager, LogService, ServiceSettings, TimestampType, UnifiedLog
 from tierd.pipeline import own_log_rewriting
 from tierd.telemetry import LogCleanerUse, OwnLogUse
@@ -22,7 +22,7 @@ _KEY_MAP_BYTES = 128 << 20  # of all log dirs together, as a broker's log.cleane
 
 @dataclass(frozen=True, slots=True)
 class LocalLogs:
-    """What is known of the logs in every log dir.
+    """Logs in all log dirs.
 
     Attributes:
         offsets: of all of them.
@@ -35,7 +35,7 @@ class LocalLogs:
     config_for: Callable[[str], LogConfig]
 
     def cleaner_use(self) -> LogCleanerUse | None:
-        """Return what the cleaner of tierd's own logs did; None when every log dir is a broker's."""
+        """Return the use of the log cleaner; None when a broker owns every log dir."""
         if self.service is None:
             return None
         did = self.service.cleaner_statistics()
@@ -50,54 +50,53 @@ class LocalLogs:
         )
 
     def use(self) -> list[OwnLogUse]:
-        """Return what each of tierd's own logs says of itself; one whose log dir is offline says nothing."""
+        """Return the use of each log that tierd owns; a log whose log dir is offline is left out."""
         return [] if self.service is None else [_use_of(log) for log in self.service.logs()]
 
     def facts(self) -> Mapping[str, JsonValue]:
-        """Return what the status says of tierd's own logs; empty when every log dir is a broker's."""
+        """Return the status of the logs that tierd owns; empty when a broker owns every log dir."""
         if self.service is None:
             return {}
         uncleanable = {str(partition): why for partition, why in sorted(self.service.uncleanable().items())}
         return {"cleaner": asdict(self.service.cleaner_statistics()), "uncleanable": uncleanable}
 
     async def follow_policies(self) -> None:
-        """Apply the policies to the open logs; what rolls or expires from now on goes by them."""
+        """Apply the policies to the open logs; later rolls and expirations follow them."""
         if self.service is not None:
             await self.service.reconfigure(self.config_for)
 
 
 @contextlib.asynccontextmanager
 async def local_logs(
-    config: TierdConfig,
+    log_dirs: Sequence[LogDirSettings],
+    cleaner: LogCleanerSettings,
     *,
     topics: Callable[[], TopicsSettings],
     policies: Callable[[str], TopicPolicy],
     clock: Clock,
 ) -> AsyncIterator[LocalLogs]:
-    """Open the logs of tierd's own log dirs; close them in good order afterwards.
+    """Open the logs in the log dirs that tierd owns; close them in an orderly way afterwards.
 
     Raises:
-        LogError: a log dir is somebody else's, or a log cannot be loaded.
+        LogError: another process owns a log dir, or a log cannot be loaded.
     """
 
     def config_for(topic: str) -> LogConfig:
         settings = topics()
         return log_config(policies(topic), settings.for_topic(topic), is_tiered=settings.wants(topic))
 
-    own = [log_dir.path for log_dir in config.log_dirs if log_dir.owner == "tierd"]
+    own = [log_dir.path for log_dir in log_dirs if log_dir.owner == "tierd"]
     if not own:
         yield LocalLogs(BrokerLogOffsets(), None, config_for)
         return
     manager = LogManager(own, config_for=config_for, clock=clock)
     rewriting = own_log_rewriting(memory_bytes=_KEY_MAP_BYTES // len(own), new_secret=lambda: token_bytes(16))
-    async with LogService(
-        manager, clock=clock, rewriting=rewriting, settings=service_settings(config.log_cleaner)
-    ) as service:
+    async with LogService(manager, clock=clock, rewriting=rewriting, settings=service_settings(cleaner)) as service:
         yield LocalLogs(OwnLogOffsets(service, own), service, config_for)
 
 
 def service_settings(cleaner: LogCleanerSettings) -> ServiceSettings:
-    """Turn the section ``log_cleaner`` into settings of the service; what has no key stays as it is."""
+    """Return the settings of the service for the section ``log_cleaner``; other settings keep their defaults."""
     return ServiceSettings(
         cleaner_interval_s=cleaner.backoff_ms / 1000, cleaner_bytes_per_s=cleaner.io_max_bytes_per_second
     )

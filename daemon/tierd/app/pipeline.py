@@ -1,4 +1,4 @@
-"""The Spark pipeline of one engine: what may be compacted here, and the scheduler that has it done."""
+"""The Spark pipeline of one engine: the partitions that it may compact, and the scheduler of its runs."""
 
 import asyncio
 import socket
@@ -22,6 +22,7 @@ from tierd.pipeline import (
     EraseRequests,
     ErasureKeeper,
     LeaderSettings,
+    OpenOutputs,
     PartitionLeases,
     PartitionRound,
     PipelineScheduler,
@@ -30,18 +31,19 @@ from tierd.pipeline import (
     RunStatistics,
     SparkProcess,
     SparkRun,
+    SparkRunSettings,
     find_spark,
     search_work,
     sweep_runs,
 )
-from tierd.tiering import FetchService, PartitionStatus, RemoteLogManager
+from tierd.tiering import FetchService, PartitionStatus, RemoteLogManager, Tiering
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The job of one engine, by its parts."""
+    """Parts of the pipeline of one engine."""
 
     scheduler: PipelineScheduler
     run: SparkRun
@@ -52,30 +54,34 @@ class Pipeline:
 
 
 def build_pipeline(
-    engine: Engine, manager: RemoteLogManager, config_file: Path, fetches: FetchService | None = None
+    engine: Engine, tiering: Tiering, config_file: Path, fetches: FetchService | None = None
 ) -> Pipeline:
-    """Put the parts together; nothing runs yet. The caller holds the instance lock.
+    """Build the parts of the pipeline; nothing runs yet. The caller holds the instance lock.
 
     Args:
-        engine: what copies.
-        manager: what finds partitions.
-        config_file: which the job reads too.
-        fetches: the reads of this process; None where it has none, and the caches on disk are nobody's.
+        engine: the parts of this process.
+        tiering: the tiering of this broker.
+        config_file: the configuration file, which the job reads too.
+        fetches: the reads of this process; None where this process has none and owns no cache on disk.
     """
     config = engine.settings.config
     settings = config.pipeline
     requests = EraseRequests(engine.rows, engine.metadata.keys)
-    source = CandidateSource(engine, manager, requests)
-    keeper = erasure_keeper(engine, manager, requests, source.find_one, fetches)
+    source = CandidateSource(engine, tiering.manager, requests)
+    keeper = erasure_keeper(engine, tiering.removals, requests, source.find_one, fetches)
 
     def new_leader(being_copied: MutableSet[UUID]) -> CompactionLeader:
         return CompactionLeader(
             engine.metadata,
             engine.storage,
-            being_copied=being_copied,
-            clock=manager.removal_clock,
+            outputs=OpenOutputs(
+                engine.metadata,
+                being_copied=being_copied,
+                clock=tiering.removal_clock,
+                abandoned=tiering.writes.abandon,
+            ),
+            clock=tiering.removal_clock,
             settings=LeaderSettings(grace_s=config.expire.grace_s),
-            abandoned=manager.abandon,
             random=engine.random,
         )
 
@@ -83,19 +89,21 @@ def build_pipeline(
         return SparkProcess(settings, await find_spark(settings.java_home), config_file=config_file, scratch=scratch)
 
     async def after_run(run_id: str, rounds: Sequence[PartitionRound], statistics: RunStatistics) -> None:
-        manager.wake([round_.work.partition.topic_partition for round_ in rounds])
+        tiering.manager.wake([round_.work.partition.topic_partition for round_ in rounds])
         await keeper.after_run(run_id, rounds, statistics)
 
     run = SparkRun(
-        new_leader(manager.being_copied),
+        new_leader(tiering.writes.ids),
         planner=new_leader(set()),
         candidates=source.find,
         leases=PartitionLeases(engine.rows, engine.metadata.keys, holder=_holder(engine), clock=engine.clock),
         new_job=new_job,
-        directory=config.pipeline_dir,
-        max_bytes=settings.max_bytes_per_run,
-        audit_bytes=settings.audit_bytes,
-        stop_timeout_s=settings.stop_timeout_s,
+        settings=SparkRunSettings(
+            directory=config.pipeline_dir,
+            max_bytes=settings.max_bytes_per_run,
+            audit_bytes=settings.audit_bytes,
+            stop_timeout_s=settings.stop_timeout_s,
+        ),
         after_run=after_run,
     )
     history = RunHistory(config.state_dir)
@@ -111,7 +119,7 @@ def build_pipeline(
 
 
 async def require_pipeline(engine: Engine) -> None:
-    """Make sure that what is enabled can run, before anything depends on it; put away what a killed run left.
+    """Require that an enabled pipeline can run, and remove what a killed run left.
 
     Raises:
         SparkMissingError: pyspark or Java is missing or too old.
@@ -132,7 +140,7 @@ async def require_spark(config: TierdConfig) -> None:
 
 
 class CandidateSource:
-    """The partitions that this broker leads, as a run may take them."""
+    """Source of the partitions that this broker leads, as candidates of a run."""
 
     def __init__(self, engine: Engine, manager: RemoteLogManager, requests: EraseRequests) -> None:
         self._engine = engine
@@ -140,10 +148,10 @@ class CandidateSource:
         self._requests = requests
 
     async def find(self, names: Sequence[TopicPartition] | None) -> list[Candidate]:
-        """Those that are loaded and not paused; a lineage that cannot be read leaves its partition out.
+        """Return the loaded partitions that are not paused; a partition whose lineage cannot be read is left out.
 
         Raises:
-            UnknownPartitionError: one that is named is not led here.
+            UnknownPartitionError: this broker does not lead a named partition.
         """
         self.require_led(names)
         led = self._manager.led()
@@ -160,9 +168,9 @@ class CandidateSource:
         return found
 
     async def find_one(self, partition: TopicIdPartition) -> Candidate | None:
-        """The partition as it is now; None where it is not led here, is paused, or cannot be looked at.
+        """Return the partition as it is now; None where it is not led here, is paused, or cannot be read.
 
-        What is to be erased of it is for whoever asks to know: that takes a look at every request.
+        The candidate has no keys to erase: to find them takes a read of every request.
         """
         leader_epoch = self._manager.led().get(partition)
         statuses = (status for status in self._manager.status() if _partition_of(status) == partition)
@@ -172,7 +180,7 @@ class CandidateSource:
         return await self._candidate(partition, leader_epoch, status)
 
     async def log_end_offset(self, partition: TopicIdPartition) -> int | None:
-        """Where the broker's log ends, exclusive; None where what it has beyond the tier is never copied.
+        """Return the log end offset, exclusive; None where records beyond the tier are not copied.
 
         Raises:
             TierError: the log cannot be read.
@@ -183,10 +191,10 @@ class CandidateSource:
         return await asyncio.to_thread(_log_end_offset, Path(statuses[partition].directory))
 
     def require_led(self, names: Sequence[TopicPartition] | None) -> None:
-        """Raise unless each of these is led here.
+        """Require that this broker leads each of these partitions.
 
         Raises:
-            UnknownPartitionError: one is not.
+            UnknownPartitionError: this broker does not lead one of them.
         """
         led = {partition.topic_partition for partition in self._manager.led()}
         if unknown := sorted(set(names or ()) - led):
@@ -201,7 +209,7 @@ class CandidateSource:
         if status.state == "paused":
             return None
         try:
-            await engine.metadata.become_leader(partition, leader_epoch)  # where nobody claimed it before us
+            await engine.metadata.become_leader(partition, leader_epoch)  # where no task has claimed it before
             view = engine.metadata.view(partition)
             lineage = await asyncio.to_thread(read_lineage, Path(status.directory))
         except TierError as error:
@@ -212,7 +220,7 @@ class CandidateSource:
 
 
 async def _erasing(candidate: Candidate, requests: Sequence[EraseRequest]) -> Candidate:
-    """With the keys that are to be looked for."""
+    """Return the candidate with the keys that the run is to erase."""
     own = [each for each in requests if each.partition == candidate.partition]
     if not own:
         return candidate
@@ -230,5 +238,5 @@ def _partition_of(status: PartitionStatus) -> TopicIdPartition:
 
 
 def _holder(engine: Engine) -> str:
-    """Who holds our leases; the next process on this state directory takes them over from one that was killed."""
+    """Return the holder of the leases; the next process on this state directory has the same holder."""
     return f"broker {engine.identity.node_id} on {socket.gethostname()}, {engine.settings.config.state_dir}"

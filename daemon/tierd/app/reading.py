@@ -1,4 +1,4 @@
-"""The common part of the reading commands. They only read metadata, so they work beside a daemon and without one."""
+"""TierReader: the common part of the reading commands. It writes nothing, so it works beside a daemon and without."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,6 @@ from tierd.log import (
     scan_partition,
 )
 from tierd.metadata import (
-    KeyValueStore,
     PartitionView,
     copied_last_ms,
     list_partitions,
@@ -44,7 +43,7 @@ from tierd.model import (
     uuid_from_text,
     uuid_to_text,
 )
-from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage, open_transform
+from tierd.remote import ObjectKeyFactory, open_transform
 from tierd.tiering import (
     AuditLimits,
     BucketReader,
@@ -54,9 +53,11 @@ from tierd.tiering import (
     Finding,
     LedgerStep,
     OffsetSpec,
+    OrphanInspector,
     RepairPlanner,
     SegmentCheck,
     SilentRecorder,
+    StoredTier,
     Tier,
     TierAudit,
     TieredLog,
@@ -72,34 +73,59 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """One incarnation of a partition and its local directory, None where this host has no replica."""
+    """Incarnation of a partition, with its local directory; None where this host has no replica."""
 
     partition: TopicIdPartition
     directory: PartitionDirectory | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierReaderSettings:
+    """Settings of a reader of both tiers.
+
+    Attributes:
+        log_dirs: the log dirs of the broker.
+        state_dir: the directory of the deletion ledger.
+        hold_dir: the directory of held segments.
+        grace_s: age up to which a copy without an end counts as under way.
+        attempt_timeout_s: deadline for copying one segment.
+    """
+
+    log_dirs: tuple[Path, ...]
+    state_dir: Path
+    hold_dir: Path
+    grace_s: float
+    attempt_timeout_s: float
+
+
 class TierReader:
-    """Answers from both tiers, writing to none."""
+    """Reader of both tiers. It writes nothing.
+
+    Attributes:
+        tier: the tier in its two stores.
+        identity: the broker that the tier belongs to.
+        fetches: the reads of this process.
+        clock: time.
+        grace_s: age up to which a copy without an end counts as under way.
+    """
 
     def __init__(
         self,
-        config: TierdConfig,
-        identity: BrokerIdentity,
-        metadata: KeyValueStore,
-        storage: SegmentStorage,
+        tier: StoredTier,
         *,
-        store: ObjectStore,
+        identity: BrokerIdentity,
         fetches: FetchService,
         clock: Clock,
+        settings: TierReaderSettings,
     ) -> None:
-        self.object_store = store
+        self.tier = tier
         self.identity = identity
-        self.storage = storage
         self.fetches = fetches
         self.clock = clock
-        self._config = config
-        self._metadata = metadata
-        self._keys = metadata_keys(config.metadata, identity.cluster_id)
+        self.grace_s = settings.grace_s
+        self._settings = settings
+        self._metadata = tier.rows
+        self._keys = tier.row_keys
 
     async def locate(self, name: TopicPartition) -> Located:
         """Find the incarnation that ``name`` means: the local one, else the one that was copied last.
@@ -131,14 +157,14 @@ class TierReader:
         return await read_partition(self._metadata, self._keys, partition)
 
     async def tiered_log(self, located: Located) -> TieredLog:
-        """Look at both tiers anew; the local directory is found again, for it may have moved or gone.
+        """Read both tiers anew; the local directory is found again, because it may have moved or gone.
 
-        The metadata comes last: what the broker deletes after the listing is in the tier already, while the other
-        order could miss a segment in both. The checkpoints come first, for what they say only grows.
+        The metadata is read last: a segment that the broker deletes after the listing is in the tier already. The other
+        order could miss a segment in both tiers. The checkpoints are read first, because their offsets grow.
         """
         directories = await self._local_directories()
         directory = next((d for d in directories if d.topic_id and d.partition == located.partition), None)
-        held = await asyncio.to_thread(linked_offsets, self._config.hold_dir, located.partition)
+        held = await asyncio.to_thread(linked_offsets, self._settings.hold_dir, located.partition)
         if directory is None:
             return TieredLog(located.partition, await self.view(located.partition), None, None, held=held)
         name, log_dir = directory.topic_partition, directory.path.parent
@@ -152,9 +178,8 @@ class TierReader:
         """Return the key of the segment's log object; None without a segment."""
         if metadata is None:
             return None
-        keys = ObjectKeyFactory(self._config.remote.key_prefix, self.identity.cluster_id)
         topic = metadata.segment.topic_id_partition.topic
-        return keys.for_custom_metadata(metadata.custom_metadata, topic).segment(metadata, ".log")
+        return self.tier.object_keys.for_custom_metadata(metadata.custom_metadata, topic).segment(metadata, ".log")
 
     def fetch_task(self, located: Located) -> FetchTask:
         """Return a reader of the partition's records."""
@@ -163,15 +188,15 @@ class TierReader:
     async def verify(
         self, names: Iterable[TopicPartition], *, deep: bool, tell: Callable[[str], None]
     ) -> AsyncGenerator[Finding, None]:
-        """Yield what is wrong with the tier: of some partitions, or of everything below the prefix.
+        """Yield the faults of the tier: of some partitions, or of everything below the prefix.
 
         Args:
-            names: none means everything; a name that comes twice is looked at once.
+            names: none means everything; a name that comes twice is checked once.
             deep: also download every segment and check every batch.
-            tell: is told how far it is.
+            tell: is called with reports of progress.
 
         Raises:
-            UnknownPartitionError: nobody knows one of the names.
+            UnknownPartitionError: neither a log dir nor the metadata knows one of the names.
             RemoteStorageError: the store does not answer.
         """
         only = [(await self.locate(name)).partition for name in dict.fromkeys(names)]
@@ -181,7 +206,7 @@ class TierReader:
                     yield finding
 
     async def tiered_log_of(self, partition: TopicIdPartition) -> TieredLog:
-        """Look at both tiers of a partition anew."""
+        """Read both tiers of a partition anew."""
         return await self.tiered_log(Located(partition, None))
 
     async def local_partitions(self) -> list[TopicIdPartition]:
@@ -189,32 +214,18 @@ class TierReader:
         return [d.partition for d in await self._local_directories() if d.topic_id is not None]
 
     async def partitions_left(self, local: Collection[TopicIdPartition]) -> list[TopicIdPartition]:
-        """The partitions whose last leader this broker was, and that are not among those in ``local``.
+        """Return the partitions that this broker led last and that are not among those in ``local``.
 
         Raises:
-            MetadataError: the store cannot say what there is.
+            MetadataError: the metadata store does not answer, or is damaged.
         """
         is_here = frozenset(local).__contains__
         return [*await partitions_left(self._metadata, self._keys, broker_id=self.identity.node_id, is_here=is_here)]
 
-    @property
-    def object_keys(self) -> ObjectKeyFactory:
-        """The keys of the configured tier."""
-        return ObjectKeyFactory(self._config.remote.key_prefix, self.identity.cluster_id)
-
-    @property
-    def grace_s(self) -> float:
-        """The age from which unfinished uploads count as abandoned."""
-        return self._config.copying.dangling_grace_s
-
     def audit(self, *, tell: Callable[[str], None]) -> TierAudit:
         """Return the audit that compares this tier with its metadata."""
         return TierAudit(
-            store=self.object_store,
-            storage=self.storage,
-            keys=self.object_keys,
-            rows=self._metadata,
-            metadata_keys=self._keys,
+            self.tier,
             tiered_log=self.tiered_log_of,
             clock=self.clock,
             limits=self._limits(),
@@ -231,45 +242,46 @@ class TierReader:
         tell: Callable[[str], None],
     ) -> RepairPlanner:
         """Return the planner of repairs for the ``led`` partitions of this tier."""
+        tier = self.tier
         return RepairPlanner(
             audit=self.audit(tell=tell),
-            check=SegmentCheck(
-                self.object_store,
-                self.storage,
-                cluster_id=self.identity.cluster_id,
+            orphans=OrphanInspector(
+                check=SegmentCheck(
+                    tier.objects,
+                    tier.segments,
+                    cluster_id=self.identity.cluster_id,
+                    clock=self.clock,
+                    limits=self._limits(),
+                    retained=self._retained,
+                ),
+                bucket=BucketReader(
+                    tier.objects, tier.segments, tier.object_keys, accepts_unauthenticated=accepts_unauthenticated
+                ),
+                segments=tier.segments,
+                tiered_log=self.tiered_log_of,
                 clock=self.clock,
-                limits=self._limits(),
-                retained=self._retained,
             ),
-            bucket=BucketReader(
-                self.object_store,
-                self.storage,
-                self.object_keys,
-                accepts_unauthenticated=accepts_unauthenticated,
-            ),
-            storage=self.storage,
-            rows=self._metadata,
-            metadata_keys=self._keys,
+            tier=tier,
             tiered_log=self.tiered_log_of,
             led=led,
-            hold_dir=self._config.hold_dir,
+            hold_dir=self._settings.hold_dir,
             clock=self.clock,
             min_age_s=min_age_s,
         )
 
     def _limits(self) -> AuditLimits:
-        return AuditLimits(self.grace_s, self._config.copying.attempt_timeout_s)
+        return AuditLimits(self.grace_s, self._settings.attempt_timeout_s)
 
     async def _retained(self) -> frozenset[UUID]:
-        return await asyncio.to_thread(_retained, self._config.state_dir)
+        return await asyncio.to_thread(_retained, self._settings.state_dir)
 
     async def _local_directories(self) -> list[PartitionDirectory]:
         found: list[PartitionDirectory] = []
-        for log_dir in self._config.log_dirs:
+        for log_dir in self._settings.log_dirs:
             try:
-                listing = await asyncio.to_thread(list_log_dir, log_dir.path)
+                listing = await asyncio.to_thread(list_log_dir, log_dir)
             except LogDirOfflineError as error:  # the tier may still have everything
-                log.warning("log_dir_offline", log_dir=str(log_dir.path), problem=str(error))
+                log.warning("log_dir_offline", log_dir=str(log_dir), problem=str(error))
                 continue
             found += [d for d in listing.partitions if d.kind is DirectoryKind.CURRENT]
         return found
@@ -333,9 +345,10 @@ async def explain_offset(reader: TierReader, located: Located, offset: int) -> E
 
 
 async def _next_record(reader: TierReader, located: Located, tiered: TieredLog, offset: int) -> int | None:
-    """Return the offset of the first record from ``offset`` on, or the end; None for an offset that is not remote.
+    """Return the offset of the first record from ``offset`` on; the log end where there is none.
 
-    None also when the store does not answer: the rest of the explanation needs no bytes.
+    The answer is None for an offset that is not remote, and where the store does not answer: the rest of the
+    explanation needs no bytes.
     """
     if tiered.tier_of(offset) is Tier.LOCAL or not tiered.log_start_offset <= offset < tiered.end_offset:
         return None
@@ -351,7 +364,7 @@ async def _next_record(reader: TierReader, located: Located, tiered: TieredLog, 
 
 
 def _retained(state_dir: Path) -> frozenset[UUID]:
-    """The segments whose objects the store kept when they were to be deleted, as the ledger says. Blocking."""
+    """Return the segments whose objects the store retained, as the ledger has them. It blocks."""
     lines = read_ledger(state_dir)
     return frozenset(uuid_from_text(line.segment_id) for line in lines if line.step == LedgerStep.RETAINED)
 
@@ -378,18 +391,35 @@ async def tier_reader(config: TierdConfig, config_file: Path) -> AsyncIterator[T
         with contextlib.closing(open_transform(config.remote)) as transform:
             storage = segment_storage(config, identity, store, transform)
             async with (
-                chunk_cache(config, store, clock=clock, is_daemon=False) as chunks,
+                chunk_cache(config.fetch, store, cache_dir=config.cache_dir, clock=clock, is_daemon=False) as chunks,
                 open_fetch_service(
                     storage(read_range=chunks.get, drop_range=chunks.drop, align_plain_reads=True)
                     if chunks
                     else storage(),
                     settings=config.fetch,
                     piece_bytes=config.remote.chunk_size_bytes,
-                    index_directory=None,  # it is the daemon's
+                    index_directory=None,  # the index directory belongs to the daemon
                     chunks=chunks,
                     recorder=SilentRecorder(),
                     clock=clock,
                 ) as fetches,
             ):
-                # What is verified comes from the store itself.
-                yield TierReader(config, identity, metadata, storage(), store=store, fetches=fetches, clock=clock)
+                yield TierReader(
+                    StoredTier(
+                        objects=store,
+                        segments=storage(),  # without a cache: an audit reads the store itself
+                        object_keys=ObjectKeyFactory(config.remote.key_prefix, identity.cluster_id),
+                        rows=metadata,
+                        row_keys=metadata_keys(config.metadata, identity.cluster_id),
+                    ),
+                    identity=identity,
+                    fetches=fetches,
+                    clock=clock,
+                    settings=TierReaderSettings(
+                        log_dirs=tuple(log_dir.path for log_dir in config.log_dirs),
+                        state_dir=config.state_dir,
+                        hold_dir=config.hold_dir,
+                        grace_s=config.copying.dangling_grace_s,
+                        attempt_timeout_s=config.copying.attempt_timeout_s,
+                    ),
+                )

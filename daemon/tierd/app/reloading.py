@@ -1,4 +1,4 @@
-"""Reloader: SIGHUP reads the configuration again; a bad file changes nothing, a good one what can change at once."""
+"""Reloader: reads the configuration again after SIGHUP. A bad file changes nothing."""
 
 import asyncio
 import sys
@@ -13,19 +13,19 @@ from tierd.app.systemd import SystemdNotifier
 from tierd.config import TierdConfig, config_warnings, load_config
 from tierd.errors import ConfigError
 from tierd.telemetry import configure_logging
-from tierd.tiering import RemoteLogManager
+from tierd.tiering import Tiering
 
 log = structlog.get_logger()
 
 
 def log_config_warnings(config: TierdConfig) -> None:
-    """Log what ``config`` says that is seldom meant, a line each."""
+    """Log each setting of ``config`` that is questionable, in a line of its own."""
     for warning in config_warnings(config):
         log.warning("config_questionable", key=warning.key, problem=warning.problem, remedy=warning.remedy)
 
 
 class Reloader:
-    """Applies one reload at a time; several requests that arrive meanwhile are one."""
+    """Reader of changed configurations. It applies one reload at a time; requests that arrive meanwhile are one."""
 
     def __init__(
         self,
@@ -55,23 +55,21 @@ class Reloader:
         self._status_line = status_line
         self.is_rejected = False  # the file, when it was read last
         self._asked = asyncio.Event()
-        self.manager: RemoteLogManager | None = None
-        """What new settings are handed to, once it exists."""
 
     def ask(self) -> None:
         """Ask for a reload; returns at once."""
         self._asked.set()
 
-    async def run(self) -> None:
-        """Reload whenever asked, until cancelled."""
+    async def run(self, tiering: Tiering) -> None:
+        """Reload whenever asked, until cancelled; ``tiering`` receives the new settings."""
         while True:
             await self._asked.wait()
             self._asked.clear()
             self._notifier.reloading(monotonic_s=self._engine.clock.monotonic_s())
-            await self._reload()
+            await self._reload(tiering)
             self._notifier.ready(self._status_line())
 
-    async def _reload(self) -> None:
+    async def _reload(self, tiering: Tiering) -> None:
         try:
             wanted = await asyncio.to_thread(load_config, self._config_file, self._env)
         except ConfigError as error:
@@ -81,7 +79,7 @@ class Reloader:
         settings = self._engine.settings
         change = changed_keys(settings.config, wanted)
         settings.config = merged(settings.config, wanted)
-        await self._apply(settings.config, change.live)
+        await self._apply(tiering, settings.config, change.live)
         self._engine.metrics.config_reloaded(success=True)
         log.info("config_reloaded", changed=list(change.live))
         if change.after_restart:
@@ -95,11 +93,9 @@ class Reloader:
         self._engine.metrics.config_reloaded(success=False)
         self.is_rejected = True
 
-    async def _apply(self, config: TierdConfig, keys: tuple[str, ...]) -> None:
+    async def _apply(self, tiering: Tiering, config: TierdConfig, keys: tuple[str, ...]) -> None:
         configure_logging(format=config.logging.format, level=config.logging.level, stream=sys.stderr)
-        if self.manager is None:
-            return
-        self.manager.resize(copies=config.copying.concurrency, deletions=config.expire.concurrency)
+        tiering.capacity.resize(copies=config.copying.concurrency, deletions=config.expire.concurrency)
         if any(key.startswith("topics.") for key in keys):
             self._on_topics()
-            await self.manager.sync([])  # looks at the log dirs with the new patterns, and waits for no copy
+            await tiering.manager.sync([])  # scans the log dirs with the new patterns, and waits for no copy

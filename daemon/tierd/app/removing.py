@@ -34,7 +34,7 @@ from tierd.tiering import (
     ExpirationPlan,
     ExpireOutcome,
     LocalFacts,
-    RemoteLogManager,
+    Tiering,
     facts_of,
     partition_plan,
 )
@@ -60,8 +60,8 @@ async def expire(state_dir: Path, load: Load, config_file: Path, request: Expire
         config = await asyncio.to_thread(load)
         if request.dry_run:
             return expire_answer(await _planned(config, config_file, request.partitions))
-        async with standing_in(config, config_file) as (_, manager):
-            return expire_answer(await manager.removals.expire_here(list(request.partitions) or None))
+        async with standing_in(config, config_file) as (_, tiering):
+            return expire_answer(await tiering.removals.expire_here(list(request.partitions) or None))
 
     return await ask_or_run(state_dir, EXPIRE, request, expire_here)
 
@@ -77,8 +77,8 @@ async def undelete(state_dir: Path, load: Load, config_file: Path, request: Unde
 
     async def undelete_here() -> UndeletedSegments:
         config = await asyncio.to_thread(load)
-        async with standing_in(config, config_file) as (engine, manager):
-            return await _undelete(engine, manager, request)
+        async with standing_in(config, config_file) as (engine, tiering):
+            return await _undelete(engine, tiering, request)
 
     return await ask_or_run(state_dir, UNDELETE, request, undelete_here)
 
@@ -95,37 +95,36 @@ async def delete_partition(config: TierdConfig, config_file: Path, request: Dele
         partition = await _incarnation(reader, request.partition, request.topic_id)
 
     async def delete_here() -> DeletedPartition:
-        async with standing_in(config, config_file) as (_, manager):
-            await manager.removals.delete_partition(partition, at_once=request.at_once, force=request.force)
-            assert manager.remover is not None, "delete_partition would have refused"
+        async with standing_in(config, config_file) as (_, tiering):
+            await tiering.removals.delete_partition(partition, at_once=request.at_once, force=request.force)
             for _ in range(_REMOVAL_PASSES):
-                if await manager.remover.run_once() != 0:
+                if await tiering.remover.run_once() != 0:
                     break
         return partition_answer(partition, at_once=request.at_once)
 
     return await ask_or_run(config.state_dir, DELETE_PARTITION, request, delete_here)
 
 
-def removal_handlers(engine: Engine, manager: RemoteLogManager, config_file: Path) -> tuple[VerbHandler, ...]:
+def removal_handlers(engine: Engine, tiering: Tiering, config_file: Path) -> tuple[VerbHandler, ...]:
     """Return the handlers of the verbs that remove and take back."""
 
     async def expire_now(request: ExpireRequest) -> ExpiredPartitions:
         partitions = list(request.partitions) or None
-        planned = await manager.removals.plan(partitions)
+        planned = await tiering.removals.plan(partitions)
         if request.dry_run:
             return expire_answer(planned)
         with contextlib.suppress(TimeoutError):  # a long pass goes on after the answer
             async with asyncio.timeout(PATIENCE_S):
-                planned = await manager.removals.expire_supervised(partitions)
+                planned = await tiering.removals.expire_supervised(partitions)
         return expire_answer(planned)
 
     async def take_back(request: UndeleteRequest) -> UndeletedSegments:
-        return await _undelete(engine, manager, request)
+        return await _undelete(engine, tiering, request)
 
     async def delete(request: DeletePartitionRequest) -> DeletedPartition:
         async with tier_reader(engine.settings.config, config_file) as reader:
             partition = await _incarnation(reader, request.partition, request.topic_id)
-        await manager.removals.delete_partition(partition, at_once=request.at_once, force=request.force)
+        await tiering.removals.delete_partition(partition, at_once=request.at_once, force=request.force)
         return partition_answer(partition, at_once=request.at_once)
 
     return EXPIRE.handled_by(expire_now), UNDELETE.handled_by(take_back), DELETE_PARTITION.handled_by(delete)
@@ -144,10 +143,10 @@ def require_confirmed(name: TopicPartition, *, confirmed: bool) -> None:
         )
 
 
-async def _undelete(engine: Engine, manager: RemoteLogManager, request: UndeleteRequest) -> UndeletedSegments:
+async def _undelete(engine: Engine, tiering: Tiering, request: UndeleteRequest) -> UndeletedSegments:
     name, wanted = request.partition, list(request.segments) or None
-    await require_not_being_erased(engine, manager, name, wanted)
-    taken = await manager.removals.undelete(name, wanted, force=request.force, dry_run=request.dry_run)
+    await require_not_being_erased(engine, tiering.manager, name, wanted)
+    taken = await tiering.removals.undelete(name, wanted, force=request.force, dry_run=request.dry_run)
     return undelete_answer(name, taken, dry_run=request.dry_run)
 
 
@@ -157,7 +156,7 @@ async def _planned(
     """Return what a pass would do, from the metadata and the log dirs; nothing is owned and nothing written."""
     async with tier_reader(config, config_file) as reader:
         clock = SystemClock()
-        control = control_plane(config, reader.identity, clock=clock, random=lambda: 0.5)
+        control = control_plane(config.leadership, reader.identity, clock=clock, random=lambda: 0.5)
         if control.topic_configs is not None:
             for topic in {partition.topic for partition in await reader.partitions()}:
                 control.topic_configs.get(topic)  # the next refresh asks for this topic

@@ -5,7 +5,6 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import uuid4
 
 from tierd.app.compose import Engine, compose
 from tierd.app.instance_lock import instance_lock, make_state_dir
@@ -26,6 +25,7 @@ from tierd.tiering import (
     RepairTools,
     SegmentCopy,
     SegmentDeletion,
+    SegmentWrites,
     TierRepair,
     Writer,
     partitions_left,
@@ -38,7 +38,7 @@ _SCRATCH = "repair"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairRequest:
-    """What somebody wants repaired.
+    """Request for a repair.
 
     Attributes:
         names: partitions; none means everything below the prefix.
@@ -142,7 +142,7 @@ async def _in_the_daemons_place(
                 str(error), remedy="tierd repair-tier --dry-run works beside it; to repair, stop the daemon meanwhile"
             ) from error
         async with compose(config, config_file) as engine:
-            manager = engine.new_manager(PassiveSupervisor())
+            manager = engine.new_tiering(PassiveSupervisor()).manager
             await manager.discover_once()
             engine.control.require_heard()
             left = await partitions_left(
@@ -167,10 +167,9 @@ def _tools(engine: Engine, reader: TierReader, led: Mapping[TopicIdPartition, in
         deletion=deletion,
         recorder=engine.metrics,
         clock=engine.clock,
-        new_id=uuid4,
         writer=Writer(broker_id=engine.identity.node_id, session_id=engine.session_id),
+        writes=SegmentWrites(),
         attempt_timeout_s=config.copying.attempt_timeout_s,
-        being_copied=set(),
     )
 
     async def write_identity() -> None:
@@ -179,7 +178,7 @@ def _tools(engine: Engine, reader: TierReader, led: Mapping[TopicIdPartition, in
         store_id = await read_store_identity(engine.rows, keys)
         assert store_id is not None, "composing has made one"
         await claim_tier(
-            reader.object_store, key_prefix=prefix, cluster_id=engine.identity.cluster_id, store_id=store_id
+            reader.tier.objects, key_prefix=prefix, cluster_id=engine.identity.cluster_id, store_id=store_id
         )
         await remember_tier(engine.rows, keys, key_prefix=prefix)
 
@@ -187,7 +186,7 @@ def _tools(engine: Engine, reader: TierReader, led: Mapping[TopicIdPartition, in
         metadata=engine.metadata,
         copies=copies,
         deletion=deletion,
-        remote_log=RemoteLogCopy(reader.object_store, reader.storage, reader.object_keys),
+        remote_log=RemoteLogCopy(reader.tier.objects, reader.tier.segments, reader.tier.object_keys),
         store=engine.store,
         storage=engine.storage,
         rows=engine.rows,

@@ -28,6 +28,7 @@ from tierd.metadata.kv import (
     SqliteKeyValueStore,
 )
 from tierd.metadata.leases import Lease, acquire_lease, release_lease, renew_lease
+from tierd.metadata.led_partitions import MetadataManagerSettings
 from tierd.metadata.lineage import effective_lineage
 from tierd.metadata.manager import RemoteLogMetadataManager
 from tierd.metadata.newest_epochs import TierEpochs
@@ -67,6 +68,7 @@ __all__ = [
     "MemoryKeyValueStore",
     "MetadataConnector",
     "MetadataKeyFactory",
+    "MetadataManagerSettings",
     "MetadataOpening",
     "MetadataStatistics",
     "Overlap",

@@ -1,7 +1,9 @@
-"""LedPartitions: the partitions that this broker leads or follows, each written by one operation at a time."""
+"""LedPartitions: claims, loads and shows the partitions that this broker leads or follows."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 from tierd.clock import Clock
@@ -26,10 +28,30 @@ from tierd.metadata.statistics import MetadataStatistics
 from tierd.model import TopicIdPartition
 
 
-class LedPartitions:
-    """Announces, claims, loads and shows partitions, and gives the writes of each their order.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataManagerSettings:
+    """Settings of the manager of a broker's metadata.
 
-    Partitions that it follows are read from the store, which belongs to the caller, who closes it after this.
+    Attributes:
+        backend_timeout_s: longest wait for one call to the store.
+        tombstone_retention_s: how long the row of a deleted segment is kept.
+        load_concurrency: partitions that are read from the store at once.
+        strict_kafka_compat: as in ``PartitionView``.
+    """
+
+    backend_timeout_s: float = 5.0
+    tombstone_retention_s: float = 86_400
+    load_concurrency: int = 8
+    strict_kafka_compat: bool = False
+
+
+_DEFAULTS: Final = MetadataManagerSettings()
+
+
+class LedPartitions:
+    """Partitions that this broker leads or follows. The writes of one partition run one after the other.
+
+    The store belongs to the caller, which closes the store after this object.
     """
 
     def __init__(
@@ -40,25 +62,41 @@ class LedPartitions:
         broker_id: int,
         session_id: UUID,
         clock: Clock,
-        backend_timeout_s: float = 5.0,
-        tombstone_retention_s: float = 86_400,
-        load_concurrency: int = 8,
-        strict_kafka_compat: bool = False,
+        settings: MetadataManagerSettings = _DEFAULTS,
         on_outcome: OnOutcome = lambda _: None,
         new_keys: Callable[[str], MetadataKeyFactory] = MetadataKeyFactory,
     ) -> None:
-        """Prepare; ``on_outcome`` is told of every call to the store."""
+        """Read nothing yet.
+
+        Args:
+            store: the key-value store of the metadata.
+            cluster_id: the cluster of this broker.
+            broker_id: this broker.
+            session_id: this process; claims carry it.
+            clock: time.
+            settings: limits and compatibility.
+            on_outcome: is called with the outcome of every call to the store.
+            new_keys: makes the keys of a cluster's rows.
+        """
         self.keys = new_keys(cluster_id)
         self.session_id = session_id
-        self._store = DeadlineKeyValueStore(store, timeout_s=backend_timeout_s, clock=clock, on_outcome=on_outcome)
+        self._store = DeadlineKeyValueStore(
+            store, timeout_s=settings.backend_timeout_s, clock=clock, on_outcome=on_outcome
+        )
         self._broker_id = broker_id
         self._clock = clock
-        self._tombstone_retention_s = tombstone_retention_s
+        self._tombstone_retention_s = settings.tombstone_retention_s
         self._partitions = PartitionStore(
-            self._store, self.keys, strict_kafka_compat=strict_kafka_compat, load_concurrency=load_concurrency
+            self._store,
+            self.keys,
+            strict_kafka_compat=settings.strict_kafka_compat,
+            load_concurrency=settings.load_concurrency,
         )
         self._followed = FollowedPartitions(
-            self._store, self.keys, strict_kafka_compat=strict_kafka_compat, load_concurrency=load_concurrency
+            self._store,
+            self.keys,
+            strict_kafka_compat=settings.strict_kafka_compat,
+            load_concurrency=settings.load_concurrency,
         )
         self._led: dict[TopicIdPartition, LedPartition] = {}
         self._running: set[asyncio.Task[None]] = set()
@@ -162,10 +200,10 @@ class LedPartitions:
         return self.view(partition) if partition in self._led else await self._followed.read(partition)
 
     async def read_epochs(self, partition: TopicIdPartition) -> TierEpochs:
-        """Return how far the newest epochs are in the tier; of a partition that is followed, from its row alone.
+        """Return how far the newest epochs are in the tier; a followed partition needs only its own row.
 
         Raises:
-            As ``read_view``.
+            TierError: the same errors as ``read_view``.
         """
         return self.view(partition) if partition in self._led else await self._followed.read_epochs(partition)
 
@@ -229,8 +267,8 @@ class LedPartitions:
     async def _exclusively(self, led: LedPartition, operation: Callable[[], Awaitable[None]]) -> None:
         """Run ``operation`` after those that asked before.
 
-        A caller that is cancelled while it waits leaves nothing. Cancelled later, it still waits for the operation,
-        whose calls are bounded, so that what is durable is also visible; then the cancellation goes on.
+        A caller that is cancelled while it waits changes nothing. A caller that is cancelled later waits for the end of
+        the operation, whose calls are bounded, so that a durable change is also visible. Then the cancellation goes on.
         """
         async with led.lock:
             if self._closed:
@@ -252,7 +290,7 @@ def _not_leading(partition: TopicIdPartition) -> FencedError:
 async def _abandonable(operation: Callable[[], Awaitable[None]]) -> None:
     try:
         await operation()
-    except asyncio.CancelledError as error:  # close() ran out of patience; the caller is not cancelled
+    except asyncio.CancelledError as error:  # ``close`` cancelled the operation; the caller is not cancelled
         raise OutcomeUnknownError("tierd stopped before the metadata store had answered") from error
 
 
@@ -264,6 +302,6 @@ async def _finished(task: asyncio.Task[None]) -> None:
         except asyncio.CancelledError:
             cancelled = True
     if cancelled:
-        task.exception()  # looked at: the cancellation says enough
+        task.exception()  # retrieved, so that asyncio does not report it; the cancellation is raised
         raise asyncio.CancelledError
     task.result()

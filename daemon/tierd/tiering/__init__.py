@@ -1,10 +1,12 @@
-"""What is done with a partition between its two tiers: hold, copy, sweep, read, verify, explain.
+"""Tiering of partitions: hold, copy, sweep, expire, read, verify, repair and rebuild.
 
 Decisions are plain functions over values; the tasks that act on them are run by a supervisor from above.
 """
 
+from tierd.tiering.assembly import FollowedLogDirs, Tiering, assemble
 from tierd.tiering.auditing.explain import Explanation, Place, explain
 from tierd.tiering.auditing.findings import AuditLimits, Finding, Severity
+from tierd.tiering.auditing.orphan_inspector import OrphanInspector
 from tierd.tiering.auditing.recopy import RemoteLogCopy
 from tierd.tiering.auditing.repair import RepairOutcome, RepairResult, RepairTools, TierRepair
 from tierd.tiering.auditing.repair_plan import RepairAction, RepairKind
@@ -12,7 +14,7 @@ from tierd.tiering.auditing.repair_planner import LEAST_AGE_S, RepairPlanner
 from tierd.tiering.auditing.segment_check import SegmentCheck
 from tierd.tiering.auditing.side_by_side import AuditReport
 from tierd.tiering.auditing.verify import TierAudit
-from tierd.tiering.capacity import ManagerStatistics
+from tierd.tiering.capacity import Capacity, ManagerStatistics
 from tierd.tiering.copying.copy_state import CopyPhase, CopyState
 from tierd.tiering.copying.copy_task import CopyTask
 from tierd.tiering.copying.segment_copy import SegmentCopy, Writer
@@ -48,9 +50,13 @@ from tierd.tiering.removing.partition_removal import PartitionRemover
 from tierd.tiering.removing.removals import ExpireOutcome, Removals
 from tierd.tiering.removing.undelete_plan import TakenBack
 from tierd.tiering.replica import LogDirState
+from tierd.tiering.segment_writes import SegmentWrites
 from tierd.tiering.single_pass import CopyOutcome
+from tierd.tiering.slots import Slots
 from tierd.tiering.status import PartitionState, PartitionStatus
+from tierd.tiering.stored_tier import StoredTier
 from tierd.tiering.supervision import PartitionTask, PassiveSupervisor, Supervisor, TaskHealth
+from tierd.tiering.task_factory import TieringContext, TieringSettings
 
 __all__ = [
     "INDEX_CACHE_DIRECTORY",
@@ -63,6 +69,7 @@ __all__ = [
     "BrokerLogOffsets",
     "BrokerOffsets",
     "BucketReader",
+    "Capacity",
     "CopyCandidate",
     "CopyLag",
     "CopyOutcome",
@@ -80,6 +87,7 @@ __all__ = [
     "FetchStatistics",
     "FetchTask",
     "Finding",
+    "FollowedLogDirs",
     "HeldSegment",
     "HoldKind",
     "HoldStatistics",
@@ -92,6 +100,7 @@ __all__ = [
     "ManagerStatistics",
     "MetadataRebuild",
     "OffsetSpec",
+    "OrphanInspector",
     "OwnLogOffsets",
     "PartitionRemover",
     "PartitionState",
@@ -115,8 +124,11 @@ __all__ = [
     "SegmentCopy",
     "SegmentDeletion",
     "SegmentHold",
+    "SegmentWrites",
     "Severity",
     "SilentRecorder",
+    "Slots",
+    "StoredTier",
     "Supervisor",
     "TakenBack",
     "TaskHealth",
@@ -124,9 +136,13 @@ __all__ = [
     "TierAudit",
     "TierRepair",
     "TieredLog",
+    "Tiering",
+    "TieringContext",
     "TieringRecorder",
+    "TieringSettings",
     "TopicPolicy",
     "Writer",
+    "assemble",
     "committed_batches",
     "copy_candidates",
     "data_batches",

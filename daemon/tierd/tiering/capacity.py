@@ -1,4 +1,4 @@
-"""Capacity: how much the tasks of this broker may do at once, and how fast they may copy."""
+"""Capacity: bounds what the tasks of this broker do at once, and how fast they copy."""
 
 from dataclasses import dataclass
 
@@ -12,10 +12,10 @@ from tierd.tiering.slots import Slots
 
 @dataclass(frozen=True, slots=True)
 class ManagerStatistics:
-    """How busy the tasks of this broker are now.
+    """Use of the capacity at one moment.
 
     Attributes:
-        copy_idle_ratio: part of the copy slots that nobody uses, from 0 to 1.
+        copy_idle_ratio: part of the copy slots that are free, from 0 to 1.
         delete_idle_ratio: the same of the slots for deletions.
         copy_bytes_per_second: as the copy quota sees it.
     """
@@ -42,12 +42,12 @@ class Capacity:
         self._clock = clock
 
     def resize(self, *, copies: int, deletions: int) -> None:
-        """Let that many segments be copied, and deleted, at once from now on; what is under way goes on."""
+        """Bound the segments copied and deleted at once from now on; segments under way continue."""
         self.copies.resize(copies)
         self.deletions.resize(deletions)
 
     def statistics(self) -> ManagerStatistics:
-        """How busy the tasks are at this moment."""
+        """Return the use of the capacity at this moment."""
         return ManagerStatistics(
             copy_idle_ratio=self.copies.idle_ratio,
             delete_idle_ratio=self.deletions.idle_ratio,

@@ -1,12 +1,11 @@
-"""LeadershipFollower: replicas get the roles that leadership announces."""
+"""LeadershipFollower: gives replicas the roles that the leadership source announces."""
 
 import asyncio
 
 import structlog
 
 from tierd.control import LeadershipSource, Role
-from tierd.tiering.replica import Replica
-from tierd.tiering.replicas import Replicas
+from tierd.tiering.replica import Replica, ReplicaTable
 from tierd.tiering.roles import RoleKeeper
 
 log = structlog.get_logger()
@@ -15,16 +14,16 @@ _LEADERSHIP_DEADLINE_S = 30.0
 
 
 class LeadershipFollower:
-    """Hands each announcement on to the keeper of roles, in order."""
+    """Link between the leadership source and the keeper of roles. Announcements are applied in order."""
 
-    def __init__(self, leadership: LeadershipSource, *, replicas: Replicas, roles: RoleKeeper) -> None:
+    def __init__(self, leadership: LeadershipSource, *, replicas: ReplicaTable, roles: RoleKeeper) -> None:
         self._leadership = leadership
         self._replicas = replicas
         self._roles = roles
         self._role_changed = asyncio.Event()
 
     async def follow(self) -> None:
-        """Listen until cancelled."""
+        """Apply announcements until cancelled."""
         async for event in self._leadership.changes():
             replica = self._replicas.get(event.partition)
             if event.role is Role.DELETED:
@@ -33,8 +32,12 @@ class LeadershipFollower:
                 await self._roles.assign(replica, event)
                 self._role_changed.set()
 
+    async def follow_policies(self) -> None:
+        """Apply the topics' policies of this moment to all replicas: the configuration or a topic has changed."""
+        await self._roles.follow_policies(self._replicas.all())
+
     async def roles_known(self) -> None:
-        """Wait, but not for ever, until leadership has spoken of the latest epoch of every replica that has one."""
+        """Wait, with a deadline, until the latest epoch of every replica that has an epoch was announced."""
         try:
             async with asyncio.timeout(_LEADERSHIP_DEADLINE_S):
                 while any(_awaits_role(replica) for replica in self._replicas.all()):

@@ -1,25 +1,25 @@
-"""Replica: one partition in a log dir, its role and the tasks of that; and who is told when it comes and goes."""
+"""Replica: one partition in a log dir, with its role and tasks. ReplicaTable: all replicas of this host."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from tierd.control import Leadership
-from tierd.model import TopicPartition
+from tierd.control import Leadership, Role
+from tierd.model import TopicIdPartition, TopicPartition
 from tierd.tiering.local.partition_log import PartitionLog
 from tierd.tiering.role_tasks import RoleTasks
 
 
 @dataclass(slots=True)
 class Replica:
-    """One followed partition.
+    """Partition in a log dir of this host.
 
     Attributes:
-        local: its directory as it was last seen.
-        leadership: the source's last word about it.
-        tasks: what runs for it.
-        problem: why it could not be looked at or led the last time, empty when it could.
+        local: the partition directory as the last scan saw it.
+        leadership: the latest announcement of the leadership source; None before the first one.
+        tasks: the tasks of the replica's role.
+        problem: why the last scan failed, or why the replica cannot be led; empty without a problem.
         scanned_ns: wall clock of the last scan.
     """
 
@@ -30,13 +30,78 @@ class Replica:
     scanned_ns: int = 0
 
     def is_among(self, partitions: Collection[TopicPartition] | None) -> bool:
-        """Whether its partition is one of these; None are all."""
+        """Return whether the replica's partition is one of ``partitions``; None stands for all partitions."""
         return partitions is None or self.local.partition.topic_partition in partitions
+
+
+class ReplicaTable:
+    """Replicas of this host, by identity and by directory. ``Replicas`` keeps it in line with the disk."""
+
+    def __init__(self) -> None:
+        self._replicas: dict[TopicIdPartition, Replica] = {}
+        self._by_path: dict[Path, TopicIdPartition] = {}
+
+    def all(self) -> tuple[Replica, ...]:
+        """Return every replica."""
+        return tuple(self._replicas.values())
+
+    def get(self, partition: TopicIdPartition) -> Replica | None:
+        """Return the replica of ``partition``; None when no log dir has one."""
+        return self._replicas.get(partition)
+
+    def at(self, path: Path) -> Replica | None:
+        """Return the replica in the directory ``path``; None when no replica lies there."""
+        partition = self._by_path.get(path)
+        return self._replicas.get(partition) if partition else None
+
+    def paths(self) -> tuple[Path, ...]:
+        """Return the directory of every replica."""
+        return tuple(self._by_path)
+
+    def is_here(self, partition: TopicIdPartition) -> bool:
+        """Return whether a log dir of this host holds ``partition``, as last listed."""
+        return partition in self._replicas
+
+    def is_current(self, replica: Replica) -> bool:
+        """Return whether ``replica`` is still the replica of its partition."""
+        return self._replicas.get(replica.local.partition) is replica
+
+    def led(self) -> dict[TopicIdPartition, int]:
+        """Return the leader epochs of the partitions that this broker leads, as announced last."""
+        announced = [replica.leadership for replica in self._replicas.values() if replica.leadership is not None]
+        return {each.partition: each.leader_epoch for each in announced if each.role is Role.LEADER}
+
+    def loaded(self) -> list[TopicIdPartition]:
+        """Return the copied partitions whose metadata is claimed and was loaded."""
+        tasks = [(partition, replica.tasks.copy) for partition, replica in self._replicas.items()]
+        return [partition for partition, copy in tasks if copy is not None and copy.loaded.is_set()]
+
+    def add(self, replica: Replica) -> None:
+        """Add a replica under its present directory."""
+        self._replicas[replica.local.partition] = replica
+        self._by_path[replica.local.path] = replica.local.partition
+
+    def move(self, replica: Replica, path: Path) -> None:
+        """Find ``replica`` under the directory ``path`` from now on."""
+        self._by_path.pop(replica.local.path, None)
+        self._by_path[path] = replica.local.partition
+
+    def remove(self, partition: TopicIdPartition) -> Replica:
+        """Remove the replica of ``partition`` and return it."""
+        replica = self._replicas.pop(partition)
+        self._by_path.pop(replica.local.path, None)
+        return replica
 
 
 @dataclass(slots=True)
 class LogDirState:
-    """One log dir. ``problem`` is empty while it can be listed; ``ignored`` names what is no partition and why."""
+    """State of one log dir.
+
+    Attributes:
+        path: the log dir.
+        problem: why the log dir cannot be listed; empty while it can.
+        ignored: names in the log dir that are no partitions, each with the reason.
+    """
 
     path: Path
     problem: str = ""
@@ -44,13 +109,13 @@ class LogDirState:
 
 
 class ReplicaListener(Protocol):
-    """What is done when replicas come and go."""
+    """Receiver of what happens to replicas."""
 
     async def appeared(self, replica: Replica) -> None:
-        """It is known from now on."""
+        """Take note of a replica that was found."""
 
     async def changed(self, replica: Replica, *, moved: bool) -> None:
-        """It was looked at again; ``moved``: its directory is another one."""
+        """Take note of a new scan; ``moved``: the replica lies in another directory now."""
 
     async def vanished(self, replica: Replica) -> None:
-        """It is gone from every healthy log dir, and forgotten."""
+        """Take note of a replica that is in no healthy log dir any more."""

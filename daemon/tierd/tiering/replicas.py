@@ -1,8 +1,9 @@
-"""Replicas: the partitions of every log dir, kept in line with what is on disk. Listing and scanning, no copying."""
+"""Replicas: lists the log dirs, scans the partitions in them, and keeps the table of replicas in line with the disk."""
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from tierd.model import TopicIdPartition
 from tierd.tiering.local.catalog import CatalogChange, catalog_change
 from tierd.tiering.local.hold import SegmentHold
 from tierd.tiering.local.partition_log import PartitionLog
-from tierd.tiering.replica import LogDirState, Replica, ReplicaListener
+from tierd.tiering.replica import LogDirState, Replica, ReplicaListener, ReplicaTable
 
 log = structlog.get_logger()
 
@@ -35,65 +36,64 @@ _SETTLED_NS = 1_000_000_000  # a directory's mtime may not tell two changes with
 
 @dataclass(slots=True)
 class _Watching:
-    """Which directories are watched."""
+    """Functions that begin and end the watch of a directory."""
 
     watch: Callable[[Path], object] = field(default=lambda path: None)
     unwatch: Callable[[Path], object] = field(default=lambda path: None)
 
 
 class Replicas:
-    """Every replica of the log dirs whose topic is wanted. One reconcile or look at a time."""
+    """Replicas of the log dirs whose topic is tiered. One reconcile or scan runs at a time."""
 
     def __init__(
         self,
         log_dirs: Sequence[Path],
         *,
+        table: ReplicaTable,
         hold: SegmentHold,
         leadership: LeadershipSource,
         listener: ReplicaListener,
         wants: Callable[[str], bool],
-        now_ns: Callable[[], int],
+        now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
+        """Read nothing yet.
+
+        Args:
+            log_dirs: the broker's log dirs; never written to.
+            table: receives the replicas that are found.
+            hold: keeps the files of queued segments.
+            leadership: is asked about the partitions that are found.
+            listener: is called when a replica appears, changes or vanishes.
+            wants: tells whether a topic is tiered.
+            now_ns: returns the wall clock as modification times of directories have it.
+        """
         self._log_dirs = {path: LogDirState(path) for path in log_dirs}
         self._hold = hold
         self._leadership = leadership
         self._listener = listener
         self._wants = wants
         self._now_ns = now_ns
-        self._replicas: dict[TopicIdPartition, Replica] = {}
-        self._by_path: dict[Path, TopicIdPartition] = {}
+        self._table = table
         self._failed: dict[TopicIdPartition, tuple[PartitionDirectory, str]] = {}
         self._watching = _Watching()
         self._lock = asyncio.Lock()
         self._asked_ns: dict[Path, int] = {}  # when the look at a log dir that is under way began
 
     def watch_with(self, watch: Callable[[Path], object], unwatch: Callable[[Path], object]) -> None:
-        """Have directories watched from now on, those known already at once; call ``reconcile`` afterwards."""
+        """Watch the directories of replicas with these functions from now on; call ``reconcile`` afterwards."""
         self._watching = _Watching(watch, unwatch)
-        for path in self._by_path:
+        for path in self._table.paths():
             watch(path)
 
-    def all(self) -> Iterable[Replica]:
-        """Every replica."""
-        return tuple(self._replicas.values())
-
-    def get(self, partition: TopicIdPartition) -> Replica | None:
-        """The replica of that identity."""
-        return self._replicas.get(partition)
-
-    def at(self, path: Path) -> Replica | None:
-        """The replica in that directory."""
-        partition = self._by_path.get(path)
-        return self._replicas.get(partition) if partition else None
-
-    def failed(self) -> tuple[tuple[PartitionDirectory, str], ...]:
-        """Directories of wanted replicas that could never be looked at, and why."""
-        return tuple(self._failed.values())
+    @property
+    def has_problem(self) -> bool:
+        """True while a partition could not be scanned the last time, or cannot be led."""
+        return bool(self._failed) or any(replica.problem for replica in self._table.all())
 
     def log_dirs(self) -> tuple[LogDirState, ...]:
-        """Every log dir; what could never be looked at counts as ignored for now.
+        """Return the state of every log dir; a partition that could never be scanned counts as ignored.
 
-        A look has no deadline, for a thread that waits for a disk cannot be ended: that it waits is a problem here.
+        A scan has no deadline, because a thread that waits for a disk cannot be ended. A long wait is a problem here.
         """
         failed = self._failed.values()
         return tuple(
@@ -107,11 +107,15 @@ class Replicas:
 
     @property
     def online(self) -> tuple[Path, ...]:
-        """The log dirs that could be listed the last time."""
+        """The log dirs that the last listing could read."""
         return tuple(state.path for state in self._log_dirs.values() if not state.problem)
 
+    async def recover_holds(self) -> None:
+        """Take over the segments that an earlier process held."""
+        await asyncio.to_thread(self._hold.recover)
+
     async def reconcile(self) -> None:
-        """List every log dir and scan what is new or has changed. What cannot be listed stays as it was known."""
+        """List every log dir and scan what is new or has changed. A log dir that cannot be listed stays as known."""
         async with self._lock:
             found, unreadable, offline, change = await self._compare()
             if change.vanished:
@@ -130,16 +134,16 @@ class Replicas:
                 await self._drop_orphaned_holds()
 
     async def look(self, path: Path) -> bool:
-        """Scan the replica in ``path`` again; False when none is known there, so that only a reconcile tells."""
+        """Scan the replica in ``path`` again; return False when no replica is known there: then reconcile."""
         async with self._lock:
-            replica = self.at(path)
+            replica = self._table.at(path)
             if replica is None:
                 return False
             await self._scan_all([replica.local.directory])
             return True
 
     async def _compare(self) -> tuple[list[PartitionDirectory], list[Path], frozenset[Path], CatalogChange]:
-        """List all log dirs: what was found, what could not be identified, which are offline, and what is new."""
+        """List all log dirs; return partitions, unidentified directories, offline log dirs and the changes."""
         found: list[PartitionDirectory] = []
         unreadable: list[Path] = []
         for listing in await asyncio.gather(*(self._list(state) for state in self._log_dirs.values())):
@@ -147,7 +151,7 @@ class Replicas:
                 found.extend(listing.partitions)
                 unreadable.extend(_unreadable(listing))
         offline = frozenset(state.path for state in self._log_dirs.values() if state.problem)
-        known = {partition: replica.local.directory for partition, replica in self._replicas.items()}
+        known = {replica.local.partition: replica.local.directory for replica in self._table.all()}
         change = catalog_change(known, found, offline=offline, unreadable=unreadable, wants=self._wants)
         return found, unreadable, offline, change
 
@@ -181,19 +185,19 @@ class Replicas:
         return listing
 
     def _known_in(self, log_dir: Path) -> dict[str, KnownDirectory]:
-        """What need not be identified again: a broker has thousands of replicas, and most of them never change."""
+        """Return the directories that need not be identified again: most of a broker's replicas never change."""
         return {
             local.path.name: KnownDirectory(local.directory, local.scan.mtime_ns)
-            for local in (replica.local for replica in self._replicas.values())
+            for local in (replica.local for replica in self._table.all())
             if local.log_dir == log_dir
         }
 
     async def _stale(self, touched: set[TopicIdPartition], offline: frozenset[Path]) -> list[PartitionDirectory]:
-        """Replicas whose directory has changed since their last scan, or so shortly before it that nobody can tell."""
+        """Return the directories that have changed since their last scan, or too shortly before it to tell."""
         candidates = [
             replica
-            for partition, replica in self._replicas.items()
-            if partition not in touched and replica.local.log_dir not in offline
+            for replica in self._table.all()
+            if replica.local.partition not in touched and replica.local.log_dir not in offline
         ]
         mtimes = await asyncio.to_thread(_mtimes, [str(replica.local.path) for replica in candidates])
         return [
@@ -218,22 +222,21 @@ class Replicas:
 
     async def _take(self, directory: PartitionDirectory, scan: PartitionScan | LogError, scanned_ns: int) -> None:
         partition = directory.partition
-        replica = self._replicas.get(partition)
+        replica = self._table.get(partition)
         if isinstance(scan, LogError):
             self._failed_look(directory, replica, scan)
             return
         self._failed.pop(partition, None)
         if replica is None:
-            replica = self._replicas[partition] = Replica(PartitionLog(scan, self._hold), scanned_ns=scanned_ns)
-            self._by_path[directory.path] = partition
+            replica = Replica(PartitionLog(scan, self._hold), scanned_ns=scanned_ns)
+            self._table.add(replica)
             self._note_lineage(replica, scan)
             await self._listener.appeared(replica)
         else:
             moved = replica.local.directory != directory
             if moved:
-                self._by_path.pop(replica.local.path, None)
                 self._watching.unwatch(replica.local.path)
-                self._by_path[directory.path] = partition
+                self._table.move(replica, directory.path)
             replica.scanned_ns = scanned_ns
             try:
                 await replica.local.adopt(scan)
@@ -246,7 +249,7 @@ class Replicas:
         self._leadership.observe(partition, latest.epoch if latest else None)
 
     def _note_lineage(self, replica: Replica, scan: PartitionScan) -> None:
-        """Without epochs nobody can lead what is there: said, or it would be a silent stall."""
+        """Report a log without leader epochs as an error: the log cannot be led, and would stall silently."""
         problem = scan.lineage_problem or "" if len(scan.segments) > 1 else ""
         if problem and problem != replica.problem:
             log.error("lineage_unusable", partition=str(replica.local.partition), problem=problem)
@@ -263,8 +266,7 @@ class Replicas:
             replica.problem = str(error)
 
     async def _forget(self, partition: TopicIdPartition) -> None:
-        replica = self._replicas.pop(partition)
-        self._by_path.pop(replica.local.path, None)
+        replica = self._table.remove(partition)
         self._watching.unwatch(replica.local.path)
         self._leadership.forget(partition)
         await self._listener.vanished(replica)
@@ -272,10 +274,10 @@ class Replicas:
         log.info("partition_gone", partition=str(partition), path=str(replica.local.path), holds_dropped=dropped)
 
     async def _drop_orphaned_holds(self) -> None:
-        """Holds of partitions that are on no log dir any more, all of them being healthy: their topic was deleted."""
+        """Drop the holds of partitions that no log dir has. All log dirs are healthy: the topics were deleted."""
         if not self._hold.partitions():
             return
-        here = {replica.local.key for replica in self._replicas.values()}
+        here = {replica.local.key for replica in self._table.all()}
         here.update((d.partition.topic_id, d.partition.partition) for d, _ in self._failed.values())
         for key in self._hold.partitions():
             if key not in here:
@@ -284,7 +286,7 @@ class Replicas:
 
 
 def _unreadable(listing: LogDirListing) -> list[Path]:
-    """Directories of partitions by their name that could not be identified."""
+    """Return the directories whose name is that of a partition and that could not be identified."""
     paths = []
     for name, _ in listing.ignored:
         try:
@@ -306,7 +308,7 @@ def _scan_many(directories: Sequence[PartitionDirectory]) -> list[PartitionScan 
 
 
 def _mtimes(paths: Sequence[str]) -> list[int]:
-    """Modification times in ns, -1 for what is gone."""
+    """Return the modification time of each path in ns; -1 for a path that is gone."""
     times = []
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""RoleKeeper: every replica has the tasks of its role, and no others (remote-tiering 9.1 to 9.3, 13).
+"""RoleKeeper: gives every replica the tasks of its role, and no others (remote-tiering 9.1 to 9.3, 13).
 
 ::
 
@@ -15,8 +15,9 @@ import structlog
 from tierd.control import Leadership, Role
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.tiering.policy import TopicPolicies
+from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.partition_removal import PartitionRemover
-from tierd.tiering.replica import Replica
+from tierd.tiering.replica import Replica, ReplicaTable
 from tierd.tiering.role_tasks import RoleTasks
 from tierd.tiering.supervision import Supervisor
 from tierd.tiering.task_factory import TaskFactory
@@ -25,45 +26,48 @@ log = structlog.get_logger()
 
 
 class RoleKeeper:
-    """Starts and stops tasks as roles, and replicas, come and go, one change at a time; a ``ReplicaListener``."""
+    """Keeper of the tasks of replicas: starts and stops them, one change at a time. A ``ReplicaListener``."""
 
     def __init__(
         self,
         factory: TaskFactory,
         *,
         supervisor: Supervisor,
+        replicas: ReplicaTable,
         metadata: RemoteLogMetadataManager,
         policies: TopicPolicies,
-        is_current: Callable[[Replica], bool],
-        remover: PartitionRemover | None,
+        deletion: SegmentDeletion,
+        remover: PartitionRemover,
         on_vanished: Callable[[], None],
     ) -> None:
-        """Nothing runs yet.
+        """Start nothing yet.
 
         Args:
             factory: makes tasks.
-            supervisor: runs them.
-            metadata: is told of roles before tasks are.
-            policies: whether a topic is copied, and what becomes of the tier of a deleted one.
-            is_current: whether a replica is still there, and still this one.
-            remover: takes over the tier of a deleted partition; None where nobody does.
-            on_vanished: called when a replica has left this host, and its tasks have ended.
+            supervisor: runs tasks.
+            replicas: the replicas of this host.
+            metadata: learns of a role before the tasks of the role start.
+            policies: tell if a topic is copied, and if the tier of a deleted topic is deleted.
+            deletion: forgets what the store keeps of a partition that is not led here.
+            remover: takes over the tier of a deleted partition.
+            on_vanished: is called when a replica has left this host and its tasks have ended.
         """
-        self.supervisor = supervisor
+        self._supervisor = supervisor
         self._factory = factory
+        self._replicas = replicas
         self._metadata = metadata
         self._policies = policies
-        self._is_current = is_current
+        self._deletion = deletion
         self._remover = remover
         self._on_vanished = on_vanished
         self._changing = asyncio.Lock()
 
     async def appeared(self, replica: Replica) -> None:
-        """Take note of a replica; leadership tells what is to be done with it."""
+        """Log a replica that was found; the leadership source announces its role later."""
         log.debug("partition_found", partition=str(replica.local.partition), path=str(replica.local.path))
 
     async def changed(self, replica: Replica, *, moved: bool) -> None:
-        """Wake the task of a replica that changed; one that moved gets a task that knows nothing of the old place."""
+        """Wake the tasks of a replica that changed; a replica that moved gets new tasks for its new directory."""
         if moved and replica.leadership is not None:
             log.info("partition_moved", partition=str(replica.local.partition), path=str(replica.local.path))
             async with self._changing:
@@ -72,15 +76,15 @@ class RoleKeeper:
             replica.tasks.wake()
 
     async def vanished(self, replica: Replica) -> None:
-        """End what was done for a replica that is gone."""
+        """Stop the tasks of a replica that is gone, and forget its partition."""
         async with self._changing:
             await self._stop_all(replica)
-            self._factory.deletion.forget(replica.local.partition)
+            self._deletion.forget(replica.local.partition)
             self._metadata.stop(replica.local.partition)
         self._on_vanished()
 
     async def assign(self, replica: Replica, event: Leadership) -> None:
-        """Give the replica the role; one that it has already changes nothing.
+        """Give the replica the announced role; a role that the replica has already changes nothing.
 
         A leader of a higher epoch gets new tasks: its log may have been truncated in between.
         """
@@ -93,21 +97,21 @@ class RoleKeeper:
             await self._begin(replica)
 
     async def follow_policies(self, replicas: Iterable[Replica]) -> None:
-        """Start and stop copies where the topic's switch says otherwise by now (KIP-950). Expiration goes on."""
+        """Start and stop copy tasks where the topic's switch has changed (KIP-950). Expiration goes on."""
         for replica in replicas:
             async with self._changing:
                 is_led = replica.leadership is not None and replica.leadership.role is Role.LEADER
-                if is_led and self._is_current(replica):
+                if is_led and self._replicas.is_current(replica):
                     await self._set_copying(replica, wanted=self._is_copied(replica))
             replica.tasks.wake()
 
     async def delete(self, event: Leadership, replica: Replica | None) -> None:
-        """The cluster has deleted the topic: end what is done for it, and let its tier go if its policy says so."""
+        """Stop the tasks of a partition whose topic the cluster deleted; delete its tier if its policy says so."""
         partition = event.partition
         if replica is not None:
             await self.vanished(replica)
             replica.leadership = event
-        if self._remover is not None and self._policies(partition.topic).delete_with_topic:
+        if self._policies(partition.topic).delete_with_topic:
             self._remover.delete_tier(partition)
         else:
             log.warning(
@@ -119,32 +123,32 @@ class RoleKeeper:
     async def _begin(self, replica: Replica) -> None:
         await self._stop_all(replica)
         event = replica.leadership
-        if event is None or not self._is_current(replica):
+        if event is None or not self._replicas.is_current(replica):
             return
         match event.role:
             case Role.LEADER:
                 tasks, local = replica.tasks, replica.local
                 tasks.sweep = self._factory.sweep(local)
                 tasks.expire = self._factory.expiration_task(local, event.leader_epoch, tasks.sweep)
-                self.supervisor.start(tasks.expire)
+                self._supervisor.start(tasks.expire)
                 await self._set_copying(replica, wanted=self._is_copied(replica))
             case Role.FOLLOWER:
-                self._factory.deletion.forget(replica.local.partition)
+                self._deletion.forget(replica.local.partition)
                 self._metadata.follow(replica.local.partition)
                 replica.tasks.follow = self._factory.follower_task(replica.local)
-                self.supervisor.start(replica.tasks.follow)
+                self._supervisor.start(replica.tasks.follow)
             case _:
                 self._metadata.stop(replica.local.partition)
 
     async def _set_copying(self, replica: Replica, *, wanted: bool) -> None:
         tasks, event = replica.tasks, replica.leadership
-        assert event is not None, "only who leads copies"
+        assert event is not None, "only a leader copies"
         assert tasks.sweep is not None, "made with the role"
         if wanted and tasks.copy is None:
             assert tasks.expire is not None, "made with the role"
             wake_expiration = tasks.expire.wake.set  # what is new in the tier may be what expires next
             tasks.copy = self._factory.copy_task(replica.local, event, tasks.sweep, wake_expiration)
-            self.supervisor.start(tasks.copy)
+            self._supervisor.start(tasks.copy)
         elif not wanted:
             await self._stop_copying(replica)
             await replica.local.let_go()
@@ -152,7 +156,7 @@ class RoleKeeper:
     async def _stop_copying(self, replica: Replica) -> None:
         task, replica.tasks.copy = replica.tasks.copy, None
         if task is not None:
-            await self.supervisor.stop(task.name)
+            await self._supervisor.stop(task.name)
             task.close()
 
     async def _stop_all(self, replica: Replica) -> None:
@@ -160,7 +164,7 @@ class RoleKeeper:
         running, expire = replica.tasks.all(), replica.tasks.expire
         replica.tasks = RoleTasks()
         for task in running:
-            await self.supervisor.stop(task.name)
+            await self._supervisor.stop(task.name)
         if expire is not None:
             expire.close()
 

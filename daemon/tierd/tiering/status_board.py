@@ -1,8 +1,8 @@
-"""StatusBoard: every partition's status at this moment, from whoever knows a part of it."""
+"""StatusBoard: puts the status of every partition together from its replica, tasks, intake and metadata."""
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -10,41 +10,46 @@ from tierd.errors import TierError
 from tierd.metadata import RemoteLogMetadataManager
 from tierd.tiering.copying.intake import Intake
 from tierd.tiering.local.log_offsets import LogOffsets
-from tierd.tiering.replica import Replica
+from tierd.tiering.replica import Replica, ReplicaTable
 from tierd.tiering.replicas import Replicas
 from tierd.tiering.status import PartitionStatus, partition_status
-from tierd.tiering.supervision import TaskHealth
+from tierd.tiering.supervision import Supervisor, TaskHealth
 
 _WATERMARK_TIMEOUT_S: Final = 2.0  # a disk that hangs must not keep the status of the others back
 
 
 class StatusBoard:
-    """Looks at replicas, their tasks, the intake and the metadata; keeps nothing."""
+    """Reader of the status of all partitions. It keeps no state of its own."""
 
     def __init__(
         self,
-        replicas: Replicas,
+        replicas: ReplicaTable,
         *,
+        log_dirs: Replicas,
+        supervisor: Supervisor,
         metadata: RemoteLogMetadataManager,
         intake: Intake,
         log_offsets: LogOffsets,
     ) -> None:
         self._replicas = replicas
+        self._log_dirs = log_dirs
+        self._supervisor = supervisor
         self._log_offsets = log_offsets
         self._metadata = metadata
         self._intake = intake
 
-    def all(self, health: Mapping[str, TaskHealth]) -> tuple[PartitionStatus, ...]:
-        """Every partition, by name; ``health`` is that of tasks by their names."""
+    def all(self) -> tuple[PartitionStatus, ...]:
+        """Return the status of every partition, by name."""
+        health = self._supervisor.statistics()
         return tuple(
             self.of(replica, [health.get(task.name, TaskHealth()) for task in replica.tasks.all()])
             for replica in sorted(self._replicas.all(), key=lambda replica: replica.local.partition.topic_partition)
         )
 
-    async def current(self, health: Mapping[str, TaskHealth]) -> tuple[PartitionStatus, ...]:
-        """Return the same as ``all``, with the high watermarks as they are now: a task that fails or rests reads none.
+    async def current(self) -> tuple[PartitionStatus, ...]:
+        """Return the same as ``all``, with the high watermarks of this moment: a task at rest reads none.
 
-        A log dir that does not tell them soon has those that its tasks saw last.
+        Where a log dir does not answer soon, the high watermarks are those that its tasks saw last.
         """
         told: dict[str, int] = {}
         for log_dir in {replica.local.log_dir for replica in self._replicas.all()}:
@@ -53,12 +58,11 @@ class StatusBoard:
                     watermarks = await self._log_offsets.high_watermarks(log_dir)
                 told.update((str(log_dir / str(partition)), offset) for partition, offset in watermarks.items())
         return tuple(
-            replace(status, high_watermark=told.get(status.directory, status.high_watermark))
-            for status in self.all(health)
+            replace(status, high_watermark=told.get(status.directory, status.high_watermark)) for status in self.all()
         )
 
     def of(self, replica: Replica, health: Sequence[TaskHealth]) -> PartitionStatus:
-        """One partition whose tasks fare like this."""
+        """Return the status of one partition whose tasks have this health."""
         return partition_status(
             replica.local,
             leadership=replica.leadership,
@@ -70,7 +74,7 @@ class StatusBoard:
         )
 
     def _log_start_offset(self, replica: Replica) -> int | None:
-        """Where a led log begins: expiration moves that on, and the copy task need not have heard."""
+        """Return the log start of a led log from the metadata: expiration moves the log start on there first."""
         if replica.tasks.expire is None:
             return None
         try:
@@ -79,4 +83,4 @@ class StatusBoard:
             return None
 
     def _offline_problem(self, replica: Replica) -> str:
-        return next((s.problem for s in self._replicas.log_dirs() if s.path == replica.local.log_dir), "")
+        return next((s.problem for s in self._log_dirs.log_dirs() if s.path == replica.local.log_dir), "")

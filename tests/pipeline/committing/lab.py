@@ -11,7 +11,7 @@ from tests.fakes.transforms import KEY_SEED
 from tierd.log import AbortedTransaction, ProducerStateEntry, TransactionIndex, encode_producer_snapshot
 from tierd.metadata import KeyValueStore, MemoryKeyValueStore, RemoteLogMetadataManager
 from tierd.model import Lineage, LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
-from tierd.pipeline.committing import CompactionLeader, LeaderSettings, OutputStorage
+from tierd.pipeline.committing import CompactionLeader, LeaderSettings, OpenOutputs, OutputStorage
 from tierd.pipeline.planning import Candidate, CleaningPolicy, Output, WorkOrder
 from tierd.remote import SegmentManifest, SegmentStorage
 from tierd.remote.backends.memory import MemoryObjectStore
@@ -50,10 +50,14 @@ class LeaderLab:
         return CompactionLeader(
             self.metadata,
             storage,
-            being_copied=self.being_copied,
+            outputs=OpenOutputs(
+                self.metadata,
+                being_copied=self.being_copied,
+                clock=self.clock,
+                abandoned=lambda row: self.abandoned.append(row.segment.id),
+            ),
             clock=self.clock,
             settings=settings or LeaderSettings(),
-            abandoned=lambda row: self.abandoned.append(row.segment.id),
         )
 
     async def lead(self, *partitions: TopicIdPartition, leader_epoch: int = 5) -> None:

@@ -16,7 +16,14 @@ from tests.pipeline.rewriting.test_real_cleaner import CASES, oracle_dir, stage_
 from tests.tiering.setups import Session, Tier, partition_of
 from tierd.metadata import SqliteKeyValueStore
 from tierd.model import IsolationLevel, Lineage, RemoteLogSegmentState, TopicPartition
-from tierd.pipeline.committing import CompactionLeader, LeaderServer, LeaderSettings, PreparedRun, RunStatistics
+from tierd.pipeline.committing import (
+    CompactionLeader,
+    LeaderServer,
+    LeaderSettings,
+    OpenOutputs,
+    PreparedRun,
+    RunStatistics,
+)
 from tierd.pipeline.planning import Candidate, CleaningPolicy
 from tierd.remote.backends.files import FilesystemObjectStore
 
@@ -47,10 +54,14 @@ class GoldenTier:
         leader = CompactionLeader(
             self.session.metadata,
             self.session.storage,
-            being_copied=self.being_copied,
+            outputs=OpenOutputs(
+                self.session.metadata,
+                being_copied=self.being_copied,
+                clock=self.tier.clock,
+                abandoned=lambda _: None,
+            ),
             clock=self.tier.clock,
             settings=LeaderSettings(),
-            abandoned=lambda _: None,
         )
         prepared = await leader.prepare([self.candidate(case) for case in self.cases])
         socket = scratch / "run" / "leader.sock"

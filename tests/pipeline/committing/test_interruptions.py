@@ -11,7 +11,7 @@ from tests.pipeline.committing.lab import NOTHING_HIDDEN, LeaderLab
 from tests.tiering.setups import Recorded
 from tierd.testing import cancel_at
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.sweep import DanglingSweep
+from tierd.tiering.removing.sweep import DanglingSweep, SweepSettings
 
 GRACE_S = 600.0
 BEFORE, AFTER = [(0, 9), (10, 19), (20, 29)], [(0, 19), (20, 29)]
@@ -37,9 +37,7 @@ async def swept(lab: LeaderLab) -> None:
         being_copied=lab.being_copied,
         recorder=Recorded(),
         clock=lab.clock,
-        grace_s=GRACE_S,
-        limit=100,
-        retry_s=1,
+        settings=SweepSettings(grace_s=GRACE_S, limit=100, retry_s=1),
     )
     for _ in range(2):
         await sweep.run_once()

@@ -26,7 +26,14 @@ from tierd.pipeline import (
     new_request,
     search_work,
 )
-from tierd.pipeline.committing import CompactionLeader, LeaderClient, LeaderServer, LeaderSettings, PartitionRound
+from tierd.pipeline.committing import (
+    CompactionLeader,
+    LeaderClient,
+    LeaderServer,
+    LeaderSettings,
+    OpenOutputs,
+    PartitionRound,
+)
 from tierd.pipeline.planning import Candidate, CleaningPolicy, PartitionWork, WorkKind, WorkOrder
 from tierd.pipeline.rewriting import find_keys
 from tierd.remote import ChunkCache, ObjectKeyFactory, ObjectStore
@@ -90,7 +97,7 @@ class ErasureLab:
             KeeperParts(
                 requests=self.requests,
                 find=self.find,
-                remove=self.session.manager.remove_at_once,
+                remove=self.session.tiering.removals.remove_at_once,
                 versions=OldVersions(self.tier.store, keys),
                 caches=HostCaches(self.cache_dir, keys, None),
                 reports=ErasureReports(self.tier.store, keys, self.requests),
@@ -172,10 +179,14 @@ class ErasureLab:
         leader = CompactionLeader(
             self.session.metadata,
             self.session.storage,
-            being_copied=self.session.manager.being_copied,
+            outputs=OpenOutputs(
+                self.session.metadata,
+                being_copied=self.session.tiering.writes.ids,
+                clock=self.tier.clock,
+                abandoned=self.session.tiering.writes.abandon,
+            ),
             clock=self.tier.clock,
             settings=LeaderSettings(),
-            abandoned=self.session.manager.abandon,
         )
         prepared = await leader.prepare([candidate for candidate in found if candidate is not None])
         rounds: tuple[PartitionRound, ...] = ()
@@ -207,7 +218,7 @@ class ErasureLab:
 
     async def expire(self) -> None:
         """One pass of every expiration task."""
-        outcomes = await self.session.manager.removals.expire_here(None)
+        outcomes = await self.session.tiering.removals.expire_here(None)
         assert all(outcome.error is None for outcome in outcomes), outcomes
 
     async def keep_chunks(self) -> int:

@@ -129,7 +129,7 @@ async def test_what_is_written_after_the_request_is_not_its_business(lab: Erasur
 
 async def test_what_was_being_deleted_before_the_request_has_to_go_too(lab: ErasureLab) -> None:
     (_, held, _) = lab.rows("orders-0")
-    deletion = lab.session.manager._factory.deletion
+    deletion = lab.session.tiering.deletion
     after_ms = lab.tier.clock.now_ms() + 3_600_000
     await deletion.begin(held, reason="damaged", detail="", delete_after_ms=after_ms)
     request = await lab.file("orders-0", at_once=True)

@@ -23,7 +23,7 @@ from tierd.pipeline.running.history import RunOutcome
 from tierd.pipeline.running.leasing import PartitionLeases
 from tierd.pipeline.running.progress import RunProgress
 from tierd.pipeline.running.spark_process import JobProcess
-from tierd.pipeline.running.spark_run import SparkRun, sweep_runs
+from tierd.pipeline.running.spark_run import SparkRun, SparkRunSettings, sweep_runs
 
 Talk = Callable[[LeaderClient], JobExit]
 
@@ -90,10 +90,12 @@ class Lab:
             candidates=find,
             leases=self.leases("us"),
             new_job=new_job,
-            directory=self.folder / "pipeline",
-            max_bytes=None,
-            audit_bytes=self.audit_bytes,
-            stop_timeout_s=self.stop_timeout_s,
+            settings=SparkRunSettings(
+                directory=self.folder / "pipeline",
+                max_bytes=None,
+                audit_bytes=self.audit_bytes,
+                stop_timeout_s=self.stop_timeout_s,
+            ),
             after_run=after_run,
         )
 

@@ -17,7 +17,14 @@ from tierd.log import Record
 from tierd.metadata import KeyValueStore, open_metadata
 from tierd.model import IsolationLevel, Lineage, RemoteLogSegmentMetadata
 from tierd.pipeline.access import TierAccess
-from tierd.pipeline.committing import CompactionLeader, LeaderClient, LeaderServer, LeaderSettings, RunStatistics
+from tierd.pipeline.committing import (
+    CompactionLeader,
+    LeaderClient,
+    LeaderServer,
+    LeaderSettings,
+    OpenOutputs,
+    RunStatistics,
+)
 from tierd.pipeline.jobs import main
 from tierd.pipeline.jobs.progress import RunProgress
 from tierd.pipeline.jobs.run import Run
@@ -154,10 +161,14 @@ class JobLab:
         leader = CompactionLeader(
             self.session.metadata,
             self.session.storage,
-            being_copied=self.being_copied,
+            outputs=OpenOutputs(
+                self.session.metadata,
+                being_copied=self.being_copied,
+                clock=self.tier.clock,
+                abandoned=lambda _: None,
+            ),
             clock=self.tier.clock,
             settings=LeaderSettings(),
-            abandoned=lambda _: None,
         )
         before((await leader.prepare(candidates)).order)
         server = LeaderServer(leader, self.socket)

@@ -132,7 +132,7 @@ async def test_of_what_a_run_wrote_a_narrow_range_of_times_fetches_only_the_chun
         assert (found.committed, found.failed, found.refused) == (1, 0, 0)
         (output,) = in_state(lab, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
         for leaving in in_state(lab, RemoteLogSegmentState.DELETE_SEGMENT_STARTED):
-            assert await lab.session.manager.remove_at_once(leaving)
+            assert await lab.session.tiering.removals.remove_at_once(leaving)
 
         everything = queries(lab).rows()
         assert len(everything) == SEGMENTS * BATCHES * RECORDS // 2
@@ -204,7 +204,7 @@ async def test_after_the_grace_such_a_query_fails_and_says_why_and_never_mixes_o
 
         await lab.compact(spark.sparkContext, {"orders-0": SMALL_OUTPUTS})
         for leaving in in_state(lab, RemoteLogSegmentState.DELETE_SEGMENT_STARTED):
-            assert await lab.session.manager.remove_at_once(leaving)
+            assert await lab.session.tiering.removals.remove_at_once(leaving)
         with pytest.raises(
             DataLossError, match=r"is gone, .* a compaction whose grace \(expire.grace\) is over"
         ) as gone:

@@ -34,6 +34,7 @@ from tierd.tiering import (
     DeletionLedger,
     Finding,
     LedgerEntry,
+    OrphanInspector,
     RemoteLogCopy,
     RepairOutcome,
     RepairPlanner,
@@ -41,6 +42,8 @@ from tierd.tiering import (
     SegmentCheck,
     SegmentCopy,
     SegmentDeletion,
+    SegmentWrites,
+    StoredTier,
     TierAudit,
     TieredLog,
     TierRepair,
@@ -162,6 +165,16 @@ class Audited:
 
     # ------------------------------------------------------------ audit and repair
 
+    def stored(self, store: ObjectStore) -> StoredTier:
+        """Return the tier over ``store``."""
+        return StoredTier(
+            objects=store,
+            segments=self.storage(store),
+            object_keys=OBJECT_KEYS,
+            rows=self.tier.rows,
+            row_keys=KEYS,
+        )
+
     def audit(
         self, store: ObjectStore | None = None, *, grace_s: float = GRACE_S, retained: UUID | None = None
     ) -> TierAudit:
@@ -170,11 +183,7 @@ class Audited:
 
         store = store or self.tier.store
         return TierAudit(
-            store=store,
-            storage=self.storage(store),
-            keys=OBJECT_KEYS,
-            rows=self.tier.rows,
-            metadata_keys=KEYS,
+            self.stored(store),
             tiered_log=self.tiered_log,
             clock=self.tier.clock,
             limits=AuditLimits(grace_s),
@@ -229,13 +238,16 @@ class Audited:
 
         planner = RepairPlanner(
             audit=audit,
-            check=SegmentCheck(
-                store, storage, cluster_id=CLUSTER_ID, clock=clock, limits=AuditLimits(GRACE_S), retained=noted
+            orphans=OrphanInspector(
+                check=SegmentCheck(
+                    store, storage, cluster_id=CLUSTER_ID, clock=clock, limits=AuditLimits(GRACE_S), retained=noted
+                ),
+                bucket=BucketReader(store, storage, OBJECT_KEYS, accepts_unauthenticated=accepts_unauthenticated),
+                segments=storage,
+                tiered_log=self.tiered_log,
+                clock=clock,
             ),
-            bucket=BucketReader(store, storage, OBJECT_KEYS, accepts_unauthenticated=accepts_unauthenticated),
-            storage=storage,
-            rows=self.tier.rows,
-            metadata_keys=KEYS,
+            tier=self.stored(store),
             tiered_log=self.tiered_log,
             led=led,
             hold_dir=self.tier.hold_dir,
@@ -250,10 +262,9 @@ class Audited:
                 deletion=deletion,
                 recorder=Recorded(),
                 clock=clock,
-                new_id=uuid4,
                 writer=Writer(broker_id=BROKER_ID, session_id=session_id),
+                writes=SegmentWrites(),
                 attempt_timeout_s=900,
-                being_copied=set(),
             ),
             deletion=deletion,
             remote_log=RemoteLogCopy(store, storage, OBJECT_KEYS),

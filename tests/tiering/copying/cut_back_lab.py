@@ -119,7 +119,7 @@ class CutBackLab:
     async def take_away(self, start_offset: int) -> None:
         """Begin to delete one segment from the tier."""
         (metadata,) = (m for m in self.session.rows(self.partition) if m.start_offset == start_offset)
-        deletion = self.session.manager._factory.deletion
+        deletion = self.session.tiering.deletion
         await deletion.begin(metadata, reason=DeleteReason.DAMAGED, detail="", delete_after_ms=1 << 50)
 
     @property

@@ -684,7 +684,7 @@ class TestLogStart:
 
     async def test_a_roll_that_the_listing_lacks_is_no_deletion_request(self, setup: Setup) -> None:
         await setup.run()
-        (replica,) = setup.session.manager._replicas.all()
+        (replica,) = setup.session.tiering.replicas.all()
         task = replica.tasks.copy
         assert task is not None
         setup.writer.roll()

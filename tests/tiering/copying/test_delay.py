@@ -57,7 +57,7 @@ async def test_a_segment_is_copied_when_it_is_old_enough(tmp_path: Path) -> None
     outcome = (await session.copy_once())["orders-0"]
     assert session.finished(partition_of(path)) == [(0, 0), (1, 1)]
     assert "copy_lag" in outcome.status.reason
-    (replica,) = session.manager._replicas.all()
+    (replica,) = session.tiering.replicas.all()
     assert replica.tasks.copy is not None
     assert await replica.tasks.copy.run_once() == 3600.0, "it says when to come back"
     tier.clock.advance(3600)

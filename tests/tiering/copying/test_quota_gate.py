@@ -136,7 +136,7 @@ class TestCopyTask:
 
     @pytest.mark.spec("remote-tiering 144")
     async def test_nothing_is_uploaded_while_the_quota_is_exceeded(self, setup: Setup) -> None:
-        setup.session.manager.copy_quota.record(10_000, self.clock.monotonic_s())
+        setup.session.tiering.capacity.quota.record(10_000, self.clock.monotonic_s())
         passing = asyncio.create_task(setup.session.copy_once())
         await self.clock.sleeping.wait()
         assert setup.storage.copied == []
@@ -150,7 +150,7 @@ class TestCopyTask:
 
     @pytest.mark.spec("remote-tiering 145")
     async def test_a_free_quota_is_charged_before_the_upload(self, setup: Setup) -> None:
-        quota = setup.session.manager.copy_quota
+        quota = setup.session.tiering.capacity.quota
         quota.set_limit(1 << 40)
         charged: list[float] = []
         setup.storage.on_copy = lambda: charged.append(quota.rate(self.clock.monotonic_s()))

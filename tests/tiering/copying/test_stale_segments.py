@@ -282,7 +282,7 @@ async def test_listing_older_than_the_tier_ends_nothing(lab: CutBackLab) -> None
     assert len(lab.finished) == 5
     (lab.log_dir.path / "replication-offset-checkpoint").write_text("0\n1\norders 0 12\n")
 
-    (replica,) = late.manager._replicas.all()
+    (replica,) = late.tiering.replicas.all()
     assert replica.tasks.copy is not None
     await replica.tasks.copy.run_once()
 

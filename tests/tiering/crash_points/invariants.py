@@ -29,6 +29,7 @@ from tierd.tiering import (
     FetchTask,
     MetadataRebuild,
     SilentRecorder,
+    StoredTier,
     TierAudit,
     TieredLog,
     read_ledger,
@@ -204,11 +205,13 @@ async def _check_audit(process: Process) -> None:
         return ()
 
     audit = TierAudit(
-        store=process.objects,
-        storage=process.storage,
-        keys=OBJECT_KEYS,
-        rows=process.store,
-        metadata_keys=KEYS,
+        StoredTier(
+            objects=process.objects,
+            segments=process.storage,
+            object_keys=OBJECT_KEYS,
+            rows=process.store,
+            row_keys=KEYS,
+        ),
         tiered_log=tiered_log,
         clock=process.clock,
         limits=AuditLimits(grace_s=0, attempt_timeout_s=0),
@@ -232,11 +235,13 @@ async def _check_rebuild(process: Process, view: PartitionView) -> None:
 
 def _rebuild(objects: ObjectStore, rows: KeyValueStore) -> MetadataRebuild:
     return MetadataRebuild(
-        store=objects,
-        storage=SegmentStorage(objects, cluster_id=CLUSTER_ID, broker_id=0),
-        metadata=rows,
-        keys=KEYS,
-        object_keys=OBJECT_KEYS,
+        StoredTier(
+            objects=objects,
+            segments=SegmentStorage(objects, cluster_id=CLUSTER_ID, broker_id=0),
+            object_keys=OBJECT_KEYS,
+            rows=rows,
+            row_keys=KEYS,
+        ),
         session_id=UUID(int=1),
         grace_ends_ms=0,
         tell=lambda _: None,

@@ -73,7 +73,7 @@ async def _undelete(process: Process) -> None:
 
 async def _take_back(process: Process) -> None:
     name = process.world.partition.topic_partition
-    await process.manager.removals.undelete(name, None, force=False, dry_run=False)
+    await process.tiering.removals.undelete(name, None, force=False, dry_run=False)
 
 
 async def _pass_and_undelete(process: Process) -> None:
@@ -90,7 +90,7 @@ async def _remove(process: Process) -> None:
 
 
 async def _accept_and_remove(process: Process) -> None:
-    remover = process.manager.remover
+    remover = process.tiering.remover
     assert remover is not None
     with contextlib.suppress(RemoteResourceNotFoundError):  # an earlier round, or process, has finished
         await remover.accept(process.world.partition)

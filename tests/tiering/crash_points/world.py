@@ -23,6 +23,7 @@ from tierd.metadata import (
     KeyValueStore,
     MemoryKeyValueStore,
     MetadataKeyFactory,
+    MetadataManagerSettings,
     PostgresKeyValueStore,
     Put,
     RedisKeyValueStore,
@@ -34,7 +35,20 @@ from tierd.metadata import (
 from tierd.model import LogSegmentData, RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.remote import ObjectStore, SegmentStorage, claim_tier
 from tierd.remote.backends.files import FilesystemObjectStore
-from tierd.tiering import DeletionLedger, PassiveSupervisor, RemoteLogManager, SegmentHold, TopicPolicy
+from tierd.tiering import (
+    BrokerLogOffsets,
+    Capacity,
+    DeletionLedger,
+    FollowedLogDirs,
+    PassiveSupervisor,
+    SegmentHold,
+    Slots,
+    TieringContext,
+    TieringSettings,
+    TopicPolicy,
+    Writer,
+    assemble,
+)
 from tierd.tiering.removing.ledger import Ledger
 from tierd.tiering.removing.sweep import UploadSweep
 
@@ -191,28 +205,37 @@ class Process:
             broker_id=broker_id,
             session_id=session_id,
             clock=self.clock,
-            tombstone_retention_s=_FOREVER_S,
+            settings=MetadataManagerSettings(tombstone_retention_s=_FOREVER_S),
         )
         self.hold = SegmentHold(mode="link", hold_dir=world.state_dir(broker_id) / "hold", max_bytes=None)
-        self.manager = RemoteLogManager(
-            [world.log_dir(broker_id)],
+        settings = TieringSettings(copying=CopySettings(), expire=ExpireSettings(grace_s=GRACE_S))
+        self.sweep_settings = settings.sweep
+        self.tiering = assemble(
+            TieringContext(
+                metadata=self.metadata,
+                remote=self.storage,
+                policies=lambda _: world.policy,
+                log_offsets=BrokerLogOffsets(),
+                recorder=self.recorder,
+                clock=self.clock,
+                writer=Writer(broker_id=broker_id, session_id=session_id),
+                settings=settings,
+            ),
+            FollowedLogDirs(paths=[world.log_dir(broker_id)], hold=self.hold, wants=lambda _: True),
             leadership=StaticLeadership(),
-            metadata=self.metadata,
-            remote=self.storage,
             supervisor=PassiveSupervisor(),
-            hold=self.hold,
-            recorder=self.recorder,
-            clock=self.clock,
-            settings=CopySettings(),
-            expire=ExpireSettings(grace_s=GRACE_S),
-            policies=lambda _: world.policy,
-            store=store,
+            capacity=Capacity(
+                settings.copying,
+                copies=Slots(settings.copying.concurrency),
+                deletions=Slots(settings.expire.concurrency),
+                recorder=self.recorder,
+                clock=self.clock,
+            ),
+            rows=store,
             ledger=ledger,
-            broker_id=broker_id,
-            session_id=session_id,
-            wants=lambda _: True,
             random=lambda: 0.5,
         )
+        self.manager = self.tiering.manager
 
     async def close(self) -> None:
         """End in an orderly way, as far as descriptors go; the world's clock goes on where this one's stands."""
@@ -229,7 +252,7 @@ class Process:
 
     async def expire(self) -> None:
         """One pass of expiration."""
-        for outcome in await self.manager.removals.expire_here(None):
+        for outcome in await self.tiering.removals.expire_here(None):
             if outcome.error is not None:
                 raise outcome.error
 
@@ -241,6 +264,6 @@ class Process:
             being_copied=(),
             recorder=self.recorder,
             clock=self.clock,
-            grace_s=CopySettings().dangling_grace_s,
+            settings=self.sweep_settings,
         )
         return await sweep.run_once([self.world.partition])

@@ -11,7 +11,7 @@ from tests.tiering.setups import Session
 from tierd.metadata import KeyValueStore, MemoryKeyValueStore, PartitionView, read_partition
 from tierd.model import IsolationLevel, RemoteLogSegmentState
 from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.tiering import FetchTask, MetadataRebuild, RebuildReport, SilentRecorder, TieredLog
+from tierd.tiering import FetchTask, MetadataRebuild, RebuildReport, SilentRecorder, StoredTier, TieredLog
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 GRACE_S = 3600
@@ -37,11 +37,13 @@ class EncryptedTier(Audited):
 
     def rebuild_of(self, rows: KeyValueStore, *, accepts_unauthenticated: bool) -> MetadataRebuild:
         return MetadataRebuild(
-            store=self.tier.store,
-            storage=self.storage(),
-            metadata=rows,
-            keys=KEYS,
-            object_keys=OBJECT_KEYS,
+            StoredTier(
+                objects=self.tier.store,
+                segments=self.storage(),
+                object_keys=OBJECT_KEYS,
+                rows=rows,
+                row_keys=KEYS,
+            ),
             session_id=UUID(int=0xABC),
             grace_ends_ms=self.tier.clock.now_ms() + GRACE_S * 1000,
             tell=lambda _: None,
@@ -66,6 +68,6 @@ class EncryptedTier(Audited):
         session: Session = self.tier.session(storage=self._transforming)
         for _ in range(2):
             await session.manager.copy_once()
-            for outcome in await session.manager.removals.expire_here(None):
+            for outcome in await session.tiering.removals.expire_here(None):
                 assert outcome.error is None
             self.tier.clock.advance(GRACE_S / 2)

@@ -26,12 +26,12 @@ from tierd.metadata import (
     store_identity,
 )
 from tierd.model import IsolationLevel, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, uuid_to_text
-from tierd.pipeline.committing import CompactionLeader, LeaderServer, LeaderSettings
+from tierd.pipeline.committing import CompactionLeader, LeaderServer, LeaderSettings, OpenOutputs
 from tierd.pipeline.planning import Candidate, CleaningPolicy
 from tierd.remote import ObjectKeyFactory, SegmentStorage, Transform, claim_tier
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.remote.transform.transform import PLAIN
-from tierd.tiering import FetchTask, MetadataRebuild, RebuildReport, SilentRecorder, TieredLog
+from tierd.tiering import FetchTask, MetadataRebuild, RebuildReport, SilentRecorder, StoredTier, TieredLog
 from tierd.tiering.policy import TopicPolicy
 
 KEYS = MetadataKeyFactory(CLUSTER_ID)
@@ -231,10 +231,14 @@ class GrownTier:
         leader = CompactionLeader(
             self.session.metadata,
             self.session.storage,
-            being_copied=self.session.manager.being_copied,
+            outputs=OpenOutputs(
+                self.session.metadata,
+                being_copied=self.session.tiering.writes.ids,
+                clock=self.tier.clock,
+                abandoned=self.session.tiering.writes.abandon,
+            ),
             clock=self.tier.clock,
             settings=LeaderSettings(grace_s=GRACE_S),
-            abandoned=self.session.manager.abandon,
         )
         scan = (await self.session.tiered_log(self.path)).scan
         assert scan is not None
@@ -258,23 +262,25 @@ class GrownTier:
         """Let all but the last segments expire, or end what has begun."""
         sizes = [m.size_bytes for m in self.session_rows() if m.state is FINISHED]
         self.policy = TopicPolicy() if keep is None else TopicPolicy(retention_bytes=sum(sizes[-1 - keep :]))
-        outcomes = await self.session.manager.removals.expire_here(None)
+        outcomes = await self.session.tiering.removals.expire_here(None)
         self.policy = TopicPolicy()
         assert all(outcome.error is None for outcome in outcomes), outcomes
 
     async def undelete(self) -> None:
         """Take everything back that is in its grace and was not replaced."""
-        await self.session.manager.removals.undelete(self.partition.topic_partition, None, force=True, dry_run=False)
+        await self.session.tiering.removals.undelete(self.partition.topic_partition, None, force=True, dry_run=False)
 
     # ------------------------------------------------------------ what is looked at
 
     def rebuild_of(self, rows: KeyValueStore) -> MetadataRebuild:
         return MetadataRebuild(
-            store=self.tier.store,
-            storage=self.session.storage,
-            metadata=rows,
-            keys=KEYS,
-            object_keys=OBJECT_KEYS,
+            StoredTier(
+                objects=self.tier.store,
+                segments=self.session.storage,
+                object_keys=OBJECT_KEYS,
+                rows=rows,
+                row_keys=KEYS,
+            ),
             session_id=UUID(int=0xABC),
             grace_ends_ms=self.tier.clock.now_ms() + GRACE_S * 1000,
             tell=lambda _: None,

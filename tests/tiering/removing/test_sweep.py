@@ -21,11 +21,12 @@ from tierd.model import (
 from tierd.remote import ObjectKeyFactory, SegmentStorage, UnfinishedUpload
 from tierd.remote.segments.segment_storage import UnfinishedSegmentUpload
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.sweep import DanglingSweep, UploadSweep, is_abandoned
+from tierd.tiering.removing.sweep import DanglingSweep, SweepSettings, UploadSweep, is_abandoned
 
 PARTITION = TopicIdPartition(UUID(int=7), "orders", 0)
 KEYS = ObjectKeyFactory("", CLUSTER_ID)
 GRACE_S = 600.0
+SETTINGS = SweepSettings(grace_s=GRACE_S, limit=2, retry_s=30)
 SEGMENT_ID = UUID(int=1)
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
@@ -77,9 +78,7 @@ class Setup:
             being_copied=self.being_copied,
             recorder=self.session.recorder,
             clock=self.tier.clock,
-            grace_s=GRACE_S,
-            limit=2,
-            retry_s=30,
+            settings=SETTINGS,
         )
 
     async def begun(self, number: int) -> RemoteLogSegmentMetadata:
@@ -109,7 +108,7 @@ class Setup:
             being_copied=self.being_copied,
             recorder=self.session.recorder,
             clock=self.tier.clock,
-            grace_s=GRACE_S,
+            settings=SETTINGS,
         )
 
     def states(self) -> list[RemoteLogSegmentState]:

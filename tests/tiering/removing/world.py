@@ -33,13 +33,14 @@ from tierd.tiering.removing.expiration_task import ExpirationTask, ExpirationToo
 from tierd.tiering.removing.ledger import DeletionLedger, Ledger, LedgerEntry, read_ledger
 from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 from tierd.tiering.removing.partition_plan import LocalFacts
-from tierd.tiering.removing.sweep import DanglingSweep
+from tierd.tiering.removing.sweep import DanglingSweep, SweepSettings
 
 CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 SWEEP_GRACE_S = 600.0
+SWEEP_SETTINGS = SweepSettings(grace_s=SWEEP_GRACE_S, limit=16, retry_s=30)
 
 
 @dataclass
@@ -177,9 +178,7 @@ class Process:
             being_copied=self.being_copied,
             recorder=self.recorder,
             clock=self.world.clock,
-            grace_s=SWEEP_GRACE_S,
-            limit=16,
-            retry_s=30,
+            settings=SWEEP_SETTINGS,
         )
 
     def task(self, *, leader_epoch: int = 0, with_sweep: bool = False) -> ExpirationTask:

@@ -12,7 +12,7 @@ A crash anywhere leaves rows that the sweep removes, and readers see the inputs 
 
 import random
 import secrets
-from collections.abc import Callable, Mapping, MutableSet, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 from uuid import UUID, uuid4
@@ -22,7 +22,6 @@ import structlog
 from tierd.clock import Clock
 from tierd.errors import RefusedError, WorkOrderError
 from tierd.metadata import RemoteLogMetadataManager
-from tierd.model import RemoteLogSegmentMetadata
 from tierd.pipeline.committing.beginning import Beginning
 from tierd.pipeline.committing.evidence import EvidenceReader
 from tierd.pipeline.committing.leader_settings import LeaderSettings, OutputStorage
@@ -43,18 +42,17 @@ _GO_ON: Final = "the group stays as it was; the next run tries again"
 
 
 class CompactionLeader:
-    """The leader's side of one run after the other; of one caller, who awaits each call before the next.
+    """Leader's side of one run after the other. It has one caller, which awaits each call before the next.
 
     Args:
-        metadata: where rows are begun, replaced and given up.
-        storage: where the job's objects are, and where manifests go.
-        being_copied: ids that expiration and sweep leave alone, live: those of the run are added and taken out.
+        metadata: the rows of the tier, which are begun, replaced and given up here.
+        storage: the objects of the job, and the manifests.
+        outputs: the outputs that a run has begun; they belong to this leader alone.
         clock: wall clock of rows, and of retries.
-        settings: how patient it is.
-        abandoned: told of every output that was begun and given up: a task of the job may still write its objects.
-        new_id: ids of runs and outputs.
-        new_secret: of each run, ``SECRET_BYTES`` of them.
-        random: in [0, 1); chooses what is audited.
+        settings: limits of retries and reads.
+        new_id: makes ids of runs and outputs.
+        new_secret: makes the secret of a run, ``SECRET_BYTES`` long.
+        random: returns a number in [0, 1), which chooses what is audited.
     """
 
     def __init__(
@@ -62,10 +60,9 @@ class CompactionLeader:
         metadata: RemoteLogMetadataManager,
         storage: OutputStorage,
         *,
-        being_copied: MutableSet[UUID],
+        outputs: OpenOutputs,
         clock: Clock,
         settings: LeaderSettings,
-        abandoned: Callable[[RemoteLogSegmentMetadata], None],
         new_id: Callable[[], UUID] = uuid4,
         new_secret: Callable[[], bytes] = lambda: secrets.token_bytes(SECRET_BYTES),
         random: Callable[[], float] = random.random,
@@ -75,14 +72,14 @@ class CompactionLeader:
         self._replacing = Replacing(self._metadata, storage, clock=clock, settings=settings)
         evidence = EvidenceReader(storage, concurrency=settings.fetch_concurrency, timeout_s=settings.fetch_timeout_s)
         self._orders = OrderMaker(evidence, clock=clock, new_secret=new_secret, random=random)
-        self._outputs = OpenOutputs(metadata, being_copied=being_copied, clock=clock, abandoned=abandoned)
+        self._outputs = outputs
         self._beginning = Beginning(
             self._metadata, storage, replacing=self._replacing, outputs=self._outputs, clock=clock, new_id=new_id
         )
         self._rounds: tuple[PartitionRound, ...] = ()
         self._order: WorkOrder | None = None
         self.record = RunRecord(UUID(int=0), partitions=0, groups=0)
-        """Of the present run, or the last one."""
+        """Record of the present run, or of the last one."""
 
     @property
     def order(self) -> WorkOrder | None:

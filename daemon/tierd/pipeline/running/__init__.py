@@ -6,7 +6,7 @@ from tierd.pipeline.running.progress import RunProgress
 from tierd.pipeline.running.requirements import SparkInstallation, find_spark
 from tierd.pipeline.running.scheduler import PipelineScheduler, RunLimits
 from tierd.pipeline.running.spark_process import JobProcess, SparkProcess
-from tierd.pipeline.running.spark_run import SparkRun, sweep_runs
+from tierd.pipeline.running.spark_run import SparkRun, SparkRunSettings, sweep_runs
 
 __all__ = [
     "JobProcess",
@@ -20,6 +20,7 @@ __all__ = [
     "SparkInstallation",
     "SparkProcess",
     "SparkRun",
+    "SparkRunSettings",
     "find_spark",
     "report_json",
     "sweep_runs",

@@ -1,14 +1,15 @@
-"""SparkRun: one run from its candidates to the last commit. It starts the job and answers it as the leader.
+"""SparkRun: does one run from its candidates to the last commit. It starts the job and answers it as the leader.
 
 ::
 
     <pipeline dir>/runs/<run id>/leader    the socket between job and leader, and Spark's scratch files; gone afterwards
-    <pipeline dir>/logs/<run id>.log       what the job said; the newest are kept
+    <pipeline dir>/logs/<run id>.log       the output of the job; the newest are kept
 """
 
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -29,23 +30,37 @@ log = structlog.get_logger()
 _LOGS_KEPT: Final = 30
 _LAST_WORDS_S: Final = 1.0  # what a job that has ended had to say is on its way
 AfterRun = Callable[[str, Sequence[PartitionRound], RunStatistics], Awaitable[None]]
-"""Told of what a run did to each of its partitions, whatever its end; an audit does nothing to any."""
+"""Function that takes note of what a run did to each of its partitions, also of a run that failed."""
 Candidates = Callable[[Sequence[TopicPartition] | None], Awaitable[Sequence[Candidate]]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkRunSettings:
+    """Settings of the runs.
+
+    Attributes:
+        directory: the directory of runs and their logs.
+        max_bytes: bytes that a run may rewrite; None for no limit.
+        audit_bytes: bytes of segments that a run audits besides; 0 for none.
+        stop_timeout_s: time in which a job stops when it is asked to.
+    """
+
+    directory: Path
+    max_bytes: int | None
+    audit_bytes: int
+    stop_timeout_s: float
+
+
 class SparkRun:
-    """The ``Work`` of a scheduler.
+    """``Work`` of a scheduler: one run of the Spark job.
 
     Args:
         leader: prepares and commits; no other run uses it.
-        planner: prepares what is only looked at; it begins nothing, and guards nothing of the run under way.
-        candidates: the partitions that this broker leads, or those of them that are named.
+        planner: prepares plans; it begins nothing, and guards nothing of the run under way.
+        candidates: returns the partitions that this broker leads, or the named ones of them.
         leases: keep other daemons from the same partitions.
-        new_job: makes what starts a job with this directory for its scratch files.
-        directory: of runs and their logs.
-        max_bytes: that a run may rewrite; None for no limit.
-        audit_bytes: of segments that a run audits besides; 0 for none.
-        stop_timeout_s: how long a job may take to stop when it is asked to.
+        new_job: makes the process of a job, with a directory for its scratch files.
+        settings: directory and limits of the runs.
         after_run: takes note of what was done.
     """
 
@@ -57,10 +72,7 @@ class SparkRun:
         candidates: Candidates,
         leases: PartitionLeases,
         new_job: Callable[[Path], Awaitable[JobProcess]],
-        directory: Path,
-        max_bytes: int | None,
-        audit_bytes: int,
-        stop_timeout_s: float,
+        settings: SparkRunSettings,
         after_run: AfterRun,
     ) -> None:
         self._leader = leader
@@ -70,10 +82,7 @@ class SparkRun:
         self._candidates = candidates
         self._leases = leases
         self._new_job = new_job
-        self._directory = directory
-        self._max_bytes = max_bytes
-        self._audit_bytes = audit_bytes
-        self._stop_timeout_s = stop_timeout_s
+        self._settings = settings
 
     async def plan(self, names: Sequence[TopicPartition] | None) -> PreparedRun:
         """Return the plan of a run now, and why it is not more; nothing is begun.
@@ -89,7 +98,7 @@ class SparkRun:
                 await self._planner.end()
 
     async def __call__(self, progress: RunProgress, names: Sequence[TopicPartition] | None) -> None:
-        """Do one run; cancelled, the job is ended and what it began is given up.
+        """Do one run. Cancelled, it ends the job and gives up the open outputs.
 
         Raises:
             PipelineError: the job could not be started, or failed as a whole; what was committed stays.
@@ -113,18 +122,20 @@ class SparkRun:
     async def _prepared(
         self, leader: CompactionLeader, candidates: Sequence[Candidate], *, run_id: UUID | None
     ) -> PreparedRun:
-        return await leader.prepare(candidates, run_id=run_id, max_bytes=self._max_bytes, audit_bytes=self._audit_bytes)
+        return await leader.prepare(
+            candidates, run_id=run_id, max_bytes=self._settings.max_bytes, audit_bytes=self._settings.audit_bytes
+        )
 
     async def _work(self, progress: RunProgress) -> None:
-        scratch = self._directory / "runs" / progress.run_id
-        log_file = self._directory / "logs" / f"{progress.run_id}.log"
+        scratch = self._settings.directory / "runs" / progress.run_id
+        log_file = self._settings.directory / "logs" / f"{progress.run_id}.log"
         progress.log_file = str(log_file)
         try:
             await self._make(scratch, log_file.parent)
             job = await self._new_job(scratch)
             server, socket = LeaderServer(self._leader, scratch / "leader"), scratch / "leader"
             async with server.listening():
-                running = job.run(socket, log_file, stop_timeout_s=self._stop_timeout_s)
+                running = job.run(socket, log_file, stop_timeout_s=self._settings.stop_timeout_s)
                 await self._converse(asyncio.ensure_future(running), server, log_file)
         finally:
             await asyncio.shield(asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True))
@@ -134,7 +145,7 @@ class SparkRun:
             await asyncio.to_thread(_prepare, scratch, logs)
         except OSError as error:
             raise PipelineError(
-                f"{self._directory} cannot be used: {error}",
+                f"{self._settings.directory} cannot be used: {error}",
                 remedy="check pipeline.local_dir: its owner, its mode and its disk",
             ) from error
 
@@ -144,13 +155,13 @@ class SparkRun:
         both: tuple[asyncio.Future[int] | asyncio.Future[bool], ...] = (running, serving)
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            patience_s = _LAST_WORDS_S if running.done() else self._stop_timeout_s
+            patience_s = _LAST_WORDS_S if running.done() else self._settings.stop_timeout_s
             await asyncio.wait(both, timeout=patience_s)  # in order they end together
             if serving.done() and serving.exception() is None and serving.result():
                 if running.done():
                     running.result()
                 else:  # its Spark does not stop, and what counts is committed
-                    log.warning("job_does_not_end", log_file=str(log_file), after_s=self._stop_timeout_s)
+                    log.warning("job_does_not_end", log_file=str(log_file), after_s=self._settings.stop_timeout_s)
                 return
             raise await asyncio.to_thread(_failure, running, serving, log_file)
         finally:

@@ -1,9 +1,9 @@
-"""TierAudit: a whole tier held against its metadata (``tierd verify``).
+"""TierAudit: compares a whole tier with its metadata (``tierd verify``).
 
 The listing of the bucket and the rows of the metadata are walked side by side, both ascending by key, so that memory
-holds a page of the one and a partition of the other. What looks wrong is looked at again by itself: the row before and
-after, and every object by its own name, for a listing may be old, and daemons go on copying and deleting meanwhile.
-Only what stays the same and wrong is reported.
+holds a page of the one and a partition of the other. A pair that looks wrong is read again by itself: the row before
+and after, and every object by its own name. A listing may be old, and daemons copy and delete meanwhile. The audit
+reports a fault that stays the same.
 """
 
 import asyncio
@@ -24,8 +24,6 @@ from tierd.errors import (
 )
 from tierd.metadata import (
     Claim,
-    KeyValueStore,
-    MetadataKeyFactory,
     PartitionView,
     is_tier_known,
     list_partitions,
@@ -38,8 +36,6 @@ from tierd.remote import (
     ERASURE_REPORT,
     ObjectInfo,
     ObjectKeyFactory,
-    ObjectStore,
-    SegmentStorage,
     UnfinishedUpload,
     read_tier_identity,
     read_whole,
@@ -51,6 +47,7 @@ from tierd.tiering.auditing.side_by_side import AuditReport, OpenRows, Prefixes,
 from tierd.tiering.auditing.stored_segments import SegmentPlace, look_at, place_of
 from tierd.tiering.reading.tiered_log import TieredLog
 from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED
+from tierd.tiering.stored_tier import StoredTier
 
 _CHECKED_AT_ONCE: Final = 32
 _DEEP_AT_ONCE: Final = 4
@@ -61,47 +58,39 @@ Tell = Callable[[str], None]
 
 
 class TierAudit:
-    """Looks at a tier. Reads only; may run beside daemons, whose work under way is no finding.
+    """Audit of a tier. It reads and writes nothing; it may run beside daemons, whose work under way is no finding.
 
     Args:
-        store: the objects.
-        storage: the same as segments, read without a cache.
-        keys: of the tier as it is configured now.
-        rows: the metadata.
-        metadata_keys: of the cluster.
-        tiered_log: looks at both tiers of a partition anew.
+        tier: the tier in its two stores.
+        tiered_log: reads both tiers of a partition anew.
         clock: time.
-        limits: how old what is under way may be.
-        retained: which segments' objects the store is known to keep.
-        tell: is told how far it is.
+        limits: the ages up to which work under way is no finding.
+        retained: returns the segments whose objects the store is known to retain.
+        tell: is called with reports of progress.
     """
 
     def __init__(
         self,
+        tier: StoredTier,
         *,
-        store: ObjectStore,
-        storage: SegmentStorage,
-        keys: ObjectKeyFactory,
-        rows: KeyValueStore,
-        metadata_keys: MetadataKeyFactory,
         tiered_log: Callable[[TopicIdPartition], Awaitable[TieredLog]],
         clock: Clock,
         limits: AuditLimits,
         retained: Retained,
         tell: Tell = lambda _: None,
     ) -> None:
-        self._store = store
-        self._storage = storage
-        self._keys = keys
-        self._rows = rows
-        self._metadata_keys = metadata_keys
+        self._store = tier.objects
+        self._storage = tier.segments
+        self._keys = tier.object_keys
+        self._rows = tier.rows
+        self._metadata_keys = tier.row_keys
         self._tiered_log = tiered_log
         self._clock = clock
         self._limits = limits
         self._check = SegmentCheck(
-            store,
-            storage,
-            cluster_id=keys.cluster_id,
+            tier.objects,
+            tier.segments,
+            cluster_id=tier.object_keys.cluster_id,
             clock=clock,
             limits=limits,
             retained=retained,
@@ -144,7 +133,7 @@ class TierAudit:
             yield report
 
     async def knows_a_segment(self) -> bool:
-        """Whether a readable segment of this metadata lies below the configured prefix: then the prefix is its own.
+        """Return whether a readable segment of this metadata lies below the configured prefix: the prefix is its own.
 
         Raises:
             RemoteStorageError: the store does not answer.
@@ -251,7 +240,7 @@ class TierAudit:
         return [report for task in tasks if (report := task.result()) is not None]
 
     async def _judged(self, keys: ObjectKeyFactory, pair: SegmentPair, *, deep: bool) -> AuditReport | None:
-        """What is wrong with a segment; what the store refuses of it alone is a finding, and the walk goes on."""
+        """Return the faults of a segment; an object that the store refuses is a finding, and the walk continues."""
         try:
             return await self._lasting(keys, pair, deep=deep)
         except RemoteStorageError as error:
@@ -261,7 +250,7 @@ class TierAudit:
             return AuditReport((finding,), pair.place.partition, pair.place, pair.row, pair.objects)
 
     async def _lasting(self, keys: ObjectKeyFactory, pair: SegmentPair, *, deep: bool) -> AuditReport | None:
-        """What is wrong with a segment, if it stays so while nobody works on it."""
+        """Return the faults of a segment that stay the same while no daemon changes the segment."""
         if not await self._check.run(pair.row, pair.objects, pair.claim, deep=deep):
             return None
         place = pair.place
@@ -360,7 +349,7 @@ class TierAudit:
         return ()
 
     async def _is_foreign(self, keys: ObjectKeyFactory) -> bool:
-        """Whether another metadata store owns the prefix, whose segments are not ours to judge."""
+        """Return whether another metadata store owns the prefix: its segments are not audited here."""
         try:
             owner = await read_tier_identity(self._store, key_prefix=keys.prefix, cluster_id=keys.cluster_id)
         except RemoteIntegrityError:
@@ -368,7 +357,7 @@ class TierAudit:
         return owner is not None and owner != await read_store_identity(self._rows, self._metadata_keys)
 
     async def _uploads(self, only: Collection[TopicIdPartition] | None) -> list[AuditReport]:
-        """Uploads that nobody will end. The store tells all that there are in one answer."""
+        """Return the unfinished uploads without a living writer. The store lists all uploads in one answer."""
         suspicious = []
         for upload, *_ in await self._storage.list_unfinished_uploads():
             place = place_of(self._keys.parse(upload.key))

@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from tierd.control import Leadership
 from tierd.errors import FencedError, MetadataError, RemoteStorageError, TierError
 from tierd.model import OffsetRange
 from tierd.tiering.copying.copy_state import CopyPhase, CopyState, IntakeGate
@@ -39,34 +40,33 @@ _SEARCHED_IN_LOOP: Final = 1024  # rows; more go to a thread
 
 
 class CopyTask:
-    """One leadership of one partition in one directory; another leader epoch or directory gets a task of its own."""
+    """Copy task of one leadership of one partition in one directory. Another epoch or directory has another task."""
 
     def __init__(
         self,
         local: PartitionLog,
         *,
-        leader_epoch: int,
+        leadership: Leadership,
         tools: CopyTools,
         sweep: DanglingSweep,
         gate: IntakeGate,
         delay: Callable[[], CopyDelay] = CopyDelay,
         is_compacted: Callable[[], bool] = lambda: False,
         on_tiered: Callable[[], None] = lambda: None,
-        is_sole_replica: bool = False,
     ) -> None:
-        """Begin nothing yet.
+        """Copy nothing yet.
 
         Args:
             local: the log.
-            leader_epoch: that it writes under.
-            tools: of all tasks.
-            sweep: removes what nobody will finish.
-            gate: says whether new segments may be begun.
-            delay: of the topic, at this moment.
-            is_compacted: whether the topic's cleanup policy has compaction, at this moment.
-            on_tiered: called at the end of each pass that copied something or moved the log start.
-            is_sole_replica: the cluster named this broker as the only one with a replica.
+            leadership: the announcement that made this broker the leader.
+            tools: the parts that all copy tasks share.
+            sweep: removes copies without an end.
+            gate: tells if new segments may be begun.
+            delay: returns the delay of the topic at this moment.
+            is_compacted: tells if the topic's cleanup policy has compaction at this moment.
+            on_tiered: is called at the end of each pass that copied a segment or moved the log start.
         """
+        leader_epoch = leadership.leader_epoch
         self._local = local
         self._partition = local.partition
         self._leader_epoch = leader_epoch
@@ -81,7 +81,10 @@ class CopyTask:
         self._delay = delay
         self._is_compacted = is_compacted
         self._deleted = DeletedRecords(
-            local, leader_epoch=leader_epoch, broker_id=tools.broker_id, is_sole_replica=is_sole_replica
+            local,
+            leader_epoch=leader_epoch,
+            broker_id=tools.broker_id,
+            is_sole_replica=leadership.is_sole_replica,
         )
         self._due = DueSegments(local, recorder=tools.recorder)
         self._copy = OrderedCopy(
@@ -91,10 +94,10 @@ class CopyTask:
         self._on_tiered = on_tiered
         self._grown = False  # or the log start has moved
         self._holes: tuple[OffsetRange, ...] | None = None  # below the frontier; None until looked for
-        self._told: CopiedThrough | None = None  # what the log was told of, last
+        self._told: CopiedThrough | None = None  # the last report to the log
         self._wake = asyncio.Event()
         self._claimed = False
-        self._in_doubt = False  # the last pass ended early: a finish that nobody heard of may be in the tier
+        self._in_doubt = False  # the last pass ended early: a finish whose answer was lost may be in the tier
         self._state = CopyState()
         self._waiters = PassWaiters()
         self._loaded = asyncio.Event()
@@ -107,22 +110,22 @@ class CopyTask:
 
     @property
     def wake(self) -> asyncio.Event:
-        """Set when the directory changed, the high watermark moved, or somebody asks."""
+        """Set when the directory changed, the high watermark moved, or an operator asks."""
         return self._wake
 
     @property
     def local(self) -> PartitionLog:
-        """The log that it copies from."""
+        """The log that the task copies from."""
         return self._local
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch that it writes under."""
+        """The leader epoch that the task writes under."""
         return self._leader_epoch
 
     @property
     def state(self) -> CopyState:
-        """What it is about now."""
+        """The present state of the task."""
         return self._state
 
     @property
@@ -184,7 +187,7 @@ class CopyTask:
 
     async def _load(self) -> None:
         """Claim the partition once, load its metadata, and find the frontier."""
-        is_ready = self._metadata.is_ready(self._partition)  # also where somebody else loaded it again meanwhile
+        is_ready = self._metadata.is_ready(self._partition)  # also where another task loaded it again meanwhile
         known = self._state.copied_through is not None and is_ready and not self._in_doubt
         try:
             if not self._claimed:
@@ -195,7 +198,7 @@ class CopyTask:
             raise
         except MetadataError:
             if self._state.copied_through is None:
-                # While nobody can say what the tier has, everything that has rolled is worth holding.
+                # While the contents of the tier are not known, every rolled segment is worth holding.
                 await self._local.protect(copied_through=-1)
             raise
         finally:
@@ -214,14 +217,14 @@ class CopyTask:
         await self._take_frontier(log_start_offset=log_start)
 
     async def _take_frontier(self, *, log_start_offset: int | None) -> None:
-        """Take the frontier as rows and local log have it; the holes below it are to be looked for again."""
+        """Take the frontier from rows and local log; the holes below it are found again later."""
         view, scan = self._metadata.view(self._partition), self._local.scan
         copied = await find_frontier(view, scan, is_compacted=self._is_compacted())
         self._state = replace(self._state, copied_through=copied, log_start_offset=log_start_offset)
         self._holes = None
 
     async def _find_holes(self) -> None:
-        """Look once, after each time the frontier was found, for what the tier lacks below it and the log has."""
+        """Find the offsets below the frontier that the tier lacks and the log has; once for each new frontier."""
         if self._holes is not None:
             return
         find = partial(
@@ -244,19 +247,19 @@ class CopyTask:
             )
 
     async def _end_stale(self) -> None:
-        """End what was copied of records that the local log lost, and take the frontier back to before them."""
+        """End the copied segments of records that the local log lost, and move the frontier back to before them."""
         view = self._metadata.view(self._partition)
         try:
             is_ended = await self._stale.end(view, await self._offsets())
         except RemoteStorageError:
-            # While the store does not say what it has, everything that has rolled is worth holding.
+            # While the store does not answer, every rolled segment is worth holding.
             await self._local.protect(copied_through=-1)
             raise
         if is_ended:
             await self._take_frontier(log_start_offset=self._state.log_start_offset)
 
     async def _tell_log(self) -> None:
-        """Let the log's own retention go as far as the tier does without a hole, after what is durable there."""
+        """Report to the log how far the tier is durable without a hole: the log's own retention may go so far."""
         if self._state.copied_through is None:
             return
         copied = copied_without_hole(
@@ -307,7 +310,7 @@ class CopyTask:
         await self._tell_log()
 
     async def _ripe(self, due: Sequence[HeldSegment], count: int) -> tuple[int, int | None]:
-        """How many of the first ``count`` the topic's delay lets go, and when age lets the next one go."""
+        """Return how many of the first ``count`` segments the topic's delay releases, and when the next one is due."""
         delay = self._delay()
         if delay.is_none or not count:
             return count, None
@@ -329,7 +332,7 @@ class CopyTask:
         self._enter(CopyPhase.COPYING, reason)
 
     def _settle(self, waiting: list[HeldSegment], high_watermark: int | None, stable: int) -> float | None:
-        """Say what the pass left undone and when to look again."""
+        """Record what the pass left undone; return the seconds until the next pass."""
         if not waiting:
             self._enter(CopyPhase.IDLE, high_watermark=high_watermark)
             return None
@@ -374,16 +377,16 @@ class CopyTask:
         return self._state.copied_through.offset
 
     def _log_start(self) -> int:
-        """Return where both tiers begin; retention moves that up in the metadata meanwhile."""
+        """Return the log start offset of both tiers; retention raises it in the metadata meanwhile."""
         assert self._state.log_start_offset is not None, "asked for after loading"
         return max(self._state.log_start_offset, self._metadata.view(self._partition).log_start_offset or 0)
 
     def next_pass(self) -> "asyncio.Future[None]":
-        """A future that is done when a pass has ended, well or not, that had not begun yet at this moment."""
+        """Return a future of the next pass that begins; it is done when that pass has ended, well or not."""
         return self._waiters.next_pass()
 
     def close(self) -> None:
-        """Let go of whoever waits for a pass: there will be none."""
+        """Release the callers that wait for a pass: there will be none."""
         self._waiters.close()
 
     def _enter(

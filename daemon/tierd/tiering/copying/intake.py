@@ -1,27 +1,29 @@
-"""Intake: whether new segments may be begun, for everything or for some partitions."""
+"""Intake: tells if new segments may be begun, of all partitions or of some."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from tierd.model import TopicPartition
 
 
 class Intake:
-    """Open at first. A segment under way always goes on to its end."""
+    """Switch for new segments, open at first. A segment under way is copied to its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_stop: Callable[[], None] = lambda: None) -> None:
+        """Begin open; ``on_stop`` is called when the intake is stopped for good."""
+        self._on_stop = on_stop
         self._paused: set[TopicPartition] = set()
         self._all_paused = False
         self._stopping = False
 
     def pause(self, partitions: Collection[TopicPartition] | None) -> None:
-        """Pause some partitions; None pauses all, those that appear later included."""
+        """Pause these partitions; None pauses all, also those that appear later."""
         if partitions is None:
             self._all_paused = True
         else:
             self._paused.update(partitions)
 
     def resume(self, partitions: Collection[TopicPartition] | None) -> None:
-        """Resume some partitions; None resumes all. While all are paused, naming some resumes nothing."""
+        """Resume these partitions; None resumes all. While all are paused, naming some resumes nothing."""
         if partitions is None:
             self._all_paused = False
             self._paused.clear()
@@ -29,27 +31,28 @@ class Intake:
             self._paused.difference_update(partitions)
 
     def stop(self) -> None:
-        """Begin nothing any more: the daemon ends."""
+        """Begin no segment any more: the daemon ends."""
         self._stopping = True
+        self._on_stop()
 
     def is_paused(self, partition: TopicPartition) -> bool:
-        """Whether an operator has paused ``partition``."""
+        """Return whether an operator has paused ``partition``."""
         return self._all_paused or partition in self._paused
 
     def closed_because(self, partition: TopicPartition) -> str | None:
-        """Why nothing new is begun for ``partition``, None when it may be."""
+        """Return why no segment of ``partition`` is begun; None when segments may be begun."""
         if self._stopping:
             return "tierd is stopping"
         return "paused by an operator" if self.is_paused(partition) else None
 
 
 class PartitionGate:
-    """The intake as one partition's task sees it."""
+    """Intake of one partition, for its task."""
 
     def __init__(self, intake: Intake, partition: TopicPartition) -> None:
         self._intake = intake
         self._partition = partition
 
     def closed_because(self) -> str | None:
-        """Why nothing new is begun, None when it may be."""
+        """Return why no segment is begun; None when segments may be begun."""
         return self._intake.closed_because(self._partition)

@@ -8,12 +8,11 @@
           ▼                ▼              ▼                      ▼
        nothing         delete cycle at once                left for the sweep; not readable
 
-What could not be deleted, or whose end could not be written down, is handed to ``AbandonedCopies``: whoever sweeps the
-row may do so before our last object arrives.
+An attempt that could not be deleted, or whose end could not be recorded, is handed to ``AbandonedCopies``: a sweep may
+remove the row before the last object of the attempt arrives.
 """
 
 import asyncio
-from collections.abc import Callable, MutableSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
@@ -37,6 +36,7 @@ from tierd.tiering.copying.prepare import PreparedSegment, require_unchanged
 from tierd.tiering.local.held_segment import HeldSegment
 from tierd.tiering.recorder import TieringRecorder
 from tierd.tiering.removing.deletion import SegmentDeletion
+from tierd.tiering.segment_writes import SegmentWrites
 
 log = structlog.get_logger()
 
@@ -46,19 +46,19 @@ _FINISH_DELAYS_S = (0.5, 1.0, 2.0)
 
 
 class CustomMetadataTooLongError(RemoteStorageError):
-    """The remote storage asks to remember more than fits; copying stops until leadership changes."""
+    """Error: the remote storage asks to remember more than fits. Copying stops until leadership changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who copies: what a segment's row says of its writer."""
+    """Identity of the writer, as it stands in the row of a segment."""
 
     broker_id: int
     session_id: UUID
 
 
 class SegmentCopy:
-    """Copies checked segments of any partition. Cancelled anywhere, it leaves what the sweep removes."""
+    """Copier of checked segments of any partition. Cancelled anywhere, it leaves what the sweep removes."""
 
     def __init__(
         self,
@@ -68,36 +68,30 @@ class SegmentCopy:
         deletion: SegmentDeletion,
         recorder: TieringRecorder,
         clock: Clock,
-        new_id: Callable[[], UUID],
         writer: Writer,
+        writes: SegmentWrites,
         attempt_timeout_s: float,
-        being_copied: MutableSet[UUID],
-        abandon: Callable[[RemoteLogSegmentMetadata], None] = lambda _: None,
     ) -> None:
         """Copy nothing yet.
 
         Args:
-            metadata: what is in the tier.
+            metadata: the rows of the tier.
             remote: moves the bytes.
             deletion: removes failed attempts.
-            recorder: is told of attempts.
+            recorder: counts attempts.
             clock: time.
-            new_id: fresh segment ids.
-            writer: who copies.
-            attempt_timeout_s: deadline of an upload of up to 1 GiB; larger ones get it per GiB.
-            being_copied: has the ids of attempts under way.
-            abandon: is handed an attempt that may have left objects nobody else knows of.
+            writer: the identity of this process.
+            writes: gives fresh ids, and takes over an attempt that may have left objects without a row.
+            attempt_timeout_s: deadline of an upload of up to 1 GiB; a larger upload has it for each GiB.
         """
         self._metadata = metadata
         self._remote = remote
         self._deletion = deletion
         self._recorder = recorder
         self._clock = clock
-        self._new_id = new_id
         self._writer = writer
+        self._writes = writes
         self._attempt_timeout_s = attempt_timeout_s
-        self._being_copied = being_copied
-        self._abandon = abandon
 
     async def copy(
         self,
@@ -108,28 +102,25 @@ class SegmentCopy:
         leader_epoch: int,
         directory: Path,
     ) -> RemoteLogSegmentMetadata:
-        """Make one attempt under a fresh id; return the row as it was begun, finished by now.
+        """Make one attempt under a fresh id; return the row as it was begun. By then the stored row is finished.
 
         Raises:
             TierError: the attempt failed and was deleted, or is left for the sweep; the frontier must not move.
-            FencedError: the partition is not ours any more.
+            FencedError: another broker leads the partition.
         """
-        segment = RemoteLogSegmentId(partition, self._new_id())
-        self._being_copied.add(segment.id)  # before the row exists, or the sweep could take it for dangling
-        try:
+        with self._writes.fresh_id() as segment_id:
+            segment = RemoteLogSegmentId(partition, segment_id)
             started = self._describe(segment, held, prepared, leader_epoch=leader_epoch)
-            # Recorded before the first byte leaves: cancelled in between, we leave a segment that readers ignore
-            # and the sweep reaps, never an object nobody knows of.
+            # The row is durable before the first byte leaves. A cancellation in between leaves a segment that readers
+            # ignore and the sweep removes, and no object without a row.
             await self._add(started)
             try:
                 custom_metadata = await self._upload_or_delete(started, held, prepared, directory)
                 await self._finish(started, custom_metadata)
             except (asyncio.CancelledError, MetadataError):
-                self._abandon(started)
+                self._writes.abandon(started)
                 raise
             return started
-        finally:
-            self._being_copied.discard(segment.id)
 
     def _describe(
         self, segment: RemoteLogSegmentId, held: HeldSegment, prepared: PreparedSegment, *, leader_epoch: int
@@ -167,9 +158,9 @@ class SegmentCopy:
             custom_metadata = await self._upload(started, prepared)
             _require_short(custom_metadata, started)
             await asyncio.to_thread(require_unchanged, held, prepared.log_file, directory)
-        except Exception as error:  # whatever a storage raises, the attempt is over and its objects go
+        except Exception as error:  # after any failure of the storage the objects of the attempt are deleted
             await self._delete_attempt(started, custom_metadata)
-            if isinstance(error, RemoteIntegrityError):  # a log that the broker compacts meanwhile is not damaged
+            if isinstance(error, RemoteIntegrityError):  # the broker may have compacted the log meanwhile
                 await asyncio.to_thread(require_unchanged, held, prepared.log_file, directory)
             if isinstance(error, TierError):
                 raise
@@ -193,15 +184,15 @@ class SegmentCopy:
             ) from error
 
     async def _delete_attempt(self, started: RemoteLogSegmentMetadata, custom_metadata: bytes | None) -> None:
-        """Clean up at once; what fails here is only logged, for the sweep repeats it."""
+        """Delete a failed attempt at once. A failure is only logged, because the sweep repeats the deletion."""
         try:
             await self._deletion.delete(started, custom_metadata=custom_metadata)
         except TierError as error:
             log.warning("attempt_not_deleted", segment=str(started.segment), problem=str(error), remedy=error.remedy)
-            self._abandon(started)
+            self._writes.abandon(started)
 
     async def _finish(self, started: RemoteLogSegmentMetadata, custom_metadata: bytes | None) -> None:
-        """Record the copy as finished, trying again for a while: the bytes are there already."""
+        """Record the copy as finished. The write is repeated for a while, because the bytes are in the tier already."""
         update = replace(
             started.advance(
                 RemoteLogSegmentState.COPY_SEGMENT_FINISHED,

@@ -1,4 +1,4 @@
-"""MetadataRebuild: the metadata of a whole tier from its objects, partition by partition, into an empty store."""
+"""MetadataRebuild: rebuilds the metadata of a whole tier from its objects, by partition, into an empty store."""
 
 import asyncio
 import contextlib
@@ -11,8 +11,6 @@ from uuid import UUID
 from tierd.errors import MetadataFillingRefusedError
 from tierd.metadata import (
     FillingSource,
-    KeyValueStore,
-    MetadataKeyFactory,
     PartitionRow,
     PartitionView,
     RebuildProblem,
@@ -26,9 +24,10 @@ from tierd.metadata import (
     rows_of,
 )
 from tierd.model import RemoteLogSegmentState, SoftDelete, TopicIdPartition
-from tierd.remote import ObjectKeyFactory, ObjectStore, SegmentStorage, read_tier_identity
+from tierd.remote import read_tier_identity
 from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED, BucketReader
 from tierd.tiering.rebuilding.partition_objects import PartitionObjects, list_partition_objects
+from tierd.tiering.stored_tier import StoredTier
 
 _PARTITIONS_AT_ONCE: Final = 16
 _REPLACED: Final = "replaced"
@@ -36,18 +35,18 @@ _REPLACED: Final = "replaced"
 
 @dataclass(slots=True)
 class RebuildReport:
-    """What a rebuild found and did.
+    """Report of a rebuild: its findings and its writes.
 
     Attributes:
-        store_id: identity of the metadata store that the tier belongs to; None when the bucket does not say.
-        partitions: with at least one segment, or a log start.
-        segments: readable ones.
-        deleting: segments whose deletion has begun.
-        written: partitions that were written now.
-        unchanged: partitions that the store had already, equal.
-        differing: how the store differs, where it is not to be filled.
-        problems: in the bucket.
-        erasures: requests to erase keys that were filed again from their reports; they are no part of a comparison.
+        store_id: identity of the metadata store that the tier belongs to; None when the bucket does not have it.
+        partitions: number of partitions with at least one segment, or a log start.
+        segments: number of readable segments.
+        deleting: number of segments whose deletion has begun.
+        written: number of partitions that this rebuild wrote.
+        unchanged: number of partitions that the store had already, equal.
+        differing: differences between the store and the bucket, where the store is not filled.
+        problems: problems in the bucket.
+        erasures: number of erase requests that were filed again from their reports; a comparison ignores them.
     """
 
     store_id: UUID | None = None
@@ -62,44 +61,36 @@ class RebuildReport:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing but notes was found."""
+        """True when all problems are notes."""
         return all(problem.severity is RebuildSeverity.NOTE for problem in self.problems)
 
     @property
     def has_unauthenticated(self) -> bool:
-        """Whether something was left out because no holder of the key ring is proven to have written it."""
+        """True when an object was left out because no holder of the key ring is proven to have written it."""
         return any(p.severity is RebuildSeverity.CONFLICT and p.kind == UNAUTHENTICATED for p in self.problems)
 
 
 class MetadataRebuild:
-    """One rebuild of one cluster's tier.
+    """Rebuild of one cluster's tier.
 
-    A store without segments is filled, and what an interrupted rebuild of the same tier has filled is gone on with. Any
-    other store is compared and not written to. Partitions that were claimed, but have no segment, count as empty: a
+    A store without segments is filled. A store that an interrupted rebuild of the same tier began to fill is completed.
+    Any other store is compared and not written. Partitions that were claimed but have no segment count as empty: a
     daemon that found the store empty has claimed them.
 
     Args:
-        store: the objects.
-        storage: the same as segments.
-        metadata: what is filled.
-        keys: of the metadata.
-        object_keys: of the tier.
+        tier: the tier in its two stores; its rows are filled.
         session_id: becomes the owner of every partition until its next leader claims it.
-        grace_ends_ms: before this no objects go whose deletion has begun: now, and the grace.
-        tell: is told how far it is.
-        accepts_unauthenticated: believe also what no holder of the key ring is proven to have written.
-        dry_run: look and compare, write nothing.
+        grace_ends_ms: wall clock before which no object is removed whose deletion has begun.
+        tell: is called with reports of progress.
+        accepts_unauthenticated: accept also objects that no holder of the key ring is proven to have written.
+        dry_run: read and compare, write nothing.
         strict_kafka_compat: as in ``PartitionView``.
     """
 
     def __init__(
         self,
+        tier: StoredTier,
         *,
-        store: ObjectStore,
-        storage: SegmentStorage,
-        metadata: KeyValueStore,
-        keys: MetadataKeyFactory,
-        object_keys: ObjectKeyFactory,
         session_id: UUID,
         grace_ends_ms: int,
         tell: Callable[[str], None],
@@ -107,11 +98,13 @@ class MetadataRebuild:
         dry_run: bool = False,
         strict_kafka_compat: bool = False,
     ) -> None:
-        self._store = store
-        self._metadata = metadata
-        self._keys = keys
-        self._object_keys = object_keys
-        self._reader = BucketReader(store, storage, object_keys, accepts_unauthenticated=accepts_unauthenticated)
+        self._store = tier.objects
+        self._metadata = tier.rows
+        self._keys = tier.row_keys
+        self._object_keys = tier.object_keys
+        self._reader = BucketReader(
+            tier.objects, tier.segments, tier.object_keys, accepts_unauthenticated=accepts_unauthenticated
+        )
         self._plan = partial(
             rebuild_partition,
             session_id=session_id,
@@ -129,14 +122,14 @@ class MetadataRebuild:
         self._without_segments: list[PartitionView] = []  # settled last: a name is believed rather with segments
 
     async def run(self) -> RebuildReport:
-        """Do it. Cancelled or failed, it leaves whole partitions and a note; another run goes on from there.
+        """Rebuild the metadata. Cancelled or failed, it leaves whole partitions and a note; another run continues.
 
         Raises:
             MetadataFillingRefusedError: an import, or the rebuild of another tier, is not complete; or another program
                 writes to the store.
             RemoteStorageError: the object store failed.
             BackendUnavailableError: the metadata store did not answer.
-            OutcomeUnknownError: the same.
+            OutcomeUnknownError: the metadata store did not answer a write.
         """
         report = self._report
         report.store_id = await read_tier_identity(
@@ -226,7 +219,7 @@ class MetadataRebuild:
         row = view.row
         assert row is not None
         if claimed is not None:
-            # By a daemon that found the store empty; its log start is where the local log begins.
+            # A daemon that found the store empty wrote the claim; its log start is that of the local log.
             claim = max(claimed.claim, row.claim, key=lambda claim: claim.leader_epoch)
             row = replace(
                 claimed.bumped(view.newest_epochs),

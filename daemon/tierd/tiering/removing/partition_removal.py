@@ -1,4 +1,4 @@
-"""PartitionRemover: takes the tier of whole partitions away, and goes on with it after restarts (remote-tiering 13).
+"""PartitionRemover: deletes the tier of whole partitions, and continues after restarts (remote-tiering 13).
 
 ::
 
@@ -6,14 +6,14 @@
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from typing import Final
-from uuid import UUID
 
 import structlog
 
 from tierd.clock import Clock
-from tierd.errors import FencedError, RemoteObjectRetainedError, RemoteResourceNotFoundError, TierError
+from tierd.config import ExpireSettings
+from tierd.errors import FencedError, RemoteResourceNotFoundError, TierError
 from tierd.metadata import (
     KeyValueStore,
     PartitionBeingDeleted,
@@ -21,35 +21,23 @@ from tierd.metadata import (
     partitions_being_deleted,
     read_partition,
 )
-from tierd.model import (
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentState,
-    RemotePartitionDeleteMetadata,
-    RemotePartitionDeleteState,
-    TopicIdPartition,
-)
+from tierd.model import RemotePartitionDeleteMetadata, RemotePartitionDeleteState, TopicIdPartition
 from tierd.tiering.recorder import TieringRecorder
-from tierd.tiering.removing.deletion import RETAINED_RETRY_S, SegmentDeletion
-from tierd.tiering.removing.expiration_plan import DeleteReason
-from tierd.tiering.removing.log_start_keeper import LogStartKeeper
-from tierd.tiering.removing.sweep import UploadSweep
-from tierd.tiering.removing.workers import in_order
+from tierd.tiering.removing.partition_contents import PartitionContents
 
 log = structlog.get_logger()
 
-TAKEOVER_S: Final = (
-    3600.0  # the broker that began a deletion, or led the partition, is given that long to go on with it
-)
+TAKEOVER_S: Final = 3600.0
+"""Time that the broker that began a deletion, or led the partition, has to continue before another broker does."""
 _MARKED: Final = RemotePartitionDeleteState.DELETE_PARTITION_MARKED
 _STARTED: Final = RemotePartitionDeleteState.DELETE_PARTITION_STARTED
 _FINISHED: Final = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
-_DETAIL: Final = "its whole partition is deleted"
 
 
 class PartitionRemover:
-    """Deletes partitions that it was asked for, and those that somebody began to delete. A ``PartitionTask``.
+    """Task that deletes the partitions that it was asked for, and those whose deletion had begun. A ``PartitionTask``.
 
-    One partition that fails stops no other; it is told of, and tried again.
+    A partition that fails is reported and tried again. It does not stop the others.
     """
 
     def __init__(
@@ -57,91 +45,72 @@ class PartitionRemover:
         *,
         store: KeyValueStore,
         metadata: RemoteLogMetadataManager,
-        deletion: SegmentDeletion,
-        being_copied: Collection[UUID],
-        slots: asyncio.Semaphore,
-        log_starts: LogStartKeeper,
+        contents: PartitionContents,
         recorder: TieringRecorder,
         clock: Clock,
         broker_id: int,
-        grace_s: float,
-        interval_s: float = 30.0,
-        width: int = 4,
+        settings: ExpireSettings,
         on_error: Callable[[TopicIdPartition, TierError], None] | None = None,
-        uploads: UploadSweep | None = None,
     ) -> None:
-        """Begin nothing yet.
+        """Delete nothing yet.
 
         Args:
-            store: the one below ``metadata``.
-            metadata: what is in the tier.
-            deletion: deletes one segment.
-            being_copied: ids of the copies under way in this process, live.
-            slots: bounds the segments deleted at once, over all partitions.
-            log_starts: removes the partition's log start from the bucket.
-            recorder: is told of outcomes.
+            store: the key-value store below ``metadata``.
+            metadata: the rows of the tier.
+            contents: removes what the tier has of one partition.
+            recorder: counts passes.
             clock: time.
             broker_id: this broker.
-            grace_s: how long objects stay.
-            interval_s: the wait after a failure.
-            width: segments of one partition deleted at once.
-            on_error: is told of each failure, by default the log is.
-            uploads: discards what dead processes have left half uploaded; None where nobody does.
+            settings: the grace and the wait after a failure.
+            on_error: is called with each failure; by default each failure is logged.
         """
         self._store = store
         self._metadata = metadata
-        self._deletion = deletion
-        self._being_copied = being_copied
-        self._slots = slots
-        self._log_starts = log_starts
+        self._contents = contents
         self._recorder = recorder
         self._clock = clock
         self._broker_id = broker_id
-        self._grace_s = grace_s
-        self._interval_s = interval_s
-        self._width = width
+        self._settings = settings
         self._on_error = on_error or _log_failure
-        self._uploads = uploads
         self._asked: dict[TopicIdPartition, float] = {}  # and since when, monotonic
-        self._at_once: set[TopicIdPartition] = set()
-        self._marked: dict[TopicIdPartition, set[UUID]] = {}  # whose tombstones are known to be there
-        self._claimed: set[TopicIdPartition] = set()  # announced to the metadata by us, and by nobody else
+        self._claimed: set[TopicIdPartition] = set()  # announced to the metadata by this task alone
         self._wake = asyncio.Event()
 
     @property
     def name(self) -> str:
-        """There is one."""
+        """The name of this task, which exists once."""
         return "remove deleted partitions"
 
     @property
     def wake(self) -> asyncio.Event:
-        """Set when somebody asks for a deletion."""
+        """Set when a deletion is asked for."""
         return self._wake
 
     @property
     def progress(self) -> object:
-        """Changes while a pass gets on."""
-        return self._deletion.steps
+        """A value that changes while a pass makes progress."""
+        return self._contents.steps
 
     def delete_tier(self, partition: TopicIdPartition) -> None:
-        """Have the tier of a partition that the cluster deleted removed, after the grace; ``run_once`` begins it.
+        """Delete the tier of a partition that the cluster deleted, after the grace; ``run_once`` begins the deletion.
 
-        Whoever owns the partition in the metadata store does it; the others step in when nobody has begun in an hour.
+        The owner of the partition in the metadata store deletes it. Another broker does after ``TAKEOVER_S``, if no
+        deletion has begun by then.
         """
         self._asked.setdefault(partition, self._clock.monotonic_s())
         self._wake.set()
 
     async def accept(self, partition: TopicIdPartition, *, at_once: bool = False) -> None:
-        """Mark the partition for deletion; from its return on, a deletion that a crash interrupts is gone on with.
+        """Mark the partition for deletion; after the return, a deletion that a crash interrupts is continued.
 
         Args:
-            partition: nobody copies it any more, or he is refused from now on.
-            at_once: without a grace. Not remembered across a restart for what was not begun by then.
+            partition: its tier is deleted; further copies are refused.
+            at_once: without a grace. A restart forgets this for what was not begun by then.
 
         Raises:
             RemoteResourceNotFoundError: the metadata has no such partition, or it is deleted already.
             FencedError: another broker has taken the partition meanwhile.
-            TierError: it is not marked; ask again.
+            TierError: the partition is not marked; ask again.
         """
         view = await read_partition(self._store, self._metadata.keys, partition)
         if view.row is None or view.row.is_tombstone:
@@ -149,7 +118,7 @@ class PartitionRemover:
                 f"{partition} has nothing in the tier", remedy="tierd segments shows what a partition has"
             )
         if at_once:
-            self._at_once.add(partition)
+            self._contents.skip_grace(partition)
         if view.delete_state is None:
             claim = view.row.claim
             try:
@@ -163,7 +132,7 @@ class PartitionRemover:
         self._wake.set()
 
     async def run_once(self) -> float | None:
-        """Go on with every deletion that is ours to go on with; return seconds until there is more to do.
+        """Continue every deletion of this broker; return seconds until there is more to do.
 
         Raises:
             MetadataError: the store cannot say what is being deleted.
@@ -175,18 +144,18 @@ class PartitionRemover:
             try:
                 waits.append(await self._go_on(entry))
             except TierError as error:
-                if isinstance(error, FencedError):  # somebody else goes on with it
+                if isinstance(error, FencedError):  # another broker continues it
                     self._let_go(entry.metadata.partition)
                 self._on_error(entry.metadata.partition, error)
-                waits.append(self._interval_s)
+                waits.append(self._settings.interval_s)
         for partition in claimed - {entry.metadata.partition for entry in entries}:
-            self._let_go(partition)  # somebody else has come to the end of it
+            self._let_go(partition)  # another broker has finished it
         await self._metadata.forget_deleted_partitions()
         self._recorder.task_succeeded("remove")
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _mark_asked(self) -> float | None:
-        """Mark what is ours among what the cluster deleted; what another broker owns waits for him."""
+        """Mark the deleted partitions of this broker; a partition of another broker waits for that broker."""
         waits: list[float] = []
         for partition, since_s in list(self._asked.items()):
             try:
@@ -200,16 +169,16 @@ class PartitionRemover:
                     await self.accept(partition)
             except TierError as error:
                 self._on_error(partition, error)
-                waits.append(self._interval_s)
+                waits.append(self._settings.interval_s)
                 continue
             del self._asked[partition]
         return min(waits, default=None)
 
     async def _go_on(self, entry: PartitionBeingDeleted) -> float | None:
-        """Take one deletion as far as it goes now."""
+        """Continue one deletion as far as possible now; return seconds until there is more to do."""
         event, partition = entry.metadata, entry.metadata.partition
         is_ours = event.broker_id == self._broker_id
-        left_s = TAKEOVER_S + self._grace_s - (self._clock.now_ms() - event.event_timestamp_ms) / 1000
+        left_s = TAKEOVER_S + self._settings.grace_s - (self._clock.now_ms() - event.event_timestamp_ms) / 1000
         if not is_ours and left_s > 0:
             if partition in self._claimed:
                 self._let_go(partition)
@@ -218,88 +187,21 @@ class PartitionRemover:
         await self._claim(partition, entry.leader_epoch, is_ours=is_ours)
         if event.state is _MARKED or (event.state is _STARTED and not is_ours):
             await self._put(partition, _STARTED)
-        wait_s = None if event.state is _FINISHED else await self._remove_segments(partition)
+        wait_s = None if event.state is _FINISHED else await self._contents.remove(partition)
         if wait_s is None:
-            if self._uploads is not None and event.state is not _FINISHED:
-                await self._uploads.discard_of(partition)  # nobody leads it: no other sweep would ever judge them
-            if event.state is not _FINISHED and not await self._remove_log_start(partition):
-                return RETAINED_RETRY_S
             await self._put(partition, _FINISHED)
             self._let_go(partition)
             log.info("partition_deleted", partition=str(partition))
         return wait_s
 
-    async def _remove_log_start(self, partition: TopicIdPartition) -> bool:
-        """Remove the log start record; return False where the store keeps it."""
-        try:
-            await self._log_starts.remove(partition)
-        except RemoteObjectRetainedError as error:
-            log.warning("log_start_retained", partition=str(partition), problem=str(error), remedy=error.remedy)
-            return False
-        return True
-
     def _let_go(self, partition: TopicIdPartition) -> None:
-        """Forget a partition that is deleted, or that somebody else deletes."""
+        """Forget a partition that is deleted, or that another broker deletes."""
         self._metadata.stop(partition)
-        self._deletion.forget(partition)
+        self._contents.forget(partition)
         self._claimed.discard(partition)
-        self._at_once.discard(partition)
-        self._marked.pop(partition, None)
-
-    async def _remove_segments(self, partition: TopicIdPartition) -> float | None:
-        """First all rows, then the objects; return seconds until more may go, None when nothing is left."""
-        await in_order(self._rows(partition), self._begin, slots=self._slots, width=self._width)
-        await in_order(self._rows(partition), self._finish, slots=self._slots, width=self._width)
-        waits = [self._wait_s(row) for row in self._rows(partition)]
-        return min(waits) if waits else None
-
-    def _rows(self, partition: TopicIdPartition) -> Sequence[RemoteLogSegmentMetadata]:
-        return sorted(self._metadata.view(partition).list(), key=lambda metadata: metadata.start_offset)
-
-    async def _begin(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Begin the deletion of a readable segment; one that a crash left in its grace without a tombstone gets it."""
-        marked = self._marked.setdefault(metadata.segment.topic_id_partition, set())
-        is_readable = metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-        in_grace = metadata.soft_delete is not None and self._wait_s(metadata) > 0
-        if not is_readable and (not in_grace or metadata.segment.id in marked):
-            return
-        at_once = metadata.segment.topic_id_partition in self._at_once
-        after_ms = self._clock.now_ms() + (0 if at_once else round(self._grace_s * 1000))
-        with self._deletion.exclusively(metadata) as alone:
-            if not alone:
-                return
-            if is_readable:
-                await self._deletion.begin(
-                    metadata, reason=DeleteReason.TOPIC_DELETED, detail=_DETAIL, delete_after_ms=after_ms
-                )
-            else:
-                await self._deletion.mark(metadata, detail=_DETAIL)
-            marked.add(metadata.segment.id)
-
-    async def _finish(self, metadata: RemoteLogSegmentMetadata) -> None:
-        if metadata.segment.id in self._being_copied or self._wait_s(metadata) > 0:
-            return
-        with self._deletion.exclusively(metadata) as alone:
-            if not alone:
-                return
-            try:
-                if metadata.soft_delete is not None:
-                    await self._deletion.finish(metadata)
-                else:
-                    await self._deletion.delete(metadata, reason=DeleteReason.TOPIC_DELETED, detail=_DETAIL)
-            except RemoteObjectRetainedError:
-                return  # noted; the partition stays STARTED until the store lets go
-
-    def _wait_s(self, metadata: RemoteLogSegmentMetadata) -> float:
-        """Seconds until the objects of the segment may go."""
-        if retained_s := self._deletion.retained_for_s(metadata.segment):
-            return min(retained_s, RETAINED_RETRY_S)
-        if metadata.soft_delete is None or metadata.segment.topic_id_partition in self._at_once:
-            return self._interval_s if metadata.segment.id in self._being_copied else 0.0
-        return max(0.0, (metadata.soft_delete.delete_after_ms - self._clock.now_ms()) / 1000)
 
     async def _claim(self, partition: TopicIdPartition, leader_epoch: int, *, is_ours: bool) -> None:
-        """Own the partition. Nobody leads what is deleted: whoever takes it from another broker is the next leader."""
+        """Claim the partition. A deleted partition has no leader: a broker that takes it over claims the next epoch."""
         await self._metadata.become_leader(partition, leader_epoch if is_ours else leader_epoch + 1)
         await self._metadata.ensure_ready(partition)
 

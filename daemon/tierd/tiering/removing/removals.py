@@ -1,4 +1,4 @@
-"""Removals: what an operator may ask of the partitions that this broker leads: expire now, take back, delete."""
+"""Removals: removes from the tier of led partitions on request: expire now, take back, delete, remove at once."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from tierd.errors import RefusedError, TierError, UnknownPartitionError
-from tierd.model import TopicIdPartition, TopicPartition
+from tierd.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition
+from tierd.tiering.removing.deletion import SegmentDeletion
 from tierd.tiering.removing.expiration_plan import ExpirationPlan
 from tierd.tiering.removing.expiration_task import ExpirationTask
 from tierd.tiering.removing.partition_removal import PartitionRemover
@@ -16,7 +17,7 @@ from tierd.tiering.removing.undelete_plan import TakenBack
 
 @dataclass(frozen=True, slots=True)
 class ExpireOutcome:
-    """What was to be deleted of one partition, before the pass; ``error``: why nothing, or not all of it, was."""
+    """Plan of one partition before its pass; ``error`` says why the pass did not do all of it."""
 
     partition: TopicPartition
     plan: ExpirationPlan
@@ -24,34 +25,40 @@ class ExpireOutcome:
 
 
 class Removals:
-    """Acts through the expiration tasks, so that nothing is removed but by whoever owns the claim."""
+    """Entry for removals on request. They go through the tasks of this broker, which own the claims."""
 
     def __init__(
         self,
         tasks: Callable[[], Iterable[ExpirationTask]],
         *,
         undeletion: Undeletion,
-        remover: PartitionRemover | None,
+        remover: PartitionRemover,
+        deletion: SegmentDeletion,
+        being_copied: Collection[UUID],
         retry: Callable[[Collection[str]], None],
         is_copied: Callable[[TopicIdPartition], bool],
     ) -> None:
         """Remove nothing yet.
 
         Args:
-            tasks: of every led partition now.
+            tasks: returns the expiration tasks of all led partitions.
             undeletion: takes segments back.
             remover: deletes whole partitions.
+            deletion: deletes one segment.
+            being_copied: ids of the segments that this process writes now, live.
             retry: lets quarantined tasks try again at once.
-            is_copied: whether this broker leads a partition and its topic's settings have it copied.
+            is_copied: tells if this broker leads a partition whose topic is copied.
         """
         self._tasks = tasks
         self._undeletion = undeletion
         self._remover = remover
+        self._deletion = deletion
+        self._being_copied = being_copied
         self._retry = retry
         self._is_copied = is_copied
 
     async def plan(self, names: Collection[TopicPartition] | None) -> tuple[ExpireOutcome, ...]:
-        """Say what the next pass would do, None over all partitions, and do nothing.
+        """Return what the next pass would do to these partitions, None for all of them; remove nothing.
 
         Raises:
             UnknownPartitionError: this broker does not lead one of them.
@@ -59,7 +66,7 @@ class Removals:
         return tuple([await _planned(task) for task in self._chosen(names)])
 
     async def expire_here(self, names: Collection[TopicPartition] | None) -> tuple[ExpireOutcome, ...]:
-        """Run a pass of each right here, where nobody else runs them.
+        """Run one pass of each partition; only where no supervisor runs the tasks.
 
         Raises:
             UnknownPartitionError: this broker does not lead one of them.
@@ -78,7 +85,7 @@ class Removals:
         return tuple(outcomes)
 
     async def expire_supervised(self, names: Collection[TopicPartition] | None) -> tuple[ExpireOutcome, ...]:
-        """Have whoever runs the tasks run a pass of each now; return when all have ended. Bound it with a deadline.
+        """Let the supervisor run a pass of each partition now; return when all have ended. Bound it with a deadline.
 
         Raises:
             UnknownPartitionError: this broker does not lead one of them.
@@ -96,12 +103,12 @@ class Removals:
     async def undelete(
         self, name: TopicPartition, wanted: Collection[UUID] | None, *, force: bool, dry_run: bool
     ) -> tuple[TakenBack, ...]:
-        """Take segments of one partition back, None for all that are in their grace; or only say which.
+        """Take segments of one partition back, None for all in their grace; with ``dry_run`` only return which.
 
         Raises:
             UnknownPartitionError: this broker does not lead it.
-            RefusedError: something speaks against it; nothing was done.
-            TierError: it stopped half-way; repeat it.
+            RefusedError: a segment cannot be taken back; nothing was done.
+            TierError: the operation stopped half-way; repeat it.
         """
         (task,) = self._chosen([name])
         await task.load()
@@ -113,20 +120,18 @@ class Removals:
         return taken
 
     async def delete_partition(self, partition: TopicIdPartition, *, at_once: bool, force: bool = False) -> None:
-        """Accept the deletion of a whole partition, led here or by nobody; it goes on in the background.
+        """Accept the deletion of a whole partition, which continues in the background.
 
         Args:
-            partition: whose tier goes.
+            partition: led by this broker, or without a leader.
             at_once: without a grace.
-            force: although it is copied here, and its copies are refused from now on.
+            force: also where the partition is copied here; its copies are refused from then on.
 
         Raises:
-            RefusedError: it is copied here; nothing was done.
-            RemoteResourceNotFoundError: it has nothing in the tier.
-            FencedError: another broker leads it.
+            RefusedError: the partition is copied here; nothing was done.
+            RemoteResourceNotFoundError: the partition has nothing in the tier.
+            FencedError: another broker leads the partition.
         """
-        if self._remover is None:
-            raise RefusedError("nothing here deletes partitions", remedy="run it where tierd has a metadata store")
         if not force and self._is_copied(partition):
             raise RefusedError(
                 f"{partition} is led here and still copied: nothing of it could be copied any more",
@@ -134,6 +139,18 @@ class Removals:
                 "--force deletes its tier anyway",
             )
         await self._remover.accept(partition, at_once=at_once)
+
+    async def remove_at_once(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Remove a segment that is being deleted before its grace is over; return whether it is gone.
+
+        Raises:
+            RemoteObjectRetainedError: the store keeps an object.
+            FencedError: another broker leads the partition; nothing was removed.
+            TierError: the removal stopped half-way; a later pass repeats it.
+        """
+        if metadata.segment.id in self._being_copied:
+            return False
+        return await self._deletion.finish_at_once(metadata)
 
     def _chosen(self, names: Collection[TopicPartition] | None) -> list[ExpirationTask]:
         led = {task.partition.topic_partition: task for task in self._tasks()}

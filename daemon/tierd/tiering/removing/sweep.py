@@ -1,6 +1,7 @@
-"""The sweep: copies that nobody will finish, deletions that stopped half-way, uploads of dead processes (12.8)."""
+"""The sweep: removes copies without an end, deletions that stopped half-way, and dead uploads (remote-tiering 12.8)."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from uuid import UUID
 
 import structlog
@@ -18,8 +19,23 @@ from tierd.tiering.removing.expiration_plan import DeleteReason
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepSettings:
+    """Settings of the sweeps.
+
+    Attributes:
+        grace_s: age at which a copy without an end counts as dangling, and an upload as abandoned.
+        limit: rows that one run of one partition removes at most.
+        retry_s: the wait after a removal or a listing that failed.
+    """
+
+    grace_s: float
+    limit: int
+    retry_s: float
+
+
 class DanglingSweep:
-    """Removes what interrupted copies and deletions of one partition left behind. Works from memory: no listing."""
+    """Remover of what interrupted copies and deletions of one partition left. It works from memory: no listing."""
 
     def __init__(
         self,
@@ -30,20 +46,16 @@ class DanglingSweep:
         being_copied: Collection[UUID],
         recorder: TieringRecorder,
         clock: Clock,
-        grace_s: float,
-        limit: int,
-        retry_s: float,
+        settings: SweepSettings,
     ) -> None:
-        """``being_copied``: ids that this process is uploading now, live; ``retry_s``: wait after a failed delete."""
+        """Remove nothing yet; ``being_copied`` are the ids that this process is uploading now, live."""
         self._partition = partition
         self._metadata = metadata
         self._deletion = deletion
         self._being_copied = being_copied
         self._recorder = recorder
         self._clock = clock
-        self._grace_s = grace_s
-        self._limit = limit
-        self._retry_s = retry_s
+        self._settings = settings
         # Deleted copies of other sessions, and when to delete their objects once more: an upload of a fenced
         # process may have ended after our delete.
         self._again: list[tuple[float, RemoteLogSegmentMetadata]] = []
@@ -60,8 +72,8 @@ class DanglingSweep:
             self._not_retained(),
             being_copied=self._being_copied,
             now_ms=self._clock.now_ms(),
-            grace_ms=round(self._grace_s * 1000),
-            limit=self._limit,
+            grace_ms=round(self._settings.grace_s * 1000),
+            limit=self._settings.limit,
         )
         failed = False
         for metadata in dangling.due:
@@ -72,14 +84,14 @@ class DanglingSweep:
         return self._next_delay_s(dangling.next_due_ms, failed=failed)
 
     def _not_retained(self) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """The rows without those whose objects the store keeps: they must not use up the limit of a run."""
+        """Return the rows whose objects the store does not retain: retained ones must not use up the limit of a run."""
         rows = self._metadata.view(self._partition).list()
         if not self._deletion.retained_of(self._partition):
             return rows
         return tuple(row for row in rows if not self._deletion.retained_for_s(row.segment))
 
     async def take(self, metadata: RemoteLogSegmentMetadata, *, reason: str, detail: str) -> None:
-        """Remove one now that somebody else found. Whoever calls has made sure to be alone with the segment.
+        """Remove a segment that the caller found. The caller deletes the segment exclusively.
 
         Raises:
             TierError: it stopped half-way; a later run repeats it.
@@ -88,12 +100,12 @@ class DanglingSweep:
         self._recorder.dangling_swept(self._partition.topic)
         log.info("dangling_segment_swept", segment=str(metadata.segment), was=metadata.state.name)
         if metadata.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-            self._again.append((self._clock.monotonic_s() + self._grace_s, metadata))
+            self._again.append((self._clock.monotonic_s() + self._settings.grace_s, metadata))
 
     async def _sweep(self, metadata: RemoteLogSegmentMetadata) -> bool:
         with self._deletion.exclusively(metadata) as alone:
             if not alone:
-                return True  # somebody else is at it
+                return True  # another task of this process deletes it
             try:
                 await self.take(metadata, reason=DeleteReason.DANGLING, detail=f"left {metadata.state.name}")
             except FencedError:
@@ -125,7 +137,7 @@ class DanglingSweep:
         if self._deletion.retained_of(self._partition):
             delays.append(RETAINED_RETRY_S)
         if failed:
-            delays = [self._retry_s]
+            delays = [self._settings.retry_s]
         return max(0.0, min(delays)) if delays else None
 
 
@@ -138,13 +150,14 @@ def is_abandoned(
     age_ms: int,
     grace_ms: int,
 ) -> bool:
-    """Whether an unfinished upload belongs to nobody who could still finish it.
+    """Return whether no living process can finish an unfinished upload.
 
-    Who began it says its row, and who may finish it says the claim on its partition. In a partition that is ours,
-    ``is_ours``, claimed and loaded, whatever this process is not copying was begun under a claim that is fenced by now.
-    Without a row its deletion was finished already, or its prefix is read by another store: then age decides too. In a
-    partition that another broker leads a living copy may be at it, however old: its leader judges. So it is with names
-    that are not tierd's.
+    The row of the segment names the writer, and the claim on the partition says which writer may finish. In a partition
+    of this broker (``is_ours``: claimed and loaded), every upload that this process does not write was begun under a
+    claim that is fenced by now. An upload without a row is of a segment whose deletion was finished, or of another
+    metadata store that reads the same prefix: then the age decides too. In a partition that another broker leads, a
+    living copy may write the upload at any age: the leader there decides. An upload whose name is not one of tierd's is
+    never abandoned.
     """
     if segment_id is None or segment_id in being_copied or not is_ours:
         return False
@@ -152,7 +165,7 @@ def is_abandoned(
 
 
 class UploadSweep:
-    """Discards unfinished uploads that dead processes left; lists the store once, after start."""
+    """Remover of unfinished uploads that dead processes left. It lists the store once, after the start."""
 
     def __init__(
         self,
@@ -162,17 +175,32 @@ class UploadSweep:
         being_copied: Collection[UUID],
         recorder: TieringRecorder,
         clock: Clock,
-        grace_s: float,
+        settings: SweepSettings,
     ) -> None:
         self._storage = storage
         self._metadata = metadata
         self._being_copied = being_copied
         self._recorder = recorder
         self._clock = clock
-        self._grace_s = grace_s
+        self._settings = settings
+
+    async def run_until_judged(self, led: Callable[[], Collection[TopicIdPartition]]) -> None:
+        """Run until no unfinished upload is too young to judge; ``led`` returns the partitions that are loaded.
+
+        A listing that fails is logged and repeated.
+        """
+        while True:
+            try:
+                if not await self.run_once(led()):
+                    return
+            except TierError as error:
+                log.warning("upload_sweep_failed", problem=str(error), remedy=error.remedy)
+                await self._clock.sleep(self._settings.retry_s)
+            else:
+                await self._clock.sleep(self._settings.grace_s)
 
     async def run_once(self, led: Collection[TopicIdPartition]) -> int:
-        """List unfinished uploads, discard the abandoned ones; return how many were too young to judge.
+        """List unfinished uploads, discard the abandoned ones, and return how many were too young to judge.
 
         Args:
             led: the partitions that this broker leads; those whose metadata is not loaded count as another broker's.
@@ -181,7 +209,7 @@ class UploadSweep:
             RemoteStorageError: the store cannot be listed.
         """
         aborted, young = 0, 0
-        now_ms, grace_ms = self._clock.now_ms(), round(self._grace_s * 1000)
+        now_ms, grace_ms = self._clock.now_ms(), round(self._settings.grace_s * 1000)
         uploads = await self._storage.list_unfinished_uploads()
         # The rows are read after the uploads were listed: a copy that began in between has its row by then.
         ours = [partition for partition in led if self._metadata.is_ready(partition)]
@@ -207,9 +235,9 @@ class UploadSweep:
         return young
 
     async def discard_of(self, partition: TopicIdPartition) -> None:
-        """Discard every unfinished upload of a partition that is deleted, whose claim is ours: nobody may end one.
+        """Discard every unfinished upload of a deleted partition that this broker has claimed.
 
-        What the store refuses is logged; the deletion does not wait for it.
+        An upload that the store does not discard is logged; the deletion does not wait for it.
         """
         place, aborted = (uuid_to_text(partition.topic_id), partition.partition), 0
         try:
