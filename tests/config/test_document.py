@@ -1,14 +1,14 @@
 import pytest
 
-from tierd.config.document import Place, expand, read_document
+from tierd.config.document import FilePlace, expand, read_document
 
 
 def test_every_key_and_value_has_its_line_and_column() -> None:
     document = read_document("a: 1\nb:\n  - c: x\n", {})
 
     assert document.tree == {"a": 1, "b": [{"c": "x"}]}
-    assert document.keys["b", 0, "c"] == Place(3, 5)
-    assert document.values["b", 0, "c"] == Place(3, 8)
+    assert document.keys["b", 0, "c"] == FilePlace(3, 5)
+    assert document.values["b", 0, "c"] == FilePlace(3, 8)
 
 
 def test_scalars_are_what_yaml_1_2_says() -> None:
@@ -31,7 +31,7 @@ def test_an_empty_file_holds_nothing() -> None:
 def test_a_file_that_is_no_mapping_is_a_fault(text: str) -> None:
     ((place, message),) = read_document(text, {}).faults
 
-    assert place == Place(1, 1)
+    assert place == FilePlace(1, 1)
     assert "keys and values" in message
 
 
@@ -51,9 +51,9 @@ def test_a_key_set_twice_is_a_fault_at_the_second_and_names_the_first() -> None:
     document = read_document("a: 1\nb: {c: 1, c: 2, c: 3}\na: 2\n", {})
 
     assert document.faults == [
-        (Place(2, 11), "b.c is set twice, first in line 2: remove one"),
-        (Place(2, 17), "b.c is set twice, first in line 2: remove one"),
-        (Place(3, 1), "a is set twice, first in line 1: remove one"),
+        (FilePlace(2, 11), "b.c is set twice, first in line 2: remove one"),
+        (FilePlace(2, 17), "b.c is set twice, first in line 2: remove one"),
+        (FilePlace(3, 1), "a is set twice, first in line 1: remove one"),
     ]
     assert document.tree == {"a": 1, "b": {"c": 1}}
 
@@ -81,7 +81,7 @@ def test_a_value_with_an_unknown_tag_is_text() -> None:
 def test_a_number_that_is_none_is_a_fault() -> None:
     ((place, message),) = read_document("a: !!int many\n", {}).faults
 
-    assert place == Place(1, 4)
+    assert place == FilePlace(1, 4)
     assert "put it in quotes" in message
 
 

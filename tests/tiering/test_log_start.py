@@ -11,7 +11,7 @@ from tierd.config import ExpireSettings
 from tierd.metadata import MemoryKeyValueStore, MetadataKeyFactory, RebuildSeverity
 from tierd.remote import ObjectKeyFactory, SegmentStorage
 from tierd.tiering import MetadataRebuild, RebuildReport, StoredTier, TopicPolicy
-from tierd.tiering.auditing.explain import Place, explain
+from tierd.tiering.auditing.explain import OffsetPlace, explain
 
 SHAPE = SegmentShape()  # 8 records a segment
 OFFSETS = list(range(28))
@@ -77,7 +77,7 @@ class Setup:
         self.writer.append([b"after"])
         self.log_dir.write_checkpoints()
 
-    async def place_of(self, offset: int) -> Place:
+    async def place_of(self, offset: int) -> OffsetPlace:
         log = await self.session.tiered_log(self.path)
         end = log.end_offset
         return explain(log, offset, last_stable_offset=end, log_end_offset=end, remote_key=None).place
@@ -106,7 +106,7 @@ async def test_local_segments_whose_manifests_are_lost_are_read_and_copied_again
     assert await setup.offsets() == OFFSETS
     assert setup.session.finished(setup.partition) == [(0, 7), (8, 15), (16, 23)]
     assert len(setup.session.recorder.copied) == len(lost), "and nothing else"
-    assert {await setup.place_of(offset) for offset in range(24)} == {Place.BOTH}
+    assert {await setup.place_of(offset) for offset in range(24)} == {OffsetPlace.BOTH}
     await setup.copy()
     setup.begin()
     await setup.copy()
@@ -119,7 +119,7 @@ async def test_offset_whose_manifest_is_lost_is_explained_as_queued_until_it_is_
     await setup.rebuild()
     setup.session.manager.pause()
     await setup.copy()
-    assert await setup.place_of(3) is Place.QUEUED
+    assert await setup.place_of(3) is OffsetPlace.QUEUED
     assert await setup.offsets() == OFFSETS
 
 
@@ -133,7 +133,7 @@ async def test_deletion_request_survives_a_rebuild_under_a_later_leader_epoch(se
     await setup.copy()
     assert setup.log_start == 10
     assert await setup.offsets() == [*range(10, 29)]
-    assert await setup.place_of(9) is Place.EXPIRED
+    assert await setup.place_of(9) is OffsetPlace.EXPIRED
 
 
 async def test_checkpoint_above_the_log_start_of_a_rebuilt_tier_is_obeyed_at_once(setup: Setup) -> None:

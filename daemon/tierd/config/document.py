@@ -21,14 +21,14 @@ _TAG = "tag:yaml.org,2002:"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class FilePlace:
     """A position in the file; both start at 1."""
 
     line: int
     column: int
 
 
-Fault = tuple[Place | None, str]
+Fault = tuple[FilePlace | None, str]
 """Where, as far as that is known, and what is wrong."""
 
 
@@ -45,8 +45,8 @@ class Document:
     """
 
     tree: dict[str, object] = field(default_factory=dict)
-    keys: dict[Location, Place] = field(default_factory=dict)
-    values: dict[Location, Place] = field(default_factory=dict)
+    keys: dict[Location, FilePlace] = field(default_factory=dict)
+    values: dict[Location, FilePlace] = field(default_factory=dict)
     spoilt: dict[Location, Fault | None] = field(default_factory=dict)
     _others: list[Fault] = field(default_factory=list)
 
@@ -55,7 +55,7 @@ class Document:
         """Every mistake found so far."""
         return [*self._others, *(fault for fault in self.spoilt.values() if fault)]
 
-    def fault(self, place: Place | None, message: str) -> None:
+    def fault(self, place: FilePlace | None, message: str) -> None:
         """Note a mistake."""
         self._others.append((place, message))
 
@@ -63,7 +63,7 @@ class Document:
         """Note that the value at ``location`` cannot be used; what else is said of it later is not repeated."""
         self.spoilt[location] = (self.values.get(location), f"{dotted(location)}: {message}")
 
-    def nearest_place(self, location: Location) -> Place | None:
+    def nearest_place(self, location: Location) -> FilePlace | None:
         """Return the place of the value at ``location``, or else of the innermost section around it."""
         for length in range(len(location), 0, -1):
             if (
@@ -72,7 +72,7 @@ class Document:
                 else self.keys.get(location[:length])
             ):
                 return place
-        return Place(1, 1) if self.values else None
+        return FilePlace(1, 1) if self.values else None
 
 
 def read_document(
@@ -107,15 +107,15 @@ def read_document(
     if not isinstance(root, MappingNode):
         document.fault(_place(root.start_mark), "the file must hold keys and values, such as log_dirs: [...]")
         return document
-    _Reader(document, env, secret_at).mapping(root, ())
+    _YamlReader(document, env, secret_at).mapping(root, ())
     return document
 
 
-def _place(mark: StringMark) -> Place:
-    return Place(mark.line + 1, mark.column + 1)
+def _place(mark: StringMark) -> FilePlace:
+    return FilePlace(mark.line + 1, mark.column + 1)
 
 
-class _Reader:
+class _YamlReader:
     """Walks the nodes of one file."""
 
     def __init__(self, document: Document, env: Mapping[str, str], secret_at: Callable[[Location], bool]) -> None:
@@ -126,7 +126,7 @@ class _Reader:
 
     def mapping(self, node: MappingNode, location: Location) -> dict[str, object]:
         tree = self._document.tree if not location else {}
-        first_at: dict[str, Place] = {}
+        first_at: dict[str, FilePlace] = {}
         for key_node, value_node in node.value:
             key, place = str(key_node.value), _place(key_node.start_mark)
             if key in first_at:

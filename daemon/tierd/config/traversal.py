@@ -8,7 +8,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from tierd.config.places import Location
-from tierd.config.values import Unit, Written
+from tierd.config.values import Unit, WrittenPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def is_secret(field: FieldInfo) -> bool:
 
 def is_written(field: FieldInfo) -> bool:
     """Return True for a path that tierd writes at."""
-    return any(isinstance(item, Written) for item in (*field.metadata, *_annotations(field.annotation)))
+    return any(isinstance(item, WrittenPath) for item in (*field.metadata, *_annotations(field.annotation)))
 
 
 def secret_of_file(model: type[BaseModel], location: Location) -> str | None:

@@ -38,7 +38,7 @@ class Unit(Enum):
     RETENTION_SIZE = "size or -1"
 
 
-class Written:
+class WrittenPath:
     """Mark of a path that tierd writes at; such a path lies in no log dir."""
 
 
@@ -247,7 +247,7 @@ ByteLimit = Annotated[int | None, BeforeValidator(_size_or_unlimited), Unit.SIZE
 MebibyteSize = Annotated[ByteSize, AfterValidator(_mebibytes)]
 Rate = Annotated[int | None, BeforeValidator(_size_or_unlimited), Unit.RATE]
 AbsolutePath = Annotated[Path, BeforeValidator(_path), Unit.PATH]
-OwnPath = Annotated[Path, BeforeValidator(_path), Unit.PATH, Written()]
+OwnPath = Annotated[Path, BeforeValidator(_path), Unit.PATH, WrittenPath()]
 Pattern = Annotated[Text, AfterValidator(_pattern), Unit.PATTERN]
 KeyPrefix = Annotated[Text, AfterValidator(_key_prefix)]
 Address = Annotated[str, BeforeValidator(_address), Unit.ADDRESS]

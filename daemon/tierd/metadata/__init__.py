@@ -4,7 +4,7 @@ First durable, then visible; every batch carries the leader epoch and session of
 fences a stale one (remote-tiering 2 to 7).
 """
 
-from tierd.metadata.branch import OwnBranch, Stretch
+from tierd.metadata.branch import OwnBranch, ReadableRange
 from tierd.metadata.cache import PartitionView, ViewChange
 from tierd.metadata.changes import SegmentChange, changes, changes_between
 from tierd.metadata.connector import MetadataConnector, MetadataOpening, metadata_keys
@@ -79,6 +79,7 @@ __all__ = [
     "PartitionView",
     "PostgresKeyValueStore",
     "Put",
+    "ReadableRange",
     "RebuildProblem",
     "RebuildSeverity",
     "RebuiltPartition",
@@ -89,7 +90,6 @@ __all__ = [
     "SqliteKeyValueStore",
     "StoreFilling",
     "StoredSegmentRow",
-    "Stretch",
     "TierEpochs",
     "TransferCounts",
     "ViewChange",

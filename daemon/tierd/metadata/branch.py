@@ -10,7 +10,7 @@ from tierd.metadata.cache import PartitionView
 from tierd.model import Lineage, RemoteLogSegmentMetadata, RemoteLogSegmentState
 
 
-class Stretch(NamedTuple):
+class ReadableRange(NamedTuple):
     """The offsets ``[start_offset, end_offset)`` of a segment, which need not hold a record for each of them."""
 
     metadata: RemoteLogSegmentMetadata
@@ -103,14 +103,14 @@ class OwnBranch:
         metadata = self.segment_for(offset)
         return metadata is not None and self.readable_end(metadata, offset) > offset
 
-    def stretches(self, start_offset: int, end_offset: int) -> Iterator[Stretch]:
+    def stretches(self, start_offset: int, end_offset: int) -> Iterator[ReadableRange]:
         """Yield the readable parts of ``[start_offset, end_offset)``, ascending; the tier may have holes in between."""
         at, starts = start_offset, iter(self._first_offsets)
         while at < end_offset:
             metadata = self.segment_for(at)
             end = at if metadata is None else min(self.readable_end(metadata, at), end_offset)
             if metadata is not None and end > at:
-                yield Stretch(metadata, at, end)
+                yield ReadableRange(metadata, at, end)
                 at = end
                 continue
             following = next((start for start in starts if start > at), None)

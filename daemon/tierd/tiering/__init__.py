@@ -4,7 +4,7 @@ Decisions are plain functions over values; the tasks that act on them are run by
 """
 
 from tierd.tiering.assembly import FollowedLogDirs, Tiering, assemble
-from tierd.tiering.auditing.explain import Explanation, Place, explain
+from tierd.tiering.auditing.explain import Explanation, OffsetPlace, explain
 from tierd.tiering.auditing.findings import AuditLimits, Finding, Severity
 from tierd.tiering.auditing.orphan_inspector import OrphanInspector
 from tierd.tiering.auditing.recopy import RemoteLogCopy
@@ -99,6 +99,7 @@ __all__ = [
     "LogOffsets",
     "ManagerStatistics",
     "MetadataRebuild",
+    "OffsetPlace",
     "OffsetSpec",
     "OrphanInspector",
     "OwnLogOffsets",
@@ -107,7 +108,6 @@ __all__ = [
     "PartitionStatus",
     "PartitionTask",
     "PassiveSupervisor",
-    "Place",
     "PlannedDeletion",
     "RebuildReport",
     "RemoteIndexCache",

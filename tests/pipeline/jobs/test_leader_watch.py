@@ -7,7 +7,7 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tierd.pipeline.committing import LeaderClient
 from tierd.pipeline.jobs.leader_watch import LeaderWatch
-from tierd.pipeline.jobs.progress import RunProgress, Stage
+from tierd.pipeline.jobs.progress import JobProgress, Stage
 
 DEADLINE_S = 60.0
 
@@ -23,7 +23,7 @@ def test_a_leader_that_hangs_up_is_noticed_at_once(ends: tuple[socket.socket, so
     ours, theirs = ends
     gone = threading.Event()
     leader = LeaderClient(ours, answer_timeout_s=DEADLINE_S, clock=FakeClock())
-    with LeaderWatch(leader, RunProgress(), on_gone=gone.set, interval_s=3600):
+    with LeaderWatch(leader, JobProgress(), on_gone=gone.set, interval_s=3600):
         assert not gone.is_set()
         theirs.close()
         assert gone.wait(DEADLINE_S)
@@ -32,14 +32,14 @@ def test_a_leader_that_hangs_up_is_noticed_at_once(ends: tuple[socket.socket, so
 def test_the_end_of_a_run_is_no_hang_up_and_is_not_waited_for(ends: tuple[socket.socket, socket.socket]) -> None:
     gone = threading.Event()
     leader = LeaderClient(ends[0], answer_timeout_s=DEADLINE_S, clock=FakeClock())
-    with LeaderWatch(leader, RunProgress(), on_gone=gone.set, interval_s=3600):
+    with LeaderWatch(leader, JobProgress(), on_gone=gone.set, interval_s=3600):
         pass
     assert not gone.is_set()
 
 
 def test_the_leader_hears_now_and_then_how_far_the_run_is(ends: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = ends
-    progress = RunProgress()
+    progress = JobProgress()
     progress.begin(Stage.REWRITE, 100)
     progress.advance(70)
     progress.advance(70)

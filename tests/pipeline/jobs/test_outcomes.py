@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tierd.pipeline.jobs.layout import GroupPlace
-from tierd.pipeline.jobs.outcomes import Failed, Settled, Turns, Unchanged
+from tierd.pipeline.jobs.outcomes import FailedGroup, Settled, Turns, UnchangedGroup
 
 PLACES = [GroupPlace(index, group) for index in range(3) for group in range(4)]
 
@@ -12,9 +12,9 @@ def test_outcomes_of_a_partition_come_in_the_order_of_its_groups_whatever_ends_f
     turns = Turns(PLACES)
     told: list[tuple[GroupPlace, Settled]] = []
     for place in ended:
-        told += turns.settle(place, Failed(str(place)))
+        told += turns.settle(place, FailedGroup(str(place)))
     assert sorted(place for place, _ in told) == PLACES
-    assert all(outcome == Failed(str(place)) for place, outcome in told)
+    assert all(outcome == FailedGroup(str(place)) for place, outcome in told)
     for index in range(3):
         groups = [place.group for place, _ in told if place.index == index]
         assert groups == sorted(groups)
@@ -22,5 +22,5 @@ def test_outcomes_of_a_partition_come_in_the_order_of_its_groups_whatever_ends_f
 
 def test_an_outcome_whose_turn_it_is_does_not_wait() -> None:
     turns = Turns(PLACES)
-    assert turns.settle(GroupPlace(1, 0), Unchanged()) == [(GroupPlace(1, 0), Unchanged())]
-    assert turns.settle(GroupPlace(1, 2), Unchanged()) == []
+    assert turns.settle(GroupPlace(1, 0), UnchangedGroup()) == [(GroupPlace(1, 0), UnchangedGroup())]
+    assert turns.settle(GroupPlace(1, 2), UnchangedGroup()) == []

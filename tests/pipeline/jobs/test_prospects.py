@@ -4,7 +4,7 @@ from dataclasses import replace
 from tests.pipeline.jobs.test_layout import work_of
 from tierd.log import AbortedTransaction
 from tierd.pipeline.jobs.layout import GroupPlace, InputPlace
-from tierd.pipeline.jobs.outcomes import Failed, Unchanged
+from tierd.pipeline.jobs.outcomes import FailedGroup, UnchangedGroup
 from tierd.pipeline.jobs.prospects import Prospect, Rewrite, compaction_prospects, erasure_prospects
 from tierd.pipeline.jobs.scanning import ErasureNote, InputNote
 from tierd.pipeline.planning import PartitionWork
@@ -42,7 +42,7 @@ def test_a_group_begins_with_the_transactions_that_go_on_before_it() -> None:
 def test_a_group_that_cannot_be_read_stays_and_those_behind_it_keep_every_abort_marker() -> None:
     work = with_aborted(work_of(0, [1, 1, 1], groups=[(0, 0), (1, 1), (2, 2)]), 9)
     found = judged(work, [note(0), note(1, problem="torn"), note(2)], [5, 5, 5])
-    assert found == [Rewrite(), Failed("torn"), Rewrite(frozenset({9}))]
+    assert found == [Rewrite(), FailedGroup("torn"), Rewrite(frozenset({9}))]
 
 
 def test_a_group_behind_one_that_cannot_be_read_keeps_every_marker_that_it_has() -> None:
@@ -50,13 +50,13 @@ def test_a_group_behind_one_that_cannot_be_read_keeps_every_marker_that_it_has()
     work = work_of(0, [1, 1, 1, 1], groups=[(0, 0), (1, 1), (2, 2), (3, 3)])
     notes = [note(0), note(1, problem="torn"), note(2, goes_on={5: False}), note(3, goes_on={6: False})]
     found = judged(work, notes, [5, 5, 5, 5])
-    assert found == [Rewrite(), Failed("torn"), Rewrite(frozenset({5, 6})), Rewrite(frozenset({5, 6}))]
+    assert found == [Rewrite(), FailedGroup("torn"), Rewrite(frozenset({5, 6})), Rewrite(frozenset({5, 6}))]
 
 
 def test_nothing_behind_an_input_of_no_group_that_cannot_be_read_is_rewritten() -> None:
     work = work_of(0, [1, 1, 1], groups=[(0, 0), (2, 2)])
     found = judged(work, [note(0), note(1, problem="torn"), note(2)], [5, 5])
-    assert found == [Rewrite(), Failed("torn")]
+    assert found == [Rewrite(), FailedGroup("torn")]
 
 
 def test_every_group_learns_where_the_first_batch_begins_that_cannot_be_opened_whichever_input_has_it() -> None:
@@ -70,4 +70,4 @@ def test_an_erasure_touches_only_groups_with_such_keys() -> None:
     work = work_of(0, [1, 1, 1])
     notes = [ErasureNote(InputPlace(0, at), at) for at in (0, 1)] + [ErasureNote(InputPlace(0, 2), 0, "torn")]
     found = erasure_prospects(work, notes)
-    assert [found[place] for place in sorted(found)] == [Unchanged(), Rewrite(), Failed("torn")]
+    assert [found[place] for place in sorted(found)] == [UnchangedGroup(), Rewrite(), FailedGroup("torn")]

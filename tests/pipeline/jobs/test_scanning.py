@@ -15,8 +15,8 @@ from tierd.log import NewRecord, encode_batch, encode_producer_snapshot
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.jobs.key_blocks import KeyBlock
-from tierd.pipeline.jobs.layout import BucketRange, GroupPlace, InputPlace, Split
-from tierd.pipeline.jobs.outcomes import Changed, Failed
+from tierd.pipeline.jobs.layout import BucketRange, GroupPlace, InputPlace, InputSplit
+from tierd.pipeline.jobs.outcomes import Changed, FailedGroup
 from tierd.pipeline.jobs.run_context import RunContext
 from tierd.pipeline.jobs.scanning import InputNote, OffsetBlock, join_bucket, scan_split
 from tierd.pipeline.jobs.tasks import GroupTask, rewrite
@@ -62,7 +62,7 @@ def context(*torn: int) -> RunContext:
 
 def group_rows(*, torn_in_buckets: frozenset[int]) -> dict[int, Rows]:
     """The rows of every group, some of whose buckets were read while the segment at offset 20 was torn."""
-    split = Split(tuple(InputPlace(0, at) for at in range(4)), 4000)
+    split = InputSplit(tuple(InputPlace(0, at) for at in range(4)), 4000)
     groups: dict[int, Rows] = {number: [] for number in range(len(GROUPS))}
     for bucket in range(BUCKETS):
         found = context(20) if bucket in torn_in_buckets else context()
@@ -99,7 +99,7 @@ def test_a_group_stays_whose_input_could_be_read_at_first_and_not_when_spark_rea
     torn = group_rows(torn_in_buckets=frozenset({bucket}))[1]
     assert rewrite(context(), task, whole) == Changed()
     outcome = rewrite(context(), task, torn)
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, FailedGroup)
     assert "the store is busy" in outcome.problem
 
 
@@ -107,7 +107,7 @@ def test_groups_whose_own_inputs_were_read_go_on(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     rows = group_rows(torn_in_buckets=frozenset(range(BUCKETS)))
     outcomes = [rewrite(context(), GroupTask(GroupPlace(0, n), frozenset(), None), rows[n]) for n in (0, 2)]
-    assert not any(isinstance(outcome, Failed) for outcome in outcomes)
+    assert not any(isinstance(outcome, FailedGroup) for outcome in outcomes)
 
 
 def _is_note(row: OffsetBlock | InputNote) -> bool:

@@ -15,7 +15,7 @@ from tierd.model import LogSegmentData
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.jobs import tasks
 from tierd.pipeline.jobs.layout import GroupPlace
-from tierd.pipeline.jobs.outcomes import Failed
+from tierd.pipeline.jobs.outcomes import FailedGroup
 from tierd.pipeline.jobs.run_context import RunContext
 from tierd.pipeline.jobs.tasks import GroupTask
 from tierd.pipeline.planning import WorkOrder
@@ -51,7 +51,7 @@ def test_a_full_disk_fails_the_group_and_is_named(
 ) -> None:
     failing(monkeypatch, OSError(number, "no room"))
     found = tasks.rewrite(context, TASK, [])
-    assert found == Failed(f"no space is left for the output in {tmp_path}, Spark's local directory")
+    assert found == FailedGroup(f"no space is left for the output in {tmp_path}, Spark's local directory")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -60,7 +60,7 @@ def test_damage_fails_the_group_with_segment_and_position(
 ) -> None:
     failing(monkeypatch, CorruptRecordError("orders-0:abc", 4711, "wrong checksum of the batch"))
     found = tasks.rewrite(context, TASK, [])
-    assert found == Failed("orders-0:abc: wrong checksum of the batch at position 4711")
+    assert found == FailedGroup("orders-0:abc: wrong checksum of the batch at position 4711")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -72,7 +72,7 @@ def test_batch_that_cannot_be_opened_fails_the_group_and_says_what_an_erasure_ma
     keys = frozenset({b"alice"} if erases else ())
     work = replace(context.order.partitions[0], erased_keys=keys)
     found = tasks.rewrite(replace(context, order=replace(context.order, partitions=(work,))), TASK, [])
-    assert isinstance(found, Failed)
+    assert isinstance(found, FailedGroup)
     assert found.problem.startswith("orders-0:abc: the batch of offsets 3 to 3 has more than 9 bytes at position 0")
     assert ("tierd erase request --remove-unread" in found.problem) == erases
 

@@ -6,7 +6,7 @@ import pytest
 from tierd.errors import ReadOptionError
 from tierd.model import TopicPartition
 from tierd.pipeline.source.options import DEFAULT_PARTITION_BYTES, NAMES, parse_options
-from tierd.pipeline.source.positions import AtOffsets, Place, SinceTime, decode_offsets, encode_offsets
+from tierd.pipeline.source.positions import AtOffsets, LogPlace, SinceTime, decode_offsets, encode_offsets
 
 ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -14,7 +14,7 @@ ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 def test_one_option_is_enough() -> None:
     options = parse_options({"subscribe": "orders"}, is_streaming=False)
     assert ORDERS_0 in options.choice
-    assert (options.starting, options.ending) == (Place.EARLIEST, Place.LATEST)
+    assert (options.starting, options.ending) == (LogPlace.EARLIEST, LogPlace.LATEST)
     assert options.config == Path("/etc/tierd/tierd.yaml")
     assert (options.is_committed, options.include_headers, options.include_local) == (True, True, False)
     assert options.fail_on_data_loss
@@ -22,7 +22,7 @@ def test_one_option_is_enough() -> None:
 
 
 def test_a_streaming_query_begins_at_the_end_unless_told_otherwise() -> None:
-    assert parse_options({"subscribe": "orders"}, is_streaming=True).starting is Place.LATEST
+    assert parse_options({"subscribe": "orders"}, is_streaming=True).starting is LogPlace.LATEST
 
 
 @pytest.mark.parametrize(

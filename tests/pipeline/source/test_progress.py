@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 from tests.pipeline.source.test_splits import ORDERS, span, spans
 from tierd.model import TopicPartition
 from tierd.pipeline.source.progress import Admission, admitted
-from tierd.pipeline.source.splits import OffsetSpan
+from tierd.pipeline.source.splits import QuerySpan
 
 USERS = TopicPartition("users", 0)
 
 
-def size_below(each: OffsetSpan, end_offset: int) -> float:
+def size_below(each: QuerySpan, end_offset: int) -> float:
     """Bytes of the part of a span that lies below ``end_offset``."""
     cut = (part.cut(part.start_offset, end_offset) for part in each.parts if part.start_offset < end_offset)
     return sum(part.size_bytes for part in cut)
 
 
-def starts_of(waiting: Mapping[TopicPartition, OffsetSpan]) -> dict[TopicPartition, int]:
+def starts_of(waiting: Mapping[TopicPartition, QuerySpan]) -> dict[TopicPartition, int]:
     return {name: each.start_offset for name, each in waiting.items()}
 
 
@@ -44,7 +44,7 @@ def test_a_limit_of_bytes_is_shared_by_size_and_one_of_offsets_by_offsets() -> N
     st.none() | st.integers(min_value=1, max_value=3000),
 )
 def test_limits_are_kept_but_for_the_one_offset_that_every_partition_goes_on_by(
-    asked: list[OffsetSpan], max_offsets: int | None, max_bytes: int | None
+    asked: list[QuerySpan], max_offsets: int | None, max_bytes: int | None
 ) -> None:
     waiting = {TopicPartition("t", number): each for number, each in enumerate(asked)}
     starts, limits = starts_of(waiting), Admission(max_offsets, max_bytes)

@@ -2,21 +2,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes.remote_segments import segment
-from tierd.metadata import Stretch
+from tierd.metadata import ReadableRange
 from tierd.model import TopicPartition
-from tierd.pipeline.source.splits import OffsetSpan, Part, plan_splits
+from tierd.pipeline.source.splits import Part, QuerySpan, plan_splits
 
 ORDERS = TopicPartition("orders", 0)
 
 
-def span(*parts: tuple[int, int, int], name: TopicPartition = ORDERS) -> OffsetSpan:
+def span(*parts: tuple[int, int, int], name: TopicPartition = ORDERS) -> QuerySpan:
     """Of parts with first offset, end offset and size."""
-    found = tuple(Part(Stretch(segment(a, b - 1), a, b), a, b, size) for a, b, size in parts)
-    return OffsetSpan(name, parts[0][0], parts[-1][1], found)
+    found = tuple(Part(ReadableRange(segment(a, b - 1), a, b), a, b, size) for a, b, size in parts)
+    return QuerySpan(name, parts[0][0], parts[-1][1], found)
 
 
 @st.composite
-def spans(draw: st.DrawFn) -> OffsetSpan:
+def spans(draw: st.DrawFn) -> QuerySpan:
     at, parts = 0, []
     for _ in range(draw(st.integers(min_value=1, max_value=6))):
         at += draw(st.integers(min_value=0, max_value=5))
@@ -33,7 +33,7 @@ def spans(draw: st.DrawFn) -> OffsetSpan:
     st.none() | st.integers(min_value=1, max_value=30),
 )
 def test_every_offset_is_in_one_split_and_no_other_is(
-    asked: list[OffsetSpan], target_bytes: int, min_splits: int | None, max_records: int | None
+    asked: list[QuerySpan], target_bytes: int, min_splits: int | None, max_records: int | None
 ) -> None:
     found = plan_splits(asked, target_bytes=target_bytes, min_splits=min_splits, max_records=max_records)
     wanted = [offset for each in asked for part in each.parts for offset in range(part.start_offset, part.end_offset)]
@@ -67,4 +67,4 @@ def test_there_are_as_many_splits_as_asked_for() -> None:
 
 
 def test_nothing_to_read_is_no_split() -> None:
-    assert plan_splits([OffsetSpan(ORDERS, 5, 5, ())], target_bytes=1, min_splits=3, max_records=None) == []
+    assert plan_splits([QuerySpan(ORDERS, 5, 5, ())], target_bytes=1, min_splits=3, max_records=None) == []

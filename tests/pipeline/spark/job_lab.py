@@ -26,8 +26,8 @@ from tierd.pipeline.committing import (
     RunStatistics,
 )
 from tierd.pipeline.jobs import main
-from tierd.pipeline.jobs.progress import RunProgress
-from tierd.pipeline.jobs.run import Run
+from tierd.pipeline.jobs.progress import JobProgress
+from tierd.pipeline.jobs.run import JobRun
 from tierd.pipeline.planning import Candidate, CleaningPolicy, WorkOrder
 from tierd.remote import SegmentStorage, open_object_store, open_transform, segment_storages
 
@@ -217,7 +217,7 @@ class JobLab:
 def carry_out(spark: SparkContext, leader: LeaderClient, access: TierAccess) -> None:
     """What the job's process does once it has a session."""
     try:
-        leader.done(Run(spark, leader, access, leader.order(), RunProgress()).run())
+        leader.done(JobRun(spark, leader, access, leader.order(), JobProgress()).run())
     finally:
         leader.close()
 

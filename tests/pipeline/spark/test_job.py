@@ -22,8 +22,8 @@ from tierd.log import Compression, NewRecord, encode_batch
 from tierd.model import IsolationLevel, LogSegmentData, RemoteLogSegmentMetadata, uuid_to_text
 from tierd.pipeline.access import OpenTier, TierAccess
 from tierd.pipeline.committing import Begun, LeaderClient
-from tierd.pipeline.jobs.progress import RunProgress
-from tierd.pipeline.jobs.run import Run
+from tierd.pipeline.jobs.progress import JobProgress
+from tierd.pipeline.jobs.run import JobRun
 from tierd.pipeline.planning import CleaningPolicy, Group, PartitionWork, WorkKind, WorkOrder
 from tierd.remote import ObjectKeyFactory, SegmentManifest
 
@@ -203,7 +203,7 @@ async def test_an_audit_finds_what_is_damaged_and_changes_nothing(tmp_path: Path
         damage(tmp_path, before[1], ".log")
         damage(tmp_path, before[2], ".indexes")
         order, leader = audit_of(before), RecordingLeader()
-        run = Run(spark.sparkContext, cast("LeaderClient", leader), lab.access, order, RunProgress())
+        run = JobRun(spark.sparkContext, cast("LeaderClient", leader), lab.access, order, JobProgress())
         assert await asyncio.to_thread(run.run) == {"groups_unchanged": 1, "groups_failed": 2}
         assert leader.unchanged_groups == [0]
         assert [uuid_to_text(row.segment.id) in leader.problems[at] for at, row in enumerate(before) if at] == [

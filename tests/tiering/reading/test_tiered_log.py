@@ -17,7 +17,7 @@ from tierd.model import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
-from tierd.tiering import Place, Tier, TieredLog, explain
+from tierd.tiering import OffsetPlace, Tier, TieredLog, explain
 from tierd.tiering.auditing.findings import missing_offsets, offset_findings
 
 PARTITION = TopicIdPartition(UUID(int=7), "orders", 0)
@@ -90,7 +90,7 @@ class TestBounds:
         log = _log(replace(view, row=row, segments={}, epochs={}), None)
         assert (log.log_start_offset, log.end_offset) == (100, 100)
         place = explain(log, 50, last_stable_offset=0, log_end_offset=log.remote_end_offset, remote_key=None).place
-        assert place is Place.EXPIRED
+        assert place is OffsetPlace.EXPIRED
 
     def test_a_followers_log_start_hides_nothing_that_the_leader_keeps(self) -> None:
         """A follower takes it over from a leader whose retention put it at a base of its own segments."""
@@ -105,7 +105,7 @@ class TestBounds:
         log = TieredLog(PARTITION, view, _scan(100, 200, lineage=[(0, 100)]), 300, entry)
         assert log.log_start_offset == start
         place = explain(log, 50, last_stable_offset=300, log_end_offset=300, remote_key="key").place
-        assert place is (Place.EXPIRED if start else Place.REMOTE)
+        assert place is (OffsetPlace.EXPIRED if start else OffsetPlace.REMOTE)
 
     def test_before_anything_is_copied_the_broker_says_where_the_log_begins(self) -> None:
         log = TieredLog(PARTITION, _view(), _scan(100, 200, lineage=[(0, 100)]), 300, 200)
@@ -233,7 +233,7 @@ class TestGaps:
 
 class TestExplain:
     @staticmethod
-    def _place(log: TieredLog, offset: int, *, lso: int = 1000, leo: int = 350) -> Place:
+    def _place(log: TieredLog, offset: int, *, lso: int = 1000, leo: int = 350) -> OffsetPlace:
         return explain(log, offset, last_stable_offset=lso, log_end_offset=leo, remote_key="key").place
 
     @pytest.fixture
@@ -244,30 +244,30 @@ class TestExplain:
     def test_every_place_has_its_word(self, log: TieredLog) -> None:
         places = {offset: self._place(log, offset) for offset in (10, 60, 120, 220, 310, 340, 350)}
         assert places == {
-            10: Place.EXPIRED,
-            60: Place.REMOTE,
-            120: Place.BOTH,
-            220: Place.QUEUED,
-            310: Place.LOCAL,
-            340: Place.UNCOMMITTED,
-            350: Place.NOT_WRITTEN,
+            10: OffsetPlace.EXPIRED,
+            60: OffsetPlace.REMOTE,
+            120: OffsetPlace.BOTH,
+            220: OffsetPlace.QUEUED,
+            310: OffsetPlace.LOCAL,
+            340: OffsetPlace.UNCOMMITTED,
+            350: OffsetPlace.NOT_WRITTEN,
         }
 
     def test_an_open_transaction_is_named_as_the_reason(self, log: TieredLog) -> None:
         found = explain(log, 220, last_stable_offset=250, log_end_offset=350, remote_key=None)
-        assert found.place is Place.LOCAL
+        assert found.place is OffsetPlace.LOCAL
         assert "last stable offset is 250" in found.why
 
     def test_an_offset_in_a_gap_of_a_compacted_segment_says_where_readers_go_on(self, log: TieredLog) -> None:
         found = explain(log, 60, last_stable_offset=330, log_end_offset=350, remote_key="key", next_record=71)
-        assert (found.place, found.next_record) == (Place.REMOTE, 71)
+        assert (found.place, found.next_record) == (OffsetPlace.REMOTE, 71)
         assert "readers go on at 71" in found.why
         there = explain(log, 60, last_stable_offset=330, log_end_offset=350, remote_key="key", next_record=60)
         assert "compaction" not in there.why
 
     def test_a_lost_offset_is_called_lost(self) -> None:
         log = _log(_view((0, 99, [(0, 0)])), _scan(150, 200, lineage=[(0, 0)]), high_watermark=250)
-        assert self._place(log, 120, leo=250) is Place.LOST
+        assert self._place(log, 120, leo=250) is OffsetPlace.LOST
 
     def test_it_names_file_key_and_epoch(self, log: TieredLog) -> None:
         found = explain(log, 120, last_stable_offset=330, log_end_offset=350, remote_key="key")

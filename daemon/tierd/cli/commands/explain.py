@@ -14,9 +14,9 @@ from tierd.cli.printing import print_json, print_line
 from tierd.cli.session import begin
 from tierd.config import TierdConfig
 from tierd.model import TopicPartition
-from tierd.tiering import Explanation, Place
+from tierd.tiering import Explanation, OffsetPlace
 
-_UNREADABLE = frozenset({Place.EXPIRED, Place.LOST, Place.NOT_WRITTEN})
+_UNREADABLE = frozenset({OffsetPlace.EXPIRED, OffsetPlace.LOST, OffsetPlace.NOT_WRITTEN})
 
 
 def explain(

@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Read(Generic[_T]):
+class _ReadCall(Generic[_T]):
     read: Callable[[SqliteFile], _T]
     answer: "asyncio.Future[_T]"
 
@@ -44,7 +44,7 @@ class SqliteKeyValueStore(KeyValueStore):
     def __init__(self, file: SqliteFile, worker: ThreadPoolExecutor) -> None:
         self._file = file
         self._worker = worker
-        self._waiting: list[_Read[object] | _Write] = []
+        self._waiting: list[_ReadCall[object] | _Write] = []
         self._turn: asyncio.Future[list[_Outcome]] | None = None
         self._closed = False
 
@@ -105,10 +105,10 @@ class SqliteKeyValueStore(KeyValueStore):
 
     async def _read(self, read: Callable[[SqliteFile], _T]) -> _T:
         answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        self._enqueue(cast("_Read[object]", _Read(read, answer)))
+        self._enqueue(cast("_ReadCall[object]", _ReadCall(read, answer)))
         return await answer
 
-    def _enqueue(self, call: "_Read[object] | _Write") -> None:
+    def _enqueue(self, call: "_ReadCall[object] | _Write") -> None:
         if self._closed:
             raise BackendUnavailableError(f"{self._file.path}: the metadata store is closed")
         self._waiting.append(call)
@@ -116,7 +116,7 @@ class SqliteKeyValueStore(KeyValueStore):
         if self._turn is None:
             self._begin_turn()
 
-    def _withdraw(self, call: "_Read[object] | _Write") -> None:
+    def _withdraw(self, call: "_ReadCall[object] | _Write") -> None:
         """Remove a call whose caller timed out: while a disk hangs, abandoned calls must not pile up."""
         with contextlib.suppress(ValueError):
             self._waiting.remove(call)
@@ -126,7 +126,7 @@ class SqliteKeyValueStore(KeyValueStore):
         self._turn = asyncio.get_running_loop().run_in_executor(self._worker, _serve, self._file, calls)
         self._turn.add_done_callback(lambda turn: self._end_turn(turn, calls))
 
-    def _end_turn(self, turn: "asyncio.Future[list[_Outcome]]", calls: "list[_Read[object] | _Write]") -> None:
+    def _end_turn(self, turn: "asyncio.Future[list[_Outcome]]", calls: "list[_ReadCall[object] | _Write]") -> None:
         self._turn = None
         if self._waiting:
             self._begin_turn()
@@ -141,15 +141,15 @@ class SqliteKeyValueStore(KeyValueStore):
                 continue
             if outcome.error is not None:
                 call.answer.set_exception(outcome.error)
-            elif isinstance(call, _Read):
+            elif isinstance(call, _ReadCall):
                 call.answer.set_result(outcome.value)
             else:
                 call.answer.set_result(None)
 
 
-def _serve(file: SqliteFile, calls: "list[_Read[object] | _Write]") -> list[_Outcome]:
+def _serve(file: SqliteFile, calls: "list[_ReadCall[object] | _Write]") -> list[_Outcome]:
     """Serve what waits, in the worker: every read, then every write in one transaction. All of them are concurrent."""
-    outcomes = {id(call): _outcome_of(file, call) for call in calls if isinstance(call, _Read)}
+    outcomes = {id(call): _outcome_of(file, call) for call in calls if isinstance(call, _ReadCall)}
     writes = [call for call in calls if isinstance(call, _Write)]
     if writes:
         errors = file.apply_all([write.batch for write in writes])
@@ -157,7 +157,7 @@ def _serve(file: SqliteFile, calls: "list[_Read[object] | _Write]") -> list[_Out
     return [outcomes[id(call)] for call in calls]
 
 
-def _outcome_of(file: SqliteFile, call: "_Read[object]") -> _Outcome:
+def _outcome_of(file: SqliteFile, call: "_ReadCall[object]") -> _Outcome:
     try:
         return _Outcome(value=call.read(file))
     except TierError as error:

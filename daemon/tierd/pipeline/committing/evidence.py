@@ -6,7 +6,7 @@ from typing import Protocol
 
 from tierd.errors import CorruptIndexError, RemoteIndexAbsentError, RetriableRemoteStorageError, TierError
 from tierd.log import AbortedTransaction, TransactionIndex, parse_producer_snapshot, stable_end_offset
-from tierd.metadata import Stretch
+from tierd.metadata import ReadableRange
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.planning import Chain, TierEvidence
 
@@ -36,7 +36,7 @@ class EvidenceReader:
         last = chain.segments[-1]
         producer_snapshot = await self._fetch(last, IndexType.PRODUCER_SNAPSHOT)
         producers = parse_producer_snapshot(producer_snapshot, f"{last.segment}: producer snapshot")
-        whole = (Stretch(m, m.start_offset, m.end_offset + 1) for m in chain.segments)
+        whole = (ReadableRange(m, m.start_offset, m.end_offset + 1) for m in chain.segments)
         aborted = await self._aborted_in(s for s in (*whole, *chain.elsewhere) if not s.metadata.txn_index_empty)
         return TierEvidence(
             producer_snapshot=producer_snapshot,
@@ -44,7 +44,7 @@ class EvidenceReader:
             aborted=aborted,
         )
 
-    async def _aborted_in(self, stretches: Iterable[Stretch]) -> tuple[AbortedTransaction, ...]:
+    async def _aborted_in(self, stretches: Iterable[ReadableRange]) -> tuple[AbortedTransaction, ...]:
         """The transactions whose ABORT marker is in one of the stretches, ascending by it."""
         try:
             async with asyncio.TaskGroup() as group:
@@ -54,7 +54,7 @@ class EvidenceReader:
         found = {entry for task in tasks for entry in task.result()}  # two segments may overlap
         return tuple(sorted(found, key=lambda entry: entry.last_offset))
 
-    async def _aborted_of(self, stretch: Stretch) -> tuple[AbortedTransaction, ...]:
+    async def _aborted_of(self, stretch: ReadableRange) -> tuple[AbortedTransaction, ...]:
         metadata, start_offset, end_offset = stretch
         try:
             content = await self._fetch(metadata, IndexType.TRANSACTION)

@@ -6,13 +6,13 @@ from tierd.errors import TierError
 from tierd.log import check_index
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
-from tierd.pipeline.jobs.layout import Split
+from tierd.pipeline.jobs.layout import InputSplit
 from tierd.pipeline.jobs.run_context import RunContext
 from tierd.pipeline.jobs.scanning import AuditNote
 from tierd.pipeline.rewriting import InputLog
 
 
-def audit_split(context: RunContext, split: Split) -> Iterator[AuditNote]:
+def audit_split(context: RunContext, split: InputSplit) -> Iterator[AuditNote]:
     """Check the inputs of a split; what is wrong, or could not be looked at, is noted."""
     with context.access.open() as tier:
         for place in split.inputs:

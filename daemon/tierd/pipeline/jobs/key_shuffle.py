@@ -12,7 +12,7 @@ from pyspark import RDD, Accumulator, Broadcast, SparkContext
 
 from tierd.pipeline.jobs.auditing import audit_split
 from tierd.pipeline.jobs.key_blocks import KeyBlock
-from tierd.pipeline.jobs.layout import GroupPlace, Split
+from tierd.pipeline.jobs.layout import GroupPlace, InputSplit
 from tierd.pipeline.jobs.outcomes import Outcome
 from tierd.pipeline.jobs.run_context import RunContext
 from tierd.pipeline.jobs.scanning import (
@@ -47,7 +47,7 @@ class GroupSurvey:
 def shuffled_offsets(
     spark: SparkContext,
     context: Context,
-    splits: Sequence[Split],
+    splits: Sequence[InputSplit],
     read: Accumulator[int],
     *,
     buckets: int,
@@ -77,14 +77,14 @@ def no_offsets(spark: SparkContext, groups: int) -> "RDD[GroupRows]":
 
 
 def find_erased_keys(
-    spark: SparkContext, context: Context, splits: Sequence[Split], read: Accumulator[int]
+    spark: SparkContext, context: Context, splits: Sequence[InputSplit], read: Accumulator[int]
 ) -> list[ErasureNote]:
     """Look in all inputs of the splits for keys that are to be erased, and count in ``read`` the bytes."""
     return spark.parallelize(splits, len(splits)).flatMap(partial(_find, context, read)).collect()
 
 
 def audit_segments(
-    spark: SparkContext, context: Context, splits: Sequence[Split], read: Accumulator[int]
+    spark: SparkContext, context: Context, splits: Sequence[InputSplit], read: Accumulator[int]
 ) -> list[AuditNote]:
     """Check all inputs of the splits, and count in ``read`` the bytes."""
     return spark.parallelize(splits, len(splits)).flatMap(partial(_audit, context, read)).collect()
@@ -106,17 +106,17 @@ def _same(number: int) -> int:
     return number
 
 
-def _scan(context: Context, read: Accumulator[int], split: Split) -> Iterator[tuple[int, KeyBlock | InputNote]]:
+def _scan(context: Context, read: Accumulator[int], split: InputSplit) -> Iterator[tuple[int, KeyBlock | InputNote]]:
     yield from scan_split(context.value, split)
     read.add(split.size_bytes)
 
 
-def _find(context: Context, read: Accumulator[int], split: Split) -> Iterator[ErasureNote]:
+def _find(context: Context, read: Accumulator[int], split: InputSplit) -> Iterator[ErasureNote]:
     yield from find_erased(context.value, split)
     read.add(split.size_bytes)
 
 
-def _audit(context: Context, read: Accumulator[int], split: Split) -> Iterator[AuditNote]:
+def _audit(context: Context, read: Accumulator[int], split: InputSplit) -> Iterator[AuditNote]:
     yield from audit_split(context.value, split)
     read.add(split.size_bytes)
 

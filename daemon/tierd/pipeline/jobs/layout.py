@@ -49,7 +49,7 @@ class BucketRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class InputSplit:
     """Inputs that one task reads, in the order of the partitions and of their offsets."""
 
     inputs: tuple[InputPlace, ...]
@@ -61,21 +61,21 @@ def group_places(order: WorkOrder) -> tuple[GroupPlace, ...]:
     return tuple(GroupPlace(work.index, group) for work in order.partitions for group in range(len(work.groups)))
 
 
-def cut_splits(works: Iterable[PartitionWork], *, parallelism: int) -> tuple[Split, ...]:
+def cut_splits(works: Iterable[PartitionWork], *, parallelism: int) -> tuple[InputSplit, ...]:
     """Cut the inputs into splits of about one size, so that every core has several to do."""
     inputs = [(InputPlace(work.index, at), row.size_bytes) for work in works for at, row in enumerate(work.inputs)]
     total = sum(size for _, size in inputs)
     limit = min(max(total // (parallelism * _SPLITS_PER_CORE), _MIN_SPLIT_BYTES), _MAX_SPLIT_BYTES)
-    splits: list[Split] = []
+    splits: list[InputSplit] = []
     taken: list[InputPlace] = []
     taken_bytes = 0
     for place, size_bytes in inputs:
         if taken and taken_bytes + size_bytes > limit:
-            splits.append(Split(tuple(taken), taken_bytes))
+            splits.append(InputSplit(tuple(taken), taken_bytes))
             taken, taken_bytes = [], 0
         taken.append(place)
         taken_bytes += size_bytes
-    return (*splits, Split(tuple(taken), taken_bytes)) if taken else tuple(splits)
+    return (*splits, InputSplit(tuple(taken), taken_bytes)) if taken else tuple(splits)
 
 
 def bucket_count(works: Iterable[PartitionWork], *, parallelism: int) -> int:

@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from tierd.errors import LeaderChannelError, PipelineError
 from tierd.pipeline.committing import LeaderClient
-from tierd.pipeline.jobs.progress import RunProgress
+from tierd.pipeline.jobs.progress import JobProgress
 
 _PROGRESS_INTERVAL_S: Final = 2.0
 
@@ -27,7 +27,7 @@ class LeaderWatch:
     def __init__(
         self,
         leader: LeaderClient,
-        progress: RunProgress,
+        progress: JobProgress,
         *,
         on_gone: Callable[[], None],
         interval_s: float = _PROGRESS_INTERVAL_S,

@@ -14,7 +14,7 @@ from tierd.pipeline.jobs.key_shuffle import (
     survey_groups,
 )
 from tierd.pipeline.jobs.layout import GroupPlace, InputPlace, cut_splits, group_places, total_bytes
-from tierd.pipeline.jobs.progress import RunProgress, Stage
+from tierd.pipeline.jobs.progress import JobProgress, Stage
 from tierd.pipeline.jobs.prospects import (
     Prospect,
     audit_prospects,
@@ -31,7 +31,7 @@ class Look:
     """Reads the inputs of an order once, as far as its kinds of work need it."""
 
     def __init__(
-        self, spark: SparkContext, context: Context, order: WorkOrder, progress: RunProgress, *, buckets: int
+        self, spark: SparkContext, context: Context, order: WorkOrder, progress: JobProgress, *, buckets: int
     ) -> None:
         self._spark = spark
         self._context = context

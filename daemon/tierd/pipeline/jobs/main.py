@@ -21,9 +21,9 @@ from tierd.pipeline.access import TierAccess
 from tierd.pipeline.committing import LeaderClient
 from tierd.pipeline.jobs.exit_codes import JobExit
 from tierd.pipeline.jobs.leader_watch import LeaderWatch
-from tierd.pipeline.jobs.progress import RunProgress
+from tierd.pipeline.jobs.progress import JobProgress
 from tierd.pipeline.jobs.properties import write_properties
-from tierd.pipeline.jobs.run import Run
+from tierd.pipeline.jobs.run import JobRun
 from tierd.pipeline.jobs.session import (
     PRIVATE_UMASK,
     WORKER_UMASK,
@@ -69,7 +69,7 @@ def _exit_of(error: TierError) -> JobExit:
 
 def _run(config: TierdConfig, config_file: Path, socket: Path) -> None:
     leader = LeaderClient.connect(socket)
-    progress, counts = RunProgress(), dict[str, int]()
+    progress, counts = JobProgress(), dict[str, int]()
     with LeaderWatch(leader, progress, on_gone=_exit_at_once):
         order = leader.order()
         log.info("run_begins", run_id=uuid_to_text(order.run_id), partitions=len(order.partitions))
@@ -77,7 +77,7 @@ def _run(config: TierdConfig, config_file: Path, socket: Path) -> None:
             access = TierAccess.from_config(config, config_file).for_tasks()
             with spark_session(config) as spark:
                 log.info("session_begins", master=spark.master, parallelism=spark.defaultParallelism)
-                counts = dict(Run(spark, leader, access, order, progress).run())
+                counts = dict(JobRun(spark, leader, access, order, progress).run())
                 log.info("run_ends", run_id=uuid_to_text(order.run_id), **counts)
     leader.done(counts)
 

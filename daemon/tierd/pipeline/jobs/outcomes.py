@@ -9,7 +9,7 @@ from tierd.remote import SegmentManifest
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenGroup:
     """Log and indexes of the output are in the store.
 
     Attributes:
@@ -24,7 +24,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Unchanged:
+class UnchangedGroup:
     """The output would be what the one input is; nothing was stored.
 
     Attributes:
@@ -47,13 +47,13 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedGroup:
     """The group stays as it is."""
 
     problem: str
 
 
-Settled = Written | Unchanged | Refused | Failed
+Settled = WrittenGroup | UnchangedGroup | Refused | FailedGroup
 Outcome = Settled | Changed
 
 

@@ -24,7 +24,7 @@ class Reached(NamedTuple):
     total: int
 
 
-class RunProgress:
+class JobProgress:
     """For any thread."""
 
     def __init__(self) -> None:

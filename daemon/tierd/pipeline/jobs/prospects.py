@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tierd.pipeline.jobs.layout import GroupPlace, InputPlace
-from tierd.pipeline.jobs.outcomes import Failed, Unchanged
+from tierd.pipeline.jobs.outcomes import FailedGroup, UnchangedGroup
 from tierd.pipeline.jobs.scanning import AuditNote, ErasureNote, InputNote
 from tierd.pipeline.planning import PartitionWork
 from tierd.pipeline.rewriting import TransactionTrace
@@ -25,7 +25,7 @@ class Rewrite:
     unread_from: int | None = None
 
 
-Prospect = Rewrite | Unchanged | Failed
+Prospect = Rewrite | UnchangedGroup | FailedGroup
 
 
 def compaction_prospects(
@@ -50,7 +50,7 @@ def compaction_prospects(
         place = GroupPlace(work.index, group)
         problem = before.problem or _problem_of(inside)
         rewrite = Rewrite(before.open_producers, len(inside) > 1 or latest[place] < inside[0].keyed, unread_from)
-        prospects[place] = Failed(problem) if problem else rewrite
+        prospects[place] = FailedGroup(problem) if problem else rewrite
         before.read(inside, is_grouped=True)
         at = last + 1
     return prospects
@@ -98,7 +98,7 @@ def erasure_prospects(work: PartitionWork, notes: Iterable[ErasureNote]) -> dict
         problem = _problem_of(of_group)
         has_keys = any(note.records for note in of_group)
         prospects[GroupPlace(work.index, group)] = (
-            Failed(problem) if problem else Rewrite() if has_keys else Unchanged()
+            FailedGroup(problem) if problem else Rewrite() if has_keys else UnchangedGroup()
         )
     return prospects
 
@@ -109,7 +109,7 @@ def audit_prospects(work: PartitionWork, notes: Iterable[AuditNote]) -> dict[Gro
     prospects: dict[GroupPlace, Prospect] = {}
     for group, (first, last) in enumerate(work.groups):
         problem = _problem_of([found[at] for at in range(first, last + 1)])
-        prospects[GroupPlace(work.index, group)] = Failed(problem) if problem else Unchanged()
+        prospects[GroupPlace(work.index, group)] = FailedGroup(problem) if problem else UnchangedGroup()
     return prospects
 
 

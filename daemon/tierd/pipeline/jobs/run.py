@@ -16,8 +16,17 @@ from tierd.pipeline.committing import LeaderClient
 from tierd.pipeline.jobs.key_shuffle import Context, GroupRows, rewrite_groups
 from tierd.pipeline.jobs.layout import GroupPlace, bucket_count, bucket_ranges, cut_waves, group_places, input_bytes
 from tierd.pipeline.jobs.look import Look, works_of
-from tierd.pipeline.jobs.outcomes import Changed, Failed, Outcome, Refused, Settled, Turns, Unchanged, Written
-from tierd.pipeline.jobs.progress import RunProgress, Stage
+from tierd.pipeline.jobs.outcomes import (
+    Changed,
+    FailedGroup,
+    Outcome,
+    Refused,
+    Settled,
+    Turns,
+    UnchangedGroup,
+    WrittenGroup,
+)
+from tierd.pipeline.jobs.progress import JobProgress, Stage
 from tierd.pipeline.jobs.prospects import Rewrite
 from tierd.pipeline.jobs.run_context import RunContext
 from tierd.pipeline.jobs.spark_errors import spark_errors
@@ -29,7 +38,7 @@ log = structlog.get_logger()
 _WAVES_AT_ONCE: Final = 2  # while the last task of one wave ends, those of the next have the other cores
 
 
-class Run:
+class JobRun:
     """Carries out one order.
 
     Args:
@@ -41,7 +50,7 @@ class Run:
     """
 
     def __init__(
-        self, spark: SparkContext, leader: LeaderClient, access: TierAccess, order: WorkOrder, progress: RunProgress
+        self, spark: SparkContext, leader: LeaderClient, access: TierAccess, order: WorkOrder, progress: JobProgress
     ) -> None:
         self._spark = spark
         self._leader = leader
@@ -117,7 +126,7 @@ class Run:
             except LeaderChannelError:
                 raise
             except PipelineError as error:
-                outcomes |= {GroupPlace(index, group): Failed(str(error)) for group in groups}
+                outcomes |= {GroupPlace(index, group): FailedGroup(str(error)) for group in groups}
                 continue
             for output in answer.outputs:
                 place = GroupPlace(index, output.group)
@@ -136,7 +145,7 @@ class Run:
         except PipelineError as error:
             log.warning("spark_gave_up", groups=len(tasks), problem=str(error))
             if len(tasks) == 1:
-                return {place: Failed(str(error)) for place in tasks}
+                return {place: FailedGroup(str(error)) for place in tasks}
         one_by_one: dict[GroupPlace, Outcome] = {}
         for place, task in tasks.items():
             one_by_one |= self._rewrite(offsets, {place: task})
@@ -162,17 +171,17 @@ class Run:
         """Tell the leader, and return in a word how it ended."""
         of_group = log.bind(partition=str(self._order.partitions[place.index].partition), group=place.group)
         match outcome:
-            case Unchanged(counts):
+            case UnchangedGroup(counts):
                 self._leader.unchanged(place.index, place.group, counts)
                 return "groups_unchanged"
-            case Failed(problem):
+            case FailedGroup(problem):
                 of_group.warning("group_failed", problem=problem)
                 self._leader.failed(place.index, place.group, problem)
                 return "groups_failed"
             case Refused(reason):
                 of_group.warning("group_refused", reason=reason)
                 return "groups_refused"
-            case Written(output, manifest, counts, erased):
+            case WrittenGroup(output, manifest, counts, erased):
                 places = self._order.partitions[place.index].erased_places(erased)
                 verdict = self._leader.written(output, manifest, counts, erased=places)
                 if not verdict.committed:

@@ -20,7 +20,7 @@ from tierd.errors import TierError
 from tierd.model import RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.jobs.key_blocks import KeyBlock, LatestKeys, key_blocks
-from tierd.pipeline.jobs.layout import InputPlace, Split
+from tierd.pipeline.jobs.layout import InputPlace, InputSplit
 from tierd.pipeline.jobs.run_context import RunContext
 from tierd.pipeline.rewriting import TransactionTrace, UnreadBatches, find_keys, scan_keys
 
@@ -86,7 +86,7 @@ class AuditNote:
     problem: str | None
 
 
-def scan_split(context: RunContext, split: Split) -> Iterator[tuple[int, KeyBlock | InputNote]]:
+def scan_split(context: RunContext, split: InputSplit) -> Iterator[tuple[int, KeyBlock | InputNote]]:
     """Read the inputs of a split and yield their keys by bucket; an input that cannot be read is noted."""
     with context.access.open() as tier:
         keys, index = LatestKeys(), split.inputs[0].index
@@ -161,7 +161,7 @@ def _by_group(context: RunContext, index: int, offsets: np.ndarray) -> Iterator[
             yield group, OffsetBlock(distances[at : at + _BLOCK_OFFSETS].tobytes())
 
 
-def find_erased(context: RunContext, split: Split) -> Iterator[ErasureNote]:
+def find_erased(context: RunContext, split: InputSplit) -> Iterator[ErasureNote]:
     """Look in the inputs of a split for the keys that are to be erased; an input that cannot be read is noted."""
     with context.access.open() as tier:
         for place in split.inputs:

@@ -15,7 +15,7 @@ from tierd.errors import BatchTooLargeError, PipelineError, TierError
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.jobs.layout import GroupPlace
-from tierd.pipeline.jobs.outcomes import Changed, Failed, Outcome, Unchanged, Written
+from tierd.pipeline.jobs.outcomes import Changed, FailedGroup, Outcome, UnchangedGroup, WrittenGroup
 from tierd.pipeline.jobs.run_context import RunContext, scratch_directory
 from tierd.pipeline.jobs.scanning import UNREAD_ADVICE, InputNote, OffsetBlock
 from tierd.pipeline.planning import Output, PartitionWork
@@ -50,13 +50,13 @@ def rewrite(context: RunContext, task: GroupTask, rows: Iterable[OffsetBlock | I
         with tempfile.TemporaryDirectory(prefix="tierd-", dir=scratch) as directory, context.access.open() as tier:
             return _rewrite(context, task, rows, tier, Path(directory) / "output.log")
     except BatchTooLargeError as error:  # the rules did not cover it: where keys are to be erased, people decide
-        return Failed(f"{error}: {UNREAD_ADVICE}" if context.work(task.place).erased_keys else str(error))
+        return FailedGroup(f"{error}: {UNREAD_ADVICE}" if context.work(task.place).erased_keys else str(error))
     except TierError as error:
-        return Failed(str(error))
+        return FailedGroup(str(error))
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            return Failed(f"no space is left for the output in {scratch}, Spark's local directory")
-        return Failed(f"{type(error).__name__}: {error}")
+            return FailedGroup(f"no space is left for the output in {scratch}, Spark's local directory")
+        return FailedGroup(f"{type(error).__name__}: {error}")
 
 
 def _rewrite(
@@ -75,12 +75,12 @@ def _rewrite(
         open_producers=task.open_producers,
     )
     if len(inputs) == 1 and segment.statistics.is_unchanged:
-        return Unchanged(_told(segment.statistics))
+        return UnchangedGroup(_told(segment.statistics))
     if task.output is None:
         return Changed()
     metadata = finished(task.output.metadata, segment)
     manifest = tier.stage(metadata, segment.data, key_seed=task.output.key_seed)
-    return Written(task.output, manifest, asdict(segment.statistics), dict(segment.erased))
+    return WrittenGroup(task.output, manifest, asdict(segment.statistics), dict(segment.erased))
 
 
 def _told(statistics: RewriteStatistics) -> Mapping[str, int]:

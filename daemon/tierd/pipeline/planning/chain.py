@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Self
 
-from tierd.metadata import OwnBranch, PartitionView, Stretch
+from tierd.metadata import OwnBranch, PartitionView, ReadableRange
 from tierd.model import Lineage, RemoteLogSegmentMetadata
 
 
@@ -19,7 +19,7 @@ class Chain:
 
     segments: tuple[RemoteLogSegmentMetadata, ...] = ()
     breaks: frozenset[int] = frozenset()
-    elsewhere: tuple[Stretch, ...] = ()
+    elsewhere: tuple[ReadableRange, ...] = ()
 
     @property
     def covered_to(self) -> int | None:
@@ -57,7 +57,7 @@ def readable_chain(view: PartitionView, lineage: Lineage) -> Chain:
     """
     branch = OwnBranch(view, lineage)
     segments: list[RemoteLogSegmentMetadata] = []
-    elsewhere: list[Stretch] = []
+    elsewhere: list[ReadableRange] = []
     for stretch in branch.stretches(view.log_start_offset or 0, branch.end_offset):
         metadata = stretch.metadata
         follows = not segments or (

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tierd.errors import DataLossError, RemoteResourceNotFoundError
-from tierd.metadata import Stretch
+from tierd.metadata import ReadableRange
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.source.bounds import Range, RecordBounds
 from tierd.pipeline.source.fetch_plan import chunks_to_read
 from tierd.pipeline.source.local_tail import LocalTail
 from tierd.pipeline.source.segment_pieces import times_of_chunks
-from tierd.pipeline.source.splits import OffsetSpan, Part
+from tierd.pipeline.source.splits import Part, QuerySpan
 
 
-def narrowed(tier: OpenTier, span: OffsetSpan, bounds: RecordBounds) -> OffsetSpan:
+def narrowed(tier: OpenTier, span: QuerySpan, bounds: RecordBounds) -> QuerySpan:
     """Return ``span`` without the segments in which nothing can be wanted, and what is left of the others.
 
     Raises:
@@ -32,7 +32,7 @@ def _of_times(tier: OpenTier, parts: Sequence[Part], times: Range) -> list[Part]
     remote = [
         (part, part.source.metadata)
         for part in parts
-        if isinstance(part.source, Stretch) and part.source.metadata.max_timestamp_ms >= times.low
+        if isinstance(part.source, ReadableRange) and part.source.metadata.max_timestamp_ms >= times.low
     ]
     try:
         manifests = tier.manifests([metadata for _, metadata in remote])

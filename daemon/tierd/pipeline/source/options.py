@@ -15,7 +15,7 @@ from tierd.pipeline.source.positions import (
     EARLIEST,
     LATEST,
     AtOffsets,
-    Place,
+    LogPlace,
     Position,
     SinceTime,
     parse_offsets,
@@ -95,7 +95,7 @@ def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> ReadOption
         ReadOptionError: an unknown option, with the nearest name that there is, or a value that cannot be used.
     """
     options = _Options(_known(given))
-    starting = options.starting(Place.LATEST if is_streaming else Place.EARLIEST)
+    starting = options.starting(LogPlace.LATEST if is_streaming else LogPlace.EARLIEST)
     ending = options.ending()
     _require_possible(starting, ending, options, is_streaming=is_streaming)
     return ReadOptions(
@@ -203,16 +203,16 @@ class _Options:
             case _:
                 return PartitionChoice(assigned=_assigned(value))
 
-    def starting(self, default: Place) -> Position:
+    def starting(self, default: LogPlace) -> Position:
         strategy = self.text("startingOffsetsByTimestampStrategy", "error").strip().lower()
         if strategy not in ("error", "latest"):
             raise _unusable("startingOffsetsByTimestampStrategy", strategy, "error or latest")
         return self._position("starting", default, or_latest=strategy == "latest")
 
     def ending(self) -> Position:
-        return self._position("ending", Place.LATEST, or_latest=True)
+        return self._position("ending", LogPlace.LATEST, or_latest=True)
 
-    def _position(self, which: str, default: Place, *, or_latest: bool) -> Position:
+    def _position(self, which: str, default: LogPlace, *, or_latest: bool) -> Position:
         """A time wins over times for each partition, and both over offsets, as in Spark's Kafka source."""
         if (name := f"{which}Timestamp") in self:
             value = self._given[name].strip()
@@ -231,9 +231,9 @@ def _require_possible(starting: Position, ending: Position, options: _Options, *
         raise ReadOptionError(f"option {ends[0]} means nothing to a streaming query", remedy="remove it")
     if is_streaming:
         return
-    if starting is Place.LATEST or (isinstance(starting, AtOffsets) and LATEST in starting.offsets.values()):
+    if starting is LogPlace.LATEST or (isinstance(starting, AtOffsets) and LATEST in starting.offsets.values()):
         raise ReadOptionError("option startingOffsets: a batch query cannot begin at the latest offset")
-    if ending is Place.EARLIEST or (isinstance(ending, AtOffsets) and EARLIEST in ending.offsets.values()):
+    if ending is LogPlace.EARLIEST or (isinstance(ending, AtOffsets) and EARLIEST in ending.offsets.values()):
         raise ReadOptionError("option endingOffsets: a query cannot end at the earliest offset")
 
 

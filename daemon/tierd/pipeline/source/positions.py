@@ -13,7 +13,7 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 
 
-class Place(Enum):
+class LogPlace(Enum):
     """A place in the log that every partition has."""
 
     EARLIEST = "earliest"
@@ -50,7 +50,7 @@ class SinceTime:
         return given_for(name, self.timestamp_ms, what="timestamp")
 
 
-Position = Place | AtOffsets | SinceTime
+Position = LogPlace | AtOffsets | SinceTime
 
 
 def given_for(name: TopicPartition, values: Mapping[TopicPartition, int], *, what: str) -> int:
@@ -66,15 +66,15 @@ def given_for(name: TopicPartition, values: Mapping[TopicPartition, int], *, wha
     return values[name]
 
 
-def parse_position(text: str, *, option: str) -> Place | AtOffsets:
+def parse_position(text: str, *, option: str) -> LogPlace | AtOffsets:
     """Parse ``earliest``, ``latest``, or JSON such as ``{"orders": {"0": 23, "1": -2}}``.
 
     Raises:
         ReadOptionError: it is none of them.
     """
     word = text.strip().lower()
-    if word in (Place.EARLIEST.value, Place.LATEST.value):
-        return Place(word)
+    if word in (LogPlace.EARLIEST.value, LogPlace.LATEST.value):
+        return LogPlace(word)
     return AtOffsets(parse_offsets(text, option=option, smallest=EARLIEST))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tierd.model import TopicPartition
-from tierd.pipeline.source.splits import OffsetSpan
+from tierd.pipeline.source.splits import QuerySpan
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -28,7 +28,7 @@ class Admission:
 
 
 def admitted(
-    spans: Mapping[TopicPartition, OffsetSpan], starts: Offsets, limits: Admission
+    spans: Mapping[TopicPartition, QuerySpan], starts: Offsets, limits: Admission
 ) -> dict[TopicPartition, int]:
     """Return the end of the next micro-batch in each partition, exclusive; each gets its share of what is waiting.
 
@@ -55,7 +55,7 @@ def _share(limit: int | None, waiting: int) -> float:
     return 1.0 if limit is None or limit >= waiting else limit / waiting
 
 
-def _end_of_bytes(span: OffsetSpan, share: float) -> int:
+def _end_of_bytes(span: QuerySpan, share: float) -> int:
     """Return the offset at which the first ``share`` of a span's bytes ends; of offsets it may be any share."""
     left_bytes = span.size_bytes * share
     for part in span.parts:

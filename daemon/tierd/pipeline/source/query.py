@@ -19,9 +19,9 @@ from tierd.pipeline.source.bounds import RecordBounds
 from tierd.pipeline.source.local_tail import LocalTail, LocalTails
 from tierd.pipeline.source.narrowing import narrowed
 from tierd.pipeline.source.options import ReadOptions
-from tierd.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, Place, Position, SinceTime, given_for
+from tierd.pipeline.source.positions import EARLIEST, LATEST, AtOffsets, LogPlace, Position, SinceTime, given_for
 from tierd.pipeline.source.snapshot import PartitionSnapshot, Snapshots, incarnations
-from tierd.pipeline.source.splits import OffsetSpan, Part, Split, plan_splits
+from tierd.pipeline.source.splits import Part, QuerySpan, Split, plan_splits
 from tierd.pipeline.source.time_search import offset_for_time
 
 log = structlog.get_logger()
@@ -94,8 +94,8 @@ class QueryPlanner:
 
     def _offset_at(self, position: Position, snapshot: PartitionSnapshot) -> int:
         match position:
-            case Place():
-                return snapshot.start_offset if position is Place.EARLIEST else snapshot.end_offset
+            case LogPlace():
+                return snapshot.start_offset if position is LogPlace.EARLIEST else snapshot.end_offset
             case AtOffsets():
                 given = given_for(snapshot.name, position.offsets, what="offset")
                 return {EARLIEST: snapshot.start_offset, LATEST: snapshot.end_offset}.get(given, given)
@@ -141,7 +141,7 @@ class QueryPlanner:
             for s in found
         ]
 
-    def span(self, snapshot: PartitionSnapshot, start_offset: int, end_offset: int) -> OffsetSpan:
+    def span(self, snapshot: PartitionSnapshot, start_offset: int, end_offset: int) -> QuerySpan:
         """Return the location of ``[start_offset, end_offset)`` of a partition.
 
         Raises:
@@ -158,7 +158,7 @@ class QueryPlanner:
             if begins > at:
                 self._lose(snapshot.name, at, begins, "is not in the tier" if self._local is None else _NOWHERE)
             at = max(at, ends)
-        return OffsetSpan(snapshot.name, start, end, tuple(p for p in parts if p.size_bytes))
+        return QuerySpan(snapshot.name, start, end, tuple(p for p in parts if p.size_bytes))
 
     def _lose(self, name: TopicPartition, start_offset: int, end_offset: int, why: str) -> None:
         problem = f"{name}: [{start_offset}, {end_offset}) {why}"

@@ -13,7 +13,7 @@ from tierd.errors import (
     RemoteResourceNotFoundError,
 )
 from tierd.log import AbortedTransaction, BatchHeader, BatchRun, RecordBatch, RecordColumns, iter_piece_columns
-from tierd.metadata import Stretch
+from tierd.metadata import ReadableRange
 from tierd.model import TopicPartition
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.source.arrow_rows import ArrowRows, Chosen, Int64s, timestamp_types
@@ -51,7 +51,7 @@ def _read_part(
         pieces = part.source.pieces(offsets.low, offsets.high + 1)
         yield from _rows_of(pieces, wanted, rows, name=f"{name} on this host", position=0)
         return
-    stretch = Stretch(part.source.metadata, offsets.low, offsets.high + 1)
+    stretch = ReadableRange(part.source.metadata, offsets.low, offsets.high + 1)
     log_name = str(stretch.metadata.segment)
     try:
         for run in runs_of(tier, stretch, wanted.bounds):

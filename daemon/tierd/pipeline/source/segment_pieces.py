@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tierd.errors import CorruptIndexError, RemoteIntegrityError
 from tierd.log import OffsetIndex, TimeIndex
-from tierd.metadata import Stretch
+from tierd.metadata import ReadableRange
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import AHEAD, OpenTier
 from tierd.pipeline.source.bounds import Range, RecordBounds
@@ -20,14 +20,14 @@ from tierd.pipeline.source.fetch_plan import (
 from tierd.remote import SegmentManifest
 
 
-class Run(NamedTuple):
+class PieceRun(NamedTuple):
     """Consecutive pieces of a log, which begin with a batch at ``position`` and end with a whole one."""
 
     position: int
     pieces: Generator[bytes, None, None]
 
 
-def runs_of(tier: OpenTier, stretch: Stretch, bounds: RecordBounds, *, ahead: int = AHEAD) -> Iterator[Run]:
+def runs_of(tier: OpenTier, stretch: ReadableRange, bounds: RecordBounds, *, ahead: int = AHEAD) -> Iterator[PieceRun]:
     """Yield the runs of batches that may hold what is wanted of ``stretch``. Each is to be used up before the next.
 
     Args:
@@ -42,10 +42,10 @@ def runs_of(tier: OpenTier, stretch: Stretch, bounds: RecordBounds, *, ahead: in
         RemoteStorageError: the store failed.
     """
     for start, end in fetch_plan(tier, stretch, bounds):
-        yield Run(start, tier.pieces(stretch.metadata, start, end, ahead=ahead))
+        yield PieceRun(start, tier.pieces(stretch.metadata, start, end, ahead=ahead))
 
 
-def fetch_plan(tier: OpenTier, stretch: Stretch, bounds: RecordBounds) -> list[Bytes]:
+def fetch_plan(tier: OpenTier, stretch: ReadableRange, bounds: RecordBounds) -> list[Bytes]:
     """Return the ranges to read; the indexes are fetched only where they narrow them.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from tierd.log import parse_producer_snapshot, stable_end_offset
-from tierd.metadata import OwnBranch, PartitionView, Stretch, copied_last_ms, effective_lineage
+from tierd.metadata import OwnBranch, PartitionView, ReadableRange, copied_last_ms, effective_lineage
 from tierd.model import IndexType, Lineage, RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.source.local_tail import LocalTail
@@ -54,7 +54,7 @@ class PartitionSnapshot:
         """Exclusive end of what is read from the tier."""
         return min(self.branch.end_offset, self.end_offset)
 
-    def stretches(self, start_offset: int, end_offset: int) -> list[Stretch]:
+    def stretches(self, start_offset: int, end_offset: int) -> list[ReadableRange]:
         """The remote segments to read of ``[start_offset, end_offset)``, ascending."""
         return list(self.branch.stretches(start_offset, min(end_offset, self.branch.end_offset)))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tierd.log import AbortedTransaction
-from tierd.metadata import Stretch
+from tierd.metadata import ReadableRange
 from tierd.model import TopicPartition
 from tierd.pipeline.source.local_tail import LocalTail
 
@@ -19,7 +19,7 @@ class Part:
         size_bytes: about what is to be fetched for them.
     """
 
-    source: Stretch | LocalTail
+    source: ReadableRange | LocalTail
     start_offset: int
     end_offset: int
     size_bytes: int
@@ -53,7 +53,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetSpan:
+class QuerySpan:
     """Range of one partition that a query reads: ``[start_offset, end_offset)``, and its locations, ascending."""
 
     name: TopicPartition
@@ -68,7 +68,7 @@ class OffsetSpan:
 
 
 def plan_splits(
-    spans: Sequence[OffsetSpan], *, target_bytes: int, min_splits: int | None, max_records: int | None
+    spans: Sequence[QuerySpan], *, target_bytes: int, min_splits: int | None, max_records: int | None
 ) -> list[Split]:
     """Cut ``spans`` so that no task has much more to do than another.
 
@@ -90,7 +90,7 @@ def plan_splits(
     return splits
 
 
-def _cut(span: OffsetSpan, count: int, max_records: int | None) -> Iterator[Split]:
+def _cut(span: QuerySpan, count: int, max_records: int | None) -> Iterator[Split]:
     places = [span.parts[0].start_offset, *_places(span.parts, count), span.parts[-1].end_offset]
     for start, end in pairwise(sorted(set(places))):
         step = end - start if max_records is None else max_records

@@ -4,7 +4,7 @@ import numpy as np
 
 from tierd.errors import BatchTooLargeError, CorruptRecordError, RemoteIntegrityError
 from tierd.log import BatchHeader, RecordBatch, RecordColumns, iter_piece_columns
-from tierd.metadata import Stretch
+from tierd.metadata import ReadableRange
 from tierd.pipeline.access import OpenTier
 from tierd.pipeline.source.bounds import Range, RecordBounds
 from tierd.pipeline.source.segment_pieces import runs_of
@@ -33,7 +33,7 @@ def offset_for_time(tier: OpenTier, snapshot: PartitionSnapshot, timestamp_ms: i
     return None if local is None else local.offset
 
 
-def _first_in(tier: OpenTier, stretch: Stretch, timestamp_ms: int) -> int | None:
+def _first_in(tier: OpenTier, stretch: ReadableRange, timestamp_ms: int) -> int | None:
     bounds = RecordBounds(Range(stretch.start_offset, stretch.end_offset - 1), Range(low=timestamp_ms))
     name = str(stretch.metadata.segment)
 

@@ -8,7 +8,7 @@ from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, uuid_to
 from tierd.tiering.reading.tiered_log import TieredLog
 
 
-class Place(Enum):
+class OffsetPlace(Enum):
     """The answer in one word."""
 
     BOTH = "both"
@@ -38,7 +38,7 @@ class Explanation:
     """
 
     offset: int
-    place: Place
+    place: OffsetPlace
     why: str
     leader_epoch: int | None
     local_file: str | None
@@ -73,7 +73,7 @@ def explain(
     place, why = _place(
         log, offset, local=local, remote=remote, last_stable_offset=last_stable_offset, log_end_offset=log_end_offset
     )
-    if place is Place.REMOTE and next_record is not None and next_record > offset:
+    if place is OffsetPlace.REMOTE and next_record is not None and next_record > offset:
         why += f"; no record has the offset: compaction took it away, or it is a marker; readers go on at {next_record}"
     return Explanation(
         offset=offset,
@@ -105,35 +105,38 @@ def _place(
     remote: RemoteLogSegmentMetadata | None,
     last_stable_offset: int,
     log_end_offset: int,
-) -> tuple[Place, str]:
+) -> tuple[OffsetPlace, str]:
     if offset < 0 or offset >= max(log_end_offset, log.end_offset):
-        return Place.NOT_WRITTEN, f"the log ends at {max(log_end_offset, log.end_offset)}"
+        return OffsetPlace.NOT_WRITTEN, f"the log ends at {max(log_end_offset, log.end_offset)}"
     if offset < log.log_start_offset:
-        return Place.EXPIRED, f"the log starts at {log.log_start_offset}: retention or a deletion request removed it"
+        return (
+            OffsetPlace.EXPIRED,
+            f"the log starts at {log.log_start_offset}: retention or a deletion request removed it",
+        )
     if remote is not None and local is not None:
-        return Place.BOTH, f"copied in {_span(remote)}, and the broker still has it; readers use the local file"
+        return OffsetPlace.BOTH, f"copied in {_span(remote)}, and the broker still has it; readers use the local file"
     if remote is not None:
-        return Place.REMOTE, f"copied in {_span(remote)}; the broker has deleted its file"
+        return OffsetPlace.REMOTE, f"copied in {_span(remote)}; the broker has deleted its file"
     if local is None and log.is_held(offset):
-        return Place.QUEUED, "the broker has deleted its file; tierd holds its segment and copies it"
+        return OffsetPlace.QUEUED, "the broker has deleted its file; tierd holds its segment and copies it"
     if local is None:
-        return Place.LOST, (
+        return OffsetPlace.LOST, (
             "neither tier has it: no copy of it and no file of the broker's is there, and tierd holds no link to its "
             "segment"
         )
     return _local_place(log, offset, local, last_stable_offset)
 
 
-def _local_place(log: TieredLog, offset: int, local: SegmentFiles, last_stable_offset: int) -> tuple[Place, str]:
+def _local_place(log: TieredLog, offset: int, local: SegmentFiles, last_stable_offset: int) -> tuple[OffsetPlace, str]:
     high_watermark = log.high_watermark
     if high_watermark is None:
-        return Place.UNCOMMITTED, "replication-offset-checkpoint names no high watermark yet"
+        return OffsetPlace.UNCOMMITTED, "replication-offset-checkpoint names no high watermark yet"
     if offset >= high_watermark:
-        return Place.UNCOMMITTED, f"the high watermark is {high_watermark}; readers do not see it yet"
+        return OffsetPlace.UNCOMMITTED, f"the high watermark is {high_watermark}; readers do not see it yet"
     if local.next_base_offset is None:
-        return Place.LOCAL, "it is in the active segment, which is copied after the broker rolls it"
+        return OffsetPlace.LOCAL, "it is in the active segment, which is copied after the broker rolls it"
     if local.next_base_offset > last_stable_offset:
-        return Place.LOCAL, (
+        return OffsetPlace.LOCAL, (
             f"its segment ends at {local.next_base_offset - 1}, the last stable offset is {last_stable_offset}: "
             "copied once the rest is committed and decided"
         )
@@ -141,7 +144,7 @@ def _local_place(log: TieredLog, offset: int, local: SegmentFiles, last_stable_o
         m.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED and m.start_offset <= offset <= m.end_offset
         for m in log.view.list()
     )
-    return Place.QUEUED, "its segment is being copied" if started else "its segment is rolled and due for copy"
+    return OffsetPlace.QUEUED, "its segment is being copied" if started else "its segment is rolled and due for copy"
 
 
 def _local_segment(log: TieredLog, offset: int) -> SegmentFiles | None:

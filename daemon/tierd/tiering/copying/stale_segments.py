@@ -43,7 +43,7 @@ _TAIL_BYTES: Final = 64 << 10
 _UNKNOWN_AT_MOST: Final = 8  # segments of which cleaners left nothing to compare, before the others are left unread
 
 
-class Verdict(Enum):
+class LocalVerdict(Enum):
     """What the local log says of a copied segment."""
 
     SAME = auto()
@@ -185,10 +185,10 @@ class StaleSegments:
             if not part.may_be_compared(scan) or unknown == _UNKNOWN_AT_MOST:
                 break
             verdict, detail = await self._judge(part, scan, offsets, log_end)
-            if verdict is Verdict.SAME:
+            if verdict is LocalVerdict.SAME:
                 break
             suspects.append(part)
-            if verdict is Verdict.UNKNOWN:
+            if verdict is LocalVerdict.UNKNOWN:
                 unknown += 1
             else:
                 first = (part, detail)
@@ -210,25 +210,25 @@ class StaleSegments:
 
     async def _judge(
         self, part: CopiedPart, scan: PartitionScan, offsets: BrokerOffsets, log_end: int
-    ) -> tuple[Verdict, str]:
+    ) -> tuple[LocalVerdict, str]:
         if part.end_offset >= log_end:
             # Only a broker that is at work says that it lost what it had committed: files that are being restored,
             # or that a broker has yet to recover, do not.
             high_watermark = offsets.high_watermark
             is_told = high_watermark is not None and high_watermark <= part.end_offset
             self._is_undecided = not is_told
-            return (Verdict.ABSENT if is_told else Verdict.UNKNOWN), f"the local log ends at offset {log_end}"
+            return (LocalVerdict.ABSENT if is_told else LocalVerdict.UNKNOWN), f"the local log ends at offset {log_end}"
         tail = await self._tail(part)
         if tail is None:
-            return Verdict.UNKNOWN, ""
+            return LocalVerdict.UNKNOWN, ""
         try:
             found = await asyncio.to_thread(compare_with_local, scan, tail)
         except LogError as error:
             self._not_compared(error)
-            return Verdict.UNKNOWN, ""
+            return LocalVerdict.UNKNOWN, ""
         if found.differs_at is not None:
-            return Verdict.DIFFERENT, f"the local log has another record at offset {found.differs_at}"
-        return (Verdict.SAME if found.records else Verdict.UNKNOWN), ""
+            return LocalVerdict.DIFFERENT, f"the local log has another record at offset {found.differs_at}"
+        return (LocalVerdict.SAME if found.records else LocalVerdict.UNKNOWN), ""
 
     def _not_compared(self, error: LogError) -> None:
         """Report that the local log cannot be read; a change under the reader is looked at again."""

@@ -3,7 +3,7 @@
 import asyncio
 
 from tierd.log import AbortedTransaction, LocalLog
-from tierd.metadata import Stretch
+from tierd.metadata import ReadableRange
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.tiered_log import Tier, TieredLog
 
@@ -15,7 +15,7 @@ class AbortedLookup:
         self._log = log
         self._local = local
         self._indexes = indexes
-        self._probe: tuple[int, Stretch | None] | None = None  # the last answer of _next_indexed
+        self._probe: tuple[int, ReadableRange | None] | None = None  # the last answer of _next_indexed
 
     async def touching(self, from_offset: int, upper: int) -> tuple[AbortedTransaction, ...]:
         """Aborted transactions that touch ``[from_offset, upper)``, each once.
@@ -43,7 +43,7 @@ class AbortedLookup:
         """Whether no marker that decides what lies below ``upper`` is in the tier alone, as for a replica behind it."""
         return self._local is not None and upper <= self._local.last_stable_offset
 
-    def _next_indexed(self, offset: int) -> Stretch | None:
+    def _next_indexed(self, offset: int) -> ReadableRange | None:
         """``TieredLog.next_indexed_segment``; a log without aborts would be walked to its end for every piece."""
         if self._probe is not None:
             asked, answer = self._probe

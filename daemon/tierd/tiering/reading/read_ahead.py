@@ -30,14 +30,14 @@ class ReadAheadLimits:
     is_eager: bool = False
 
 
-class Stretch(NamedTuple):
+class ReadAheadWindow(NamedTuple):
     """What one remote segment holds of our branch, from an offset on."""
 
     metadata: RemoteLogSegmentMetadata
     end_offset: int  # exclusive
 
 
-Following = Callable[[int], Stretch | None]
+Following = Callable[[int], ReadAheadWindow | None]
 """The segment to read at an offset, from its first byte; None where the reading ahead has to stop."""
 
 
@@ -57,7 +57,7 @@ class ReadAhead:
         self._limits = limits
         self._on_open = on_open
         self._on_bytes = on_bytes
-        self._open: deque[tuple[RemoteSegmentReader, Stretch]] = deque()
+        self._open: deque[tuple[RemoteSegmentReader, ReadAheadWindow]] = deque()
         self._allowed_bytes = min(_EAGER_RANGES * limits.piece_bytes, limits.ahead_bytes) if limits.is_eager else 0
         self._has_waited = False
 
@@ -71,7 +71,7 @@ class ReadAhead:
             await reader.close()
         return None
 
-    def begin(self, stretch: Stretch, position: int) -> RemoteSegmentReader:
+    def begin(self, stretch: ReadAheadWindow, position: int) -> RemoteSegmentReader:
         """Open a reader at ``position`` as the current one; ``current`` found none."""
         return self._append(stretch, position, self._limits.first_bytes)
 
@@ -107,7 +107,7 @@ class ReadAhead:
     def _ahead_bytes(self) -> int:
         return sum(reader.ahead_bytes for reader, _ in self._open)
 
-    def _append(self, stretch: Stretch, position: int, first_bytes: int) -> RemoteSegmentReader:
+    def _append(self, stretch: ReadAheadWindow, position: int, first_bytes: int) -> RemoteSegmentReader:
         reader = RemoteSegmentReader(
             self._remote,
             stretch.metadata,

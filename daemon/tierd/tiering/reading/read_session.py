@@ -16,7 +16,7 @@ from tierd.log import AbortedTransaction, LocalLog, RecordBatch, iter_batches
 from tierd.model import IsolationLevel, RemoteLogSegmentId, RemoteLogSegmentMetadata
 from tierd.remote import RemoteStorageManager
 from tierd.tiering.reading.aborted_lookup import AbortedLookup
-from tierd.tiering.reading.read_ahead import ReadAhead, ReadAheadLimits, Stretch
+from tierd.tiering.reading.read_ahead import ReadAhead, ReadAheadLimits, ReadAheadWindow
 from tierd.tiering.reading.reading_bounds import ReadingBounds, is_replaced, on_current, reading_bounds, remote_end
 from tierd.tiering.reading.remote_indexes import RemoteIndexes
 from tierd.tiering.reading.remote_reader import RemoteSegmentReader
@@ -207,7 +207,7 @@ class ReadSession:
             return Piece((), end, log, Tier.REMOTE)
         rest = await self._take_rest(metadata, offset, log)
         try:
-            reader = await self._reader_at(Stretch(metadata, end), offset)
+            reader = await self._reader_at(ReadAheadWindow(metadata, end), offset)
             return await self._batches_from(log, reader, rest, offset, end)
         except RemoteResourceNotFoundError as error:
             if is_replaced(log, await self._sources.snapshot()):
@@ -263,19 +263,19 @@ class ReadSession:
         self._ahead.fill(lambda offset: self._following(log, offset))
         return batches
 
-    def _following(self, log: TieredLog, offset: int) -> Stretch | None:
+    def _following(self, log: TieredLog, offset: int) -> ReadAheadWindow | None:
         """Return the segment to read behind another one; None when it is not certain or needs an index lookup."""
         while offset < self._wanted_end and log.tier_of(offset) is Tier.REMOTE:
             metadata = log.remote_segment(offset)
             if metadata is None or metadata.start_offset != offset:
                 return None
-            stretch = Stretch(metadata, remote_end(log, metadata, offset))
+            stretch = ReadAheadWindow(metadata, remote_end(log, metadata, offset))
             if metadata.size_bytes:
                 return stretch
             offset = stretch.end_offset
         return None
 
-    async def _reader_at(self, stretch: Stretch, offset: int) -> RemoteSegmentReader:
+    async def _reader_at(self, stretch: ReadAheadWindow, offset: int) -> RemoteSegmentReader:
         """Return the open reader if it stands in the right segment, else a new one at the floor of ``offset``."""
         metadata = stretch.metadata
         if (found := await self._ahead.current(offset, metadata)) is not None:

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from tierd.errors import OffsetOutOfRangeError
 from tierd.log import PartitionScan
-from tierd.metadata import OwnBranch, PartitionView, Stretch, effective_lineage
+from tierd.metadata import OwnBranch, PartitionView, ReadableRange, effective_lineage
 from tierd.model import Lineage, OffsetRange, RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.tiering.plan import deleted_records_before, local_log_start
 
@@ -108,7 +108,7 @@ class TieredLog:
         """Return the exclusive end of our own branch in a segment, from ``offset`` on; see ``OwnBranch``."""
         return self.branch.readable_end(metadata, offset)
 
-    def next_indexed_segment(self, offset: int) -> Stretch | None:
+    def next_indexed_segment(self, offset: int) -> ReadableRange | None:
         """Return the first segment from ``offset`` on that may name aborted transactions (remote-tiering 14.4).
 
         Another branch of the log may have written segments, or ends of segments, under one of our epochs: a broker that

@@ -56,7 +56,7 @@ class FoundSegments:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _ReadObject:
     """What one manifest, or the log start record, told."""
 
     segment: BucketSegment | None = None
@@ -64,7 +64,7 @@ class _Read:
     problems: tuple[RebuildProblem, ...] = ()
 
     @classmethod
-    def of(cls, *problems: RebuildProblem) -> "_Read":
+    def of(cls, *problems: RebuildProblem) -> "_ReadObject":
         """Nothing but problems."""
         return cls(problems=problems)
 
@@ -77,7 +77,7 @@ class _Found:
     problems: list[RebuildProblem] = field(default_factory=list)
     log_start: BucketLogStart | None = None
 
-    def add(self, read: _Read) -> None:
+    def add(self, read: _ReadObject) -> None:
         """Add what was read. Of two segments with one id the first is kept, and a proven one before any other."""
         self.problems += read.problems
         self.log_start = read.log_start or self.log_start
@@ -139,21 +139,21 @@ class BucketReader:
             found.add(await self._log_start(objects.partition, objects.log_start))
         return FoundSegments(tuple(found.segments.values()), tuple(found.problems), found.log_start)
 
-    async def _log_start(self, partition: TopicIdPartition, info: ObjectInfo) -> "_Read":
+    async def _log_start(self, partition: TopicIdPartition, info: ObjectInfo) -> "_ReadObject":
         if info.size_bytes > LOG_START.max_bytes:
-            return _Read.of(_too_large(info, LOG_START))
+            return _ReadObject.of(_too_large(info, LOG_START))
         try:
             async with self._slots:
                 stored = await self._storage.log_starts.read(partition)
         except RemoteStorageError as error:
             if error.retriable:
                 raise
-            return _Read.of(RebuildProblem(RebuildSeverity.DAMAGE, "not understood", info.key, str(error)))
+            return _ReadObject.of(RebuildProblem(RebuildSeverity.DAMAGE, "not understood", info.key, str(error)))
         if stored is None:
-            return _Read()  # deleted since it was listed: the whole partition goes
+            return _ReadObject()  # deleted since it was listed: the whole partition goes
         return self._judged(stored, info.key)
 
-    def _judged(self, stored: StoredLogStart, key: str) -> "_Read":
+    def _judged(self, stored: StoredLogStart, key: str) -> "_ReadObject":
         record, problems = stored.record, []
         if stored.unauthenticated is not None:
             problems.append(self._unauthenticated(key, stored.damage))
@@ -161,32 +161,32 @@ class BucketReader:
         elif record is None:
             problems.append(RebuildProblem(RebuildSeverity.DAMAGE, "damaged", key, stored.damage))
         if record is None:
-            return _Read.of(*problems)
+            return _ReadObject.of(*problems)
         found = BucketLogStart(
             log_start_offset=record.log_start_offset, leader_epoch=record.leader_epoch, broker_id=record.broker_id
         )
-        return _Read(log_start=found, problems=tuple(problems))
+        return _ReadObject(log_start=found, problems=tuple(problems))
 
-    async def _read(self, partition: TopicIdPartition, objects: Mapping[str, ObjectInfo]) -> "_Read":
+    async def _read(self, partition: TopicIdPartition, objects: Mapping[str, ObjectInfo]) -> "_ReadObject":
         manifest = objects.get(".manifest")
         if manifest is None:
             key = next(iter(objects.values())).key
             what = "a copy that was never finished, or a deletion that was; its objects are in nobody's metadata"
-            return _Read.of(RebuildProblem(RebuildSeverity.NOTE, "no manifest", key, what))
+            return _ReadObject.of(RebuildProblem(RebuildSeverity.NOTE, "no manifest", key, what))
         if (problem := self._never_read(objects)) is not None:
-            return _Read.of(problem)
+            return _ReadObject.of(problem)
         try:
             async with self._slots:
                 return await self._described(partition, manifest.key, objects)
         except RemoteResourceNotFoundError:
-            return _Read.of(
+            return _ReadObject.of(
                 RebuildProblem(RebuildSeverity.NOTE, "gone", manifest.key, "it was deleted while it was read")
             )
         except RemoteStorageError as error:
             if error.retriable:
                 raise
             kind = "damaged" if isinstance(error, RemoteIntegrityError) else "not understood"
-            return _Read.of(RebuildProblem(RebuildSeverity.DAMAGE, kind, manifest.key, str(error)))
+            return _ReadObject.of(RebuildProblem(RebuildSeverity.DAMAGE, kind, manifest.key, str(error)))
 
     def _never_read(self, objects: Mapping[str, ObjectInfo]) -> RebuildProblem | None:
         """Return the problem of a segment whose manifest or tombstone is never read.
@@ -201,7 +201,9 @@ class BucketReader:
                 return _too_large(info, kind)
         return None
 
-    async def _described(self, partition: TopicIdPartition, key: str, objects: Mapping[str, ObjectInfo]) -> "_Read":
+    async def _described(
+        self, partition: TopicIdPartition, key: str, objects: Mapping[str, ObjectInfo]
+    ) -> "_ReadObject":
         content, problems = await read_whole(self._store, key, MANIFEST), list[RebuildProblem]()
         try:
             manifest = self._storage.prove_manifest(content, key=key)
@@ -209,20 +211,20 @@ class BucketReader:
         except RemoteUnauthenticatedError as error:
             problems.append(self._unauthenticated(key, str(error)))
             if not self._accepts_unauthenticated:
-                return _Read.of(*problems)
+                return _ReadObject.of(*problems)
             manifest, is_authentic = SegmentManifest.decode(content, key=key), False
         except ValueError as error:
-            return _Read.of(_contradiction(key, error))
+            return _ReadObject.of(_contradiction(key, error))
         found = self._segment(partition, key, manifest, is_authentic=is_authentic)
         if isinstance(found, RebuildProblem):
-            return _Read.of(*problems, found)
+            return _ReadObject.of(*problems, found)
         tombstone = None
         if (info := objects.get(".tombstone")) is not None:
             tombstone, doubts = await self._tombstone(found.metadata, info)
             problems += doubts
         if tombstone is None and (problem := _problem(manifest, key, objects)) is not None:
-            return _Read.of(*problems, problem)
-        return _Read(_given_up(found, tombstone), problems=tuple(problems))
+            return _ReadObject.of(*problems, problem)
+        return _ReadObject(_given_up(found, tombstone), problems=tuple(problems))
 
     def _segment(
         self, partition: TopicIdPartition, key: str, manifest: SegmentManifest, *, is_authentic: bool
