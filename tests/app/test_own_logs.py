@@ -8,7 +8,8 @@ import pytest
 from tests.fakes.eventually import eventually
 from tierd.app.compose import compose
 from tierd.app.own_logs import log_config, service_settings
-from tierd.config import LogCleanerSettings, OwnLogSettings, TierdConfig, TopicDefaults
+from tierd.config import LogCleanerSettings, TierdConfig, TopicDefaults
+from tierd.config.own_log_settings import OwnLogSettings
 from tierd.errors import CorruptRecordError
 from tierd.log import LogConfig, NewRecord, ServiceSettings, TimestampType, encode_batch
 from tierd.model import TopicPartition

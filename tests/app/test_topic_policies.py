@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from tierd.app.topic_policies import TopicPolicies, needs_broker, resolve_cleaning, resolve_policy
-from tierd.config import PipelineSettings, TopicDefaults, TopicOverride, TopicsSettings
+from tierd.config import PipelineSettings, TopicDefaults, TopicsSettings
+from tierd.config.topic_settings import TopicOverride
 
 FROM_BROKER = TopicDefaults(
     retention_ms="from-broker",

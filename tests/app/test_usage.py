@@ -9,8 +9,10 @@ from tests.fakes.eventually import eventually
 from tests.fakes.manual_clock import ManualClock
 from tierd.app.usage import UsageKeeper, broker_cost
 from tierd.clock import SystemClock
-from tierd.config import FilesystemSettings, LogDirSettings, RemoteSettings, TierdConfig
-from tierd.cost import HOUR_MS, UsageLedger, UsageLine
+from tierd.config import LogDirSettings, RemoteSettings, TierdConfig
+from tierd.config.remote_settings import FilesystemSettings
+from tierd.cost import HOUR_MS, UsageLedger
+from tierd.cost.usage import UsageLine
 from tierd.errors import StateDirError
 from tierd.model import uuid_to_text
 from tierd.remote import ObjectKeyFactory, ObjectStoreCall

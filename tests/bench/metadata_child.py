@@ -28,16 +28,8 @@ from tests.bench.segment_rows import (
 )
 from tests.tiering.rebuilding.tier import FilledTier, rebuild_of
 from tierd.clock import SystemClock
-from tierd.metadata import (
-    Batch,
-    KeyValueStore,
-    MemoryKeyValueStore,
-    PostgresKeyValueStore,
-    Put,
-    RedisKeyValueStore,
-    RemoteLogMetadataManager,
-    SqliteKeyValueStore,
-)
+from tierd.metadata import Batch, KeyValueStore, MemoryKeyValueStore, Put, RemoteLogMetadataManager
+from tierd.metadata.kv import PostgresKeyValueStore, RedisKeyValueStore, SqliteKeyValueStore
 from tierd.metadata.rows import load_partition
 from tierd.model import RemoteLogSegmentState
 from tierd.remote.backends.memory import MemoryObjectStore

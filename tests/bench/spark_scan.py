@@ -28,7 +28,7 @@ from tests.scenarios.command import run_tierd
 from tierd.kernels import crc32c
 from tierd.log import NewRecord, encode_batch
 from tierd.pipeline import register
-from tierd.pipeline.source import FilteringTieredLogDataSource
+from tierd.pipeline.source.data_source import FilteringTieredLogDataSource
 from tierd.pipeline.source.reading import read_split
 
 _VALUE_BYTES = 100

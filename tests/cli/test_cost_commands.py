@@ -8,7 +8,8 @@ from tests.fakes.log_dirs import LogDirWriter
 from tests.scenarios.command import run_tierd
 from tests.scenarios.installation import Installation
 from tierd.clock import SystemClock
-from tierd.cost import HOUR_MS, UsageLedger, UsageLine
+from tierd.cost import HOUR_MS, UsageLedger
+from tierd.cost.usage import UsageLine
 
 
 def test_an_estimate_needs_no_configuration(log_dir: LogDirWriter) -> None:

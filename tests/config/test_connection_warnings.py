@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.config.test_loading import MINIMAL, S3, load
-from tierd.config import ConfigWarning, config_warnings
+from tierd.config import config_warnings
+from tierd.config.config_warning import ConfigWarning
 
 
 def warned(tmp_path: Path, backend: str, address: str, text: str = MINIMAL) -> list[ConfigWarning]:

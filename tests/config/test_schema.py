@@ -6,9 +6,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from tierd.config import (
     CopySettings,
-    EncryptionKeySettings,
     EncryptionSettings,
-    FilesystemSettings,
     KafkaConnectionSettings,
     LeadershipSettings,
     LogDirSettings,
@@ -17,9 +15,10 @@ from tierd.config import (
     RemoteSettings,
     TierdConfig,
     TopicDefaults,
-    TopicOverride,
     TopicsSettings,
 )
+from tierd.config.remote_settings import EncryptionKeySettings, FilesystemSettings
+from tierd.config.topic_settings import TopicOverride
 
 
 def config(*log_dirs: str) -> TierdConfig:

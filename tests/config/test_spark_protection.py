@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tierd.config import PROTECTION, is_on_this_host, load_config, protection_faults
+from tierd.config import is_on_this_host, load_config, protection_faults
+from tierd.config.spark_protection import PROTECTION
 from tierd.errors import ConfigError
 
 FILE = """\

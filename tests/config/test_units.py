@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tierd.config import format_bytes, format_duration, parse_bytes, parse_duration_s
+from tierd.config import format_duration, parse_bytes, parse_duration_s
+from tierd.config.units import format_bytes
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from uuid import UUID, uuid4
 
 from crc32c import crc32c
 
-from tierd.log import NewRecord, build_indexes, encode_batch, iter_batches, set_last_offset, set_leader_epoch
+from tierd.log import NewRecord, build_indexes, encode_batch, iter_batches
+from tierd.log.records.batch_restamp import set_last_offset, set_leader_epoch
 from tierd.model import TopicPartition, uuid_to_text
 
 CLUSTER_ID = "dGllcmQtc3ludGhldGljLQ"

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from tests.log.batches import batch, plain
-from tierd.kernels import BatchColumns, Columns, RecordFault, compiled, decode_batches, decode_records, reference
+from tierd.kernels import Columns, RecordFault, compiled, decode_batches, decode_records, reference
 from tierd.kernels.choice import WORTH_COMPILING_RECORDS, KernelChoice
+from tierd.kernels.columns import BatchColumns
 from tierd.log.records.compression import Compression
 from tierd.log.records.record import Header, RecordError, iter_raw_records
 from tierd.log.records.record_batch import iter_batches

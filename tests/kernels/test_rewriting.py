@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kernels.batches_of_brokers import golden_payloads
-from tierd.kernels import RecordFault, compiled, encode_records, reference, rewrite_batches, select_records
+from tierd.kernels import RecordFault, compiled, reference, rewrite_batches, select_records
+from tierd.kernels.rewriting import encode_records
 from tierd.log.records.batch_header import HEADER_V2
 from tierd.log.records.record import Header, RawRecord, RecordError, iter_raw_records
 from tierd.log.records.record_encoding import encode_field, encode_record, encode_varint

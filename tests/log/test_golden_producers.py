@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.golden.unpack import GoldenCase, golden_cases
-from tierd.log import PartitionDirectory, identify_directory, read_lineage, read_transaction_index
+from tierd.log import PartitionDirectory, identify_directory, read_lineage
 from tierd.log.files.disk import OsDisk
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
 from tierd.log.files.partition_scan import PartitionScan, file_name, scan_partition
-from tierd.log.indexes.transaction_index import AbortedTransaction
+from tierd.log.indexes.transaction_index import AbortedTransaction, read_transaction_index
 from tierd.log.producers.producer_manager import ProducerStateManager
 from tierd.log.producers.producer_state import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot
 from tierd.log.producers.transactions import read_end_marker

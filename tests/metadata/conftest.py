@@ -8,13 +8,8 @@ import pytest
 
 from tests.services.postgres import PostgresService
 from tests.services.redis import RedisService, empty_database
-from tierd.metadata import (
-    KeyValueStore,
-    MemoryKeyValueStore,
-    PostgresKeyValueStore,
-    RedisKeyValueStore,
-    SqliteKeyValueStore,
-)
+from tierd.metadata import KeyValueStore, MemoryKeyValueStore
+from tierd.metadata.kv import PostgresKeyValueStore, RedisKeyValueStore, SqliteKeyValueStore
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])

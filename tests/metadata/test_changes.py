@@ -29,8 +29,8 @@ from tierd.metadata import (
     RemoteLogMetadataManager,
     SegmentChange,
     changes,
-    changes_between,
 )
+from tierd.metadata.changes import changes_between
 from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, RemotePartitionDeleteState
 
 KEYS = MetadataKeyFactory("cluster")

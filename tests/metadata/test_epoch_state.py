@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tests.fakes.remote_segments import segment
 from tierd.errors import RemoteResourceNotFoundError
-from tierd.metadata import RemoteLogLeaderEpochState
 from tierd.metadata.epoch_state import (
     EpochChange,
     EpochRange,
+    RemoteLogLeaderEpochState,
     delete_finished,
     delete_started,
     finished,

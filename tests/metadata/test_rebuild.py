@@ -13,11 +13,11 @@ from tierd.metadata import (
     MetadataKeyFactory,
     PartitionView,
     RebuildSeverity,
-    RebuiltPartition,
     differences,
     rebuild_partition,
     rows_of,
 )
+from tierd.metadata.rebuild import RebuiltPartition
 from tierd.metadata.rows import load_partition
 from tierd.model import RemoteLogSegmentMetadata, SoftDelete
 

@@ -28,7 +28,6 @@ from tierd.metadata import (
     Put,
     RemoteLogMetadataManager,
     changes,
-    changes_between,
     export_lines,
     import_lines,
     read_partition,
@@ -36,6 +35,7 @@ from tierd.metadata import (
     rows_of,
     serde,
 )
+from tierd.metadata.changes import changes_between
 from tierd.model import EpochEntry, SoftDelete, TopicIdPartition
 from tierd.testing import cancel_at
 

@@ -23,7 +23,8 @@ from tierd.errors import (
     InvalidSegmentTransitionError,
     RemoteResourceNotFoundError,
 )
-from tierd.metadata import Claim, MetadataKeyFactory, PartitionRow, PartitionView, ViewChange, rows_of
+from tierd.metadata import Claim, MetadataKeyFactory, PartitionRow, PartitionView, rows_of
+from tierd.metadata.cache import ViewChange
 from tierd.metadata.kv.base import Put
 from tierd.metadata.rows import load_partition, writes_of
 from tierd.model import EpochEntry, RemoteLogSegmentMetadata, SoftDelete, TopicIdPartition

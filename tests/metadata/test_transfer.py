@@ -24,7 +24,6 @@ from tierd.metadata import (
     MemoryKeyValueStore,
     MetadataKeyFactory,
     Put,
-    SqliteKeyValueStore,
     TransferCounts,
     export_lines,
     import_lines,
@@ -35,6 +34,7 @@ from tierd.metadata import (
     remember_tier,
     store_identity,
 )
+from tierd.metadata.kv import SqliteKeyValueStore
 from tierd.model import RemotePartitionDeleteState, TopicIdPartition
 from tierd.testing import cancel_at
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tierd.model import UNDEFINED_END, EpochEntry, Lineage, segment_epochs_problem
+from tierd.model import EpochEntry, Lineage, segment_epochs_problem
+from tierd.model.lineage import UNDEFINED_END
 
 assignments = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 60)), max_size=12)
 

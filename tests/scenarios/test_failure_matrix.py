@@ -37,15 +37,8 @@ from tierd.errors import (
     RetriableRemoteStorageError,
     TierError,
 )
-from tierd.metadata import (
-    Batch,
-    DeletePrefix,
-    KeyValueStore,
-    MetadataKeyFactory,
-    Put,
-    SqliteKeyValueStore,
-    read_partition,
-)
+from tierd.metadata import Batch, DeletePrefix, KeyValueStore, MetadataKeyFactory, Put, read_partition
+from tierd.metadata.kv import SqliteKeyValueStore
 from tierd.model import IsolationLevel, RemoteLogSegmentState, TopicIdPartition
 from tierd.remote import (
     Body,

@@ -11,7 +11,9 @@ from pydantic import JsonValue, TypeAdapter
 
 from tierd.errors import ControlError
 from tierd.model import TopicPartition
-from tierd.pipeline import RunOutcome, RunReport, RunTally, report_json
+from tierd.pipeline import RunReport, report_json
+from tierd.pipeline.committing import RunTally
+from tierd.pipeline.running.history import RunOutcome
 from tierd.serve import (
     ATTEST_ERASURE,
     CANCEL_ERASURE,
@@ -43,7 +45,8 @@ from tierd.serve import (
     UndeleteRequest,
 )
 from tierd.serve.control_protocol import ControlRequest, ControlRequestLine
-from tierd.tiering import CopyLag, LogDirState, PartitionStatus
+from tierd.tiering import LogDirState, PartitionStatus
+from tierd.tiering.local.lag import CopyLag
 
 ORDERS, AUDIT = TopicPartition("orders", 0), TopicPartition("audit", 3)
 ID, ID_TEXT = UUID(int=1), "AAAAAAAAAAAAAAAAAAAAAQ"

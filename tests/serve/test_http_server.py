@@ -19,7 +19,9 @@ from tierd.clock import Clock, SystemClock
 from tierd.errors import ListenError
 from tierd.model import TopicPartition
 from tierd.serve import ConnectionGate, ConnectionLimits, HttpServer, Outage, StatusSnapshot
-from tierd.tiering import CopyLag, LogDirState, PartitionState, PartitionStatus
+from tierd.tiering import LogDirState, PartitionStatus
+from tierd.tiering.local.lag import CopyLag
+from tierd.tiering.status import PartitionState
 
 NOW_MS = 1_700_000_100_000
 

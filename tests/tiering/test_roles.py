@@ -18,7 +18,8 @@ from tierd.control import Leadership, Role
 from tierd.errors import BackendUnavailableError
 from tierd.metadata import MemoryKeyValueStore
 from tierd.model import TopicIdPartition
-from tierd.tiering import CopyLag, PartitionStatus, TopicPolicy
+from tierd.tiering import PartitionStatus, TopicPolicy
+from tierd.tiering.local.lag import CopyLag
 
 SHAPE = SegmentShape()  # 8 records a segment
 

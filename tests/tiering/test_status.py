@@ -7,7 +7,8 @@ import pytest
 from tests.fakes.log_dirs import LogDirWriter, SegmentShape
 from tierd.control import Leadership, Role
 from tierd.log import identify_directory, scan_partition
-from tierd.tiering import CopyLag, SegmentHold, TaskHealth
+from tierd.tiering import SegmentHold, TaskHealth
+from tierd.tiering.local.lag import CopyLag
 from tierd.tiering.local.partition_log import PartitionLog
 from tierd.tiering.role_tasks import RoleTasks
 from tierd.tiering.status import PartitionStatus, partition_status

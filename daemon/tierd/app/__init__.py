@@ -14,7 +14,7 @@ from tierd.app.metadata_commands import export_metadata, follow_segments, import
 from tierd.app.once import copy_once
 from tierd.app.online_check import check_online, known_cluster_id
 from tierd.app.pipeline import require_spark
-from tierd.app.reading import Located, TierReader, explain_offset, found_offset, list_offsets, tier_reader
+from tierd.app.reading import explain_offset, found_offset, list_offsets, tier_reader
 from tierd.app.removing import delete_partition, expire, require_confirmed, undelete
 from tierd.app.repairing import RepairRequest, repair_tier
 from tierd.app.rewrapping import rewrap_keys
@@ -22,9 +22,7 @@ from tierd.app.run import run_daemon
 from tierd.app.usage import broker_cost
 
 __all__ = [
-    "Located",
     "RepairRequest",
-    "TierReader",
     "attest_erasure",
     "broker_cost",
     "cancel_erasure",

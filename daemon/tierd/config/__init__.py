@@ -1,48 +1,19 @@
 """The one YAML file, parsed at the door into frozen settings per room; every fault at once, each with its place."""
 
-from tierd.config.config_warning import ConfigWarning
 from tierd.config.config_warnings import config_warnings
-from tierd.config.connectors import (
-    INTERFACE_VERSION,
-    METADATA,
-    OBJECT_STORE,
-    ConnectorError,
-    PluginSettings,
-    find_connector,
-)
+from tierd.config.connectors import INTERFACE_VERSION, METADATA, OBJECT_STORE, PluginSettings, find_connector
 from tierd.config.leadership_settings import KafkaConnectionSettings, LeadershipSettings
 from tierd.config.loading import load_config, load_state_dir
-from tierd.config.metadata_settings import MetadataSettings, PostgresSettings, RedisSettings, SqliteSettings
-from tierd.config.own_log_settings import LogCleanerSettings, OwnLogSettings
+from tierd.config.metadata_settings import MetadataSettings, PostgresSettings, RedisSettings
+from tierd.config.own_log_settings import LogCleanerSettings
 from tierd.config.pipeline_settings import PipelineSettings
-from tierd.config.remote_settings import (
-    AzureSettings,
-    CompressionSettings,
-    EncryptionKeySettings,
-    EncryptionSettings,
-    FilesystemSettings,
-    GcsSettings,
-    RemoteSettings,
-    RetrySettings,
-    S3Settings,
-    SseSettings,
-)
-from tierd.config.schema import (
-    CopySettings,
-    CostSettings,
-    ExpireSettings,
-    FetchSettings,
-    HoldSettings,
-    HttpSettings,
-    LogDirSettings,
-    LoggingSettings,
-    TierdConfig,
-)
+from tierd.config.remote_settings import AzureSettings, EncryptionSettings, GcsSettings, RemoteSettings, S3Settings
+from tierd.config.schema import CopySettings, ExpireSettings, FetchSettings, LogDirSettings, TierdConfig
 from tierd.config.side_file import load_side_file
-from tierd.config.spark_protection import PROTECTION, is_on_this_host, protection_faults
-from tierd.config.topic_settings import TopicDefaults, TopicOverride, TopicsSettings
+from tierd.config.spark_protection import is_on_this_host, protection_faults
+from tierd.config.topic_settings import TopicDefaults, TopicsSettings
 from tierd.config.traversal import secrets_of
-from tierd.config.units import format_bytes, format_duration, parse_bytes, parse_duration_s
+from tierd.config.units import format_duration, parse_bytes, parse_duration_s
 from tierd.config.values import (
     AbsolutePath,
     Address,
@@ -60,54 +31,38 @@ __all__ = [
     "INTERFACE_VERSION",
     "METADATA",
     "OBJECT_STORE",
-    "PROTECTION",
     "AbsolutePath",
     "Address",
     "AzureSettings",
     "ByteLimit",
     "ByteSize",
-    "CompressionSettings",
-    "ConfigWarning",
-    "ConnectorError",
     "CopySettings",
-    "CostSettings",
     "Duration",
-    "EncryptionKeySettings",
     "EncryptionSettings",
     "ExpireSettings",
     "FetchSettings",
-    "FilesystemSettings",
     "GcsSettings",
-    "HoldSettings",
-    "HttpSettings",
     "KafkaConnectionSettings",
     "LeadershipSettings",
     "LogCleanerSettings",
     "LogDirSettings",
-    "LoggingSettings",
     "MetadataSettings",
-    "OwnLogSettings",
     "OwnPath",
     "PipelineSettings",
     "PluginSettings",
     "PostgresSettings",
     "RedisSettings",
     "RemoteSettings",
-    "RetrySettings",
     "S3Settings",
-    "SqliteSettings",
-    "SseSettings",
     "Switch",
     "Text",
     "TierdConfig",
     "TopicDefaults",
-    "TopicOverride",
     "TopicsSettings",
     "Url",
     "WholeNumber",
     "config_warnings",
     "find_connector",
-    "format_bytes",
     "format_duration",
     "is_on_this_host",
     "load_config",

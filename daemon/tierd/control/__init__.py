@@ -9,7 +9,7 @@ from tierd.control.static import StaticLeadership
 
 if TYPE_CHECKING:
     from tierd.control.broker_connections import bootstrap_addresses
-    from tierd.control.kafka import KafkaLeadership, LeadershipStatistics
+    from tierd.control.kafka import KafkaLeadership
     from tierd.control.kafka_check import BrokerProbe, probe_broker, probe_controller, release_of
     from tierd.control.topic_configs import BrokerTopicConfigs
 
@@ -20,7 +20,6 @@ __all__ = [
     "KafkaLeadership",
     "Leadership",
     "LeadershipSource",
-    "LeadershipStatistics",
     "Role",
     "StaticLeadership",
     "bootstrap_addresses",

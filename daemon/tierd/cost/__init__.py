@@ -5,7 +5,7 @@ from tierd.cost.log_dirs import estimate_log_dirs
 from tierd.cost.prices import FREE, PriceList, load_prices
 from tierd.cost.report import Cost, CostReport, TopicCost, cost_report
 from tierd.cost.requests import IN_A_PUT, RequestClass
-from tierd.cost.usage import HOUR_MS, OTHER_TOPIC, Usage, UsageLedger, UsageLine
+from tierd.cost.usage import HOUR_MS, OTHER_TOPIC, Usage, UsageLedger
 
 __all__ = [
     "FREE",
@@ -22,7 +22,6 @@ __all__ = [
     "TopicEstimate",
     "Usage",
     "UsageLedger",
-    "UsageLine",
     "cost_report",
     "estimate_log_dirs",
     "load_prices",

@@ -3,15 +3,14 @@
 from tierd.kernels.arrays import Gathered, GatheredHeaders
 from tierd.kernels.checksums import combine_crc32c, crc32c, crc32c_of_file, crc32c_of_range
 from tierd.kernels.choice import compile_kernels
-from tierd.kernels.columns import STEP_RECORDS, BatchColumns, Columns, RecordFault
+from tierd.kernels.columns import STEP_RECORDS, Columns, RecordFault
 from tierd.kernels.gathering import gather, gather_headers
 from tierd.kernels.keys import hash_keys, latest_per_key
 from tierd.kernels.records import decode_batches, decode_records
-from tierd.kernels.rewriting import encode_records, rewrite_batches, select_records
+from tierd.kernels.rewriting import rewrite_batches, select_records
 
 __all__ = [
     "STEP_RECORDS",
-    "BatchColumns",
     "Columns",
     "Gathered",
     "GatheredHeaders",
@@ -23,7 +22,6 @@ __all__ = [
     "crc32c_of_range",
     "decode_batches",
     "decode_records",
-    "encode_records",
     "gather",
     "gather_headers",
     "hash_keys",

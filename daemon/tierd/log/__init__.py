@@ -5,7 +5,7 @@ Names, text files, batches, indexes and snapshots; what is stable; and where to 
 
 from tierd.log.broker.batch_lookup import batch_at
 from tierd.log.broker.check import SegmentCheck, check_segment
-from tierd.log.broker.history import compare_batches, compare_with_local
+from tierd.log.broker.history import compare_with_local
 from tierd.log.broker.live_segment import data_bytes
 from tierd.log.broker.local_log import LocalLog, find_log_end_offset, find_segment_end_offset, read_batch_header
 from tierd.log.broker.stable_offset import last_stable_offset
@@ -13,7 +13,6 @@ from tierd.log.broker.timestamp_lookup import first_since, max_timestamp
 from tierd.log.broker.watcher import (
     CheckpointChanged,
     LogDirChanged,
-    LogDirEvent,
     LogDirWatcher,
     Overflowed,
     PartitionChanged,
@@ -21,21 +20,17 @@ from tierd.log.broker.watcher import (
 )
 from tierd.log.cleaning.cleaned_segment import CleanedSegment
 from tierd.log.cleaning.round_rewriter import RoundFacts, RoundRewriter, SourceSegment, StartRewriting
-from tierd.log.dirs.identity import BrokerIdentity, FoundIdentity, LogDirAbsence, broker_identity, read_identities
+from tierd.log.dirs.identity import BrokerIdentity, FoundIdentity, broker_identity, read_identities
 from tierd.log.dirs.manager import LogManager
 from tierd.log.dirs.offline_recovery import RecoveredLogDir, RecoveredPartition, recover_log_dir
 from tierd.log.dirs.partition_access import opened_partition
 from tierd.log.files.checkpoints import (
-    LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
-    PARTITION_METADATA,
     REPLICATION_OFFSET_CHECKPOINT,
     encode_lineage,
     parse_lineage,
-    parse_offset_checkpoint,
     read_lineage,
     read_offset_checkpoint,
-    read_topic_id,
 )
 from tierd.log.files.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from tierd.log.files.directory import (
@@ -48,25 +43,20 @@ from tierd.log.files.directory import (
     parse_directory_name,
 )
 from tierd.log.files.disk import OsDisk
-from tierd.log.files.log_dir_lock import LogDirLock, require_unlocked
+from tierd.log.files.log_dir_lock import LogDirLock
 from tierd.log.files.meta_properties import MetaProperties, read_meta_properties, write_meta_properties
-from tierd.log.files.partition_scan import PartitionScan, SegmentFiles, file_name, parse_file_name, scan_partition
+from tierd.log.files.partition_scan import PartitionScan, SegmentFiles, file_name, scan_partition
 from tierd.log.indexes.index_build import IndexBuilder, build_indexes
-from tierd.log.indexes.offset_index import OffsetIndex, OffsetPosition
+from tierd.log.indexes.offset_index import OffsetIndex
 from tierd.log.indexes.time_index import TimeIndex
-from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex, read_transaction_index
-from tierd.log.inspection import Damage, Decoded, FileFound, Finding, Note, inspect_path, record_fields
+from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
+from tierd.log.inspection import Damage, Decoded, FileFound, Finding, Note, inspect_path
 from tierd.log.inspection.index_content import check_index
 from tierd.log.loading.load_progress import Remaining
 from tierd.log.log_service import LogService, ServiceSettings
 from tierd.log.partition.unified_log import UnifiedLog
-from tierd.log.producers.producer_state import (
-    ProducerStateEntry,
-    encode_producer_snapshot,
-    parse_producer_snapshot,
-    read_producer_snapshot,
-)
-from tierd.log.producers.snapshot_rebuild import RebuiltProducers, rebuild_producers
+from tierd.log.producers.producer_state import ProducerStateEntry, parse_producer_snapshot, read_producer_snapshot
+from tierd.log.producers.snapshot_rebuild import rebuild_producers
 from tierd.log.producers.transactions import stable_end_offset
 from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.batch_builder import BatchBuilder, encode_batch, encode_end_marker
@@ -83,7 +73,6 @@ from tierd.log.records.batch_header import (
     stamp_crc,
     take_lacking,
 )
-from tierd.log.records.batch_restamp import set_last_offset, set_leader_epoch
 from tierd.log.records.batch_rewrite import (
     compress_batch,
     decompress_batch,
@@ -91,7 +80,7 @@ from tierd.log.records.batch_rewrite import (
     rewrite_batch,
     upgrade_batch,
 )
-from tierd.log.records.compression import MAX_DECOMPRESSED_BYTES, Compression
+from tierd.log.records.compression import Compression
 from tierd.log.records.log_columns import iter_piece_columns
 from tierd.log.records.log_config import LogConfig, TimestampType
 from tierd.log.records.new_record import NewRecord, Producer
@@ -119,11 +108,8 @@ __all__ = [
     "IS_CONTROL",
     "IS_LOG_APPEND_TIME",
     "IS_TRANSACTIONAL",
-    "LEADER_EPOCH_CHECKPOINT",
     "LOG_START_OFFSET_CHECKPOINT",
-    "MAX_DECOMPRESSED_BYTES",
     "OVERHEAD_BYTES",
-    "PARTITION_METADATA",
     "REPLICATION_OFFSET_CHECKPOINT",
     "AbortedTransaction",
     "AppendOrigin",
@@ -146,9 +132,7 @@ __all__ = [
     "KnownDirectory",
     "LocalLog",
     "LogConfig",
-    "LogDirAbsence",
     "LogDirChanged",
-    "LogDirEvent",
     "LogDirListing",
     "LogDirLock",
     "LogDirWatcher",
@@ -161,7 +145,6 @@ __all__ = [
     "NewRecord",
     "Note",
     "OffsetIndex",
-    "OffsetPosition",
     "OsDisk",
     "Overflowed",
     "PartitionChanged",
@@ -170,7 +153,6 @@ __all__ = [
     "PieceBatches",
     "Producer",
     "ProducerStateEntry",
-    "RebuiltProducers",
     "Record",
     "RecordBatch",
     "RecordColumns",
@@ -198,7 +180,6 @@ __all__ = [
     "check_index",
     "check_segment",
     "columns_of",
-    "compare_batches",
     "compare_with_local",
     "compress_batch",
     "data_bytes",
@@ -207,7 +188,6 @@ __all__ = [
     "encode_batch",
     "encode_end_marker",
     "encode_lineage",
-    "encode_producer_snapshot",
     "file_name",
     "find_log_end_offset",
     "find_segment_end_offset",
@@ -222,10 +202,8 @@ __all__ = [
     "max_timestamp",
     "opened_partition",
     "parse_directory_name",
-    "parse_file_name",
     "parse_header",
     "parse_lineage",
-    "parse_offset_checkpoint",
     "parse_producer_snapshot",
     "read_batch_header",
     "read_identities",
@@ -233,17 +211,11 @@ __all__ = [
     "read_meta_properties",
     "read_offset_checkpoint",
     "read_producer_snapshot",
-    "read_topic_id",
-    "read_transaction_index",
     "rebuild_producers",
-    "record_fields",
     "recover_log_dir",
     "repair_partition",
-    "require_unlocked",
     "rewrite_batch",
     "scan_partition",
-    "set_last_offset",
-    "set_leader_epoch",
     "stable_end_offset",
     "stamp_crc",
     "take_lacking",

@@ -5,27 +5,22 @@ fences a stale one (remote-tiering 2 to 7).
 """
 
 from tierd.metadata.branch import OwnBranch, ReadableRange
-from tierd.metadata.cache import PartitionView, ViewChange
-from tierd.metadata.changes import SegmentChange, changes, changes_between
+from tierd.metadata.cache import PartitionView
+from tierd.metadata.changes import SegmentChange, changes
 from tierd.metadata.connector import MetadataConnector, MetadataOpening, metadata_keys
-from tierd.metadata.epoch_state import RemoteLogLeaderEpochState
 from tierd.metadata.filling import FillingSource, StoreFilling, holds_segments
 from tierd.metadata.identity import is_tier_known, read_store_identity, remember_tier, store_identity
 from tierd.metadata.incarnations import copied_last_ms
 from tierd.metadata.keys import MetadataKeyFactory
 from tierd.metadata.kv import (
     Batch,
-    CallLatency,
     Delete,
     DeletePrefix,
     Expect,
     ExpectPresent,
     KeyValueStore,
     MemoryKeyValueStore,
-    PostgresKeyValueStore,
     Put,
-    RedisKeyValueStore,
-    SqliteKeyValueStore,
 )
 from tierd.metadata.leases import Lease, acquire_lease, release_lease, renew_lease
 from tierd.metadata.led_partitions import MetadataManagerSettings
@@ -33,19 +28,18 @@ from tierd.metadata.lineage import effective_lineage
 from tierd.metadata.manager import RemoteLogMetadataManager
 from tierd.metadata.newest_epochs import TierEpochs
 from tierd.metadata.opening import open_metadata
-from tierd.metadata.overlaps import Overlap, covered_copies, overlaps
+from tierd.metadata.overlaps import covered_copies, overlaps
 from tierd.metadata.partition_deletes import PartitionBeingDeleted, partitions_being_deleted
-from tierd.metadata.reader import StoredSegmentRow, list_partitions, read_claims, read_partition, read_segment
+from tierd.metadata.reader import list_partitions, read_claims, read_partition, read_segment
 from tierd.metadata.rebuild import (
     BucketLogStart,
     BucketSegment,
     RebuildProblem,
     RebuildSeverity,
-    RebuiltPartition,
     differences,
     rebuild_partition,
 )
-from tierd.metadata.row import RECORD_IN_DOUBT, Claim, PartitionDelete, PartitionRow
+from tierd.metadata.row import RECORD_IN_DOUBT, Claim, PartitionRow
 from tierd.metadata.rows import rows_of
 from tierd.metadata.serde import decode_segment, encode_segment
 from tierd.metadata.statistics import MetadataStatistics
@@ -56,7 +50,6 @@ __all__ = [
     "Batch",
     "BucketLogStart",
     "BucketSegment",
-    "CallLatency",
     "Claim",
     "Delete",
     "DeletePrefix",
@@ -71,31 +64,21 @@ __all__ = [
     "MetadataManagerSettings",
     "MetadataOpening",
     "MetadataStatistics",
-    "Overlap",
     "OwnBranch",
     "PartitionBeingDeleted",
-    "PartitionDelete",
     "PartitionRow",
     "PartitionView",
-    "PostgresKeyValueStore",
     "Put",
     "ReadableRange",
     "RebuildProblem",
     "RebuildSeverity",
-    "RebuiltPartition",
-    "RedisKeyValueStore",
-    "RemoteLogLeaderEpochState",
     "RemoteLogMetadataManager",
     "SegmentChange",
-    "SqliteKeyValueStore",
     "StoreFilling",
-    "StoredSegmentRow",
     "TierEpochs",
     "TransferCounts",
-    "ViewChange",
     "acquire_lease",
     "changes",
-    "changes_between",
     "copied_last_ms",
     "covered_copies",
     "decode_segment",

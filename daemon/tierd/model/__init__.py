@@ -9,7 +9,7 @@ from tierd.model.identity import (
     uuid_to_text,
 )
 from tierd.model.isolation_level import IsolationLevel
-from tierd.model.lineage import UNDEFINED_END, EpochEndOffset, EpochEntry, Lineage, segment_epochs_problem
+from tierd.model.lineage import EpochEndOffset, EpochEntry, Lineage, segment_epochs_problem
 from tierd.model.partition_delete import RemotePartitionDeleteMetadata, RemotePartitionDeleteState
 from tierd.model.ranges import ByteRange, OffsetRange
 from tierd.model.segment import (
@@ -24,7 +24,6 @@ from tierd.model.timestamps import BlockTimestamps, TimestampOffset, TimestampRa
 
 __all__ = [
     "CHECKSUM_BLOCK_BYTES",
-    "UNDEFINED_END",
     "BlockChecksums",
     "BlockTimestamps",
     "ByteRange",

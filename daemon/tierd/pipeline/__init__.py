@@ -11,10 +11,8 @@ from tierd.pipeline.committing import (
     PartitionRound,
     PreparedRun,
     RunStatistics,
-    RunTally,
 )
 from tierd.pipeline.erasing import (
-    ErasePhase,
     EraseRequest,
     EraseRequests,
     ErasureKeeper,
@@ -26,14 +24,13 @@ from tierd.pipeline.erasing import (
     restore_requests,
     search_work,
 )
-from tierd.pipeline.planning import Candidate, CleaningPolicy, Skipped
+from tierd.pipeline.planning import Candidate, CleaningPolicy
 from tierd.pipeline.registration import register
 from tierd.pipeline.running import (
     PartitionLeases,
     PipelineScheduler,
     RunHistory,
     RunLimits,
-    RunOutcome,
     RunProgress,
     RunReport,
     SparkProcess,
@@ -48,7 +45,6 @@ __all__ = [
     "Candidate",
     "CleaningPolicy",
     "CompactionLeader",
-    "ErasePhase",
     "EraseRequest",
     "EraseRequests",
     "ErasureKeeper",
@@ -64,12 +60,9 @@ __all__ = [
     "PreparedRun",
     "RunHistory",
     "RunLimits",
-    "RunOutcome",
     "RunProgress",
     "RunReport",
     "RunStatistics",
-    "RunTally",
-    "Skipped",
     "SparkProcess",
     "SparkRun",
     "SparkRunSettings",

@@ -1,6 +1,5 @@
 """Metrics and log of the daemon: every metric declared once, and the log with its secrets masked."""
 
-from tierd.telemetry.declaration import Declaration
 from tierd.telemetry.log_cleaner import LogCleanerUse
 from tierd.telemetry.logs import configure_logging
 from tierd.telemetry.metrics import Metrics
@@ -11,7 +10,6 @@ from tierd.telemetry.scraped import EngineUse, HoldUsage, Latency, LeadershipUse
 
 __all__ = [
     "CacheUse",
-    "Declaration",
     "EngineUse",
     "HoldUsage",
     "Latency",

@@ -5,43 +5,33 @@ Decisions are plain functions over values; the tasks that act on them are run by
 
 from tierd.tiering.assembly import FollowedLogDirs, Tiering, assemble
 from tierd.tiering.auditing.explain import Explanation, OffsetPlace, explain
-from tierd.tiering.auditing.findings import AuditLimits, Finding, Severity
+from tierd.tiering.auditing.findings import AuditLimits, Finding
 from tierd.tiering.auditing.orphan_inspector import OrphanInspector
 from tierd.tiering.auditing.recopy import RemoteLogCopy
 from tierd.tiering.auditing.repair import RepairOutcome, RepairResult, RepairTools, TierRepair
-from tierd.tiering.auditing.repair_plan import RepairAction, RepairKind
+from tierd.tiering.auditing.repair_plan import RepairKind
 from tierd.tiering.auditing.repair_planner import LEAST_AGE_S, RepairPlanner
 from tierd.tiering.auditing.segment_check import SegmentCheck
-from tierd.tiering.auditing.side_by_side import AuditReport
 from tierd.tiering.auditing.verify import TierAudit
 from tierd.tiering.capacity import Capacity, ManagerStatistics
-from tierd.tiering.copying.copy_state import CopyPhase, CopyState
 from tierd.tiering.copying.copy_task import CopyTask
 from tierd.tiering.copying.segment_copy import SegmentCopy, Writer
-from tierd.tiering.local.broker_state import BrokerCheckpoints, BrokerOffsets
 from tierd.tiering.local.held_files import linked_offsets
-from tierd.tiering.local.held_register import HoldStatistics, LogDirHold
-from tierd.tiering.local.held_segment import HeldSegment, HoldKind
 from tierd.tiering.local.hold import SegmentHold
-from tierd.tiering.local.lag import CopyLag
 from tierd.tiering.local.log_offsets import BrokerLogOffsets, LogOffsets, OwnLogOffsets
 from tierd.tiering.manager import RemoteLogManager
-from tierd.tiering.plan import CopyCandidate, copy_candidates, highest_copied
 from tierd.tiering.policy import TopicPolicy
 from tierd.tiering.reading.committed import committed_batches, data_batches
-from tierd.tiering.reading.fetch_result import FetchResult
 from tierd.tiering.reading.fetch_service import FetchService, FetchStatistics, open_fetch_service
-from tierd.tiering.reading.fetch_task import BatchGroup, FetchTask
-from tierd.tiering.reading.index_cache import RemoteIndexCache
-from tierd.tiering.reading.index_files import INDEX_CACHE_DIRECTORY
+from tierd.tiering.reading.fetch_task import FetchTask
 from tierd.tiering.reading.tiered_log import Tier, TieredLog
 from tierd.tiering.reading.timestamps import OffsetSpec
 from tierd.tiering.rebuilding.bucket import UNAUTHENTICATED, BucketReader
 from tierd.tiering.rebuilding.rebuild import MetadataRebuild, RebuildReport
-from tierd.tiering.recorder import SilentRecorder, TieringRecorder
+from tierd.tiering.recorder import SilentRecorder
 from tierd.tiering.removing.deletion import SegmentDeletion
-from tierd.tiering.removing.expiration_plan import ExpirationPlan, PlannedDeletion
-from tierd.tiering.removing.expiration_task import ExpirationState, ExpirationTask
+from tierd.tiering.removing.expiration_plan import ExpirationPlan
+from tierd.tiering.removing.expiration_task import ExpirationTask
 from tierd.tiering.removing.ledger import DeletionLedger, LedgerEntry, LedgerStep, read_ledger
 from tierd.tiering.removing.left_deletions import partitions_left
 from tierd.tiering.removing.local_view import facts_of
@@ -53,48 +43,33 @@ from tierd.tiering.replica import LogDirState
 from tierd.tiering.segment_writes import SegmentWrites
 from tierd.tiering.single_pass import CopyOutcome
 from tierd.tiering.slots import Slots
-from tierd.tiering.status import PartitionState, PartitionStatus
+from tierd.tiering.status import PartitionStatus
 from tierd.tiering.stored_tier import StoredTier
 from tierd.tiering.supervision import PartitionTask, PassiveSupervisor, Supervisor, TaskHealth
 from tierd.tiering.task_factory import TieringContext, TieringSettings
 
 __all__ = [
-    "INDEX_CACHE_DIRECTORY",
     "LEAST_AGE_S",
     "UNAUTHENTICATED",
     "AuditLimits",
-    "AuditReport",
-    "BatchGroup",
-    "BrokerCheckpoints",
     "BrokerLogOffsets",
-    "BrokerOffsets",
     "BucketReader",
     "Capacity",
-    "CopyCandidate",
-    "CopyLag",
     "CopyOutcome",
-    "CopyPhase",
-    "CopyState",
     "CopyTask",
     "DeletionLedger",
     "ExpirationPlan",
-    "ExpirationState",
     "ExpirationTask",
     "ExpireOutcome",
     "Explanation",
-    "FetchResult",
     "FetchService",
     "FetchStatistics",
     "FetchTask",
     "Finding",
     "FollowedLogDirs",
-    "HeldSegment",
-    "HoldKind",
-    "HoldStatistics",
     "LedgerEntry",
     "LedgerStep",
     "LocalFacts",
-    "LogDirHold",
     "LogDirState",
     "LogOffsets",
     "ManagerStatistics",
@@ -104,17 +79,13 @@ __all__ = [
     "OrphanInspector",
     "OwnLogOffsets",
     "PartitionRemover",
-    "PartitionState",
     "PartitionStatus",
     "PartitionTask",
     "PassiveSupervisor",
-    "PlannedDeletion",
     "RebuildReport",
-    "RemoteIndexCache",
     "RemoteLogCopy",
     "RemoteLogManager",
     "Removals",
-    "RepairAction",
     "RepairKind",
     "RepairOutcome",
     "RepairPlanner",
@@ -125,7 +96,6 @@ __all__ = [
     "SegmentDeletion",
     "SegmentHold",
     "SegmentWrites",
-    "Severity",
     "SilentRecorder",
     "Slots",
     "StoredTier",
@@ -138,17 +108,14 @@ __all__ = [
     "TieredLog",
     "Tiering",
     "TieringContext",
-    "TieringRecorder",
     "TieringSettings",
     "TopicPolicy",
     "Writer",
     "assemble",
     "committed_batches",
-    "copy_candidates",
     "data_batches",
     "explain",
     "facts_of",
-    "highest_copied",
     "linked_offsets",
     "open_fetch_service",
     "partition_plan",

@@ -4,7 +4,8 @@ import pytest
 
 from tests.log.batches import make_partition, marker, plain, scan_of, transactional
 from tierd.errors import CorruptRecordError, SegmentChangedError
-from tierd.log import ProducerStateEntry, encode_producer_snapshot, file_name, last_stable_offset, scan_partition
+from tierd.log import ProducerStateEntry, file_name, last_stable_offset, scan_partition
+from tierd.log.producers.producer_state import encode_producer_snapshot
 
 
 def snapshot(folder: Path, offset: int, open_transactions: dict[int, int]) -> None:

@@ -8,15 +8,8 @@ import pytest
 from asyncinotify import Inotify, Mask, Watch
 
 from tierd.errors import LogDirOfflineError
-from tierd.log import (
-    CheckpointChanged,
-    LogDirChanged,
-    LogDirEvent,
-    LogDirWatcher,
-    Overflowed,
-    PartitionChanged,
-    WatchLimitReached,
-)
+from tierd.log import CheckpointChanged, LogDirChanged, LogDirWatcher, Overflowed, PartitionChanged, WatchLimitReached
+from tierd.log.broker.watcher import LogDirEvent
 
 DEADLINE_S = 60
 

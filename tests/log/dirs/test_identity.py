@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from tierd.errors import ConfigError
-from tierd.log import BrokerIdentity, FoundIdentity, LogDirAbsence, MetaProperties, broker_identity, read_identities
+from tierd.log import BrokerIdentity, FoundIdentity, MetaProperties, broker_identity, read_identities
+from tierd.log.dirs.identity import LogDirAbsence
 
 A, B = Path("/a"), Path("/b")
 FILE = Path("/etc/tierd.yaml")

@@ -7,21 +7,16 @@ from hypothesis import strategies as st
 
 from tests.log.batches import TOPIC_ID, TOPIC_ID_TEXT
 from tierd.errors import CheckpointError, LogDirOfflineError, MissingArtefactError
-from tierd.log import (
-    encode_lineage,
-    parse_lineage,
-    parse_offset_checkpoint,
-    read_lineage,
-    read_offset_checkpoint,
-    read_topic_id,
-)
+from tierd.log import encode_lineage, parse_lineage, read_lineage, read_offset_checkpoint
 from tierd.log.files.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     encode_offset_checkpoint,
     encode_topic_id,
     ensure_checkpoint,
     load_offset_checkpoint,
+    parse_offset_checkpoint,
     parse_topic_id,
+    read_topic_id,
     write_offset_checkpoint,
 )
 from tierd.log.files.disk import OsDisk

@@ -10,7 +10,8 @@ from tierd.errors import CheckpointError
 from tierd.log import parse_lineage
 from tierd.log.files.disk import OsDisk
 from tierd.log.files.leader_epoch import LeaderEpochFileCache
-from tierd.model import UNDEFINED_END, EpochEndOffset, EpochEntry, Lineage
+from tierd.model import EpochEndOffset, EpochEntry, Lineage
+from tierd.model.lineage import UNDEFINED_END
 
 
 def cache_of(folder: Path, *entries: tuple[int, int]) -> LeaderEpochFileCache:

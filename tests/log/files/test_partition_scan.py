@@ -5,7 +5,8 @@ import pytest
 
 from tests.log.batches import make_partition, plain
 from tierd.errors import SegmentChangedError
-from tierd.log import SegmentFiles, file_name, identify_directory, parse_file_name, scan_partition
+from tierd.log import SegmentFiles, file_name, identify_directory, scan_partition
+from tierd.log.files.partition_scan import parse_file_name
 from tierd.model import Lineage
 
 

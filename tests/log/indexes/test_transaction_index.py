@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tierd.errors import CorruptIndexError
-from tierd.log import AbortedTransaction, TransactionIndex, read_transaction_index
+from tierd.log import AbortedTransaction, TransactionIndex
+from tierd.log.indexes.transaction_index import read_transaction_index
 
 Entry = tuple[int, int, int, int]
 

@@ -5,7 +5,8 @@ import struct
 import pytest
 
 from tierd.errors import CorruptIndexError, LogError
-from tierd.log import AbortedTransaction, TransactionIndex, check_index, encode_producer_snapshot
+from tierd.log import AbortedTransaction, TransactionIndex, check_index
+from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.model import IndexType
 
 SOUND = {

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tierd.errors import CorruptIndexError, MissingArtefactError
-from tierd.log import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot, read_producer_snapshot
+from tierd.log import ProducerStateEntry, parse_producer_snapshot, read_producer_snapshot
+from tierd.log.producers.producer_state import encode_producer_snapshot
 
 A13 = bytes.fromhex(
     "0001f5766a5200000001000000000000000700010000000400000000000000060000000100000000000003e9ffffffff0000000000000005"

@@ -5,8 +5,9 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tests.fakes.key_value_store import Fault, FaultyKeyValueStore
 from tierd.errors import BackendUnavailableError, OutcomeUnknownError, PreconditionFailedError, TierError
-from tierd.metadata import Batch, CallLatency, Expect, MemoryKeyValueStore, Put
+from tierd.metadata import Batch, Expect, MemoryKeyValueStore, Put
 from tierd.metadata.kv import DeadlineKeyValueStore
+from tierd.metadata.kv.deadline import CallLatency
 from tierd.metadata.kv.refusals import WritesRefusedError
 
 

@@ -15,8 +15,8 @@ from tests.fakes.eventually import eventually
 from tests.services.faulty_path import FaultyPath
 from tests.services.postgres import PostgresService, psql, through
 from tierd.errors import BackendUnavailableError, MetadataError, OutcomeUnknownError, PreconditionFailedError
-from tierd.metadata import Batch, Delete, Expect, KeyValueStore, PostgresKeyValueStore, Put
-from tierd.metadata.kv import postgres_batches, postgres_connections
+from tierd.metadata import Batch, Delete, Expect, KeyValueStore, Put
+from tierd.metadata.kv import PostgresKeyValueStore, postgres_batches, postgres_connections
 from tierd.testing import KeyValueStoreContract
 
 

@@ -15,7 +15,8 @@ from tests.contracts.networked_key_value_store import NetworkedKeyValueStoreCont
 from tests.services.faulty_path import FaultyPath
 from tests.services.redis import RedisService, through
 from tierd.errors import BackendUnavailableError, MetadataError, OutcomeUnknownError
-from tierd.metadata import Batch, Delete, Expect, KeyValueStore, Put, RedisKeyValueStore
+from tierd.metadata import Batch, Delete, Expect, KeyValueStore, Put
+from tierd.metadata.kv import RedisKeyValueStore
 from tierd.metadata.kv import redis as redis_store
 from tierd.metadata.kv import redis_scripts as scripts
 from tierd.testing import KeyValueStoreContract

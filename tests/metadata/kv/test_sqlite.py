@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tierd.errors import BackendUnavailableError, MetadataError, OutcomeUnknownError
-from tierd.metadata import Batch, Expect, KeyValueStore, Put, SqliteKeyValueStore
+from tierd.metadata import Batch, Expect, KeyValueStore, Put
+from tierd.metadata.kv import SqliteKeyValueStore
 from tierd.metadata.kv.refusals import WritesRefusedError
 from tierd.testing import KeyValueStoreContract, cancel_at
 

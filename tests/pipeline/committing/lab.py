@@ -8,10 +8,12 @@ from uuid import UUID, uuid4
 from tests.fakes.clock import FakeClock
 from tests.fakes.remote_segments import FINISHED, PARTITION, segment
 from tests.fakes.transforms import KEY_SEED
-from tierd.log import AbortedTransaction, ProducerStateEntry, TransactionIndex, encode_producer_snapshot
+from tierd.log import AbortedTransaction, ProducerStateEntry, TransactionIndex
+from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.metadata import KeyValueStore, MemoryKeyValueStore, RemoteLogMetadataManager
 from tierd.model import Lineage, LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
-from tierd.pipeline.committing import CompactionLeader, LeaderSettings, OpenOutputs, OutputStorage
+from tierd.pipeline.committing import CompactionLeader, LeaderSettings, OpenOutputs
+from tierd.pipeline.committing.leader_settings import OutputStorage
 from tierd.pipeline.planning import Candidate, CleaningPolicy, Output, WorkOrder
 from tierd.remote import SegmentManifest, SegmentStorage
 from tierd.remote.backends.memory import MemoryObjectStore

@@ -14,7 +14,7 @@ from tests.pipeline.committing.plain_job import PlainJob
 from tests.pipeline.rewriting.rounds import DAY_MS
 from tests.pipeline.rewriting.test_real_cleaner import CASES, oracle_dir, stage_dir, time_of_pass
 from tests.tiering.setups import Session, Tier, partition_of
-from tierd.metadata import SqliteKeyValueStore
+from tierd.metadata.kv import SqliteKeyValueStore
 from tierd.model import IsolationLevel, Lineage, RemoteLogSegmentState, TopicPartition
 from tierd.pipeline.committing import (
     CompactionLeader,

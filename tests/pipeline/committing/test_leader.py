@@ -14,7 +14,8 @@ from tierd.metadata import MemoryKeyValueStore
 from tierd.model import RemoteLogSegmentMetadata, uuid_to_text
 from tierd.pipeline.committing import RunTally
 from tierd.pipeline.committing.messages import Begun, RefusedGroup, Verdict
-from tierd.pipeline.planning import CleaningPolicy, Group, Output, WorkKind
+from tierd.pipeline.planning import CleaningPolicy, Output, WorkKind
+from tierd.pipeline.planning.work_order import Group
 from tierd.remote import SegmentManifest
 
 OTHER = other_partition(1)

@@ -34,7 +34,8 @@ from tierd.pipeline.committing.messages import (
     encode_answer,
     encode_request,
 )
-from tierd.pipeline.planning import Group, Output, PartitionWork, WorkKind
+from tierd.pipeline.planning import Output, PartitionWork, WorkKind
+from tierd.pipeline.planning.work_order import Group
 
 WORK = replace(
     work_of(3),

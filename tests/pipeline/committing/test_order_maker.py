@@ -12,7 +12,8 @@ from tierd.errors import RemoteIndexAbsentError
 from tierd.log import AbortedTransaction, ProducerStateEntry
 from tierd.model import IndexType, Lineage, RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.pipeline.committing import LeaderSettings
-from tierd.pipeline.planning import Candidate, Chain, CleaningPolicy, Group
+from tierd.pipeline.planning import Candidate, Chain, CleaningPolicy
+from tierd.pipeline.planning.work_order import Group
 from tierd.remote import SegmentStorage
 
 OTHER = other_partition(1)

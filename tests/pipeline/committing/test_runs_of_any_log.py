@@ -15,15 +15,14 @@ from tests.fakes.remote_segments import FINISHED, PARTITION, segment
 from tests.pipeline.committing.written_log import HOUR_MS, START_MS, Piece, Written
 from tierd.errors import TierError
 from tierd.kernels import latest_per_key
-from tierd.log import (
-    TransactionIndex,
-    encode_producer_snapshot,
-)
+from tierd.log import TransactionIndex
+from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.pipeline.committing.round import GroupState, PartitionRound
 from tierd.pipeline.jobs.layout import GroupPlace, InputPlace
 from tierd.pipeline.jobs.prospects import Rewrite, compaction_prospects
 from tierd.pipeline.jobs.scanning import InputNote
-from tierd.pipeline.planning import Group, PartitionWork, WorkKind
+from tierd.pipeline.planning import PartitionWork, WorkKind
+from tierd.pipeline.planning.work_order import Group
 from tierd.pipeline.rewriting import (
     InputLog,
     OffsetSet,

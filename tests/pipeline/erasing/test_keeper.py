@@ -8,7 +8,8 @@ import pytest
 from tests.pipeline.erasing.lab import COMPACTED, KEPT, SECRET, ErasureLab
 from tierd.errors import RefusedError
 from tierd.model import RemoteLogSegmentState
-from tierd.pipeline import ErasePhase, EraseRequest
+from tierd.pipeline import EraseRequest
+from tierd.pipeline.erasing.request import ErasePhase
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.testing import cancel_at
 

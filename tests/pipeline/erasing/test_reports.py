@@ -25,9 +25,9 @@ from tierd.errors import (
 from tierd.metadata import MetadataKeyFactory
 from tierd.metadata.kv.memory import MemoryKeyValueStore
 from tierd.model import ByteRange
-from tierd.pipeline import ErasePhase, EraseRequest, EraseRequests, ErasureReports, restore_requests
+from tierd.pipeline import EraseRequest, EraseRequests, ErasureReports, restore_requests
 from tierd.pipeline.erasing.reports import decode_report, encode_report, recovered
-from tierd.pipeline.erasing.request import CachesNote, LeftSegment, SearchNote, VersionsNote
+from tierd.pipeline.erasing.request import CachesNote, ErasePhase, LeftSegment, SearchNote, VersionsNote
 from tierd.remote import ERASURE_REPORT, ObjectKeyFactory
 from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.testing import cancel_at

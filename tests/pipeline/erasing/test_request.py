@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tests.fakes.remote_segments import PARTITION
 from tierd.errors import MetadataDecodeError, RefusedError, UnknownErasureError
 from tierd.metadata import Batch, MemoryKeyValueStore, MetadataKeyFactory, Put
-from tierd.pipeline import ErasePhase, EraseRequest, EraseRequests, LeftSegment, new_request
+from tierd.pipeline import EraseRequest, EraseRequests, LeftSegment, new_request
 from tierd.pipeline.erasing.outlook import next_phase
-from tierd.pipeline.erasing.request import MAX_KEY_BYTES, MAX_KEYS, CachesNote, SearchNote, VersionsNote
+from tierd.pipeline.erasing.request import MAX_KEY_BYTES, MAX_KEYS, CachesNote, ErasePhase, SearchNote, VersionsNote
 from tierd.pipeline.erasing.requests import decode_request, encode_request
 
 OPEN = [phase for phase in ErasePhase if not phase.is_end]

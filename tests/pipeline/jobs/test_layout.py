@@ -16,7 +16,8 @@ from tierd.pipeline.jobs.layout import (
     cut_waves,
     group_places,
 )
-from tierd.pipeline.planning import Group, PartitionWork, WorkKind, WorkOrder
+from tierd.pipeline.planning import PartitionWork, WorkKind, WorkOrder
+from tierd.pipeline.planning.work_order import Group
 
 MIB = 1 << 20
 

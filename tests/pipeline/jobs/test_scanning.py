@@ -11,7 +11,8 @@ import pytest
 
 from tests.pipeline.jobs.test_layout import work_of
 from tierd.errors import RetriableRemoteStorageError
-from tierd.log import NewRecord, encode_batch, encode_producer_snapshot
+from tierd.log import NewRecord, encode_batch
+from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.model import IndexType, RemoteLogSegmentMetadata
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.jobs.key_blocks import KeyBlock

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from tierd.config import PipelineSettings
-from tierd.pipeline.jobs import spark_settings
-from tierd.pipeline.jobs.session import process_umask, spark_environment
+from tierd.pipeline.jobs.session import process_umask, spark_environment, spark_settings
 
 SCRATCH = Path("/var/lib/tierd/pipeline")
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.fakes.remote_segments import PARTITION
 from tests.pipeline.planning.tiers import candidate, other_partition, remote, tier
 from tierd.model import RemoteLogSegmentMetadata
-from tierd.pipeline.planning import Candidate, Group, PartitionWork, WorkKind, audit_works
+from tierd.pipeline.planning import Candidate, PartitionWork, WorkKind, audit_works
+from tierd.pipeline.planning.work_order import Group
 
 MIB = 1 << 20
 OTHER = other_partition(1)

@@ -12,8 +12,10 @@ from tests.pipeline.planning.tiers import (
     skipped,
     tier,
 )
-from tierd.log import AbortedTransaction, encode_producer_snapshot
-from tierd.pipeline.planning import CleaningPolicy, Group, Proposal, TierEvidence, WorkKind
+from tierd.log import AbortedTransaction
+from tierd.log.producers.producer_state import encode_producer_snapshot
+from tierd.pipeline.planning import CleaningPolicy, Proposal, TierEvidence, WorkKind
+from tierd.pipeline.planning.work_order import Group
 
 DELETED = CleaningPolicy(merge_below_bytes=50, segment_bytes=100)
 KEPT = CleaningPolicy()

@@ -2,8 +2,9 @@
 
 from tests.fakes.remote_segments import PARTITION
 from tests.pipeline.planning.tiers import tier
-from tierd.log import encode_producer_snapshot
-from tierd.pipeline.planning import Group, PartitionWork, WorkKind
+from tierd.log.producers.producer_state import encode_producer_snapshot
+from tierd.pipeline.planning import PartitionWork, WorkKind
+from tierd.pipeline.planning.work_order import Group
 
 
 def work_of(

@@ -9,14 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from tierd.kernels import latest_per_key
-from tierd.log import (
-    AbortedTransaction,
-    ProducerStateEntry,
-    build_indexes,
-    check_segment,
-    read_producer_snapshot,
-    read_transaction_index,
-)
+from tierd.log import AbortedTransaction, ProducerStateEntry, build_indexes, check_segment, read_producer_snapshot
+from tierd.log.indexes.transaction_index import read_transaction_index
 from tierd.pipeline.rewriting import (
     InputLog,
     OffsetSet,

@@ -18,7 +18,8 @@ from tests.pipeline.rewriting.compacted_log import CompactedLog
 from tests.pipeline.rewriting.rounds import DAY_MS, SECRET, Round
 from tierd.errors import BatchTooLargeError
 from tierd.kernels import STEP_RECORDS
-from tierd.log import MAX_DECOMPRESSED_BYTES, Compression, NewRecord, Producer, encode_batch, iter_batches
+from tierd.log import Compression, NewRecord, Producer, encode_batch, iter_batches
+from tierd.log.records.compression import MAX_DECOMPRESSED_BYTES
 from tierd.pipeline.rewriting import (
     InputLog,
     OffsetSet,

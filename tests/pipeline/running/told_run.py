@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Sequence
 
 from tierd.model import TopicPartition
-from tierd.pipeline import RunProgress, RunTally
+from tierd.pipeline import RunProgress
+from tierd.pipeline.committing import RunTally
 
 
 class ToldRun:

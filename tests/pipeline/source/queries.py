@@ -14,9 +14,9 @@ from tierd.config import load_config
 from tierd.metadata import OwnBranch
 from tierd.model import Lineage
 from tierd.pipeline.access import TierAccess
-from tierd.pipeline.source import FilteringTieredLogDataSource, TieredLogDataSource
 from tierd.pipeline.source.arrow_rows import TIMESTAMP_TYPES
 from tierd.pipeline.source.batch_reader import TierBatchReader
+from tierd.pipeline.source.data_source import FilteringTieredLogDataSource, TieredLogDataSource
 from tierd.pipeline.source.stream_reader import TierStreamReader
 
 Row = Mapping[str, Any]

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from tests.log.batches import make_partition, plain
-from tierd.log import ProducerStateEntry, encode_producer_snapshot, file_name
+from tierd.log import ProducerStateEntry, file_name
+from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.pipeline.source.local_tail import LocalTails
 
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.services.brief_java import OPTIONS
-from tierd.config import PROTECTION
+from tierd.config.spark_protection import PROTECTION
 
 # What pyspark and py4j leave to the garbage collector, and what pyspark says of pandas and Arrow versions.
 _THEIR_WARNINGS = (

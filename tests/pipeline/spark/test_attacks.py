@@ -18,9 +18,11 @@ from tests.pipeline.spark.standalone_cluster import standalone_cluster
 from tests.pipeline.spark.test_job import COMPACT, ENCRYPTED, OLD_KEY, Log, contents, fill, latest
 from tests.scenarios.job_processes import job_processes
 from tests.services.brief_java import OPTIONS, SPARK_CONF
-from tierd.config import PROTECTION, PipelineSettings, load_config
-from tierd.pipeline.committing import Begun, CompactionLeader
-from tierd.pipeline.jobs import JobExit
+from tierd.config import PipelineSettings, load_config
+from tierd.config.spark_protection import PROTECTION
+from tierd.pipeline.committing import CompactionLeader
+from tierd.pipeline.committing.messages import Begun
+from tierd.pipeline.jobs.exit_codes import JobExit
 from tierd.pipeline.jobs.session import spark_environment, spark_settings
 from tierd.pipeline.running.requirements import find_spark
 from tierd.pipeline.running.spark_process import SparkProcess

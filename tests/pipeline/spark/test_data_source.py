@@ -10,8 +10,14 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.pipeline.source.queries import as_oracle
 from tests.pipeline.source.small_tier import SmallTier
 from tierd.pipeline import register, source
-from tierd.pipeline.source import FILTER_PUSHDOWN, makes_a_reader_for_each_scan, reader_probe
-from tierd.pipeline.source.reader_probe import FilteredNumbers, Numbers, answers_right
+from tierd.pipeline.source import reader_probe
+from tierd.pipeline.source.reader_probe import (
+    FILTER_PUSHDOWN,
+    FilteredNumbers,
+    Numbers,
+    answers_right,
+    makes_a_reader_for_each_scan,
+)
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from tests.tiering.setups import BROKER_ID, CLUSTER_ID
 from tierd.config import MetadataSettings, RemoteSettings
 from tierd.log import Compression, NewRecord, encode_batch
 from tierd.metadata import KeyValueStore, open_metadata
-from tierd.pipeline import ErasePhase
 from tierd.pipeline.access import TierAccess
 from tierd.pipeline.committing import CompactionLeader, LeaderClient, LeaderServer
+from tierd.pipeline.erasing.request import ErasePhase
 from tierd.remote import open_object_store
 
 POLICIES = {"orders-0": KEPT, "users-0": COMPACTED}

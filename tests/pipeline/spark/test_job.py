@@ -21,10 +21,12 @@ from tierd.errors import RetriableRemoteStorageError
 from tierd.log import Compression, NewRecord, encode_batch
 from tierd.model import IsolationLevel, LogSegmentData, RemoteLogSegmentMetadata, uuid_to_text
 from tierd.pipeline.access import OpenTier, TierAccess
-from tierd.pipeline.committing import Begun, LeaderClient
+from tierd.pipeline.committing import LeaderClient
+from tierd.pipeline.committing.messages import Begun
 from tierd.pipeline.jobs.progress import JobProgress
 from tierd.pipeline.jobs.run import JobRun
-from tierd.pipeline.planning import CleaningPolicy, Group, PartitionWork, WorkKind, WorkOrder
+from tierd.pipeline.planning import CleaningPolicy, PartitionWork, WorkKind, WorkOrder
+from tierd.pipeline.planning.work_order import Group
 from tierd.remote import ObjectKeyFactory, SegmentManifest
 
 COMPACT = CleaningPolicy(compacts=True, min_cleanable_dirty_ratio=0.0, segment_bytes=600)

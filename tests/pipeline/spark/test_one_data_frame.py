@@ -20,7 +20,7 @@ from tierd.config import load_config
 from tierd.log import NewRecord, Producer
 from tierd.model import uuid_to_text
 from tierd.pipeline import register
-from tierd.pipeline.source import TieredLogDataSource
+from tierd.pipeline.source.data_source import TieredLogDataSource
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 ADAPTIVE = "spark.sql.adaptive.enabled"

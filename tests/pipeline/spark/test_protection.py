@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 from pyspark import SparkContext
 
-from tierd.config import PROTECTION
+from tierd.config.spark_protection import PROTECTION
 from tierd.errors import PipelineError
 from tierd.pipeline.jobs.main import require_protection
 

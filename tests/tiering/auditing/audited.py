@@ -29,7 +29,6 @@ from tierd.remote.backends.memory import MemoryObjectStore
 from tierd.remote.transform.transform import PLAIN
 from tierd.tiering import (
     AuditLimits,
-    AuditReport,
     BucketReader,
     DeletionLedger,
     Finding,
@@ -50,6 +49,7 @@ from tierd.tiering import (
     Writer,
     read_ledger,
 )
+from tierd.tiering.auditing.side_by_side import AuditReport
 
 KEYS = MetadataKeyFactory(CLUSTER_ID)
 OBJECT_KEYS = ObjectKeyFactory("", CLUSTER_ID)

@@ -36,7 +36,7 @@ from tierd.remote import (
     claim_tier,
 )
 from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.tiering import Severity
+from tierd.tiering.auditing.findings import Severity
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED

@@ -26,7 +26,8 @@ from tierd.errors import (
     SegmentChangedError,
     TierError,
 )
-from tierd.log import ProducerStateEntry, encode_producer_snapshot, parse_producer_snapshot, read_producer_snapshot
+from tierd.log import ProducerStateEntry, parse_producer_snapshot, read_producer_snapshot
+from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.metadata import Batch, MemoryKeyValueStore
 from tierd.model import (
     IndexType,

@@ -20,9 +20,9 @@ from tierd.log import (
     TransactionIndex,
     encode_batch,
     encode_end_marker,
-    encode_producer_snapshot,
     parse_producer_snapshot,
 )
+from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata
 from tierd.remote import SegmentStorage
 

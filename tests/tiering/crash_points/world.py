@@ -24,14 +24,12 @@ from tierd.metadata import (
     MemoryKeyValueStore,
     MetadataKeyFactory,
     MetadataManagerSettings,
-    PostgresKeyValueStore,
     Put,
-    RedisKeyValueStore,
     RemoteLogMetadataManager,
-    SqliteKeyValueStore,
     remember_tier,
     store_identity,
 )
+from tierd.metadata.kv import PostgresKeyValueStore, RedisKeyValueStore, SqliteKeyValueStore
 from tierd.model import LogSegmentData, RemoteLogSegmentMetadata, TopicIdPartition
 from tierd.remote import ObjectStore, SegmentStorage, claim_tier
 from tierd.remote.backends.files import FilesystemObjectStore

@@ -7,7 +7,7 @@ import pytest
 
 from tierd.log import read_offset_checkpoint
 from tierd.model import TopicPartition
-from tierd.tiering import BrokerCheckpoints, BrokerOffsets
+from tierd.tiering.local.broker_state import BrokerCheckpoints, BrokerOffsets
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -12,9 +12,9 @@ from tests.fakes.log_dirs import LogDirWriter, PartitionWriter, SegmentShape
 from tests.tiering.setups import HoldModeName, delete_segment
 from tierd.files import open_to_read
 from tierd.log import PartitionScan, identify_directory, scan_partition
-from tierd.tiering import HoldKind, SegmentHold
+from tierd.tiering import SegmentHold
 from tierd.tiering.local.held_register import PartitionKey
-from tierd.tiering.local.held_segment import FileState, HeldSegment, SegmentFile
+from tierd.tiering.local.held_segment import FileState, HeldSegment, HoldKind, SegmentFile
 
 SHAPE = SegmentShape()  # 8 records a segment
 

@@ -13,8 +13,9 @@ from tests.tiering.setups import Session, delete_segment, partition_of
 from tests.tiering.setups import Tier as Stores
 from tierd.log import LogConfig, iter_batches, opened_partition
 from tierd.model import IndexType, IsolationLevel
-from tierd.tiering import FetchResult, Tier
+from tierd.tiering import Tier
 from tierd.tiering.reading.committed import committed_batches
+from tierd.tiering.reading.fetch_result import FetchResult
 
 SEGMENTS = 6
 TOPIC_ID = UUID(int=248)

@@ -25,7 +25,8 @@ from tierd.errors import (
 )
 from tierd.model import ByteRange, IndexType, IsolationLevel, RemoteLogSegmentMetadata
 from tierd.remote import ChunkCache, SegmentStorage
-from tierd.tiering import FetchResult, FetchService, FetchTask, TieredLog, open_fetch_service
+from tierd.tiering import FetchService, FetchTask, TieredLog, open_fetch_service
+from tierd.tiering.reading.fetch_result import FetchResult
 
 UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 

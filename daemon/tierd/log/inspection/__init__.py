@@ -2,6 +2,5 @@
 
 from tierd.log.inspection.findings import Damage, Decoded, FileFound, Finding, Note
 from tierd.log.inspection.partition import inspect_path
-from tierd.log.inspection.segment import record_fields
 
-__all__ = ["Damage", "Decoded", "FileFound", "Finding", "Note", "inspect_path", "record_fields"]
+__all__ = ["Damage", "Decoded", "FileFound", "Finding", "Note", "inspect_path"]

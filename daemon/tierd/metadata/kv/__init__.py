@@ -1,17 +1,7 @@
 """The metadata backends behind one narrow promise: memory for tests, SQLite for one host, PostgreSQL and Redis."""
 
-from tierd.metadata.kv.base import (
-    Batch,
-    Delete,
-    DeletePrefix,
-    Expect,
-    ExpectPresent,
-    KeyValueStore,
-    Precondition,
-    Put,
-    Write,
-)
-from tierd.metadata.kv.deadline import CallLatency, DeadlineKeyValueStore, OnOutcome
+from tierd.metadata.kv.base import Batch, Delete, DeletePrefix, Expect, ExpectPresent, KeyValueStore, Put
+from tierd.metadata.kv.deadline import DeadlineKeyValueStore
 from tierd.metadata.kv.memory import MemoryKeyValueStore
 from tierd.metadata.kv.postgres import PostgresKeyValueStore
 from tierd.metadata.kv.redis import RedisKeyValueStore
@@ -19,7 +9,6 @@ from tierd.metadata.kv.sqlite import SqliteKeyValueStore
 
 __all__ = [
     "Batch",
-    "CallLatency",
     "DeadlineKeyValueStore",
     "Delete",
     "DeletePrefix",
@@ -27,11 +16,8 @@ __all__ = [
     "ExpectPresent",
     "KeyValueStore",
     "MemoryKeyValueStore",
-    "OnOutcome",
     "PostgresKeyValueStore",
-    "Precondition",
     "Put",
     "RedisKeyValueStore",
     "SqliteKeyValueStore",
-    "Write",
 ]

@@ -3,28 +3,21 @@
 from tierd.pipeline.committing.leader import CompactionLeader
 from tierd.pipeline.committing.leader_client import LeaderClient
 from tierd.pipeline.committing.leader_server import LeaderServer
-from tierd.pipeline.committing.leader_settings import LeaderSettings, OutputStorage
-from tierd.pipeline.committing.messages import Begun, RefusedGroup, Verdict
+from tierd.pipeline.committing.leader_settings import LeaderSettings
 from tierd.pipeline.committing.open_outputs import OpenOutputs
 from tierd.pipeline.committing.order_maker import PreparedRun
-from tierd.pipeline.committing.round import ORDERED_COUNTS, GroupState, PartitionRound
-from tierd.pipeline.committing.run_record import GroupProblem, RunStatistics, RunTally
+from tierd.pipeline.committing.round import GroupState, PartitionRound
+from tierd.pipeline.committing.run_record import RunStatistics, RunTally
 
 __all__ = [
-    "ORDERED_COUNTS",
-    "Begun",
     "CompactionLeader",
-    "GroupProblem",
     "GroupState",
     "LeaderClient",
     "LeaderServer",
     "LeaderSettings",
     "OpenOutputs",
-    "OutputStorage",
     "PartitionRound",
     "PreparedRun",
-    "RefusedGroup",
     "RunStatistics",
     "RunTally",
-    "Verdict",
 ]

@@ -4,7 +4,4 @@
 ``outcomes`` decide and are pure. Nothing here imports pyspark before it is asked for.
 """
 
-from tierd.pipeline.jobs.exit_codes import JobExit
-from tierd.pipeline.jobs.session import spark_settings
-
-__all__ = ["JobExit", "spark_settings"]
+__all__ = []

@@ -1,18 +1,17 @@
 """Plan of a run, decided from metadata alone: its segments, groups and rules. Values only."""
 
 from tierd.pipeline.planning.audit_sample import audit_works
-from tierd.pipeline.planning.chain import Chain, readable_chain
+from tierd.pipeline.planning.chain import Chain
 from tierd.pipeline.planning.partition_plan import plan_partition
 from tierd.pipeline.planning.proposal import Candidate, CleaningPolicy, Proposal, Skipped, TierEvidence
 from tierd.pipeline.planning.selection import RunBudget, by_urgency
-from tierd.pipeline.planning.work_order import SECRET_BYTES, Group, Output, PartitionWork, WorkKind, WorkOrder
+from tierd.pipeline.planning.work_order import SECRET_BYTES, Output, PartitionWork, WorkKind, WorkOrder
 
 __all__ = [
     "SECRET_BYTES",
     "Candidate",
     "Chain",
     "CleaningPolicy",
-    "Group",
     "Output",
     "PartitionWork",
     "Proposal",
@@ -24,5 +23,4 @@ __all__ = [
     "audit_works",
     "by_urgency",
     "plan_partition",
-    "readable_chain",
 ]

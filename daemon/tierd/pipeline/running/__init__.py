@@ -1,23 +1,20 @@
 """Timetable, process, limits and history of the job. No pyspark here."""
 
-from tierd.pipeline.running.history import RunHistory, RunOutcome, RunReport, report_json
+from tierd.pipeline.running.history import RunHistory, RunReport, report_json
 from tierd.pipeline.running.leasing import PartitionLeases
 from tierd.pipeline.running.progress import RunProgress
-from tierd.pipeline.running.requirements import SparkInstallation, find_spark
+from tierd.pipeline.running.requirements import find_spark
 from tierd.pipeline.running.scheduler import PipelineScheduler, RunLimits
-from tierd.pipeline.running.spark_process import JobProcess, SparkProcess
+from tierd.pipeline.running.spark_process import SparkProcess
 from tierd.pipeline.running.spark_run import SparkRun, SparkRunSettings, sweep_runs
 
 __all__ = [
-    "JobProcess",
     "PartitionLeases",
     "PipelineScheduler",
     "RunHistory",
     "RunLimits",
-    "RunOutcome",
     "RunProgress",
     "RunReport",
-    "SparkInstallation",
     "SparkProcess",
     "SparkRun",
     "SparkRunSettings",
