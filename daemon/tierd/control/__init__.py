@@ -33,7 +33,6 @@ _ON_DEMAND = {
     "BrokerProbe": "tierd.control.kafka_check",
     "BrokerTopicConfigs": "tierd.control.topic_configs",
     "KafkaLeadership": "tierd.control.kafka",
-    "LeadershipStatistics": "tierd.control.kafka",
     "bootstrap_addresses": "tierd.control.broker_connections",
     "probe_broker": "tierd.control.kafka_check",
     "probe_controller": "tierd.control.kafka_check",
