@@ -113,7 +113,7 @@ async def test_the_caches_of_a_running_daemon_give_their_files_away(engine: Engi
         assert fetches.index_cache is not None
         assert fetches.chunk_cache is not None
         await fetches.index_cache.read(one.metadata, IndexType.OFFSET)
-        reader = engine.new_storage(read_range=fetches.chunk_cache.get, align_plain_reads=True)
+        reader = engine.new_storage(cache=fetches.chunk_cache)
         assert await reader.fetch_log_segment(one.metadata, ByteRange(0, one.metadata.size_bytes - 1)) == one.content
         cache_dir = engine.settings.config.cache_dir
         keys = ObjectKeyFactory("", engine.identity.cluster_id)

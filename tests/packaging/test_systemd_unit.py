@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tierd.cli.failures import ExitCode
+from tierd.cli.failures import ExitCode, exit_code_of
 from tierd.config import CopySettings, PipelineSettings, parse_duration_s
 from tierd.config.schema import TierdConfig
+from tierd.errors import ListenError
 
 UNIT = Path(__file__).parents[2] / "systemd" / "tierd.service"
 SPARK_DROP_IN = UNIT.with_name("tierd-spark.conf")
@@ -48,7 +49,15 @@ def test_a_store_that_is_away_at_the_start_is_waited_for_without_end(service: di
     assert settings_of("Unit")["StartLimitIntervalSec"] == ["0"]
     assert service["Restart"] == ["on-failure"]
     assert str(ExitCode.UNREACHABLE.value) not in service["RestartPreventExitStatus"][0].split()
+
     assert seconds(service, "RestartSec") >= 5
+
+
+def test_daemon_whose_port_another_process_has_taken_is_started_again(service: dict[str, list[str]]) -> None:
+    """While the daemon is stopped, every user of the host can bind its port."""
+    exit_code = exit_code_of(ListenError("127.0.0.1:9405 cannot be bound"))
+
+    assert str(exit_code.value) not in service["RestartPreventExitStatus"][0].split()
 
 
 def test_stores_and_brokers_are_reached(service: dict[str, list[str]]) -> None:

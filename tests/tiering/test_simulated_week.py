@@ -58,7 +58,7 @@ MARKED = {
 # beside those of the copies and looks that are under way when the usage is counted.
 KEPT_MANIFESTS = 2 * 64 + 8
 MANIFEST_PARTS = frozenset(
-    {"OpenSegment", "ChunkLayout", "SegmentManifest", "Compression", "LogArtefact", "IndexArtefact", "LogChunk"}
+    {"OpenSegment", "ChunkLayout", "SegmentManifest", "ManifestCompression", "LogArtefact", "IndexArtefact", "LogChunk"}
 )
 MEMORY_ALLOWED_ANEW = 1.4  # of what a session leaves, the allocator cannot give every page to the next one
 

@@ -19,9 +19,7 @@ async def fetching(engine: Engine) -> AsyncIterator[FetchService]:
             config.fetch, engine.store, cache_dir=config.cache_dir, clock=engine.clock, is_daemon=True
         ) as chunks,
         open_fetch_service(
-            engine.new_storage(read_range=chunks.get, drop_range=chunks.drop, align_plain_reads=True)
-            if chunks
-            else engine.new_storage(),
+            engine.new_storage(cache=chunks),
             settings=config.fetch,
             piece_bytes=config.remote.chunk_size_bytes,
             index_directory=config.cache_dir,

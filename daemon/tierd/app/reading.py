@@ -393,9 +393,7 @@ async def tier_reader(config: TierdConfig, config_file: Path) -> AsyncIterator[T
             async with (
                 chunk_cache(config.fetch, store, cache_dir=config.cache_dir, clock=clock, is_daemon=False) as chunks,
                 open_fetch_service(
-                    storage(read_range=chunks.get, drop_range=chunks.drop, align_plain_reads=True)
-                    if chunks
-                    else storage(),
+                    storage(cache=chunks),
                     settings=config.fetch,
                     piece_bytes=config.remote.chunk_size_bytes,
                     index_directory=None,  # the index directory belongs to the daemon

@@ -66,7 +66,7 @@ _CODES: tuple[
     (ConfigError, ExitCode.USAGE),
     (PartitionNameError, ExitCode.USAGE),
     (UnknownPartitionError, ExitCode.USAGE),
-    (ListenError, ExitCode.USAGE),
+    (ListenError, ExitCode.UNREACHABLE),  # another process may have the address for a moment: systemd tries again
     (ForeignClusterError, ExitCode.USAGE),
     (KafkaError, ExitCode.UNREACHABLE),
     (AlreadyRunningError, ExitCode.REFUSED),

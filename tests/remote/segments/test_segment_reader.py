@@ -24,7 +24,7 @@ from tierd.errors import (
 from tierd.model import ByteRange, IndexType
 from tierd.remote import MANIFEST, ChunkCache, SegmentStorage, Transform
 from tierd.remote.backends.memory import MemoryObjectStore
-from tierd.remote.segments.early_reads import DropRange, ReadRange
+from tierd.remote.segments.segment_reader import RangeCache
 
 MIB = 1 << 20
 
@@ -49,13 +49,25 @@ class WatchedStore(MemoryObjectStore):
         await self.replace(key, content, previous=await super().get(key))
 
 
+class EmptyCache:
+    """Cache that keeps nothing: each range is asked of the store."""
+
+    def __init__(self, store: MemoryObjectStore) -> None:
+        self._store = store
+
+    async def get(self, key: str, byte_range: ByteRange) -> bytes:
+        return await self._store.get(key, byte_range)
+
+    async def drop(self, key: str, byte_range: ByteRange) -> None:
+        del key, byte_range
+
+
 def storage_over(
     store: MemoryObjectStore,
     transform: Transform,
     *,
     chunk_size: int = MIB,
-    cache: ReadRange | None = None,
-    drop_range: DropRange | None = None,
+    cache: RangeCache | None = None,
 ) -> SegmentStorage:
     return SegmentStorage(
         store,
@@ -63,9 +75,7 @@ def storage_over(
         broker_id=1,
         chunk_size=chunk_size,
         transform=transform,
-        read_range=cache,
-        drop_range=drop_range,
-        align_plain_reads=cache is not None,
+        cache=cache,
     )
 
 
@@ -101,7 +111,7 @@ def test_range_that_is_read_equals_the_slice_of_the_log(
         one, store = rolled(folder, mixed_content(size, seed=size)), MemoryObjectStore()
         named = transform_named(name)
         transform = Transform(level=level if named.level else None, encrypts=named.encrypts, ring=named.ring)
-        cache = store.get if is_cached else None
+        cache = EmptyCache(store) if is_cached else None
         storage = storage_over(store, transform, chunk_size=chunk_mib * MIB, cache=cache)
         await storage.copy_log_segment_data(one.metadata, one.data)
         for low, high in [(0, 4 * MIB), *map(sorted, ranges)]:
@@ -168,7 +178,7 @@ async def test_chunk_that_was_damaged_in_the_store_is_read_once_the_store_has_it
     """What a cache on disk keeps of a damaged object, or of a lost byte on the way, must not outlast the damage."""
     await copied(store, one, name)
     cache = await ChunkCache.open(store, directory=tmp_path / "chunks", capacity_bytes=64 << 20, clock=FakeClock())
-    storage = storage_over(store, transform_named(name), cache=cache.get, drop_range=cache.drop)
+    storage = storage_over(store, transform_named(name), cache=cache)
     whole = ByteRange(0, len(one.content) - 1)
     try:
         sound = await MemoryObjectStore.get(store, await store.key_of(".log"))
@@ -189,7 +199,7 @@ async def test_chunk_that_was_damaged_in_the_store_is_read_once_the_store_has_it
 @pytest.mark.parametrize("name", TRANSFORM_NAMES)
 async def test_a_cache_is_asked_for_single_chunks(store: WatchedStore, one: Rolled, name: str) -> None:
     await copied(store, one, name)
-    storage = storage_over(store, transform_named(name), cache=store.get)
+    storage = storage_over(store, transform_named(name), cache=EmptyCache(store))
     manifest = await storage.read_manifest(one.metadata)
     for _ in range(2):
         store.reads.clear()
@@ -207,10 +217,11 @@ async def test_plain_log_without_a_cache_is_read_by_the_asked_range(store: Watch
 async def test_failure_of_one_request_of_a_read_fails_the_read(store: WatchedStore, one: Rolled) -> None:
     await copied(store, one, "aes")
 
-    async def failing(key: str, byte_range: ByteRange) -> bytes:
-        raise RetriableRemoteStorageError(f"{key} {byte_range.start}: busy")
+    class Failing(EmptyCache):
+        async def get(self, key: str, byte_range: ByteRange) -> bytes:
+            raise RetriableRemoteStorageError(f"{key} {byte_range.start}: busy")
 
-    storage = storage_over(store, transform_named("aes"), cache=failing)
+    storage = storage_over(store, transform_named("aes"), cache=Failing(store))
     with pytest.raises(RetriableRemoteStorageError, match="busy"):
         await storage.fetch_log_segment(one.metadata, ByteRange(0, 3 * MIB))
 
@@ -410,7 +421,7 @@ async def held(one: Rolled, name: str, *, align: bool = False) -> tuple[HeldStor
     await copied(store, one, name)
     store.asked.clear()
     store.answer.clear()
-    return store, storage_over(store, transform_named("plain"), cache=store.get if align else None)
+    return store, storage_over(store, transform_named("plain"), cache=EmptyCache(store) if align else None)
 
 
 async def test_manifest_and_first_bytes_take_one_round_trip(one: Rolled) -> None:

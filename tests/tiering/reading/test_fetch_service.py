@@ -202,9 +202,7 @@ class TestPlaces:
         chunks = await ChunkCache.open(
             slow, directory=setup.tmp_path / "chunks", capacity_bytes=1 << 20, clock=setup.stores.clock
         )
-        storage = SegmentStorage(
-            store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID, read_range=chunks.get, align_plain_reads=True
-        )
+        storage = SegmentStorage(store, cluster_id=CLUSTER_ID, broker_id=BROKER_ID, cache=chunks)
         async with open_fetch_service(
             storage,
             settings=FetchSettings(),

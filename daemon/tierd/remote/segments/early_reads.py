@@ -7,7 +7,6 @@ from typing import Self
 from tierd.model import ByteRange
 
 ReadRange = Callable[[str, ByteRange], Awaitable[bytes]]
-DropRange = Callable[[str, ByteRange], Awaitable[None]]
 
 
 class EarlyReads:

@@ -4,14 +4,14 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from tierd.errors import RemoteIndexAbsentError, RemoteIntegrityError
 from tierd.model import ByteRange, IndexType, RemoteLogSegmentMetadata
 from tierd.remote.object_keys import INDEXES_SUFFIX, LOG_SUFFIX, MANIFEST_SUFFIX, ObjectKeyFactory, must_be_encrypted
 from tierd.remote.object_limits import EARLY_INDEXES, MANIFEST, read_whole
 from tierd.remote.object_store import ObjectStore
-from tierd.remote.segments.early_reads import DropRange, EarlyReads, ReadRange
+from tierd.remote.segments.early_reads import EarlyReads
 from tierd.remote.segments.open_segment import OpenSegment, opened
 from tierd.remote.transform.codec import Bytes
 from tierd.remote.transform.layout import ChunkLayout
@@ -26,6 +26,16 @@ _RUN_BYTES = 16 << 20
 """Neighbouring chunks are fetched with one request of at most this size, or one by one at the same time."""
 
 
+class RangeCache(Protocol):
+    """Cache of ranges of objects. Each range that is asked for is one stored chunk."""
+
+    async def get(self, key: str, byte_range: ByteRange) -> bytes:
+        """Return the bytes of ``byte_range``, from the cache or from the store."""
+
+    async def drop(self, key: str, byte_range: ByteRange) -> None:
+        """Forget the bytes of ``byte_range``, which are damaged or are no chunk: the next reader asks the store."""
+
+
 class SegmentReader:
     """Reader of the segments of one cluster.
 
@@ -36,10 +46,8 @@ class SegmentReader:
         store: where manifests and indexes are.
         cluster_id: what encrypted segments must be bound to.
         transform: gives the key ring, and the threads.
-        read_range: reads logs; the store's ``get`` by default. One that is given may be a cache of chunks, so it is
-            asked for single chunks; the store is asked for neighbours at once.
-        drop_range: makes ``read_range`` forget what it keeps of a range, which is no chunk any more, or never was one.
-        align_plain_reads: read whole chunks of plain logs as well.
+        cache: reads logs instead of the store. The cache is asked for single chunks, of plain logs too; without a cache
+            the store is asked for neighbouring chunks at once, and for the exact range of a plain log.
         plain_chunk_size: of segments that are stored now; None where they are transformed.
     """
 
@@ -49,18 +57,14 @@ class SegmentReader:
         *,
         cluster_id: str,
         transform: Transform,
-        read_range: ReadRange | None = None,
-        drop_range: DropRange | None = None,
-        align_plain_reads: bool = False,
+        cache: RangeCache | None = None,
         plain_chunk_size: int | None = None,
     ) -> None:
         self._store = store
         self._cluster_id = cluster_id
         self._transform = transform
-        self._read_range = read_range or store.get
-        self._drop_range = drop_range
-        self._is_coalescing = read_range is None
-        self._align_plain_reads = align_plain_reads
+        self._cache = cache
+        self._read_range = store.get if cache is None else cache.get
         self._open: OrderedDict[str, OpenSegment] = OrderedDict()
         self._opening: SharedCalls[OpenSegment] = SharedCalls()
         self._early: SharedCalls[bytes] = SharedCalls()
@@ -108,7 +112,7 @@ class SegmentReader:
         key = keys.segment(metadata, LOG_SUFFIX)
         async with EarlyReads(self._read_range, key, self._guessed(keys, metadata, byte_range)) as reads:
             segment = await self.open(keys, metadata)
-            if not segment.manifest.is_transformed and not self._align_plain_reads:
+            if not segment.manifest.is_transformed and self._cache is None:
                 return await self._read_plain(reads, key, segment, byte_range)
             return await self._read_aligned(reads, key, segment, byte_range)
 
@@ -168,14 +172,10 @@ class SegmentReader:
             return []
         if must_be_encrypted(metadata.custom_metadata) or byte_range.size > _GUESSED_BYTES:
             return []
-        if not self._align_plain_reads:
+        if self._cache is None:
             return [byte_range]
         expected = ChunkLayout(metadata.size_bytes, size, ())
-        numbers = expected.chunks_of(byte_range)
-        if not self._is_coalescing:
-            return [expected.original_range(number) for number in numbers]
-        first, last = expected.original_range(numbers[0]), expected.original_range(numbers[-1])
-        return [ByteRange(first.start, last.end)]
+        return [expected.original_range(number) for number in expected.chunks_of(byte_range)]
 
     async def _read_early(self, key: str, byte_range: ByteRange) -> bytes:
         return await self._early.ask(key, lambda: self._store.get(key, byte_range))
@@ -201,7 +201,7 @@ class SegmentReader:
 
     async def _read_chunks(self, reads: EarlyReads, key: str, segment: OpenSegment, run: range) -> list[Bytes]:
         """Fetch and decode neighbouring chunks."""
-        if self._is_coalescing:
+        if self._cache is None:
             stored = await _read_stored(reads, key, segment.layout.stored_range(run), _named(run))
             pieces = _cut(memoryview(stored), segment.layout, run)
         else:
@@ -209,12 +209,12 @@ class SegmentReader:
         try:
             return await self._decoded(key, segment, run, pieces)
         except RemoteIntegrityError:
-            if self._drop_range is None:
+            if self._cache is None:
                 raise
         # A cache keeps bytes before anybody knows what they are. They may have been damaged on their way, or in the
         # store, and the store may have them whole by now.
         for number in run:
-            await self._drop_range(key, segment.layout.stored_range(range(number, number + 1)))
+            await self._cache.drop(key, segment.layout.stored_range(range(number, number + 1)))
         pieces = await _read_one_by_one(reads, key, segment.layout, run)
         return await self._decoded(key, segment, run, pieces)
 

@@ -27,10 +27,9 @@ from tierd.remote.object_keys import (
 )
 from tierd.remote.object_store import ObjectInfo, ObjectStore, UnfinishedUpload
 from tierd.remote.segments.description import index_contents
-from tierd.remote.segments.early_reads import DropRange, ReadRange
 from tierd.remote.segments.manifest import SegmentManifest
 from tierd.remote.segments.open_segment import proven
-from tierd.remote.segments.segment_reader import SegmentReader
+from tierd.remote.segments.segment_reader import RangeCache, SegmentReader
 from tierd.remote.segments.segment_writer import SegmentWriter
 from tierd.remote.segments.tombstone import Tombstone
 from tierd.remote.segments.tombstone_storage import TombstoneStorage
@@ -78,9 +77,8 @@ class SegmentStorage:
         key_prefix: of new segments; the custom metadata of an older segment holds its prefix.
         chunk_size: original bytes per chunk, a multiple of 1 MiB.
         transform: compression and encryption; it belongs to the caller, who closes it.
-        read_range: reads logs instead of ``store.get``; a cache of chunks, which is asked for one chunk at a time.
-        drop_range: makes that cache forget a chunk that is damaged, so that it is asked of the store once more.
-        align_plain_reads: read whole chunks of plain logs too, for a cache's sake.
+        cache: reads logs instead of the store, whole chunks of plain logs too. A damaged chunk is dropped from the
+            cache and asked of the store once more.
     """
 
     def __init__(
@@ -92,9 +90,7 @@ class SegmentStorage:
         key_prefix: str = "",
         chunk_size: int = 4 << 20,
         transform: Transform = PLAIN,
-        read_range: ReadRange | None = None,
-        drop_range: DropRange | None = None,
-        align_plain_reads: bool = False,
+        cache: RangeCache | None = None,
     ) -> None:
         if chunk_size <= 0 or chunk_size % CHECKSUM_BLOCK_BYTES:
             raise ValueError(f"chunk_size {chunk_size} is not a multiple of {CHECKSUM_BLOCK_BYTES} bytes")
@@ -113,9 +109,7 @@ class SegmentStorage:
             store,
             cluster_id=cluster_id,
             transform=transform,
-            read_range=read_range,
-            drop_range=drop_range,
-            align_plain_reads=align_plain_reads,
+            cache=cache,
             plain_chunk_size=None if transform.encrypts or transform.level is not None else chunk_size,
         )
 

@@ -131,7 +131,8 @@ def row_findings(
 ) -> Iterator[Finding]:
     """A copy or a deletion that was begun and not ended, once it is older than the grace.
 
-    A copy whose objects are all there has only its row left to write, however long its upload may take.
+    A copy whose objects are all there has only its row left to write, however long its upload may take: the margin of
+    an attempt is enough for the row, also where the grace is shorter.
 
     Args:
         row: of the segment.
@@ -146,7 +147,7 @@ def row_findings(
     is_copy = row.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
     since_ms = row.soft_delete.delete_after_ms if row.soft_delete and not is_copy else row.event_timestamp_ms
     stored_ms = _stored_ms(objects) if is_copy else None
-    is_complete = stored_ms is not None and now_ms - stored_ms >= 1000 * limits.grace_s
+    is_complete = stored_ms is not None and now_ms - stored_ms >= 1000 * max(limits.grace_s, _MARGIN_S)
     overdue_ms = now_ms - since_ms
     is_living = is_copy and not is_complete and limits.is_living(row, claim, now_ms=now_ms)
     if overdue_ms < 1000 * limits.grace_s or is_living:
