@@ -7,7 +7,7 @@
     ├── AlreadyRunningError                another process holds the state directory
     ├── StateDirError                      the state directory cannot be made, written or locked
     ├── ListenError                        an address or socket cannot be bound
-    ├── DaemonUnreachableError             nobody answers on the control socket
+    ├── DaemonUnreachableError             no daemon answers on the control socket
     ├── ControlError                       the daemon answered a control request with a refusal
     ├── UnknownPartitionError              neither a log dir nor the metadata knows it
     ├── UnknownErasureError                there is no request to erase keys of that id
@@ -75,7 +75,7 @@
     │   ├── MetadataDecodeError            a stored value that cannot be decoded; names the key
     │   ├── PreconditionFailedError        a batch refused by the store; names the key
     │   ├── FencedError                    a newer leader, or a newer session of ours, owns the partition
-    │   ├── LeaseHeldError                 somebody else holds the lease; says who and until when
+    │   ├── LeaseHeldError                 another process holds the lease; names it and the end
     │   ├── LeaseLostError                 the lease is not the caller's any more
     │   ├── MetadataFillingRefusedError    an import or rebuild would mix two tiers, or another program writes
     │   ├── MetadataExportError            what should be an export is none, or is damaged; names the line
@@ -177,11 +177,11 @@ class RecordLineError(TierError, ValueError):
 
 
 class NotConfirmedError(TierError):
-    """What would take something away was not confirmed; nothing was done."""
+    """The removal was not confirmed; nothing was done."""
 
 
 class RefusedError(TierError):
-    """What was asked for would do harm, or would be undone at once; nothing was done."""
+    """The request would do harm, or would be undone at once; nothing was done."""
 
 
 class InputsChangedError(RefusedError):
@@ -369,7 +369,7 @@ class InvalidTimestampError(RecordValidationError):
 
 
 class UnsupportedForMessageFormatError(AppendError):
-    """What is asked cannot be expressed in the batch's format."""
+    """The request cannot be expressed in the batch's format."""
 
 
 class UnsupportedCompressionError(AppendError):
@@ -389,11 +389,11 @@ class TransactionCoordinatorFencedError(AppendError):
 
 
 class InvalidTransactionStateError(AppendError):
-    """What the producer's transaction does not allow now."""
+    """The state of the producer's transaction does not allow the append."""
 
 
 class PolicyViolationError(AppendError):
-    """What the topic's settings do not allow."""
+    """The topic's settings do not allow the append."""
 
 
 class HoldError(LogError):
@@ -427,7 +427,7 @@ class RemoteObjectTooLargeError(RemoteIntegrityError):
 
 
 class RemoteUnauthenticatedError(RemoteIntegrityError):
-    """Nothing proves that a holder of the key ring wrote the object, and a key ring is configured."""
+    """A key ring is configured, and no tag proves that a holder of the key ring wrote the object."""
 
 
 class RemoteObjectRetainedError(RemoteStorageError):
@@ -511,7 +511,7 @@ class FencedError(MetadataError):
 
 
 class LeaseHeldError(MetadataError):
-    """Somebody else holds the lease, or has just taken it.
+    """Another process holds the lease, or has just taken it.
 
     Attributes:
         holder: who.
@@ -530,7 +530,7 @@ class LeaseHeldError(MetadataError):
 
 
 class LeaseLostError(MetadataError):
-    """The lease ran out and is another holder's, or nobody's; what it protected must stop."""
+    """The lease ran out and is another holder's, or free; what it protected must stop."""
 
 
 class MetadataFillingRefusedError(MetadataError):
@@ -572,7 +572,7 @@ class KafkaAuthenticationError(KafkaError):
 
 
 class KafkaProtocolError(KafkaError):
-    """What answered is no broker, is too old, or its message is damaged."""
+    """The peer is no broker, is too old, or its message is damaged."""
 
 
 class ForeignClusterError(KafkaError):

@@ -1,4 +1,4 @@
-"""What exists and what runs: builds every object from the configuration, supervises it, and stops it in order."""
+"""Composition and supervision: builds every object from the configuration, runs it, and stops it in order."""
 
 from tierd.app.compacting import compact, past_runs, plan_compaction
 from tierd.app.erasing import (

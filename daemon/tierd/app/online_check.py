@@ -1,4 +1,4 @@
-"""What ``check-config --online`` looks at: log dirs, holds, Kafka, both stores, Spark; it leaves nothing behind."""
+"""Checks of ``check-config --online``: log dirs, holds, Kafka, both stores, Spark; they leave nothing behind."""
 
 import asyncio
 import os
@@ -44,7 +44,7 @@ async def check_online(
         config_file: named by faults.
         tell: hears of each step when it is taken.
         clock: of this host.
-        new_id: makes the name of a folder that nobody else has.
+        new_id: makes the name of a folder of its own.
     """
     checklist = Checklist(tell=tell)
     for log_dir in config.log_dirs:

@@ -40,8 +40,8 @@ class OwnedObjectStore(ForwardingObjectStore):
         """
         if not self.problem:
             return
-        async with self._claiming:  # held across the network on purpose: one claim serves everybody who waits
-            if not self.problem:  # somebody else's claim has succeeded meanwhile
+        async with self._claiming:  # held across the network on purpose: one claim serves every caller that waits
+            if not self.problem:  # another caller's claim has succeeded meanwhile
                 return
             try:
                 await self._claim()

@@ -1,4 +1,4 @@
-"""What SIGHUP changes: the difference of two configurations, and which part of it a running daemon can take over."""
+"""Changes by SIGHUP: the difference of two configurations, and the part that a running daemon can take over."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Why and how fast the daemon ends: the first signal asks for an orderly stop, the second for an end at once."""
+"""Stop of the daemon: the first signal asks for an orderly stop, the second for an end at once."""
 
 import asyncio
 import contextlib

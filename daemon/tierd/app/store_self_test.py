@@ -1,4 +1,4 @@
-"""Whether an object store does what tierd needs of it: every kind of call once, below a folder of its own."""
+"""Self-test of an object store: every kind of call that tierd makes, once, below a folder of its own."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ _CLEAN_UP_TIMEOUT_S = 60.0
 
 
 class _InterruptedOnPurposeError(TierError):
-    """What ends the upload that is to be aborted."""
+    """Ends the upload that is to be aborted."""
 
 
 class StoreSelfTest:
@@ -28,7 +28,7 @@ class StoreSelfTest:
 
     Args:
         store: a stack without many retries: who asks wants an answer soon.
-        folder: ends with a slash; nobody else's.
+        folder: ends with a slash; used by this test alone.
         large_bytes: more than one part of an upload.
         clock: whose wall-clock time is compared with the store's.
     """

@@ -45,7 +45,7 @@ async def object_store(
 def segment_storage(
     config: TierdConfig, identity: BrokerIdentity, store: ObjectStore, transform: Transform
 ) -> partial[SegmentStorage]:
-    """What makes segment storages over ``store``; how they read ranges may still be said."""
+    """Return a maker of segment storages over ``store``, which takes the way to read ranges."""
     return segment_storages(config.remote, store, transform, cluster_id=identity.cluster_id, broker_id=identity.node_id)
 
 

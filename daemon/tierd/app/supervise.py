@@ -149,7 +149,7 @@ class TaskSupervisor:
         except asyncio.CancelledError:
             if _cancelled_from_outside():
                 raise
-            # To let a cancellation that nobody asked for end the task would be a silent death.
+            # To let a cancellation that was not asked for end the task would be a silent death.
             return self._quarantined(supervised, RuntimeError("the pass was cancelled from within"))
         except Exception as error:  # noqa: BLE001 - one partition never takes the others down, whatever it raises
             return self._quarantined(supervised, error)

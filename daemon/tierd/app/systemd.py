@@ -1,4 +1,4 @@
-"""What systemd is told by sd_notify: readiness, a status line, reloads, the stop, and a watchdog tied to progress."""
+"""Messages to systemd by sd_notify: readiness, a status line, reloads, the stop, and a watchdog tied to progress."""
 
 import os
 import socket
@@ -23,7 +23,7 @@ class SystemdNotifier:
 
     @property
     def is_heard(self) -> bool:
-        """Whether there is a systemd to tell."""
+        """Return True if there is a systemd to tell."""
         return self._address is not None
 
     @classmethod

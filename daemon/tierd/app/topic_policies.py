@@ -39,7 +39,7 @@ class TopicPolicies:
 
 
 def needs_broker(settings: TopicDefaults) -> bool:
-    """Whether any field is left to the brokers."""
+    """Return True if any field is left to the brokers."""
     return "from-broker" in (
         settings.retention_ms,
         settings.retention_bytes,
@@ -56,7 +56,7 @@ def resolve_policy(settings: TopicDefaults, said: Mapping[str, str] | None, *, h
     Args:
         settings: the file's, for this topic.
         said: the brokers' settings of the topic, None while they have not answered.
-        has_broker: whether there is anybody to ask; without, ``cleanup_policy`` is Kafka's default, ``delete``.
+        has_broker: whether there is a broker to ask; without, ``cleanup_policy`` is Kafka's default, ``delete``.
     """
     return TopicPolicy(
         retention_ms=_number(settings.retention_ms, said, "retention.ms", otherwise=-1),
@@ -73,7 +73,7 @@ def resolve_policy(settings: TopicDefaults, said: Mapping[str, str] | None, *, h
 
 
 def resolve_cleaning(settings: TopicDefaults, policy: TopicPolicy, pipeline: PipelineSettings) -> CleaningPolicy:
-    """What the job does with a topic of that policy, and with what the file says only for the job."""
+    """Return the rules of the job for a topic of that policy, and of the file's settings for the job."""
     compacts = pipeline.compact and "compact" in policy.cleanup_policy
     max_lag_s = settings.max_compaction_lag_s
     return CleaningPolicy(

@@ -1,4 +1,4 @@
-"""What the store is asked for, written down hour by hour; and read again for ``tierd cost``."""
+"""Requests to the store, written down hour by hour, and read again for ``tierd cost``."""
 
 import asyncio
 from collections.abc import Callable, Mapping

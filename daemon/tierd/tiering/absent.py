@@ -47,7 +47,7 @@ class AbsentPartitions:
 
     @property
     def wake(self) -> asyncio.Event:
-        """Nobody sets it: an hour is soon enough."""
+        """Return an event that is not set: an hour is soon enough."""
         return self._wake
 
     async def run_once(self) -> float:

@@ -1,4 +1,4 @@
-"""What to copy next, from where, and what was lost: decisions over plain values (remote-tiering 10 and 12.8)."""
+"""Plan of copies: the next segments, their sources, and lost offsets. Pure (remote-tiering 10 and 12.8)."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -129,7 +129,7 @@ def copy_candidates(
 
 @dataclass(frozen=True, slots=True)
 class CopyDelay:
-    """How long a rolled segment stays local only, to be copied late (KIP-1241; remote-tiering 10.5).
+    """Time for which a rolled segment stays local only, to be copied late (KIP-1241; remote-tiering 10.5).
 
     Attributes:
         lag_ms: age at which a segment is copied; 0 delays nothing, and below 0 age alone never lets it go.
@@ -149,19 +149,19 @@ class CopyDelay:
 
     @property
     def is_none(self) -> bool:
-        """Whether everything is copied at once."""
+        """Return True if everything is copied at once."""
         return self.lag_ms == 0 or self.lag_bytes == 0
 
 
 class Age(NamedTuple):
-    """What decides about the delay of a segment: its largest timestamp, None if it has none, and what is behind it."""
+    """Facts for the delay of a segment: its largest timestamp, None without one, and the bytes behind it."""
 
     largest_timestamp_ms: int | None
     bytes_after: int
 
 
 class Ripe(NamedTuple):
-    """How many segments, the oldest first, may be copied, and the wall clock at which age lets the next one go."""
+    """Number of segments that may be copied, oldest first, and the wall clock at which the next one is old enough."""
 
     segments: int
     next_due_ms: int | None
@@ -170,7 +170,7 @@ class Ripe(NamedTuple):
 def ripe_segments(ages: Iterable[Age], delay: CopyDelay, *, now_ms: int) -> Ripe:
     """Choose those whose delay is over, oldest first; the first that has to wait ends it (remote-tiering 10.5).
 
-    A timestamp in the future, or none at all, is no reason to wait: nobody could say for how long.
+    A timestamp in the future, or none at all, is no reason to wait, since the end of the wait would be unknown.
     """
     count = 0
     for age in ages:
@@ -189,7 +189,7 @@ def _is_old(age: Age, delay: CopyDelay, now_ms: int) -> bool:
 
 
 def gaps(segments: Iterable[OffsetSpan], *, due_from: int) -> list[OffsetRange]:
-    """Offsets from ``due_from`` on that lie before or between ``segments``: deleted before anybody copied them."""
+    """Yield the offsets from ``due_from`` on before or between ``segments``: deleted before they were copied."""
     found = []
     expected = due_from
     for segment in segments:
@@ -216,7 +216,7 @@ def without_range(ranges: Iterable[OffsetRange], taken: OffsetRange) -> tuple[Of
 
 
 def local_log_start(segments: Sequence[OffsetSpan], *, checkpointed: int | None) -> int:
-    """Where the broker's own log begins; 0 without segments and entry."""
+    """Return the start of the broker's own log; 0 without segments and entry."""
     return max(segments[0].base_offset if segments else 0, checkpointed or 0)
 
 
@@ -226,7 +226,7 @@ def initial_log_start_offset(
     *,
     local_log_start_offset: int | None,
 ) -> int:
-    """Where the log begins over both tiers, for a partition whose start was never stored (remote-tiering 10.2).
+    """Return the start of the total log of a partition whose start was never stored (remote-tiering 10.2).
 
     Only finished segments count: a start taken from an attempt that failed would skip what lies before it for good.
     Of the two tiers the lower start counts: the first segments of the tier may be lost, and the local log have them.

@@ -38,7 +38,7 @@ class TopicPolicy:
 
     @property
     def deletes(self) -> bool:
-        """Whether retention by time and size applies (Kafka: a topic that is only compacted keeps its records)."""
+        """Return True if retention by time and size applies (Kafka: a compacted topic without delete keeps all)."""
         return "delete" in self.cleanup_policy
 
     @property

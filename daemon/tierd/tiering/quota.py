@@ -17,7 +17,7 @@ DEFAULT_WINDOW_S = 1.0
 
 
 class RateQuota:
-    """What was recorded lately against a limit, which may change at any time and then applies to what is recorded."""
+    """Rate over the last windows against a limit, which may change at any time and then applies to them, too."""
 
     def __init__(
         self, limit: float = UNLIMITED, *, windows: int = DEFAULT_WINDOWS, window_s: float = DEFAULT_WINDOW_S
@@ -41,7 +41,7 @@ class RateQuota:
 
     @property
     def windows(self) -> int:
-        """How many are remembered."""
+        """Return the number of windows that are kept."""
         return self._windows
 
     @property
@@ -72,7 +72,7 @@ class RateQuota:
         return total / span_s
 
     def throttle_ms(self, now_s: float) -> int:
-        """How long to wait until the rate is at the limit again; 0 when it is not above it."""
+        """Return the wait until the rate is at the limit again; 0 when it is not above it."""
         total, span_s = self._observed(now_s)
         return max(0, round((total / self._limit - span_s) * 1000))
 

@@ -40,7 +40,7 @@ class TieringRecorder(Protocol):
         """The remote storage did not delete them; they are tried again."""
 
     def dangling_swept(self, topic: str) -> None:
-        """A copy that nobody will finish was removed."""
+        """Record the removal of an unfinished copy."""
 
     def uploads_aborted(self, count: int) -> None:
         """Unfinished uploads of dead sessions were discarded."""
@@ -53,7 +53,7 @@ class TieringRecorder(Protocol):
 
 
 class SilentRecorder:
-    """Records nothing; for commands that end before anybody could scrape."""
+    """Records nothing; for commands that end before a scrape."""
 
     def copy_requested(self, topic: str) -> None:
         """Do nothing."""

@@ -14,7 +14,7 @@ from tierd.tiering.supervision import TaskHealth
 
 @dataclass(frozen=True, slots=True)
 class CopyOutcome:
-    """How one pass over one partition ended; ``error`` is None when it ended well."""
+    """Outcome of one pass over one partition; ``error`` is None when it ended well."""
 
     partition: TopicPartition
     status: PartitionStatus

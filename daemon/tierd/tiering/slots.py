@@ -5,7 +5,7 @@ from typing import Literal
 
 
 class Slots(asyncio.Semaphore):
-    """How many may be at something at once; who waits is served in order."""
+    """Limit of tasks at the same work; waiting tasks are served in order."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
@@ -15,11 +15,11 @@ class Slots(asyncio.Semaphore):
 
     @property
     def size(self) -> int:
-        """How many there are, once the surplus of a larger size was given back."""
+        """Return the number of slots, once the surplus of a larger size was released."""
         return self._size
 
     def resize(self, size: int) -> None:
-        """Have ``size`` slots from now on; nobody loses one that he has.
+        """Have ``size`` slots from now on; a task keeps the slot that it has.
 
         Raises:
             ValueError: not even one.
@@ -34,7 +34,7 @@ class Slots(asyncio.Semaphore):
 
     @property
     def idle_ratio(self) -> float:
-        """The part of them that nobody has, from 0 to 1."""
+        """Return the free part of the slots, from 0 to 1."""
         return max(0.0, 1 - self._taken / self._size)
 
     async def acquire(self) -> Literal[True]:

@@ -91,7 +91,7 @@ def partition_status(
         reason=reason,
         last_error=health.last_error or (problem or None),
         retry_at_ms=health.retry_at_ms,
-        # Whoever lost the leadership must not go on publishing its lag (remote-tiering 9.2), nor who stopped copying.
+        # A former leader must not go on publishing its lag (remote-tiering 9.2), nor a task that stopped copying.
         lag=local.lag() if role in (None, Role.LEADER) else CopyLag(),
         expiration=tasks.expire.state if tasks.expire else ExpirationState(),
     )

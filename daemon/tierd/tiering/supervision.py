@@ -1,4 +1,4 @@
-"""What runs the tasks of this room: the promise that the supervisor keeps, and what a task is to it."""
+"""Promise of the supervisor that runs the tasks of this room, and of the tasks."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -19,7 +19,7 @@ class PartitionTask(Protocol):
 
     @property
     def wake(self) -> asyncio.Event:
-        """Set by whoever has news for the task."""
+        """Event that wakes the task."""
 
     async def run_once(self) -> float | None:
         """Do what is due; return seconds until there is more, None when only an event can bring more.
@@ -31,7 +31,7 @@ class PartitionTask(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskHealth:
-    """How the last passes of one task went.
+    """Health of one task by its last passes.
 
     Attributes:
         failures: consecutive failed passes; 0 when the last one ended well.
@@ -64,7 +64,7 @@ class PassiveSupervisor:
     """Runs nothing: for commands that run one pass of every task themselves and end."""
 
     def start(self, task: PartitionTask) -> None:
-        """Do nothing; whoever made the task runs it."""
+        """Do nothing; the maker of the task runs it."""
 
     async def stop(self, name: str) -> None:
         """Do nothing."""
@@ -73,5 +73,5 @@ class PassiveSupervisor:
         """Do nothing."""
 
     def statistics(self) -> Mapping[str, TaskHealth]:
-        """Nothing is supervised."""
+        """Return no statistics: no task is supervised."""
         return {}

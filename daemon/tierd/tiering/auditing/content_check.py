@@ -1,4 +1,4 @@
-"""What is in a stored log, looked at as a reader would, and more closely. No I/O."""
+"""Check of the content of a stored log, as a reader would read it, and more strictly. No I/O."""
 
 from tierd.errors import LogError
 from tierd.kernels import crc32c
@@ -59,7 +59,7 @@ class BatchWalk:
         return None
 
     def end(self, manifest: SegmentManifest) -> str | None:
-        """What is wrong with the whole, None when nothing is."""
+        """Return the problem of the whole log, None when there is none."""
         if self._tail:
             return f"{len(self._tail)} bytes at its end are no whole batch"
         if self._batches != manifest.batch_count:

@@ -1,4 +1,4 @@
-"""Where one offset is, and why (``tierd explain``). Decisions only."""
+"""Location of one offset, with its reason (``tierd explain``). Decisions only."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -23,7 +23,7 @@ class OffsetPlace(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where an offset is.
+    """Location of an offset.
 
     Attributes:
         place: in one word.

@@ -1,4 +1,4 @@
-"""What is wrong with a partition's tier, as values: metadata against objects, manifests and offsets. Decisions only."""
+"""Findings about a partition's tier: metadata compared with objects, manifests and offsets. Decisions only."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _MARGIN_S: Final = 60.0  # for what a copy does before and after its upload
 
 
 class Severity(Enum):
-    """How bad it is."""
+    """Severity of a finding."""
 
     ERROR = "error"  # records are lost or cannot be read
     WARNING = "warning"  # something is left over, or not as it should be, and nothing is lost
@@ -103,10 +103,10 @@ def _in_neither_tier(log: TieredLog) -> Iterator[OffsetRange]:
 
 @dataclass(frozen=True, slots=True)
 class AuditLimits:
-    """How old what is under way may be.
+    """Ages up to which work counts as under way.
 
     Attributes:
-        grace_s: of what nobody seems to be at; then it counts as left behind.
+        grace_s: age from which work without a sign of life counts as left behind.
         attempt_timeout_s: deadline of the upload of 1 GiB, and of what is less.
     """
 
@@ -114,7 +114,7 @@ class AuditLimits:
     attempt_timeout_s: float = 900.0
 
     def is_living(self, row: RemoteLogSegmentMetadata, claim: Claim | None, *, now_ms: int) -> bool:
-        """Whether a copy may still be under way: its writer owns the partition, and its time is not over."""
+        """Return True if a copy may still be under way: its writer owns the partition, and its time is not over."""
         writes = claim is not None and (claim.leader_epoch, claim.session_id) == (row.leader_epoch, row.session_id)
         limit_s = self.attempt_timeout_s * max(1.0, row.size_bytes / _GIB) + _MARGIN_S
         return writes and now_ms - row.event_timestamp_ms < 1000 * limit_s
@@ -139,7 +139,7 @@ def row_findings(
         claim: who owns the partition.
         objects: of the segment.
         now_ms: wall clock.
-        limits: see there.
+        limits: ages up to which work counts as under way.
         is_retained: the store is known to refuse the deletion of its objects.
     """
     if row.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
@@ -167,7 +167,7 @@ def row_findings(
 
 
 def _stored_ms(objects: Objects) -> int | None:
-    """When the last object of a complete segment was stored; None where one is missing or the store does not tell."""
+    """Return the time at which the last object of a complete segment was stored; None where it is unknown."""
     moments = [objects[suffix].modified_ms for suffix in OBJECT_SUFFIXES if suffix in objects]
     known = [moment for moment in moments if moment is not None]
     return max(known) if len(known) == len(OBJECT_SUFFIXES) else None
@@ -188,7 +188,7 @@ def object_findings(row: RemoteLogSegmentMetadata | None, objects: Objects) -> I
 def tombstone_findings(
     row: RemoteLogSegmentMetadata, objects: Objects, *, now_ms: int, limits: AuditLimits
 ) -> Iterator[Finding]:
-    """Where row and tombstone disagree on whether the segment goes: a rebuild believes the tombstone."""
+    """Yield a finding where row and tombstone disagree on the deletion: a rebuild believes the tombstone."""
     if TOMBSTONE in objects and row.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
         yield Finding(
             Severity.WARNING,
@@ -243,7 +243,7 @@ def missing_object(metadata: RemoteLogSegmentMetadata, suffix: str) -> Finding:
 def manifest_findings(
     metadata: RemoteLogSegmentMetadata, manifest: SegmentManifest, *, cluster_id: str
 ) -> Iterator[Finding]:
-    """Where the manifest says something else than the row.
+    """Yield a finding for each field in which manifest and row differ.
 
     Who copied it, and under which leader epoch, is not compared: a segment that was adopted has a row of its own.
     """

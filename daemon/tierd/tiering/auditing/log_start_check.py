@@ -1,4 +1,4 @@
-"""What is wrong with the log start record of a partition (``log-start.json``), held against its row. Decisions only."""
+"""Findings about the log start record of a partition (``log-start.json``), compared with its row. Decisions only."""
 
 from tierd.metadata import PartitionRow
 from tierd.remote import StoredLogStart

@@ -1,4 +1,4 @@
-"""What a segment that nobody's metadata knows is good for. Decisions only."""
+"""Use of a segment that no metadata knows. Decisions only."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -9,7 +9,7 @@ from tierd.tiering.reading.tiered_log import TieredLog
 
 
 class OrphanUse(Enum):
-    """What adopting it would bring."""
+    """Gain from the adoption of an orphan."""
 
     FILLS_GAP = "the tier lacks offsets of it"
     OTHER_BRANCH = "the tier lacks offsets of it, and its leader epochs are not those of this log"
@@ -18,7 +18,7 @@ class OrphanUse(Enum):
 
     @property
     def is_none(self) -> bool:
-        """Whether nobody can need it."""
+        """Return True if the orphan is of no use."""
         return self is OrphanUse.NOTHING
 
 
@@ -28,7 +28,7 @@ def use_of(orphan: RemoteLogSegmentMetadata, log: TieredLog, lineage: Lineage) -
     Args:
         orphan: as its manifest describes it.
         log: both tiers.
-        lineage: of the log, as far back as anybody knows it: a broker forgets epochs, and so do rows that are lost.
+        lineage: of the log, as far back as it is known: a broker forgets epochs, and so do rows that are lost.
     """
     first = max(orphan.first_readable_offset, stored_log_start(log))
     if first > orphan.end_offset or is_covered(log, OffsetRange(first, orphan.end_offset)):
@@ -53,7 +53,7 @@ def stored_log_start(log: TieredLog) -> int:
 
 
 def is_covered_or_ahead(log: TieredLog, first: int) -> bool:
-    """Whether the tier holds everything from ``first`` on up to its end."""
+    """Return True if the tier holds everything from ``first`` on up to its end."""
     last = log.remote_end_offset - 1
     return first > last or is_covered(log, OffsetRange(first, last))
 
@@ -72,7 +72,7 @@ def lineage_behind_tier(orphan: RemoteLogSegmentMetadata, log: TieredLog) -> Lin
 
 
 def is_of_lineage(segment: RemoteLogSegmentMetadata, lineage: Lineage, first: int) -> bool:
-    """Whether the lineage gives every offset of the segment, from ``first`` on, to the epoch that the segment says.
+    """Return True if the lineage gives each offset of the segment, from ``first`` on, to the epoch of the segment.
 
     Below its first entry it says nothing, and the segment's epoch only must not be a later one.
     """
@@ -91,7 +91,7 @@ def _agree(epoch: int | None, lineage: Lineage, offset: int) -> bool:
 
 
 def is_covered(log: TieredLog, wanted: OffsetRange, *, without: RemoteLogSegmentMetadata | None = None) -> bool:
-    """Whether readable remote segments other than ``without`` hold every offset of ``wanted``."""
+    """Return True if readable remote segments other than ``without`` hold every offset of ``wanted``."""
     offset = wanted.start
     while offset <= wanted.end:
         found = log.remote_segment(offset)
@@ -102,7 +102,7 @@ def is_covered(log: TieredLog, wanted: OffsetRange, *, without: RemoteLogSegment
 
 
 def uncovered(gaps: Iterable[OffsetRange], filled: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """What of ``gaps`` none of ``filled`` holds, ascending."""
+    """Return the parts of ``gaps`` that none of ``filled`` holds, ascending."""
     left = tuple(gaps)
     for each in filled:
         left = without_range(left, each)

@@ -1,4 +1,4 @@
-"""Where the bytes of a damaged remote segment can be had once more: this host's log dirs and holds, or its own log."""
+"""Sources for the bytes of a damaged remote segment: this host's log dirs and holds, or the stored log itself."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ class LocalSource:
     segments: tuple[HeldSegment, ...]
 
     def is_same_size(self, row: RemoteLogSegmentMetadata) -> bool:
-        """Whether they have as many bytes as the remote one: neither they nor that one were compacted by themselves."""
+        """Return True if they have as many bytes as the remote copy: neither side was compacted by itself."""
         return sum(held.log_file.size_bytes for held in self.segments) == row.size_bytes
 
 
@@ -111,7 +111,7 @@ def _covering(candidates: Iterable[HeldSegment], start: int, end: int) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class ReadyCopy:
-    """What can be uploaded: a segment, checked, and the directory that its files are in."""
+    """Copy that can be uploaded: a checked segment, and the directory of its files."""
 
     held: HeldSegment
     prepared: PreparedSegment
@@ -180,7 +180,7 @@ class RemoteLogCopy:
             yield await self._store.get(key, ByteRange(start, min(start + _PIECE_BYTES, row.size_bytes) - 1))
 
     async def _is_described(self, row: RemoteLogSegmentMetadata) -> bool:
-        """Whether there is a manifest to read the log by; a plain log can be read without, for its batches prove it.
+        """Return True if there is a manifest to read the log by; a plain log needs none, for its batches prove it.
 
         Raises:
             MissingArtefactError: there is none, and the log is not plain.

@@ -47,7 +47,7 @@ log = structlog.get_logger()
 
 
 class RepairResult(StrEnum):
-    """What became of an action."""
+    """Result of an action."""
 
     PLANNED = "planned"
     DONE = "done"
@@ -57,7 +57,7 @@ class RepairResult(StrEnum):
 
     @property
     def is_problem(self) -> bool:
-        """Whether something stays as it was, and wrong."""
+        """Return True if something stays as it was, and wrong."""
         return self not in {RepairResult.PLANNED, RepairResult.DONE}
 
 
@@ -73,7 +73,7 @@ class RepairOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairTools:
-    """What acting needs.
+    """Collaborators of the actions.
 
     Attributes:
         metadata: claims partitions and writes rows.

@@ -1,4 +1,4 @@
-"""What is to be done about each thing that an audit found, and why. Decisions only."""
+"""Plan of a repair: an action for each finding of an audit, with its reason. Decisions only."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _HARMLESS: Final = frozenset({"overlap", "retained"})
 
 
 class RepairKind(StrEnum):
-    """What is done, in a word; for programs."""
+    """Kind of an action, in a word; for programs."""
 
     COPY_AGAIN = "copy-again"
     REMOVE_DAMAGED = "remove-damaged"
@@ -38,7 +38,7 @@ class RepairKind(StrEnum):
 
 
 class Standing(Enum):
-    """What this broker is to a partition."""
+    """Standing of this broker to a partition."""
 
     LED = "led by this broker"
     NOT_LED = "not led by this broker"
@@ -77,13 +77,13 @@ class RepairAction:
 
 @dataclass(frozen=True, slots=True)
 class OrphanFacts:
-    """What a look into a segment without a row gave.
+    """Facts about a segment without a row.
 
     Attributes:
         age_s: of its youngest object; None where the store does not tell.
         metadata: as its manifest describes it; None where it has none that can be believed.
         problem: why it is not sound; empty when it is.
-        use: what adopting it would bring; None where nobody can say.
+        use: gain from its adoption; None where it is unknown.
         tombstone_doubt: why its tombstone is no reason to remove it; empty where it is one.
     """
 
@@ -95,7 +95,7 @@ class OrphanFacts:
 
 
 def needs_source(report: AuditReport) -> bool:
-    """Whether the segment's bytes are wanted from elsewhere."""
+    """Return True if the segment's bytes are wanted from elsewhere."""
     return report.row is not None and report.row.state is _FINISHED and bool(_damage(report.findings))
 
 
@@ -232,7 +232,7 @@ def elsewhere(report: AuditReport) -> RepairAction:
 
 
 def unknown(report: AuditReport) -> RepairAction:
-    """Leave alone what nobody here understands."""
+    """Leave alone an object of an unknown kind."""
     finding = report.findings[0]
     return _cannot(report, finding.where, finding.what, finding.remedy)
 

@@ -16,7 +16,7 @@ from tierd.tiering.reading.tiered_log import TieredLog
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What is wrong with one thing.
+    """Findings about one segment or object.
 
     Attributes:
         findings: at least one.
@@ -49,7 +49,7 @@ class SegmentPair:
 
 @dataclass(slots=True)
 class OpenRows:
-    """What is still to come of an open partition, ascending."""
+    """Rows of an open partition that are still to come, ascending."""
 
     partition: TopicIdPartition | None = None
     claim: Claim | None = None
@@ -83,7 +83,7 @@ class Prefixes:
     def sort_out(
         self, rows: Collection[RemoteLogSegmentMetadata], keys: ObjectKeyFactory
     ) -> tuple[list[RemoteLogSegmentMetadata], list[AuditReport]]:
-        """Return the rows that lie under ``keys``, and those of a later tierd that lie nobody knows where."""
+        """Return the rows that lie under ``keys``, and those of a later tierd whose place is unknown."""
         mine: list[RemoteLogSegmentMetadata] = []
         unknown: list[AuditReport] = []
         for row in rows:

@@ -20,7 +20,7 @@ Objects: TypeAlias = Mapping[str, ObjectInfo]
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentPlace:
-    """Where a segment's objects lie: what its keys are made of. Ordered as the keys are, within a partition."""
+    """Parts of the keys of a segment's objects. Ordered as the keys are, within a partition."""
 
     start_offset: int
     name: str
@@ -38,7 +38,7 @@ class SegmentPlace:
 
     @property
     def partition(self) -> TopicIdPartition:
-        """Whose segment it is."""
+        """Return the partition of the segment."""
         return self.segment.topic_id_partition
 
     def is_of(self, row: RemoteLogSegmentMetadata, keys: ObjectKeyFactory) -> bool:

@@ -271,7 +271,7 @@ class TierAudit:
     ) -> tuple[RemoteLogSegmentMetadata | None, Claim | None]:
         """Return the row of the segment whose objects lie at ``place``, and who owns the partition.
 
-        Objects elsewhere under the id of a segment are none of its own: whoever may put objects can choose any id.
+        Objects elsewhere under the id of a segment are none of its own: a writer of the bucket can choose any id.
         """
         row, partition_row = await read_segment(self._rows, self._metadata_keys, place.segment)
         if row is not None and not place.is_of(row, keys):

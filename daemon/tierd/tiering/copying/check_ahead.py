@@ -38,7 +38,7 @@ class CheckAhead:
             await asyncio.wait(dropped)
         for task in dropped:
             if not task.cancelled():
-                task.exception()  # raised by ``result`` where anybody asked
+                task.exception()  # raised by ``result`` for a caller that asked
 
     async def begin(self, held: HeldSegment) -> None:
         """Wait for a slot and begin the check of ``held``, unless that was begun ahead."""

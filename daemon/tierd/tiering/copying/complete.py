@@ -1,4 +1,4 @@
-"""What is lost of what a broker wrote about producers in a segment, made anew before the segment leaves. Blocking."""
+"""Lost producer snapshots and transaction indexes of a segment, made anew before the copy. Blocking."""
 
 from dataclasses import replace
 from pathlib import Path

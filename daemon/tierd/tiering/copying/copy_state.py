@@ -8,7 +8,7 @@ from tierd.tiering.plan import CopiedThrough
 
 
 class CopyPhase(Enum):
-    """What the task is about; the reason beside it says why."""
+    """Phase of a copy task; the reason beside it says why."""
 
     LOADING = "loading"
     COPYING = "copying"
@@ -40,4 +40,4 @@ class IntakeGate(Protocol):
     """Says whether new segments may be begun; a segment under way always goes on to its end."""
 
     def closed_because(self) -> str | None:
-        """Why nothing new is begun, None when it may be."""
+        """Return why no new copy is begun, None when it may be."""

@@ -1,4 +1,4 @@
-"""How old queued segments are, for topics that are copied late (KIP-1241; remote-tiering 10.5)."""
+"""Ages of queued segments, for topics that are copied late (KIP-1241; remote-tiering 10.5)."""
 
 import os
 from collections.abc import Sequence

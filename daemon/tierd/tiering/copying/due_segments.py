@@ -56,7 +56,7 @@ class DueSegments:
         )
 
     def _missing(self, due_from: int) -> set[OffsetRange]:
-        """What is due, and neither held nor in the log."""
+        """Return the offsets that are due, and neither held nor in the log."""
         spans: list[OffsetSpan] = [*self._local.pending, *self._local.scan.segments[-1:]]
         return set(gaps(spans, due_from=due_from))
 

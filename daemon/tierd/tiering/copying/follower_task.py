@@ -18,7 +18,7 @@ class FollowerTask:
     """One followed partition. It computes the frontier again and again and does nothing else (remote-tiering 17.2).
 
     What has rolled and is not in the tier is held here too: the leader's host may be lost before it was copied, and
-    the broker's retention goes by no tier. A partition that nobody ever led, or whose topic is not copied, is not held,
+    the broker's retention goes by no tier. A partition that was never led, or whose topic is not copied, is not held,
     or it were held for ever.
     """
 
@@ -42,7 +42,7 @@ class FollowerTask:
             log_offsets: hears what the tier holds.
             slots: bounds the followers that ask the metadata store at once.
             interval_s: between two looks while something is held.
-            idle_interval_s: between two looks at a partition that nobody has led yet.
+            idle_interval_s: between two looks at a partition that was never led yet.
             is_copied: whether the topic's segments go to the tier, at this moment; else none of them is held.
             is_compacted: whether the topic's cleanup policy has compaction, at this moment.
         """
@@ -65,12 +65,12 @@ class FollowerTask:
 
     @property
     def wake(self) -> asyncio.Event:
-        """Set when the directory changed, or somebody asks."""
+        """Event that is set when the directory changed, or on request."""
         return self._wake
 
     @property
     def state(self) -> CopyState:
-        """What it knows now."""
+        """Return the present state."""
         return self._state
 
     async def run_once(self) -> float | None:

@@ -1,4 +1,4 @@
-"""Where the tier ends and begins for one log, as metadata and directory have it (remote-tiering 10.2, 10.3)."""
+"""Begin and end of the tier for one log, by metadata and directory (remote-tiering 10.2, 10.3)."""
 
 import asyncio
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def frontier(tier: TierEpochs, scan: PartitionScan, *, log_end_offset: int | Non
 
 
 def first_log_start(view: PartitionView, scan: PartitionScan, offsets: BrokerOffsets) -> int:
-    """Where the log begins over both tiers, of a partition that nobody ever led long enough to say."""
+    """Return the start of the total log of a partition whose log start no leader has stored yet."""
     local = local_log_start(scan.segments, checkpointed=offsets.log_start_offset) if scan.segments else None
     return initial_log_start_offset(
         effective_lineage(view, scan.lineage), view.list_epoch, local_log_start_offset=local
@@ -99,7 +99,7 @@ def copied_without_hole(
 
 
 def began_anew_at(scan: PartitionScan, offsets: BrokerOffsets, *, log_start_offset: int) -> int | None:
-    """Where a log begins that ends below the tier's log start; None for any other.
+    """Return the begin of a log that ends below the tier's log start; None for any other log.
 
     Its disk was replaced, or an unclean election cut it. Until it had grown beyond that start, whatever it holds would
     be copied and read by nobody.

@@ -66,12 +66,12 @@ class CheckedFiles:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether something is lost for certain."""
+        """Return True if something is lost for certain."""
         return self.snapshot_problem is not None or self.index_problem is not None
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing can be lost."""
+        """Return True if nothing can be lost."""
         return not self.is_damaged and not self.may_lack_index
 
 
@@ -104,7 +104,7 @@ def check_held(held: HeldSegment, lineage: Lineage, *, directory: Path) -> Check
 
 
 def live_path(held: HeldSegment, file: SegmentFile, directory: Path) -> Path:
-    """Where the broker keeps ``file`` of the segment, held or not."""
+    """Return the path of ``file`` in the broker's directory, held or not."""
     return directory / file.name_for(base_offset=held.base_offset, next_base_offset=held.next_base_offset)
 
 
@@ -141,7 +141,7 @@ def _checked(held: HeldSegment, lineage: Lineage, *, name: str) -> CheckedFiles:
             time_index=time_index,
             transaction_index=transactions or None,
             producer_snapshot=snapshot,
-            # The whole lineage up to the end, not only the segment's: whoever restores from it needs all of it.
+            # The whole lineage up to the end, not only the segment's: a restore from it needs all of it.
             leader_epoch_index=encode_lineage(lineage.entries_in(-1, held.next_base_offset)),
         ),
     )

@@ -36,7 +36,7 @@ class ProducersBefore:
         logs: of the segments in between, to be replayed; ascending.
         source: where it comes from, in words.
         is_certain: False where the log begins anew at ``start_offset`` behind a gap: like a broker that begins there
-            we know nobody, but what a transaction wrote before the gap is still read.
+            no producer is known, but what a transaction wrote before the gap is still read.
     """
 
     entries: Producers
@@ -66,7 +66,7 @@ async def stored_producers(remote: RemoteStorageManager, segment: RemoteLogSegme
 
 
 class ProducerHistory:
-    """Of one log, during one pass over it: what was taken along is of the branch that the pass copies."""
+    """Producer states of one log during one pass over it, of the branch that the pass copies."""
 
     def __init__(self, local: PartitionLog, remote: RemoteStorageManager) -> None:
         """``remote`` bounds its calls in time."""
@@ -82,7 +82,7 @@ class ProducerHistory:
         """Find what was known at the base of ``held``, from its own log first, then from the tier.
 
         As a broker does it: from the newest snapshot at or below the base and the segments behind it. Where neither the
-        log nor the tier has anything that ends where the earliest of these begins, the log begins there with nobody.
+        log nor the tier has anything that ends where the earliest of these begins, the log begins without producers.
 
         Args:
             held: the segment.
@@ -115,7 +115,7 @@ class ProducerHistory:
         return ProducersBefore((), offset, logs, "nobody before", is_certain=is_first)
 
     def _known_here(self, offset: int, previous: HeldSegment | None) -> Producers | None:
-        """What this host has written down at ``offset``. Blocking."""
+        """Return the producers that a snapshot on this host has at ``offset``. Blocking."""
         if offset == 0:
             return ()
         if self._taken[0] == offset:

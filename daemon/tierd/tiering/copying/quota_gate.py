@@ -26,11 +26,11 @@ class QuotaGate:
 
     @property
     def quota(self) -> RateQuota:
-        """What it goes by; a new limit holds from the next look on."""
+        """Return the quota; a new limit holds from the next check on."""
         return self._quota
 
     def close(self) -> None:
-        """Let nobody pass any more: who waits is sent away at once, so that tierd can stop."""
+        """Close the gate: calls that wait end at once, so that tierd can stop."""
         self._closed.set()
 
     async def admit(self, size_bytes: int, *, is_wanted: Callable[[], bool] = lambda: True) -> bool:

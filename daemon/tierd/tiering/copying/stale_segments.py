@@ -44,7 +44,7 @@ _UNKNOWN_AT_MOST: Final = 8  # segments of which cleaners left nothing to compar
 
 
 class LocalVerdict(Enum):
-    """What the local log says of a copied segment."""
+    """Result of the comparison of a copied segment with the local log."""
 
     SAME = auto()
     DIFFERENT = auto()
@@ -102,7 +102,7 @@ class StaleSegments:
 
     @property
     def is_undecided(self) -> bool:
-        """Whether the local log ends below what was copied, and only time tells whether the broker lost it."""
+        """Return True if the local log ends below what was copied, and only time tells whether the broker lost it."""
         return self._is_undecided
 
     def copied(self, held: HeldSegment) -> None:
@@ -199,7 +199,7 @@ class StaleSegments:
         return [(each, first[1]) for each in stale if self._has_local_start(each, scan)]
 
     async def _log_end(self, scan: PartitionScan) -> int | None:
-        """Where the local log ends; None while nobody can say, and for an empty one, which may be a new disk."""
+        """Return the end of the local log; None while it is unknown, and for an empty log, which may be a new disk."""
         try:
             end = await asyncio.to_thread(find_log_end_offset, scan)
         except LogError as error:

@@ -1,1 +1,1 @@
-"""What lies on local disk, seen by the tiers: partition directories, what rolled in them, what is held of it."""
+"""Local disk as the tiering sees it: partition directories, their rolled segments, and the holds on these."""

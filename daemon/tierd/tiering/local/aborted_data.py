@@ -1,4 +1,4 @@
-"""Whether a segment without a transaction index should have one. Blocking; asked only of such segments."""
+"""Search for aborted data in a segment without a transaction index. Blocking."""
 
 import mmap
 import os
@@ -9,7 +9,7 @@ from tierd.log import ControlRecordType, RecordBatch, iter_batches
 
 
 def has_aborted_data(log: Path) -> bool:
-    """Whether records of a transaction lie in ``log`` before the marker that aborts it.
+    """Return True if records of a transaction lie in ``log`` before the marker that aborts it.
 
     Without the index a reader of committed records would take them for committed. A marker alone proves nothing: a
     transaction may have written nothing here, and compaction removes aborted records before their marker.

@@ -1,4 +1,4 @@
-"""What the broker says of its offsets: the two checkpoints in the root of a log dir, read only when they changed."""
+"""Offsets by the broker's word: the two checkpoints in the root of a log dir, read only when they changed."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Which partitions there are: what several listings of log dirs say, against what was known before. Decisions only."""
+"""Changes of the set of partitions: listings of log dirs compared with the known set. Decisions only."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tierd.model import TopicIdPartition
 
 @dataclass(frozen=True, slots=True)
 class CatalogChange:
-    """What differs.
+    """Difference of two listings.
 
     Attributes:
         appeared: replicas seen for the first time; a topic created again under its name is one, by its id.

@@ -1,4 +1,4 @@
-"""How the files of one segment are kept: as links in a directory of ours, or open. No limits, no bookkeeping.
+"""Holds of the files of one segment: links in a directory of tierd's, or open files. No limits, no bookkeeping.
 
 ::
 

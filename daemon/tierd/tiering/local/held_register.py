@@ -12,7 +12,7 @@ PartitionKey = tuple[UUID, int]  # topic id and partition: what a hold dir is na
 
 @dataclass(frozen=True, slots=True)
 class LogDirHold:
-    """How segments of one log dir are held, and why not by link."""
+    """Kind of the holds in one log dir, and why they are not links."""
 
     log_dir: Path
     kind: HoldKind
@@ -21,7 +21,7 @@ class LogDirHold:
 
 @dataclass(frozen=True, slots=True)
 class HoldStatistics:
-    """What is held now. ``unheld_segments`` are queued without protection, ``unheld_reason`` says why."""
+    """Present holds. ``unheld_segments`` are queued without protection, ``unheld_reason`` says why."""
 
     segments: int
     bytes: int
@@ -44,7 +44,7 @@ class HeldRegister:
 
     @property
     def bytes(self) -> int:
-        """Of the log files of all."""
+        """Return the bytes of all held log files."""
         with self._lock:
             return self._bytes
 
@@ -68,7 +68,7 @@ class HeldRegister:
             )
 
     def decided(self, log_dir: Path) -> LogDirHold | None:
-        """How segments of a log dir are held; None before the first."""
+        """Return the kind of the holds in a log dir; None before the first hold."""
         with self._lock:
             return self._log_dirs.get(log_dir)
 
@@ -100,7 +100,7 @@ class HeldRegister:
             return next(reversed(self._held.get(key, {}).values()), None)
 
     def concerns(self, key: PartitionKey) -> bool:
-        """Whether anything of a partition is held, or should be and is not."""
+        """Return True if anything of a partition is held, or should be and is not."""
         with self._lock:
             return bool(self._held.get(key)) or self._unheld.get(key, (0, ""))[0] > 0
 

@@ -14,7 +14,7 @@ LINEAGE_FILE = "leader-epoch-checkpoint"
 
 
 class HoldKind(Enum):
-    """How a segment is kept."""
+    """Kind of a hold."""
 
     LINK = "link"
     DESCRIPTOR = "descriptor"
@@ -37,7 +37,7 @@ class SegmentFile(Enum):
 
 
 class FileState(NamedTuple):
-    """What tells one content of a file from another without reading it."""
+    """State of a file that changes with its content, without a read of the content."""
 
     inode: int
     size_bytes: int
@@ -98,13 +98,13 @@ class HeldSegment:
 
     @property
     def log(self) -> Path:
-        """Where to read the records."""
+        """Return the path to read the records from."""
         path = self.path(SegmentFile.LOG)
         assert path is not None, "a segment without a log is never held"
         return path
 
     def path(self, file: SegmentFile) -> Path | None:
-        """Where to read ``file``; None when the segment had none."""
+        """Return the path to read ``file`` from; None when the segment had none."""
         for kind, descriptor in self.descriptors:
             if kind is file:
                 # Opening it makes a new open file of the same inode, even when no name is left.

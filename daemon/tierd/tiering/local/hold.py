@@ -144,7 +144,7 @@ class SegmentHold:
         return is_whole
 
     def concerns(self, scan: PartitionScan) -> bool:
-        """Whether ``protect`` may have anything to do, or to take back, for that partition. Does not block."""
+        """Return True if ``protect`` may have anything to do, or to take back, for that partition. Does not block."""
         if scan.deleted_segments or len(scan.segments) > 1:
             return True
         key = (scan.directory.partition.topic_id, scan.directory.partition.partition)

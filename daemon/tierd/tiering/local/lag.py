@@ -1,4 +1,4 @@
-"""How far the tier is behind the local log: rolled segments that it does not hold yet."""
+"""Lag of the tier behind the local log: rolled segments that it does not hold yet."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class PendingSegment:
 
 @dataclass(frozen=True, slots=True)
 class CopyLag:
-    """What is rolled and not in the tier. ``oldest_ms`` is a wall clock, so that an age is right when it is asked."""
+    """Lag of the tier. ``oldest_ms`` is a wall clock, so that an age is right when it is computed."""
 
     segments: int = 0
     bytes: int = 0

@@ -14,10 +14,10 @@ class LogOffsets(Protocol):
     """The offsets of any local log."""
 
     async def offsets(self, log_dir: Path, partition: TopicIdPartition) -> BrokerOffsets:
-        """What is committed, and where the log begins.
+        """Return the high watermark and the log start.
 
         Raises:
-            TierError: nobody can say now.
+            TierError: they are unknown now.
         """
 
     async def high_watermarks(self, log_dir: Path) -> Mapping[TopicPartition, int]:
@@ -31,19 +31,19 @@ class LogOffsets(Protocol):
         """The tier holds the log through there, durably; what counts until the next leader epoch.
 
         Raises:
-            TierError: nobody took note; tell it again.
+            TierError: it was not noted; repeat the call.
         """
 
     async def raise_log_start(self, log_dir: Path, partition: TopicIdPartition, offset: int) -> None:
-        """Nothing below ``offset`` is read any more, for it goes from the tier.
+        """Raise the log start to ``offset``: what lies below leaves the tier and is no longer read.
 
         Raises:
-            TierError: the log refuses it, or nobody took note.
+            TierError: the log refuses it, or it was not noted.
         """
 
 
 class BrokerLogOffsets:
-    """Of log dirs that a Kafka broker owns: it speaks through its checkpoints, and listens to nobody."""
+    """Offsets of log dirs that a Kafka broker owns: read from its checkpoints; the broker takes no notice of tierd."""
 
     def __init__(self) -> None:
         self._checkpoints = BrokerCheckpoints()
@@ -57,14 +57,14 @@ class BrokerLogOffsets:
         return await self._checkpoints.high_watermarks(log_dir)
 
     async def copied_through(self, log_dir: Path, partition: TopicIdPartition, copied: CopiedThrough) -> None:
-        """Do nothing: its retention asks nobody, which is what holds are for."""
+        """Do nothing: the broker's retention does not ask tierd, which is why tierd holds segments."""
 
     async def raise_log_start(self, log_dir: Path, partition: TopicIdPartition, offset: int) -> None:
         """Do nothing: a broker's log start is the broker's own."""
 
 
 class OwnLogOffsets:
-    """Of log dirs that tierd owns: from the logs themselves; and of all the others, from the broker.
+    """Offsets of log dirs that tierd owns, from the logs themselves; of all others, from the broker.
 
     Retention of these logs deletes only what it was told of here (remote-tiering 17.1).
     """

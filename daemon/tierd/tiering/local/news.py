@@ -1,4 +1,4 @@
-"""LogDirNews: what changed on disk, gathered until somebody looks. Events are hints, and equal hints are one."""
+"""LogDirNews: changes on disk, gathered until the next look. Events are hints, and equal hints are one."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -28,7 +28,7 @@ _SETTLE_S = 0.05  # a roll creates several files; one look at the end of it sees
 
 @dataclass(slots=True)
 class News:
-    """What happened since the last look.
+    """Changes since the last look.
 
     Attributes:
         everything: look at all log dirs; then ``changed`` need not be looked at one by one.
@@ -42,7 +42,7 @@ class News:
 
 
 class Watched(Protocol):
-    """Whose directories are watched."""
+    """Owner of the watched directories."""
 
     def watch_with(self, watch: Callable[[Path], object], unwatch: Callable[[Path], object]) -> None:
         """Have directories watched by these from now on, those known already at once."""
@@ -64,7 +64,7 @@ class LogDirNews:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether something cannot be watched, so that only regular looks find what happens there."""
+        """Return True if a directory cannot be watched, so that only regular looks find its changes."""
         return self._incomplete
 
     def tell(self, *, everything: bool = False, changed: Path | None = None, watermarks: Path | None = None) -> None:

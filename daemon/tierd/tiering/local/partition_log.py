@@ -33,17 +33,17 @@ class PartitionLog:
 
     @property
     def partition(self) -> TopicIdPartition:
-        """Which partition, by topic id."""
+        """Return the partition, by topic id."""
         return self._scan.directory.partition
 
     @property
     def key(self) -> PartitionKey:
-        """What its holds are kept under."""
+        """Return the key of its holds."""
         return self.partition.topic_id, self.partition.partition
 
     @property
     def directory(self) -> PartitionDirectory:
-        """Where it is; another one after it was moved between log dirs."""
+        """Return its directory; another one after a move between log dirs."""
         return self._scan.directory
 
     @property
@@ -79,7 +79,7 @@ class PartitionLog:
         return self._scan
 
     async def adopt(self, scan: PartitionScan) -> None:
-        """Take over a scan that somebody else made, and hold what has rolled.
+        """Take over a scan of another caller, and hold what has rolled.
 
         Raises:
             LogDirOfflineError: a file cannot even be looked at; the previous scan stays.
@@ -103,7 +103,7 @@ class PartitionLog:
         return self._pending
 
     async def let_go(self) -> None:
-        """Hold nothing any more, and count nothing as due: nobody copies it."""
+        """Hold nothing any more, and count nothing as due: the partition is not copied."""
         async with self._looking:
             self._protects = False
             self._pending = ()
@@ -125,7 +125,7 @@ class PartitionLog:
         return next((segment for segment in self._pending if segment.base_offset == held.base_offset), held)
 
     def lag(self) -> CopyLag:
-        """What is rolled and not in the tier, as last seen; right whether or not anybody copies."""
+        """Return the lag as last seen; it is right also while no task copies."""
         return copy_lag(
             (
                 PendingSegment(end_offset=held.end_offset, size_bytes=held.size_bytes, modified_ms=held.modified_ms)

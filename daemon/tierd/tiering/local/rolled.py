@@ -1,4 +1,4 @@
-"""Which segments of a scan have rolled, what files they have, and whether a held one is still part of the log."""
+"""Rolled segments of a scan with their files, and checks that a held segment is still part of the log."""
 
 import os
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ _ARTEFACTS: dict[frozenset[SegmentFile], frozenset[SegmentFile]] = {}  # equal s
 
 
 def is_superseded(held: HeldSegment, scan: PartitionScan) -> bool:
-    """Whether the log has no such segment any more for another reason than retention. Asks the file system once.
+    """Return True if the log has no such segment any more for another reason than retention. Asks the file system once.
 
     Retention deletes from the front, and what it deleted is still history. A segment that was compacted, truncated
     away or rewritten is not: its offsets lie among those of the live segments, which do not contain it.
@@ -107,7 +107,7 @@ def as_it_ends(segment: SegmentFiles, scan: PartitionScan) -> SegmentFiles:
     try:
         end = find_segment_end_offset(segment)
     except TierError:
-        return segment  # gone, or damaged: whoever reads it says so
+        return segment  # gone, or damaged: its reader reports that
     if end <= segment.next_base_offset:
         return segment
     bases = (each.base_offset for each in (*scan.deleted_segments, *scan.segments))
@@ -115,13 +115,13 @@ def as_it_ends(segment: SegmentFiles, scan: PartitionScan) -> SegmentFiles:
 
 
 def is_within(segment: OffsetSpan, sources: Iterable[HeldSegment]) -> bool:
-    """Whether a source holds every offset of ``segment``."""
+    """Return True if a source holds every offset of ``segment``."""
     end = segment.next_base_offset or 0
     return any(each.base_offset <= segment.base_offset and end <= each.next_base_offset for each in sources)
 
 
 def is_cut_off(held: HeldSegment, scan: PartitionScan) -> bool:
-    """Whether the log ends below the end of ``held``: truncation has taken offsets of it away."""
+    """Return True if the log ends below the end of ``held``: truncation has taken offsets of it away."""
     return bool(scan.segments) and held.next_base_offset > scan.segments[-1].base_offset
 
 

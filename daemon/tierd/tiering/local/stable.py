@@ -1,4 +1,4 @@
-"""How far a log is committed and decided, with as little reading as will do."""
+"""End of the committed and decided part of a log, found with little reading."""
 
 import asyncio
 from collections.abc import Sequence

@@ -40,7 +40,7 @@ class AbortedLookup:
         return tuple(found)
 
     def _is_decided_locally(self, upper: int) -> bool:
-        """Whether no marker that decides what lies below ``upper`` is in the tier alone, as for a replica behind it."""
+        """Return True if no marker that decides offsets below ``upper`` is in the tier alone, as for a late replica."""
         return self._local is not None and upper <= self._local.last_stable_offset
 
     def _next_indexed(self, offset: int) -> ReadableRange | None:

@@ -1,4 +1,4 @@
-"""Which batches a reader of committed records sees (Kafka: the consumer's CompletedFetch)."""
+"""Batches that a reader of committed records sees (Kafka: the consumer's CompletedFetch)."""
 
 from collections.abc import Iterable, Iterator
 
@@ -6,7 +6,7 @@ from tierd.log import AbortedTransaction, ControlRecordType, RecordBatch
 
 
 def data_batches(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-    """Leave out control batches: markers are no records of anybody."""
+    """Leave out control batches: markers are no records of a producer."""
     return (batch for batch in batches if not batch.is_control)
 
 

@@ -43,12 +43,12 @@ class FetchGate:
         self._is_closed = False
 
     def statistics(self) -> GateStatistics:
-        """What runs and waits."""
+        """Return the numbers of calls that run and wait."""
         rate = self._quota.rate(self._clock.monotonic_s())
         return GateStatistics(self._running, len(self._pending), self._rejected, rate)
 
     def throttle_ms(self) -> int:
-        """How long remote reads are held back by the quota; 0 when it is kept. Asked when a read is submitted."""
+        """Return the time for which the quota holds back remote reads; 0 when it is kept."""
         return self._quota.throttle_ms(self._clock.monotonic_s())
 
     def record(self, size_bytes: int) -> None:
@@ -101,7 +101,7 @@ class FetchGate:
             raise
 
     def _leave(self) -> None:
-        """Give the place to whoever waits longest."""
+        """Give the place to the call that waits longest."""
         while self._pending:
             turn = self._pending.popleft()
             if not turn.done():

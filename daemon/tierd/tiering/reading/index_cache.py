@@ -34,7 +34,7 @@ _Contents = Mapping[IndexType, bytes]
 
 @dataclass(slots=True)
 class _Entry:
-    """An entry that is on disk. Its files keep their names while somebody reads them."""
+    """An entry that is on disk. Its files keep their names while a reader has them."""
 
     stem: str
     readers: int = 0
@@ -113,13 +113,13 @@ class RemoteIndexCache:
         return segment_id in self._entries
 
     def statistics(self) -> CacheStatistics:
-        """What it did and holds."""
+        """Return the counts, and the present content."""
         return replace(self._counted, entries=len(self._order), size_bytes=self._order.size_bytes)
 
     async def read(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         """Return an index of the segment; a transaction index that is nowhere is empty. Nothing else is kept here.
 
-        Cancelled, it leaves the load to go on for whoever comes next.
+        Cancelled, it leaves the load to go on for the next caller.
 
         Raises:
             RemoteReaderClosedError: the cache was closed (Kafka: IllegalStateException).
@@ -200,7 +200,7 @@ class RemoteIndexCache:
     def _load_ended(self, segment_id: UUID, load: "asyncio.Task[_Contents]") -> None:
         del self._loads[segment_id]
         if not load.cancelled():
-            load.exception()  # perhaps nobody waits for it any more
+            load.exception()  # perhaps no caller waits for it any more
 
     async def _load(self, metadata: RemoteLogSegmentMetadata) -> _Contents:
         stem = stem_of(metadata)

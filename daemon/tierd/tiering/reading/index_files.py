@@ -98,7 +98,7 @@ class IndexFiles:
         return sum(self._path(stem, index_type).stat().st_size for index_type in SUFFIXES)
 
     def mark_deleted(self, stem: str) -> list[Path]:
-        """Give the entry's files the deleted suffix, and return the new names; whoever has them open reads on."""
+        """Give the entry's files the deleted suffix, and return the new names; a reader that has them open reads on."""
         marked: list[Path] = []
         for index_type in SUFFIXES:
             path = self._path(stem, index_type)

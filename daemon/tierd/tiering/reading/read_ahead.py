@@ -14,7 +14,7 @@ _EAGER_RANGES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadAheadLimits:
-    """How much to ask for at once, and ahead.
+    """Sizes of single requests and of the read-ahead.
 
     Attributes:
         first_bytes: of the range that the reader waits for when it begins.
@@ -31,7 +31,7 @@ class ReadAheadLimits:
 
 
 class ReadAheadWindow(NamedTuple):
-    """What one remote segment holds of our branch, from an offset on."""
+    """Part of one remote segment that is of our branch, from an offset on."""
 
     metadata: RemoteLogSegmentMetadata
     end_offset: int  # exclusive
@@ -93,7 +93,7 @@ class ReadAhead:
         self._has_waited = False
 
     async def drop_failed(self) -> None:
-        """Forget what failed while nobody was waiting for it: it is asked for again."""
+        """Forget requests that failed while no reader waited for them: they are made again."""
         for reader, _ in self._open:
             await reader.drop_failed()
 

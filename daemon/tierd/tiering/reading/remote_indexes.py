@@ -20,7 +20,7 @@ _SMALLEST_BYTES = 1 << 10  # what an entry takes besides its content
 
 
 class RemoteIndexes:
-    """What all readers share. Time indexes are large, and one search needs one of them: they are not kept here."""
+    """Indexes that all readers share. Time indexes are large, and one search needs one of them: they are not kept."""
 
     def __init__(self, fetch: FetchIndex, *, kept_bytes: int = _KEPT_BYTES) -> None:
         self._fetch = fetch

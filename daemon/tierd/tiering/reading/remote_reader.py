@@ -34,7 +34,7 @@ class RemoteSegmentReader:
             remote: where the bytes are.
             metadata: whose bytes.
             position: of the first batch.
-            first_bytes: of the first range, which somebody is waiting for.
+            first_bytes: of the first range, which a reader waits for.
             piece_bytes: of every range after it; they end at its multiples, as stored chunks do.
             on_wait: told whenever bytes are wanted that are not there yet.
             on_bytes: told how many came whenever some are used.
@@ -54,7 +54,7 @@ class RemoteSegmentReader:
 
     @property
     def metadata(self) -> RemoteLogSegmentMetadata:
-        """Whose batches these are."""
+        """Return the segment of these batches."""
         return self._metadata
 
     @property
@@ -69,7 +69,7 @@ class RemoteSegmentReader:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether every batch was given out."""
+        """Return True if every batch was given out."""
         return self._position >= self._metadata.size_bytes
 
     def begin(self) -> bool:
@@ -116,7 +116,7 @@ class RemoteSegmentReader:
             await asyncio.wait(ending)
         for task in ending:
             if not task.cancelled():
-                task.exception()  # nobody waits for it any more
+                task.exception()  # no caller waits for it any more
 
     async def drop_failed(self) -> None:
         """Ask again for what is under way, if some of it has failed already."""
@@ -146,7 +146,7 @@ class RemoteSegmentReader:
         return data
 
     async def _result(self, fetch: "asyncio.Task[bytes]") -> bytes:
-        """What ``fetch`` brings. A cancelled caller leaves it under way; a failed one leaves nothing under way."""
+        """Return the result of ``fetch``. A cancelled caller leaves it under way; a failed fetch leaves nothing."""
         try:
             return await asyncio.shield(fetch)
         except Exception:
@@ -189,7 +189,7 @@ def _walked(data: bytes, start: int, name: str, position: int) -> _Parsed:
 
 
 def _size_of_first(data: bytes) -> int | None:
-    """How large the first batch in ``data`` says that it is; None when that is not there yet."""
+    """Return the size that the first batch in ``data`` gives for itself; None when that is not there yet."""
     if len(data) < _BATCH_HEADER_BYTES:
         return None
     return _BATCH_HEADER_BYTES + int.from_bytes(data[8:_BATCH_HEADER_BYTES], "big", signed=True)

@@ -48,7 +48,7 @@ _KINDS: Final = ((".manifest", MANIFEST), (".tombstone", TOMBSTONE))
 
 @dataclass(frozen=True, slots=True)
 class FoundSegments:
-    """What a partition's objects tell."""
+    """Segments by a partition's objects."""
 
     segments: tuple[BucketSegment, ...]
     problems: tuple[RebuildProblem, ...]
@@ -57,7 +57,7 @@ class FoundSegments:
 
 @dataclass(frozen=True, slots=True)
 class _ReadObject:
-    """What one manifest, or the log start record, told."""
+    """Result of the read of one manifest, or of the log start record."""
 
     segment: BucketSegment | None = None
     log_start: BucketLogStart | None = None
@@ -65,13 +65,13 @@ class _ReadObject:
 
     @classmethod
     def of(cls, *problems: RebuildProblem) -> "_ReadObject":
-        """Nothing but problems."""
+        """Return a result with nothing but problems."""
         return cls(problems=problems)
 
 
 @dataclass(slots=True)
 class _Found:
-    """What was read of a partition so far."""
+    """Results of a partition so far."""
 
     segments: dict[UUID, BucketSegment] = field(default_factory=dict)
     problems: list[RebuildProblem] = field(default_factory=list)

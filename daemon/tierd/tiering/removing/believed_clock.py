@@ -15,7 +15,7 @@ PATIENCE_S: Final = 3600.0
 class BelievedClock:
     """A ``Clock`` whose wall clock goes on steadily for ``PATIENCE_S`` after the host's leapt ahead by ``LEAP_S``.
 
-    A host clock that is years ahead for a moment would expire the tier and end every grace. Somebody is given the
+    A host clock that is years ahead for a moment would expire the tier and end every grace. An operator is given the
     time to put it right; a clock that stays where it leapt to is believed afterwards, so that nothing is kept for
     ever. A step back is believed at once: it only keeps more. What a process finds at its start is believed too.
     """

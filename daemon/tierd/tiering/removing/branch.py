@@ -1,4 +1,4 @@
-"""Which remote segments are of our branch of the log, and how large it is (remote-tiering 12.1, 12.3, 17.3)."""
+"""Remote segments of our branch of the log, and the size of the branch (remote-tiering 12.1, 12.3, 17.3)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from tierd.model import EpochEntry, Lineage, RemoteLogSegmentMetadata, RemoteLog
 
 
 def in_lineage(metadata: RemoteLogSegmentMetadata, log_end_offset: int, lineage: Lineage) -> bool:
-    """Whether the segment is of our branch of the log (remote-tiering 12.3; Kafka: isRemoteSegmentWithinLeaderEpochs).
+    """Return True if the segment is of our branch of the log (12.3; Kafka: isRemoteSegmentWithinLeaderEpochs).
 
     Args:
         metadata: the segment.

@@ -7,7 +7,7 @@ from tierd.remote import Tombstone
 
 
 class DeletableStorage(Protocol):
-    """What deleting needs of a remote storage. Every call may be repeated and raises ``RemoteStorageError``."""
+    """Part of a remote storage that deletion uses. Every call may be repeated and raises ``RemoteStorageError``."""
 
     async def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Remove every object of the segment, the tombstone last."""
@@ -22,7 +22,7 @@ class DeletableStorage(Protocol):
         """Remove the tombstone; none is success."""
 
     async def any_object_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Whether log, indexes, manifest or tombstone is there."""
+        """Return True if log, indexes, manifest or tombstone is there."""
 
     async def objects_present(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Whether log, indexes and manifest are all there."""
+        """Return True if log, indexes and manifest are all there."""

@@ -7,7 +7,7 @@
                                …the grace…                                  until here it can be taken back
                      ledger ─► objects go, the tombstone last ─► row DELETE_FINISHED      finish
     replaced:        row DELETE_STARTED with that of the output ─► ledger ─► tombstone    mark_left
-                               …the grace, for readers; nobody takes it back…  ─► finish
+                               …the grace, for readers; it is not undeleted…  ─► finish
 
 The row comes before the tombstone, for only the row is fenced: a leader that lost the partition while it slept must not
 tell a rebuild that a segment is gone which the new leader serves. A crash between the two leaves a bucket from which
@@ -54,7 +54,7 @@ _NOTED_SEGMENTS: Final = 10_000
 
 
 class SegmentDeletion:
-    """Deletes remote segments; one deletion at a time of each. Shared by everybody who deletes in this process."""
+    """Deletes remote segments; one deletion at a time of each. Shared by all tasks of this process that delete."""
 
     def __init__(
         self,
@@ -75,12 +75,12 @@ class SegmentDeletion:
         self._busy: set[UUID] = set()
         self._noted: dict[UUID, frozenset[LedgerStep]] = {}  # of deletions that have not ended
         self.steps = 0
-        """How many durable steps were taken so far, by anybody: a sign of life for whoever waits for his turn."""
+        """Return the number of durable steps of all callers so far: a sign of life for callers that wait."""
         self._retained: dict[TopicIdPartition, dict[UUID, float]] = {}  # until when a refused deletion waits
 
     @contextlib.contextmanager
     def exclusively(self, metadata: RemoteLogSegmentMetadata) -> Iterator[bool]:
-        """Give True while the caller alone deletes the segment or takes it back; False when somebody else does."""
+        """Yield True while the caller alone deletes or undeletes the segment; False when another caller does."""
         segment_id = metadata.segment.id
         if segment_id in self._busy:
             yield False
@@ -92,7 +92,7 @@ class SegmentDeletion:
             self._busy.discard(segment_id)
 
     def is_busy(self, segment_id: UUID) -> bool:
-        """Whether somebody deletes the segment, or takes it back, at this moment."""
+        """Return True if a caller deletes or undeletes the segment at this moment."""
         return segment_id in self._busy
 
     def retained_for_s(self, segment: RemoteLogSegmentId) -> float:
@@ -101,7 +101,7 @@ class SegmentDeletion:
         return max(0.0, retry_at_s - self._clock.monotonic_s())
 
     def retained_of(self, partition: TopicIdPartition) -> int:
-        """How many segments of the partition the store keeps although they were deleted."""
+        """Return the number of segments of the partition that the store keeps although they were deleted."""
         return len(self._retained.get(partition, ()))
 
     def forget(self, partition: TopicIdPartition) -> None:
@@ -193,7 +193,7 @@ class SegmentDeletion:
     async def finish(self, metadata: RemoteLogSegmentMetadata, *, detail: str = "its grace is over") -> bool:
         """Remove what is left of a segment whose grace is over.
 
-        Where the tombstone is gone while every object is there, somebody takes the segment back, or another leader
+        Where the tombstone is gone while every object is there, an undelete runs, or another leader
         has: then the grace begins anew under our claim, and nothing is removed. What was replaced never comes back. A
         tombstone that nothing proves is none: with a key ring one of ours takes its place.
 
@@ -216,7 +216,7 @@ class SegmentDeletion:
             after_ms = self._clock.now_ms() + grace_ms
             await self.begin(metadata, reason=soft.reason, detail=detail, delete_after_ms=after_ms)
             return False
-        # Objects are fenced by nothing: whoever lost the partition while it slept must not remove what a new leader
+        # Objects are fenced by nothing: a leader that lost the partition in its sleep must not remove what a new leader
         # takes back.
         await self._metadata.prove_leadership(metadata.segment.topic_id_partition)
         await self._note_once(metadata, LedgerStep.DELETED, soft.reason, detail)
@@ -224,7 +224,7 @@ class SegmentDeletion:
         return True
 
     async def finish_at_once(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """``finish`` before the grace is over, unless somebody is at the segment; return whether it is gone.
+        """``finish`` before the grace is over, unless another caller is at the segment; return whether it is gone.
 
         Raises:
             As ``finish``.
@@ -332,7 +332,7 @@ class SegmentDeletion:
 
 
 def _was_never_readable(metadata: RemoteLogSegmentMetadata) -> bool:
-    """Whether the segment is what an attempt to copy left: what was readable has a grace when it goes."""
+    """Return True if the segment is what an attempt to copy left: what was readable has a grace when it goes."""
     return metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED and metadata.soft_delete is None
 
 

@@ -1,4 +1,4 @@
-"""What expires, oldest first, and why: decisions over plain values (remote-tiering 12; Kafka: RLMExpirationTask).
+"""Expiration as a plan, oldest first, with reasons: pure (remote-tiering 12; Kafka: RLMExpirationTask).
 
 Lineages here are those of both tiers, cut off below the log start, as Kafka's leader keeps them.
 """
@@ -18,7 +18,7 @@ _DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 
 
 class DeleteReason(StrEnum):
-    """Why a remote segment goes; the words of rows, tombstones and the ledger."""
+    """Reason why a remote segment goes; the words of rows, tombstones and the ledger."""
 
     RETENTION_TIME = "retention_time"
     RETENTION_BYTES = "retention_bytes"
@@ -44,7 +44,7 @@ class PlannedDeletion(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExpirationPlan:
-    """What is to be done now.
+    """Deletions that are due now.
 
     Attributes:
         deletions: each segment once, oldest first.
@@ -116,7 +116,7 @@ def plan_expiration(
         only_local_bytes: what is in no finished remote segment.
         retention_ms: -1 for no rule.
         retention_bytes: -1 for no rule.
-        being_copied: ids that somebody of this process is at; they and everything later stay.
+        being_copied: ids that a task of this process works on; they and everything later stay.
         now_ms: wall clock.
         covered: ids of finished segments for all of whose offsets readers use others. They go; retention neither counts
             nor meets them.
@@ -310,5 +310,5 @@ def _is_empty(metadata: RemoteLogSegmentMetadata) -> bool:
 
 
 def _newest_ms(metadata: RemoteLogSegmentMetadata) -> int:
-    """Of records that have no timestamp nobody knows more than when their segment came into the tier."""
+    """Return the largest timestamp of the segment; for records without one, the time of its copy."""
     return metadata.max_timestamp_ms if metadata.max_timestamp_ms >= 0 else metadata.event_timestamp_ms

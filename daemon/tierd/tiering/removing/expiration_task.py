@@ -58,7 +58,7 @@ class ExpirationState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpirationTools:
-    """What expiration tasks share.
+    """Collaborators that expiration tasks share.
 
     Attributes:
         being_copied: ids of the copies under way in this process, live.
@@ -89,7 +89,7 @@ class ExpirationTask:
     def __init__(
         self, local: LocalLogView, *, leader_epoch: int, tools: ExpirationTools, sweep: DanglingSweep | None = None
     ) -> None:
-        """``sweep``: run at the end of each pass; None where somebody else runs it."""
+        """``sweep``: run at the end of each pass; None where another task runs it."""
         self._local = local
         self._partition = local.partition
         self._leader_epoch = leader_epoch
@@ -112,12 +112,12 @@ class ExpirationTask:
 
     @property
     def wake(self) -> asyncio.Event:
-        """Set when a segment rolled or was copied, the policy changed, or somebody asks."""
+        """Event that is set when a segment rolled or was copied, the policy changed, or on request."""
         return self._wake
 
     @property
     def partition(self) -> TopicIdPartition:
-        """Which partition."""
+        """Return the partition."""
         return self._partition
 
     @property
@@ -127,7 +127,7 @@ class ExpirationTask:
 
     @property
     def state(self) -> ExpirationState:
-        """What it is about now."""
+        """Return the present state."""
         return replace(self._state, retained=self._deletion.retained_of(self._partition))
 
     @property
@@ -168,7 +168,7 @@ class ExpirationTask:
         return self._waiters.next_pass()
 
     def close(self) -> None:
-        """Let go of whoever waits for a pass: there will be none."""
+        """Release callers that wait for a pass: there will be none."""
         self._waiters.close()
 
     async def _pass(self) -> float | None:
@@ -224,7 +224,7 @@ class ExpirationTask:
         return planned
 
     def _is_settled(self, view: PartitionView, facts: LocalFacts, policy: TopicPolicy) -> bool:
-        """Whether nothing has changed since a pass that left nothing to do until a time that has not come yet."""
+        """Return True if nothing has changed since a pass that left nothing to do before a time in the future."""
         if self._settled is None:
             return False
         seen_view, seen_facts, seen_policy, due_ms = self._settled
@@ -232,7 +232,7 @@ class ExpirationTask:
         return is_same and (due_ms is None or self._tools.clock.now_ms() < due_ms)
 
     async def _push(self, plan: ExpirationPlan, facts: LocalFacts) -> bool:
-        """Move the log start up before anything is deleted; False while nobody can say that it may."""
+        """Move the log start up before anything is deleted; False while it is unknown whether it may move."""
         start = plan.new_log_start_offset
         if start is None:
             return True
@@ -258,7 +258,7 @@ class ExpirationTask:
             await self._mark_all(view, {planned.metadata.segment.id for planned in plan.deletions})
             await in_order(chosen, self._delete, slots=self._tools.slots, width=self._tools.width)
         finally:
-            # What a former leader left undone is no lag of anybody (remote-tiering 9.1).
+            # What a former leader left undone is no lag (remote-tiering 9.1).
             self._state = ExpirationState(in_grace=self._state.in_grace)
 
     async def _mark_all(self, view: PartitionView, except_for: Collection[UUID]) -> None:
@@ -312,7 +312,7 @@ class ExpirationTask:
         self._log("segment_deleted", present, reason, detail)
 
     def _grace_s(self, planned: PlannedDeletion) -> float:
-        """How long the segment can be taken back.
+        """Return the time for which the segment can be undeleted.
 
         What was readable until the log itself turned to other epochs is a tier that was left behind: after the loss of
         a disk, which the broker replaces by an empty log, the last copy there is. People need days to notice that.

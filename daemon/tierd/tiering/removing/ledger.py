@@ -35,7 +35,7 @@ _OLD_FILES: Final = 4
 
 
 class LedgerStep(StrEnum):
-    """What is about to happen to a segment, or has failed to."""
+    """Step of a deletion that is about to happen, or has failed."""
 
     TOMBSTONED = "tombstoned"
     DELETED = "deleted"
@@ -126,7 +126,7 @@ class DeletionLedger:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((json.dumps(asdict(entry), separators=(",", ":")) + "\n", done))
         if self._writing is None:
-            # Owned by whoever waits for a line; it ends with the last of them, and writes what was asked for.
+            # Owned by the callers that wait for a line; it ends with the last of them, and writes what was asked for.
             self._writing = asyncio.create_task(self._write_waiting(), name="ledger of deletions")
         await done
 
@@ -219,7 +219,7 @@ def _numbered(path: Path, number: int) -> Path:
 
 def _settle(waiters: "Sequence[asyncio.Future[None]]", problem: StateDirError | None) -> None:
     for waiter in waiters:
-        if waiter.done():  # whoever asked was cancelled
+        if waiter.done():  # the caller was cancelled
             continue
         if problem is None:
             waiter.set_result(None)

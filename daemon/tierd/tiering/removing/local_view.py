@@ -57,7 +57,7 @@ class ReplicaLogView:
 
 
 async def facts_of(scan: PartitionScan, high_watermark: int | None, *, sizes: bool) -> LocalFacts:
-    """What a look at a partition's directory, and its high watermark, say of its log."""
+    """Return the facts about a log from a scan of its directory and its high watermark."""
     segments = await asyncio.to_thread(_sized, scan.segments) if sizes else _unsized(scan.segments)
     reached = segments[-1].base_offset if segments else 0
     return LocalFacts(scan.lineage, max(reached, high_watermark or 0), high_watermark, segments)

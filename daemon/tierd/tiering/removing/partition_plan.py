@@ -1,4 +1,4 @@
-"""What expires of one partition: the plan for its metadata, its local log and its topic's policy as they are now."""
+"""Plan of the expiration of one partition, from its metadata, its local log and its topic's policy as they are."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ class LocalFacts:
     Attributes:
         lineage: as its checkpoint has it.
         log_end_offset: exclusive; an offset that the log surely reaches.
-        high_watermark: exclusive; None while nobody has told.
-        segments: ascending, the active one last; sizes are 0 where nobody needs them.
+        high_watermark: exclusive; None while it is unknown.
+        segments: ascending, the active one last; sizes are 0 where they are not needed.
     """
 
     lineage: Lineage
@@ -30,7 +30,7 @@ class LocalFacts:
 
     @classmethod
     def without_log(cls, view: PartitionView) -> "LocalFacts":
-        """What stands for a log that this host does not have: it ends where the tier does."""
+        """Return the facts that stand for a log that this host does not have: it ends where the tier does."""
         ends = [metadata.end_offset + 1 for metadata in view.list()]
         return cls(Lineage(), max(ends, default=0), max(ends, default=0))
 

@@ -59,7 +59,7 @@ class Undeletion:
     def plan(
         self, partition: TopicIdPartition, local: LocalFacts, wanted: Collection[UUID] | None
     ) -> tuple[TakenBack, ...]:
-        """What ``run`` would take back, newest first, and what speaks against it.
+        """Return the segments that ``run`` would undelete, newest first, and what speaks against it.
 
         Raises:
             RemoteStorageNotReadyError: the metadata is not loaded.
@@ -77,7 +77,7 @@ class Undeletion:
     def _planner(
         self, partition: TopicIdPartition, local: LocalFacts, wanted: Collection[UUID] | None
     ) -> Callable[[], tuple[TakenBack, ...]]:
-        """The plan of this moment; whoever calls it touches nothing of the event loop's."""
+        """Return the plan of this moment, without use of the event loop's state."""
         policy = self._policies(partition.topic)
         return partial(
             plan_undelete,
@@ -108,7 +108,7 @@ class Undeletion:
             tell: is told of each that is back, durably.
 
         Raises:
-            RefusedError: something speaks against it, a segment was replaced (nobody can insist on that one), or its
+            RefusedError: something speaks against it, a segment was replaced (``force`` does not help then), or its
                 objects are going at this moment; nothing was done to that one, nor to older ones.
             RemoteResourceNotFoundError: a wanted segment, or an object of one, is gone.
             FencedError: another leader owns the partition.

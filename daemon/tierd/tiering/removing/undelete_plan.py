@@ -1,4 +1,4 @@
-"""What comes back of what is being deleted, in which order, and what speaks against it; decisions only (DESIGN 4)."""
+"""Plan of an undelete: segments in their order, and what speaks against each; decisions only (DESIGN 4)."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ def plan_undelete(
         wanted: ids, None for everything in its grace but what was replaced, what longer copies cover, or what the log
             lost.
         now_ms: wall clock.
-        retained: whether the store keeps a segment's objects, whatever anybody does.
+        retained: whether the store keeps a segment's objects under a lock of its own.
 
     Raises:
         RemoteResourceNotFoundError: a wanted segment is unknown, gone, or not being deleted.
@@ -134,7 +134,7 @@ def _is_replaced(metadata: RemoteLogSegmentMetadata) -> bool:
 
 
 def _is_compacted_since(view: PartitionView, metadata: RemoteLogSegmentMetadata) -> bool:
-    """Whether a run took records out of later segments after ``metadata`` had gone: what hides its records among them.
+    """Return True if a run took records out of later segments after ``metadata`` had gone, those that hide its own too.
 
     The inputs of such a run are still there, for their grace ends after that of ``metadata``.
     """
@@ -159,7 +159,7 @@ def _require_not_replaced(view: PartitionView, metadata: RemoteLogSegmentMetadat
 
 
 def _log_starts(view: PartitionView, back: Sequence[RemoteLogSegmentMetadata]) -> dict[UUID, int | None]:
-    """Where the log begins after each of them came back; None where it stays."""
+    """Return the log start after each of them came back; None where it stays."""
     present = view.log_start_offset
     starts: dict[UUID, int | None] = {}
     for metadata in back:
@@ -186,7 +186,7 @@ def _deleted_again(
 
 
 def _bridged(readable: Sequence[RemoteLogSegmentMetadata], start: int, end: int) -> bool:
-    """Whether ``readable`` holds every offset from ``start`` up to, and not including, ``end``."""
+    """Return True if ``readable`` holds every offset from ``start`` up to, and not including, ``end``."""
     reached = start
     for metadata in sorted(readable, key=lambda m: m.first_readable_offset):
         if metadata.first_readable_offset <= reached:
