@@ -17,7 +17,7 @@ class LocalLogView(Protocol):
 
     @property
     def partition(self) -> TopicIdPartition:
-        """Whose log it is."""
+        """Return the partition of the log."""
 
     async def facts(self, *, sizes: bool) -> LocalFacts:
         """Look at it; ``sizes``: those of the segments too.
@@ -43,7 +43,7 @@ class ReplicaLogView:
 
     @property
     def partition(self) -> TopicIdPartition:
-        """Whose log it is."""
+        """Return the partition of the log."""
         return self._local.partition
 
     async def facts(self, *, sizes: bool) -> LocalFacts:
