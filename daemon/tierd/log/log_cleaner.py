@@ -48,15 +48,15 @@ _NO_SPACE_PAUSE_S: Final = 300.0
 
 @dataclass(slots=True, kw_only=True)
 class CleanerStatistics:
-    """What the cleaner of one log dir, or of several, did since the start.
+    """Counters of the cleaner of one log dir, or the sum of several, since the start.
 
     Attributes:
-        rounds: that ended with a checkpoint.
+        rounds: rounds that ended with a checkpoint.
         aborted: rounds that ended early, and begin again.
         failed: rounds that ended with an error, after which the log is left alone.
-        bytes_read: of segments that were rewritten.
-        bytes_written: of their outputs.
-        max_dirty_ratio: of the logs when they were last measured.
+        bytes_read: bytes of the segments that were rewritten.
+        bytes_written: bytes of the segments that rounds wrote.
+        max_dirty_ratio: largest dirty ratio of a log at the last measurement.
     """
 
     rounds: int = 0

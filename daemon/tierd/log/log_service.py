@@ -7,7 +7,7 @@
                 ├─ LogCleaner per log dir  compaction, in a task and a thread of its own
                 └─ a task for checkpoints  high watermarks; recovery points and log starts
 
-A disk that hangs takes its own threads and its own task, and nobody else's.
+A disk that hangs blocks the threads and the task of its own log dir, and no others.
 """
 
 import asyncio
@@ -42,17 +42,17 @@ PartitionWriter = LogWriter[UnifiedLog]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings:
-    """How logs are tended; the intervals are a broker's (log-format 11).
+    """Intervals, limits and thread counts of a log service; the intervals are a broker's (log-format 11).
 
     Attributes:
-        tick_s: how often a log dir's task looks for what is due: housekeeping, and ``flush.ms``.
-        retention_delay_s: until retention looks for the first time.
-        cleaner_interval_s: how often the cleaner looks for a log that is due, when it found none.
-        cleaner_bytes_per_s: that the cleaners of all log dirs read and write together at most; None for no limit.
-        limits: of each writer.
-        threads_per_dir: that write, and again as many that read.
-        start_timeout_s: for loading, and recovering, everything.
-        stop_timeout_s: for closing everything, once the writers are done.
+        tick_s: interval at which a log dir's task looks for due housekeeping and due flushes (``flush.ms``).
+        retention_delay_s: time from the start until the first run of retention.
+        cleaner_interval_s: pause of the cleaner after it found no log that is due.
+        cleaner_bytes_per_s: limit on what all cleaners together read and write; None for no limit.
+        limits: limits of each writer.
+        threads_per_dir: number of writing threads of a log dir, and number of its reading threads.
+        start_timeout_s: limit for loading and recovering all logs.
+        stop_timeout_s: limit for closing all logs, once the writers are done.
     """
 
     tick_s: float = 1.0
@@ -220,7 +220,7 @@ class LogService:
                 _LOG.warning("settings_not_applied", **fields, problem=str(error), remedy=remedy)
 
     def cleaner_statistics(self) -> CleanerStatistics:
-        """What the cleaners of all log dirs did since the start."""
+        """Return the counters of all cleaners since the start, added up."""
         total = CleanerStatistics()
         for each in (cleaner.statistics for cleaner in self._cleaners.values()):
             total.rounds += each.rounds
@@ -284,7 +284,7 @@ class LogService:
             _LOG.warning("log_duty_failed", **partition_fields(writer.log.directory), error=str(error))
 
     async def _checkpoint(self) -> None:
-        """What the log dirs remember of their logs; a log dir that cannot goes offline by itself."""
+        """Write the checkpoints of all log dirs until cancelled; a log dir whose write fails goes offline."""
         settings, clock, manager = self._settings, self._clock, self._manager
         checkpoints_due_s = clock.monotonic_s() + settings.checkpoint_interval_s
         while True:

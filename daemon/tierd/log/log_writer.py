@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 
 class WritableLog(Protocol):
-    """What a writer needs of a log: ``UnifiedLog`` has it."""
+    """Log that a writer can append to and flush, as ``UnifiedLog`` can."""
 
     def append_many(self, requests: Sequence[AppendRequest], *, now_ms: int) -> Sequence[AppendInfo | LogError]:
         """Append several sets with one write; a set that is refused does not disturb the others."""
@@ -42,14 +42,14 @@ _L = TypeVar("_L", bound=WritableLog)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterLimits:
-    """How much may wait, and for how long.
+    """Limits on the calls that wait for a writer, and on the size of its jobs.
 
     Attributes:
-        waiting_calls: more are refused.
-        waiting_bytes: more are refused, unless nothing waits.
-        group_calls: appends in one job.
-        group_bytes: of records in one job, unless it is one append alone.
-        deadline_s: for the answer to any call.
+        waiting_calls: number of calls that may wait; further calls are refused.
+        waiting_bytes: bytes that may wait; further bytes are refused, unless nothing waits.
+        group_calls: maximum number of appends in one job.
+        group_bytes: maximum size of the records in one job; one append alone may be larger.
+        deadline_s: time limit for the answer to any call.
     """
 
     waiting_calls: int = 10_000
@@ -61,7 +61,7 @@ class WriterLimits:
 
 @dataclass(frozen=True, slots=True)
 class WriterStatistics:
-    """What a writer did so far, and what it has before it."""
+    """Counters of the jobs that a writer did, and of the calls that wait for it."""
 
     jobs: int
     appends: int
@@ -126,7 +126,7 @@ class LogWriter(Generic[_L]):
         return self._log
 
     def statistics(self) -> WriterStatistics:
-        """What was done, and what waits."""
+        """Return the counters of finished jobs and of waiting calls."""
         return WriterStatistics(
             jobs=self._jobs,
             appends=self._appends,
@@ -232,7 +232,7 @@ class LogWriter(Generic[_L]):
             self._set_alarm(waiting.expires_at_s)
         if self._idle.is_set():
             self._idle.clear()
-            # Not at once: whoever calls in the same turn of the loop shares the write.
+            # Not at once: calls in the same turn of the loop share one write.
             asyncio.get_running_loop().call_soon(self._begin_job)
 
     def _is_full(self, more_bytes: int) -> bool:
@@ -242,7 +242,7 @@ class LogWriter(Generic[_L]):
         )
 
     def _drop_unwanted(self) -> None:
-        """While a disk hangs, callers give up and ask again: what nobody waits for must not keep others out."""
+        """Drop the waiting calls whose callers gave up, so that they keep no new calls out while a disk hangs."""
         self._waiting = deque(waiting for waiting in self._waiting if not waiting.answer.done())
         self._waiting_bytes = sum(waiting.size_bytes for waiting in self._waiting)
 
@@ -264,7 +264,7 @@ class LogWriter(Generic[_L]):
         job.add_done_callback(self._end_job)
 
     def _take_group(self) -> list[_Waiting[_L]]:
-        """What the next job does: the appends that wait next to each other, or one other call."""
+        """Remove and return the calls of the next job: the appends that wait next to each other, or one other call."""
         group: list[_Waiting[_L]] = []
         size_bytes = 0
         while self._waiting and len(group) < self._limits.group_calls:

@@ -16,10 +16,10 @@ _READ_BYTES = 1 << 20
 
 
 class Comparison(NamedTuple):
-    """What a comparison found.
+    """Result of a comparison.
 
     Attributes:
-        records: how many offsets have a record on both sides.
+        records: number of offsets that have a record on both sides.
         differs_at: the first offset at which the two records differ; None when none does.
     """
 

@@ -1,4 +1,4 @@
-"""Which part of a log is dirty, and how far it may be cleaned: pure (log-format 9.1; Kafka: LogCleanerManager)."""
+"""Dirty part of a log, and the end of the next cleaning round: pure (log-format 9.1; Kafka: LogCleanerManager)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ class SegmentToClean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanableLog:
-    """How much of a log is dirty, and how far it may be cleaned.
+    """Dirty part of a log, and the end up to which it may be cleaned.
 
     Attributes:
         first_dirty_offset: below it everything was cleaned before.
         first_uncleanable_offset: exclusive end of the round: the base offset of a segment.
-        clean_bytes: of segments that begin below ``first_dirty_offset``.
-        cleanable_bytes: of segments from there to ``first_uncleanable_offset``; a segment that holds
-            ``first_dirty_offset`` in its middle counts in both.
+        clean_bytes: size of the segments that begin below ``first_dirty_offset``.
+        cleanable_bytes: size of the segments from ``first_dirty_offset`` to ``first_uncleanable_offset``; a segment that
+            holds ``first_dirty_offset`` in its middle counts in both.
         is_overdue: a dirty segment is older than ``max.compaction.lag.ms``.
         is_checkpoint_wrong: the checkpoint lies outside of the log, and has to be written anew.
     """
@@ -60,7 +60,7 @@ class CleanableLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogToMeasure:
-    """What the cleaner asks of a log.
+    """Facts about a log from which the cleaner decides what is dirty.
 
     Attributes:
         segments: all of them, ascending; the last one is active and is never cleaned.

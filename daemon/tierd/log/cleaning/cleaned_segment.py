@@ -44,7 +44,7 @@ class CleanedSegment:
 
     @property
     def size_bytes(self) -> int:
-        """Of the log so far."""
+        """Return the size of the cleaned log file so far."""
         return self.segment.size_bytes
 
     def append(self, data: Piece) -> None:

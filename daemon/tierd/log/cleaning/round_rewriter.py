@@ -31,7 +31,7 @@ class SourceSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundFacts:
-    """What decides about records and batches in one round, besides themselves.
+    """Facts about the round and the log that decide which records and batches stay.
 
     Attributes:
         now_ms: time of the round; delete horizons before it, or at it, are past.

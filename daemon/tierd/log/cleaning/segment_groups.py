@@ -1,4 +1,4 @@
-"""Which neighbouring segments become one: pure (log-format 9.3; Kafka: Cleaner.groupSegmentsBySize)."""
+"""Groups of neighbouring segments that become one: pure (log-format 9.3; Kafka: Cleaner.groupSegmentsBySize)."""
 
 from collections.abc import Sequence
 

@@ -110,5 +110,5 @@ class DirCheckpoints:
 
 
 def needs_log_start(each: UnifiedLog) -> bool:
-    """Whether the log start has to be remembered: tiering may have moved it, or it lies above the first segment."""
+    """Return True if the checkpoint needs the log start: the log is tiered, or it starts above its first segment."""
     return each.is_tiered or each.log_start_offset > each.segments[0].base_offset

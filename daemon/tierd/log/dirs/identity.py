@@ -1,4 +1,4 @@
-"""Whose tier this is: cluster and node, from the configuration or from what the log dirs say of themselves."""
+"""Cluster and node that own the tier, from the configuration or from the ``meta.properties`` of the log dirs."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class BrokerIdentity:
 
 
 class LogDirAbsence(Enum):
-    """Why a log dir says nothing of itself."""
+    """Reason for which a log dir names no cluster and no node."""
 
     NO_DIRECTORY = "does not exist"
     NO_META_PROPERTIES = "has no meta.properties"

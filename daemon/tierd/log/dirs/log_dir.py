@@ -21,10 +21,10 @@ log = structlog.get_logger()
 
 
 class DirLock(Protocol):
-    """What keeps everybody else out of a log dir."""
+    """Lock that keeps other processes out of a log dir."""
 
     def release(self) -> None:
-        """Let others in; a second time does nothing."""
+        """Release the lock; a second call does nothing."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class LogDir:
 
     @property
     def is_online(self) -> bool:
-        """Whether it is owned and nothing has failed on it."""
+        """Return True if the manager holds the log dir's lock and no disk call on the log dir has failed."""
         return self.lock is not None and not self.offline.is_offline
 
     @property

@@ -71,7 +71,7 @@ class LogDirs:
         raise UnknownPartitionError(f"{partition}: no log of it is here")
 
     def candidates(self, preferred_dir: Path | None) -> list[LogDir]:
-        """Where a new log may go: to the preferred log dir alone, or to any, the one with the fewest logs first."""
+        """Return the log dirs for a new log: the preferred one alone, or all, the one with the fewest logs first."""
         if preferred_dir is not None:
             return [log_dir for log_dir in self.live if log_dir.path == preferred_dir]
         return sorted(self.live, key=lambda log_dir: len(log_dir.logs))

@@ -118,7 +118,7 @@ class LogManager:
         """Lock every log dir, and load every log in them.
 
         Raises:
-            LogDirLockedError: somebody else has a log dir; none is held then.
+            LogDirLockedError: another process holds a log dir; this manager then holds none.
             LogDirOfflineError: no log dir can be used.
             PartitionNameError: a directory in a log dir that is no partition's.
             DuplicateLogError: two directories for one replica.
@@ -164,7 +164,7 @@ class LogManager:
 
     @property
     def remaining(self) -> Remaining:
-        """How much of the start is left. Any thread."""
+        """Return what is left to load and recover of this start. Safe in any thread."""
         return self._progress.remaining
 
     @property
@@ -316,14 +316,14 @@ class LogManager:
         return concerned
 
     def housekeep(self) -> None:
-        """Let every log do what waits for nobody, and remove the directories whose time has come."""
+        """Run the housekeeping of every log, and remove the directories whose deletion is due."""
         for each in self.logs():
             with one_log_alone(each):
                 each.housekeep(self._clock.now_ms())
         self.remove_due_directories()
 
     def remove_due_directories(self) -> int:
-        """Remove the ``-delete`` directories whose time has come; return how many those were."""
+        """Remove the ``-delete`` directories whose deletion is due; return the number of removed directories."""
         with self._lock:
             return sum(remove_directories(log_dir, due_ms=self._clock.now_ms()) for log_dir in self._dirs)
 

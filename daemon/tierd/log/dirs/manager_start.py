@@ -1,4 +1,4 @@
-"""How a manager takes a log dir into use: lock, clean marker, checkpoints, then every log (log-format 6.2)."""
+"""Start of a log dir under a manager: lock, clean marker, checkpoints, then every log (log-format 6.2)."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -63,14 +63,14 @@ class DirStart:
         self._lower_cleaner_offsets()
 
     def _lower_recovery_points(self) -> None:
-        """Where a log ends below its checkpointed recovery point, what comes next is not flushed: write that down."""
+        """Write the recovery points again if a log ends below its own: appends after the log end are not flushed."""
         for each in self._dir.current.values():
             if each.recovery_point < self._recovery_points.get(each.topic_partition, 0):
                 self._dir.checkpoint(DirCheckpoints.write_recovery_points)
                 return
 
     def _lower_cleaner_offsets(self) -> None:
-        """Where a log ends below what was cleaned, what comes next was not: the log is dirty from its start."""
+        """Remove the cleaner offset of each log that ends below it: such a log is dirty from its start."""
         for each in self._dir.logs:
             if self._dir.cleaner_offsets.get(each.topic_partition, 0) > each.log_end_offset:
                 self._dir.set_cleaner_offset(each.topic_partition, None)

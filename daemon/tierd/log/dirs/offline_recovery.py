@@ -1,4 +1,4 @@
-"""A whole log dir that nobody uses, taken through what a broker does at its start and clean stop (log-format 6)."""
+"""Recovery of a log dir that no process uses: a broker's start, then a broker's clean stop (log-format 6)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,16 +29,16 @@ Tell = Callable[[Remaining], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredPartition:
-    """What became of one directory.
+    """Result of the recovery of one partition directory.
 
     Attributes:
-        directory: as it is named now.
+        directory: its present path.
         outcome: ``loaded`` after a clean stop, ``recovered``, ``stray`` when it was set aside, or ``deleting``.
-        segments_recovered: walked and given new indexes.
-        segments_deleted: marked as deleted, for they followed what was cut.
-        bytes_cut: behind the last valid batch of a segment, and of the segments that were deleted.
-        log_start_offset: None for what is deleted or set aside.
-        log_end_offset: None for what is deleted or set aside.
+        segments_recovered: number of segments that were walked and given new indexes.
+        segments_deleted: number of segments marked as deleted, because they followed the cut.
+        bytes_cut: bytes behind the last valid batch of a segment, plus the bytes of the deleted segments.
+        log_start_offset: None for a directory that is being deleted or was set aside.
+        log_end_offset: None for a directory that is being deleted or was set aside.
     """
 
     directory: Path
@@ -57,7 +57,7 @@ class RecoveredPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredLogDir:
-    """What became of a log dir.
+    """Result of the recovery of one log dir.
 
     Attributes:
         was_clean: whether the last stop was clean.
@@ -132,7 +132,7 @@ def recover_log_dir(
 
 
 class _Outcomes:
-    """What a start did, seen from outside: the names and sizes before it, against those after it."""
+    """Changes that a start made: file names and sizes before the start, compared with those after it."""
 
     def __init__(self, disk: Disk, log_dir: Path, before: dict[str, dict[int, int]], *, was_clean: bool) -> None:
         self._disk = disk

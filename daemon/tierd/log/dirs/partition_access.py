@@ -1,4 +1,4 @@
-"""One partition of a log dir that nobody uses, opened as its owner would, and left as a clean stop leaves it.
+"""Access to one partition of a log dir that no process uses: opened as a broker does, closed as by a clean stop.
 
 The rest of the log dir stays what it is: if its last stop was clean it is so again afterwards, and if it was not, the
 next start recovers the others and finds this one flushed.

@@ -1,1 +1,1 @@
-"""What lies in a log dir, by name: the disk, directories, segment files, and the text files of checkpoints."""
+"""Contents of a log dir, by name: the disk, directories, segment files, and the text files of checkpoints."""

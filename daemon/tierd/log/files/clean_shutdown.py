@@ -16,7 +16,7 @@ _MAX_LONG = (1 << 63) - 1
 
 
 def has_clean_shutdown(disk: Disk, log_dir: Path) -> bool:
-    """Whether the marker is there: its presence alone means that the last stop was clean."""
+    """Return True if the clean-shutdown marker exists; its presence alone means that the last stop was clean."""
     return disk.status(log_dir / CLEAN_SHUTDOWN_FILE) is not None
 
 

@@ -1,4 +1,4 @@
-"""What the name of a replica's directory says, and which replicas a log dir holds (log-format 1.1)."""
+"""Names of replica directories, and the replicas that a log dir holds (log-format 1.1)."""
 
 import errno
 import os
@@ -30,7 +30,7 @@ _SUFFIXED = re.compile(r"(?P<partition>\S+-\S+)\.\S+(?P<suffix>-delete|-future|-
 
 
 class DirectoryKind(Enum):
-    """What a broker means by a directory's suffix."""
+    """State of a replica directory, as a broker writes it into the suffix of the directory's name."""
 
     CURRENT = ""
     DELETE = "-delete"
@@ -105,7 +105,7 @@ class KnownDirectory:
     mtime_ns: int
 
     def is_still(self, status: os.stat_result) -> bool:
-        """Whether nothing in it was renamed, made or removed since."""
+        """Return True if no file in the directory was renamed, made or removed since the listing."""
         return status.st_ino == self.directory.inode and status.st_mtime_ns == self.mtime_ns
 
 

@@ -26,7 +26,7 @@ _LIMIT_BYTES = 256 << 20  # of an artefact; a broker's default for an index is 1
 
 @dataclass(frozen=True, slots=True)
 class FileStatus:
-    """What a name leads to."""
+    """Size, modification time and kind of a file or directory."""
 
     size_bytes: int
     mtime_ms: int
@@ -42,7 +42,7 @@ class Readable(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """How far it may be read."""
+        """Return the size up to which the file may be read."""
 
     def read(self, position: int, size: int) -> bytes:
         """Up to ``size`` bytes from ``position`` on; fewer only at the end."""
@@ -59,7 +59,7 @@ class Readable(Protocol):
 
 
 class DiskFile(Readable, Protocol):
-    """An open file that can be written as well. One writer at a time; it is closed by whoever opened it."""
+    """An open file that can be read and written. It has one writer at a time, and the code that opened it closes it."""
 
     def renamed(self, path: Path) -> None:
         """Take note of the name that it has now."""
@@ -95,7 +95,7 @@ class Disk(Protocol):
         """The names in a directory, sorted."""
 
     def status(self, path: Path) -> FileStatus | None:
-        """What is at ``path``; None when nothing is."""
+        """Return the status of the file or directory at ``path``; None when there is none."""
 
     def rename(self, source: Path, target: Path) -> None:
         """Give ``source`` the name ``target``, atomically, replacing a file that has it."""
@@ -224,7 +224,7 @@ class OsDisk:
         return sorted(os.listdir(path))  # noqa: PTH208 - names are all that is wanted
 
     def status(self, path: Path) -> FileStatus | None:
-        """What is at ``path``; None when nothing is."""
+        """Return the status of the file or directory at ``path``; None when there is none."""
         try:
             status = path.stat()
         except (FileNotFoundError, NotADirectoryError):

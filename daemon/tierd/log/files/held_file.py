@@ -6,7 +6,7 @@ from tierd.log.files.disk import Disk, DiskFile, unlink_if_there
 
 
 class HeldFile:
-    """What the writable files of a segment share. The handle is opened by those who derive from this."""
+    """Base of a segment's writable files: path, disk and handle. The subclass opens the handle."""
 
     def __init__(self, disk: Disk, path: Path) -> None:
         self.path = path
@@ -15,7 +15,7 @@ class HeldFile:
 
     @property
     def exists(self) -> bool:
-        """Whether the file is there."""
+        """Return True if the file exists."""
         return self._disk.status(self.path) is not None
 
     def rename(self, path: Path) -> None:

@@ -13,7 +13,7 @@ log = structlog.get_logger()
 
 
 class LeaderEpochFileCache:
-    """Which leader epoch began where, and the file that says so (Kafka: LeaderEpochFileCache).
+    """Start offsets of a log's leader epochs, with the file that stores them (Kafka: LeaderEpochFileCache).
 
     One writer; the calls that write block and raise ``OSError``. A new epoch is on stable storage before it is
     known; a truncation is known at once and written by ``write_pending``, since a file that still has the entries is
@@ -43,12 +43,12 @@ class LeaderEpochFileCache:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no epoch is known."""
+        """Return True if no epoch is known."""
         return not self.lineage.entries
 
     @property
     def is_pending(self) -> bool:
-        """Whether the file has yet to be written."""
+        """Return True if the file has yet to be written."""
         return self._is_pending
 
     @property
@@ -62,7 +62,7 @@ class LeaderEpochFileCache:
         return self.lineage.epoch_for(offset)
 
     def end_offset_for(self, epoch: int, *, log_end_offset: int) -> EpochEndOffset:
-        """Where ``epoch`` ends, exclusive, together with the epoch that the answer is about."""
+        """Return the exclusive end offset of ``epoch``, together with the epoch that the answer is about."""
         return self.lineage.end_offset_for(epoch, log_end_offset=log_end_offset)
 
     def assign(self, *, epoch: int, start_offset: int) -> bool:

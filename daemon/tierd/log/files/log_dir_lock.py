@@ -56,10 +56,10 @@ class LogDirLock:
 
 
 def require_unlocked(log_dir: Path) -> None:
-    """Return if nobody has the log dir, leaving no trace of the question.
+    """Return if no process holds the log dir; the check changes no file.
 
     Raises:
-        LogDirLockedError: somebody has it.
+        LogDirLockedError: a process holds the log dir.
         OSError: the file cannot be read.
     """
     path = log_dir.resolve() / LOCK_FILE

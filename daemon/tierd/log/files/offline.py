@@ -25,7 +25,7 @@ class OfflineFlag:
 
     @property
     def is_offline(self) -> bool:
-        """Whether a call failed since the start."""
+        """Return True if a disk call failed since the start."""
         return self._cause is not None
 
     @property

@@ -29,12 +29,12 @@ class PartitionMetadataFile:
 
     @property
     def exists(self) -> bool:
-        """Whether the file is there."""
+        """Return True if the file exists."""
         return self._disk.status(self._path) is not None
 
     @property
     def is_pending(self) -> bool:
-        """Whether an id has yet to be written."""
+        """Return True if a topic id has yet to be written."""
         return self._unwritten is not None
 
     def record(self, topic_id: UUID) -> None:

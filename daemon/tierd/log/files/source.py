@@ -62,7 +62,7 @@ class Source:
         """Raise when the file's size or modification time is not what it was at the start.
 
         Raises:
-            SegmentChangedError: somebody wrote to it meanwhile.
+            SegmentChangedError: another process wrote to the file meanwhile.
         """
         now = os.fstat(self.fd)
         if (now.st_size, now.st_mtime_ns) != (self.size_bytes, self.mtime_ns):

@@ -13,7 +13,7 @@ class IndexBuilder:
     """The entries that recovery gives a segment, as they lie in the two files (Kafka: LogSegment.recover).
 
     A batch is indexed when it begins more than the interval behind the last one that was: its last offset with its
-    position, and the largest timestamp up to there. Whoever walks the batches calls ``add`` only for those.
+    position, and the largest timestamp up to there. The caller walks the batches and calls ``add`` for those alone.
 
     Attributes:
         next_position: a batch that begins behind it is to be added.

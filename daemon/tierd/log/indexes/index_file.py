@@ -55,14 +55,14 @@ class IndexFile(HeldFile, ABC):
 
     @property
     def entries(self) -> int:
-        """How many entries there are."""
+        """Return the number of entries."""
         if not self._is_loaded:
             self._load()
         return self._entries
 
     @property
     def max_entries(self) -> int:
-        """How many entries the file has room for."""
+        """Return the number of entries that the file has room for."""
         if not self._is_loaded:
             self._load()
         return self._max_entries

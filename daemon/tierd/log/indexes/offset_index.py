@@ -19,7 +19,7 @@ _POSITION_MASK = 0xFFFFFFFF
 
 
 class OffsetPosition(NamedTuple):
-    """Where a set of batches whose last offset is ``offset`` begins."""
+    """Position at which a set of batches begins, with the last offset of that set."""
 
     offset: int
     position: int
@@ -63,7 +63,7 @@ class OffsetIndex:
 
     @property
     def size_bytes(self) -> int:
-        """What the entries take of their file; the rest is unused room, or a torn entry."""
+        """Return the size of the whole entries; the rest of the file is unused room, or a torn entry."""
         return len(self) * ENTRY_BYTES
 
     def __getitem__(self, index: int) -> OffsetPosition:

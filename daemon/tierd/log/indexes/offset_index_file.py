@@ -21,7 +21,7 @@ class OffsetIndexFile(IndexFile):
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes no more entries."""
+        """Return True if the index has room for no further entry."""
         return (self._entries if self._is_loaded else self.entries) >= self._max_entries
 
     @property

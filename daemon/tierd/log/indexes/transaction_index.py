@@ -65,7 +65,7 @@ class TransactionIndex:
 
     @property
     def size_bytes(self) -> int:
-        """What the entries take of their file; the rest is unused room, or a torn entry."""
+        """Return the size of the whole entries; the rest of the file is unused room, or a torn entry."""
         return len(self) * ENTRY.size
 
     def to_bytes(self) -> bytes:

@@ -13,7 +13,7 @@ class TransactionIndexFile(HeldFile):
     One writer; ``all`` and ``collect`` may be called by any thread, and open the file for themselves.
 
     Attributes:
-        may_exist: false once it is known that there is no file, so that nobody has to look for it.
+        may_exist: False once it is known that there is no file; readers then do not look for one.
     """
 
     def __init__(self, disk: Disk, path: Path, *, base_offset: int) -> None:

@@ -1,4 +1,4 @@
-"""What an inspection says, one thing at a time, so that any number of files fits in little memory."""
+"""Findings of an inspection, yielded one by one, so that any number of files fits in little memory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Whether an index of a segment can be understood, looked at as a reader does. No I/O."""
+"""Check that a segment's index can be parsed, as a reader parses it. No I/O."""
 
 from tierd.errors import CorruptIndexError
 from tierd.log.files.checkpoints import parse_lineage

@@ -1,6 +1,6 @@
-"""What indexes and leader epochs say, held against the batches of a segment one after the other.
+"""Checks of indexes and leader epochs against the batches of a segment.
 
-Each check follows the batches in their order and tells its first problem, then nothing more.
+Each check follows the batches in their order and reports its first problem only.
 """
 
 from bisect import bisect_left

@@ -7,11 +7,11 @@ from threading import Lock, current_thread
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What is left to load; both are empty when nothing is being loaded.
+    """Logs and segments that are left to load; both mappings are empty when no load is going on.
 
     Attributes:
-        logs: by log dir.
-        segments: to recover, in the log that a thread of a log dir is at, by (log dir, thread name).
+        logs: number of logs, by log dir.
+        segments: number of segments to recover in a thread's present log, by (log dir, thread name).
     """
 
     logs: dict[Path, int]
@@ -28,7 +28,7 @@ class LoadProgress:
 
     @property
     def remaining(self) -> Remaining:
-        """What is left now."""
+        """Return the logs and segments that are left now."""
         with self._lock:
             return Remaining(dict(self._logs), dict(self._segments))
 
@@ -49,7 +49,7 @@ class LoadProgress:
             self._segments[log_dir, current_thread().name] = count
 
     def end(self) -> None:
-        """Nothing is being loaded any more."""
+        """Forget all logs and segments: the load is over."""
         with self._lock:
             self._logs.clear()
             self._segments.clear()

@@ -1,4 +1,4 @@
-"""Which logs must not be in a log dir any more, and are set aside (Kafka: LogManager.isStrayKraftReplica)."""
+"""Stray logs: they must not be in a log dir any more and are set aside (Kafka: LogManager.isStrayKraftReplica)."""
 
 from collections.abc import Callable, Collection
 from uuid import UUID
@@ -10,12 +10,12 @@ Replicas = Callable[[UUID, int], Collection[int] | None]
 
 
 def lacks_topic_id(each: UnifiedLog) -> bool:
-    """Whether the log has no topic id, so that nobody can tell whose it is: the part that needs no cluster."""
+    """Return True if the log has no topic id, so that its topic is unknown; needs no cluster metadata."""
     return each.topic_id is None
 
 
 def is_stray(each: UnifiedLog, *, node_id: int, replicas: Replicas) -> bool:
-    """Whether the cluster's metadata puts no such replica on this node."""
+    """Return True if the log has no topic id, or the cluster's metadata places no such replica on this node."""
     if each.topic_id is None:
         return True
     nodes = replicas(each.topic_id, each.topic_partition.partition)

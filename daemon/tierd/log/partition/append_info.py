@@ -45,7 +45,7 @@ class AppendRequest(NamedTuple):
 
 
 class AppendInfo(NamedTuple):
-    """What an append did (Kafka: LogAppendInfo).
+    """Result of an append (Kafka: LogAppendInfo).
 
     Attributes:
         first_offset: of the set; -1 when nothing was appended, or for a legacy set that came numbered.
@@ -54,7 +54,7 @@ class AppendInfo(NamedTuple):
         shallow_offset_of_max_timestamp: last offset of the earliest batch that has it.
         log_append_time_ms: what the records were stamped with; -1 when they keep their own time.
         log_start_offset: of the log, afterwards.
-        size_bytes: what was appended; 0 for a duplicate.
+        size_bytes: bytes that were appended; 0 for a duplicate.
         is_duplicate: the batch was in the log before, at these offsets, and was not written again.
     """
 
@@ -70,7 +70,7 @@ class AppendInfo(NamedTuple):
 
 @dataclass(slots=True)
 class Analysis:
-    """What a set of records says of itself; most of it changes once more when a leader has numbered the records.
+    """Facts read from the headers of a set of records; most change again when a leader numbers the records.
 
     Attributes:
         records: the whole batches.
@@ -195,7 +195,11 @@ def check_sizes(batches: list[BatchHeader], *, max_message_bytes: int) -> None:
 
 
 def _check_batch(batch: BatchHeader, request: AppendRequest, max_message_bytes: int) -> None:
-    """What is asked of those who are no replicas."""
+    """Check the rules for a batch that does not come from replication.
+
+    Raises:
+        RecordValidationError: the batch breaks a rule of its origin, or is too large.
+    """
     if request.origin is AppendOrigin.CLIENT and batch.magic >= 2 and batch.base_offset:
         raise RecordValidationError(
             f"{batch.name}: a client's batch begins at offset {batch.base_offset}; it has to begin at 0"

@@ -75,7 +75,7 @@ class ExposedOffsets:
         self._listeners.append(listener)
 
     def remove_listeners(self) -> None:
-        """Tell nobody any more."""
+        """Remove all listeners."""
         self._listeners.clear()
 
     def update_high_watermark(self, candidate: LogOffset) -> int:

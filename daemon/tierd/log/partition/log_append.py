@@ -178,7 +178,7 @@ def _segment_for(state: LogState, seen: Analysis, now_ms: int) -> LogSegment:
 
 @dataclass(slots=True)
 class _Producers:
-    """What a set makes of the producers that wrote it, until it is applied."""
+    """Changes that a set of records makes to its producers, collected until they are applied."""
 
     appends: dict[int, ProducerAppendInfo] = field(default_factory=dict)
     completed: list[CompletedTransaction] = field(default_factory=list)

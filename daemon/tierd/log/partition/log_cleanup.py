@@ -151,7 +151,7 @@ def delete_old_segments(state: LogState, *, now_ms: int) -> int:
 
 
 def facts_of(state: LogState) -> LogFacts:
-    """What retention asks of the log."""
+    """Return the facts from which retention decides about the log."""
     segments = state.segments.segments.values
     offsets = state.offsets
     return LogFacts(
@@ -211,6 +211,6 @@ def _rebuild_producers(state: LogState, end_offset: int, now_ms: int) -> None:
             reload_from_clean_shutdown=False,
             now_ms=now_ms,
         )
-    except LogError:  # what is left is damaged: nobody knows its producers, so nothing may be appended to it
+    except LogError:  # what is left is damaged and its producers are unknown: nothing may be appended
         state.close_handles()
         raise

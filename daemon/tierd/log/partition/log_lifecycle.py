@@ -1,10 +1,10 @@
-"""What happens to a log as a whole: housekeeping, another name, a clean stop, its end (log-format 6.1, 6.2 and 10)."""
+"""Operations on a log as a whole: housekeeping, renaming, clean stop, deletion (log-format 6.1, 6.2 and 10)."""
 
 from tierd.log.partition.log_state import LogState
 
 
 def housekeep(state: LogState, now_ms: int) -> None:
-    """Do what waits for nobody: what Kafka's scheduler does for a log.
+    """Sync rolled segments, write pending files, unlink, and expire producers, as Kafka's scheduler does for a log.
 
     Raises:
         OSError: the disk failed.
@@ -18,7 +18,7 @@ def housekeep(state: LogState, now_ms: int) -> None:
 
 
 def is_housekeeping_due(state: LogState, now_ms: int) -> bool:
-    """Whether ``housekeep`` would find something to do."""
+    """Return True if ``housekeep`` would find something to do."""
     deletion_due_ms = state.segments.pending_deletions.next_due_ms
     return (
         (state.partition_metadata is not None and state.partition_metadata.is_pending)

@@ -63,12 +63,12 @@ class LogState:
 
     @property
     def is_tiered(self) -> bool:
-        """Whether the segments go to a tier."""
+        """Return True if the log's segments go to a tier."""
         return is_tiered(self.topic_partition.topic, self.config)
 
     @property
     def waits_for_copy(self) -> bool:
-        """Whether a segment stays until it is in the tier."""
+        """Return True if a segment stays in the local log until it is in the tier."""
         return self.is_tiered and self.config.is_copy_enabled
 
     def check_writable(self) -> None:

@@ -46,7 +46,7 @@ def rebuild_producer_state(
             producers.update_map_end_offset(offset)
             producers.take_snapshot(sync=True)
         return 0
-    # Nothing is scanned where no producer ever was; but whoever has expired may have been in a transaction here.
+    # Nothing is scanned where no producer ever was; but an expired producer may have been in a transaction here.
     was_empty = producers.is_empty and not producers.has_forgotten and producers.map_end_offset >= end_offset
     producers.truncate_and_reload(log_start_offset=log_start_offset, log_end_offset=end_offset, now_ms=now_ms)
     scanned = 0

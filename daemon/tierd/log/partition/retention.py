@@ -1,4 +1,4 @@
-"""Which segments a log may delete: plans from facts, no I/O (log-format 7; Kafka: UnifiedLog.deletableSegments)."""
+"""Plans of the segments to delete, from facts, no I/O (log-format 7; Kafka: UnifiedLog.deletableSegments)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _UNTIERED_TOPICS = _INTERNAL_TOPICS | {"__remote_log_metadata", "__cluster_metad
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """What retention asks of a segment.
+    """Facts about a segment from which retention decides.
 
     Attributes:
         largest_timestamp_ms: of its records; when the file was last written, for a segment without timestamps.
@@ -24,7 +24,7 @@ class SegmentFacts:
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """What retention asks of a log.
+    """Facts about a log from which retention decides.
 
     Attributes:
         local_log_start_offset: above ``log_start_offset`` only in a tiered log.
@@ -42,16 +42,16 @@ class LogFacts:
 
     @property
     def size_bytes(self) -> int:
-        """Of all segments."""
+        """Return the size of all segments together."""
         return sum(segment.size_bytes for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionPlan:
-    """What to delete: always the oldest segments, in order.
+    """Number of segments to delete, counted from the oldest one.
 
     Attributes:
-        count: how many.
+        count: number of segments.
         rolls_active: the active segment breaches too and has to be rolled first, so that it can be uploaded.
     """
 
@@ -100,12 +100,12 @@ Predicate = Callable[[SegmentFacts, SegmentFacts | None], bool]
 
 
 def is_internal_topic(topic: str) -> bool:
-    """Whether the topic is Kafka's own bookkeeping."""
+    """Return True if the topic is one of Kafka's internal topics."""
     return topic in _INTERNAL_TOPICS
 
 
 def is_tiered(topic: str, config: LogConfig) -> bool:
-    """Whether a log's segments go to the tier (log-format 7.2)."""
+    """Return True if a log's segments go to the tier (log-format 7.2)."""
     return config.remote_storage_enable and not config.is_compacted and topic not in _UNTIERED_TOPICS
 
 
@@ -181,6 +181,6 @@ def breaches(config: LogConfig, *, waits_for_copy: bool, log_start_offset: int) 
 
 
 def _is_dispensable(log: LogFacts, following: SegmentFacts | None, upper_bound: int) -> bool:
-    """Whether a segment is in the tier, or below the log start, where nobody may read it any more."""
+    """Return True if a segment is in the tier, or lies below the log start, so that no consumer may read it."""
     in_tier = 0 < upper_bound <= log.highest_remote_offset + 1
     return in_tier or (following is not None and log.log_start_offset >= following.base_offset)

@@ -219,7 +219,7 @@ class UnifiedLog(LogView):
             self._state.flush(end if up_to is None else min(up_to, end), including=including_active, now_ms=now_ms)
 
     def housekeep(self, now_ms: int) -> None:
-        """Do what waits for nobody: sync what was rolled, write what truncations changed, unlink, forget producers.
+        """Sync rolled segments, write files that truncations changed, unlink due files, and expire producers.
 
         Raises:
             LogDirOfflineError: the disk failed.
@@ -237,7 +237,7 @@ class UnifiedLog(LogView):
             return self._state.segments.pending_deletions.run_all(self.directory)
 
     def is_housekeeping_due(self, now_ms: int) -> bool:
-        """Whether ``housekeep`` would find something to do; any thread, no disk."""
+        """Return True if ``housekeep`` would find something to do. Safe in any thread; reads no disk."""
         return log_lifecycle.is_housekeeping_due(self._state, now_ms)
 
     def update_config(self, config: LogConfig) -> None:
@@ -280,7 +280,7 @@ class UnifiedLog(LogView):
     def replace_highest_remote_offset(self, offset: int, *, epoch: int) -> bool:
         """Take the leader's word that the tier holds the log through ``offset``, also where that is less than before.
 
-        Its word counts only while the log has ``offset`` from that epoch: whoever truncated it since knows better.
+        The leader's offset is taken only while the log has ``offset`` from ``epoch``: a truncation since then is newer.
 
         Returns:
             Whether it counted. Without a tier it never does.
@@ -396,7 +396,7 @@ class UnifiedLog(LogView):
 
     @contextmanager
     def _storage(self) -> Iterator[None]:
-        """What changes the log's files: a failure takes the log dir offline."""
+        """Guard a change of the log's files: refuse it on a closed log; a failure takes the log dir offline."""
         with self._state.offline.storage():
             self._state.check_writable()
             yield

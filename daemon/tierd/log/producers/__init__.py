@@ -1,1 +1,1 @@
-"""What a log knows of its producers: sequences, transactions, snapshots."""
+"""State of a log's producers: sequences, transactions, snapshots."""

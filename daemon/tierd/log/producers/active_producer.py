@@ -1,4 +1,4 @@
-"""ActiveProducer: what a log remembers of one producer (log-format 4.4; Kafka: ProducerStateEntry)."""
+"""ActiveProducer: the state that a log keeps of one producer (log-format 4.4; Kafka: ProducerStateEntry)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -49,7 +49,7 @@ class ActiveProducer:
 
     @classmethod
     def from_snapshot(cls, entry: ProducerStateEntry) -> Self:
-        """The producer as a snapshot describes it: of its batches, the last one."""
+        """Return the producer of a snapshot's entry, with the last of its batches."""
         batch = AppendedBatch(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp_ms)
         return cls(
             entry.producer_id,
@@ -61,7 +61,7 @@ class ActiveProducer:
         )
 
     def to_snapshot(self) -> ProducerStateEntry:
-        """The producer as a snapshot describes it."""
+        """Return the entry that a snapshot has for the producer."""
         last = self.batches[-1] if self.batches else AppendedBatch(_NO_SEQUENCE, -1, 0, -1)
         return ProducerStateEntry(
             self.producer_id,

@@ -1,4 +1,4 @@
-"""ProducerAppendInfo: what an append will have made of one producer (log-format 4.4; Kafka: ProducerAppendInfo)."""
+"""ProducerAppendInfo: the changes that an append makes to one producer (log-format 4.4; Kafka: ProducerAppendInfo)."""
 
 from collections.abc import Mapping
 
@@ -29,7 +29,7 @@ class ProducerAppendInfo:
 
     Attributes:
         started: first offsets of the transactions that the batches opened.
-        is_transactional: whether any of them belongs to a transaction, a marker included.
+        is_transactional: True if any of the batches belongs to a transaction, a marker included.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class ProducerAppendInfo:
 
     @property
     def producer_id(self) -> int:
-        """Whose batches they are."""
+        """Return the id of the producer that wrote the batches."""
         return self._before.producer_id
 
     def append(

@@ -28,7 +28,7 @@ LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 
 
 class ProducerStateManager:
-    """What a log knows of its producers up to ``map_end_offset``, exclusive (Kafka: ProducerStateManager).
+    """State of a log's producers up to ``map_end_offset``, exclusive (Kafka: ProducerStateManager).
 
     One writer. Calls that touch files block and raise ``OSError``; a batch without a producer needs no call at all.
 
@@ -72,7 +72,7 @@ class ProducerStateManager:
 
     @property
     def map_end_offset(self) -> int:
-        """What is known counts up to here, exclusive."""
+        """Return the exclusive end offset of the batches that the state covers."""
         return self._map_end_offset
 
     @property
@@ -87,31 +87,34 @@ class ProducerStateManager:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no producer is known, and no transaction that may yet be truncated away."""
+        """Return True if the state has no producer and no completed transaction that may yet be truncated away."""
         return not self._producers and not self._undecided.has_unreplicated
 
     def last_entry(self, producer_id: int) -> ActiveProducer | None:
-        """What is known of a producer; not to be changed."""
+        """Return the state of a producer, None without one; the caller must not change it."""
         return self._producers.get(producer_id)
 
     def has_open_transaction(self, producer_id: int) -> bool:
-        """Whether a transaction of the producer waits for its marker."""
+        """Return True if a transaction of the producer waits for its marker."""
         producer = self._producers.get(producer_id)
         return producer is not None and producer.current_txn_first_offset >= 0
 
     @property
     def first_unstable_offset(self) -> LogOffset | None:
-        """Where the earliest transaction began that is open, or whose marker is unreplicated; None without one."""
+        """Return the start of the earliest transaction that is open or has an unreplicated marker; None without one."""
         return self._undecided.first_unstable
 
     @property
     def first_undecided_offset(self) -> int | None:
-        """Where the earliest open transaction began; None without one."""
+        """Return the first offset of the earliest open transaction; None without one."""
         ongoing = self._undecided.first_ongoing
         return None if ongoing is None else ongoing[0]
 
     def has_late_transaction(self, now_ms: int) -> bool:
-        """Whether the producer of the oldest open transaction is silent for longer than any may last, and 5 minutes."""
+        """Return True if the producer of the oldest open transaction is silent for longer than the limit.
+
+        The limit is the longest transaction timeout that is allowed, and 5 minutes.
+        """
         ongoing = self._undecided.first_ongoing
         producer = None if ongoing is None else self._producers.get(ongoing[1])
         if producer is None or producer.last_timestamp_ms <= 0:
@@ -148,7 +151,7 @@ class ProducerStateManager:
         """Make true what was prepared; it is not to be used again.
 
         Raises:
-            ValueError: it is nobody's.
+            ValueError: the batches have no producer id.
         """
         newer = appended.newer
         if newer.producer_id < 0:
@@ -200,7 +203,7 @@ class ProducerStateManager:
         return aborted
 
     def index_entry(self, completed: CompletedTransaction) -> AbortedTransaction | None:
-        """What the transaction index has to say of ``completed``, before it is taken for decided; None of a commit."""
+        """Return the transaction index entry of ``completed``, None of a commit; call it before ``complete``."""
         if not completed.is_aborted:
             return None
         return AbortedTransaction(
@@ -211,7 +214,7 @@ class ProducerStateManager:
         )
 
     def update_map_end_offset(self, offset: int) -> None:
-        """What is known counts up to ``offset``, exclusive."""
+        """Set the exclusive end offset of the batches that the state covers to ``offset``."""
         self._map_end_offset = offset
 
     def start_verification(
@@ -275,7 +278,7 @@ class ProducerStateManager:
         self._map_end_offset = offset
 
     def reload_snapshots(self) -> None:
-        """Forget everything, and look for snapshots that somebody has put there meanwhile."""
+        """Forget all producers and list the snapshot files again, which other code may have added meanwhile."""
         self.truncate_fully_and_start_at(0)
         self.snapshots.reload()
 
@@ -298,7 +301,7 @@ class ProducerStateManager:
             return
 
     def load(self, entries: Iterable[ProducerStateEntry], *, end_offset: int, now_ms: int) -> None:
-        """Know, on top of nothing, what a snapshot at ``end_offset`` says; whoever has expired is left out."""
+        """Replace the state by a snapshot's entries at ``end_offset``, without the producers that have expired."""
         self._map_end_offset = end_offset
         for entry in entries:
             self._load(ActiveProducer.from_snapshot(entry), now_ms)

@@ -1,4 +1,4 @@
-"""What a broker wrote about producers at a segment's end, made anew from what was known before it (log-format 6.6)."""
+"""Rebuild of a segment's producer snapshot and transaction index from the snapshot before it (log-format 6.6)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from tierd.log.records.batch_header import iter_headers
 from tierd.log.records.log_config import LogConfig
 from tierd.model import TopicPartition
 
-_NOBODY_EXPIRES_MS = 0
+_NO_PRODUCER_EXPIRES_MS = 0
 _FEWEST_BUCKETS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class RebuiltProducers:
-    """What a replay ended with, as the files that a broker would have.
+    """Result of a replay, as the bytes of the files that a broker would have.
 
     Attributes:
-        snapshot: the producer snapshot at the end.
+        snapshot: the producer snapshot at the end of the last segment.
         transaction_index: of the last of the segments; empty when no transaction was aborted in it.
     """
 
@@ -34,9 +34,9 @@ class RebuiltProducers:
 def rebuild_producers(
     logs: Sequence[Path], before: Iterable[ProducerStateEntry], *, start_offset: int, end_offset: int
 ) -> RebuiltProducers:
-    """Replay segments that follow one another; byte for byte what the broker wrote, unless it forgot somebody since.
+    """Replay consecutive segments; the bytes equal the broker's, unless the broker expired a producer since.
 
-    Nothing is written, and nobody expires: that a producer is known who may be forgotten does no harm. CRCs are not
+    Nothing is written, and no producer expires: a producer that a broker would expire does no harm. CRCs are not
     checked here. Blocking.
 
     Args:
@@ -59,7 +59,7 @@ def rebuild_producers(
         config=LogConfig(),
         snapshot_offsets=(),
     )
-    producers.load(before, end_offset=start_offset, now_ms=_NOBODY_EXPIRES_MS)
+    producers.load(before, end_offset=start_offset, now_ms=_NO_PRODUCER_EXPIRES_MS)
     aborted: list[AbortedTransaction] = []
     for log in logs:
         aborted = _replay(log, producers)

@@ -1,4 +1,4 @@
-"""What opens and what ends a transaction, and which are open at an offset (log-format 2.4, 4.4 and 4.5)."""
+"""Opening and ending of transactions by batches, and transactions open at an offset (log-format 2.4, 4.4 and 4.5)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ _ENDS = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
 
 
 class EndMarker(NamedTuple):
-    """What a transaction marker says (Kafka: EndTransactionMarker)."""
+    """Content of a transaction marker (Kafka: EndTransactionMarker)."""
 
     control_type: ControlRecordType  # invariant: ABORT or COMMIT
     coordinator_epoch: int
@@ -63,18 +63,18 @@ def read_end_marker(source: Readable, header: BatchHeader) -> EndMarker | None:
 def advance_transaction(
     first_offset: int, header: BatchHeader, control_type: ControlRecordType | None
 ) -> tuple[int, CompletedTransaction | None]:
-    """What one batch makes of its producer's transaction.
+    """Return the state of a producer's transaction after one more batch, and the transaction that the batch ended.
 
     A transactional batch of data opens one where none is open, an ABORT or COMMIT ends it; a marker alone, and what
     compaction has emptied, leave no trace.
 
     Args:
-        first_offset: where the producer's open transaction began; -1 without one.
+        first_offset: first offset of the producer's open transaction; -1 without one.
         header: any batch of that producer.
-        control_type: what it says, if it is a control batch that still says something.
+        control_type: type of the control record; None for a batch of data or an emptied control batch.
 
     Returns:
-        Where the transaction that is open now began, -1 without one; and the one that this batch ended.
+        First offset of the transaction that is open now, -1 without one; and the transaction that the batch ended.
     """
     if not header.is_control:
         return (header.base_offset if header.is_transactional and first_offset < 0 else first_offset), None
@@ -90,7 +90,7 @@ def advance_transaction(
 class OpenTransactions:
     """First offset of every open transaction, by producer id. Batches are applied in the order of the log.
 
-    What a reader of somebody else's log needs; ``ProducerStateManager`` is what an owner keeps.
+    Readers of a log that they do not own use this class; the owner of a log uses ``ProducerStateManager``.
     """
 
     first_offsets: dict[int, int] = field(default_factory=dict)
@@ -117,14 +117,14 @@ class OpenTransactions:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the earliest open transaction began; None when none is open."""
+        """Return the first offset of the earliest open transaction; None when none is open."""
         return min(self.first_offsets.values(), default=None)
 
 
 def stable_end_offset(producers: Iterable[ProducerStateEntry], *, end_offset: int) -> int:
-    """Where the earliest transaction began that is open at ``end_offset``, which itself is the answer without one.
+    """Return the first offset of the earliest transaction that is open at ``end_offset``; ``end_offset`` without one.
 
-    Below it, exclusive, everything is decided by markers below ``end_offset``.
+    All transactions below the returned offset are decided by markers below ``end_offset``.
 
     Args:
         producers: as they were at ``end_offset``.

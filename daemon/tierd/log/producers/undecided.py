@@ -1,4 +1,4 @@
-"""UndecidedTransactions: what keeps the last stable offset below the high watermark (log-format 4.5)."""
+"""UndecidedTransactions: transactions that hold the last stable offset below the high watermark (log-format 4.5)."""
 
 from bisect import bisect_left
 from typing import NamedTuple
@@ -30,7 +30,7 @@ class UndecidedTransactions:
 
     @property
     def first_unstable(self) -> LogOffset | None:
-        """Where the earliest of all began; None without any."""
+        """Return the start of the earliest undecided transaction; None without one."""
         if not self._unreplicated:
             return self._ongoing[0].place if self._ongoing else None
         if not self._ongoing:
@@ -39,12 +39,12 @@ class UndecidedTransactions:
 
     @property
     def first_ongoing(self) -> tuple[int, int] | None:
-        """Where the earliest ongoing one began, and its producer's id; None without one."""
+        """Return the first offset and the producer id of the earliest ongoing transaction; None without one."""
         return (self._ongoing[0].first_offset, self._ongoing[0].producer_id) if self._ongoing else None
 
     @property
     def has_unreplicated(self) -> bool:
-        """Whether any is decided and yet may be truncated away."""
+        """Return True if a transaction has a marker that is not replicated yet and so may be truncated away."""
         return bool(self._unreplicated)
 
     def begin(self, producer_id: int, place: LogOffset) -> None:

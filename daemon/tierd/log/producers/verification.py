@@ -50,7 +50,7 @@ class Verifications:
         return entry
 
     def holds(self, producer_id: int, guard: VerificationGuard | None) -> bool:
-        """Whether ``guard`` is the current one of the producer."""
+        """Return True if ``guard`` is the producer's current guard."""
         entry = self.entries.get(producer_id)
         return entry is not None and guard is entry.guard
 

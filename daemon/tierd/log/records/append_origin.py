@@ -1,10 +1,10 @@
-"""AppendOrigin: who appends, which decides what is checked (log-format 4.1; Kafka: AppendOrigin)."""
+"""AppendOrigin: origin of an append, which decides the checks of its records (log-format 4.1; Kafka: AppendOrigin)."""
 
 from enum import Enum
 
 
 class AppendOrigin(Enum):
-    """Where the records of an append come from."""
+    """Origin of the records of an append."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -13,15 +13,15 @@ class AppendOrigin(Enum):
 
     @property
     def assigns_offsets(self) -> bool:
-        """Whether the log numbers the records; otherwise they come numbered by another leader."""
+        """Return True if the log numbers the records; records of other origins come numbered by another leader."""
         return self in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR)
 
     @property
     def checks_sequences(self) -> bool:
-        """Whether an idempotent producer's batches have to follow each other."""
+        """Return True if the sequence numbers of an idempotent producer's batches must have no gaps."""
         return self is AppendOrigin.CLIENT
 
     @property
     def fences(self) -> bool:
-        """Whether an old epoch is refused; a replica takes what its leader has accepted."""
+        """Return True if an old producer epoch is refused; a replica takes what its leader has accepted."""
         return self is not AppendOrigin.REPLICATION

@@ -28,7 +28,7 @@ _END_TYPES = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
 
 
 class BatchOptions(TypedDict, total=False):
-    """What ``encode_batch`` hands to ``BatchBuilder``."""
+    """Keyword arguments that ``encode_batch`` hands to ``BatchBuilder``."""
 
     compression: Compression
     level: int | None
@@ -126,7 +126,7 @@ class BatchBuilder:
 
     @property
     def size_bytes(self) -> int:
-        """Of the batch if it were not compressed; 0 before the first record, and again after ``abort``."""
+        """Return the size of the uncompressed batch; 0 before the first record and after ``abort``."""
         return len(self._buffer) if self._record_count else 0
 
     @property
@@ -136,7 +136,7 @@ class BatchBuilder:
 
     @property
     def shallow_offset_of_max_timestamp(self) -> int:
-        """What a time index says of the batch: its last offset, whichever record has the timestamp; -1 for none."""
+        """Return the batch's last offset, which a time index stores beside the largest timestamp; -1 without one."""
         return self._last_offset if self._record_count and self.max_timestamp_ms >= 0 else -1
 
     def append(self, record: NewRecord, *, offset: int | None = None) -> None:
@@ -197,7 +197,7 @@ class BatchBuilder:
             self._max_timestamp_ms = timestamp_ms
 
     def has_room_for(self, record: NewRecord) -> bool:
-        """Whether the batch stays within its write limit with ``record``, compression not counted."""
+        """Return True if the uncompressed batch stays within its write limit with ``record``."""
         if self._state is not _State.OPEN:
             return False
         if not self._record_count:

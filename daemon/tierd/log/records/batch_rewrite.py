@@ -93,11 +93,11 @@ def compress_batch(batch: memoryview, codec: Compression) -> bytearray:
 
 
 def empty_batch(header: BatchHeader, *, base_offset: int) -> bytes:
-    """What stays of a batch whose records are all gone: 61 bytes, codec and delete horizon dropped.
+    """Return the header that stays of a batch without its records: 61 bytes, codec and delete horizon dropped.
 
     Args:
-        header: what it was; a legacy one becomes magic 2.
-        base_offset: of the batch, which the header of a compressed legacy one does not say.
+        header: header of the batch as it was; a legacy batch becomes magic 2.
+        base_offset: base offset of the batch; the header of a compressed legacy batch does not have it.
     """
     return encode_empty_batch(
         base_offset=base_offset,

@@ -22,7 +22,7 @@ _UVARINT_BYTES = 5
 
 @dataclass(frozen=True, slots=True)
 class LeaderChange:
-    """Who leads, who may vote, and who voted for the leader: ids of nodes."""
+    """Node ids of the leader, of the voters, and of the voters that elected the leader."""
 
     leader_id: int
     voters: tuple[int, ...]

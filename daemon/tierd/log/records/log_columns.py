@@ -94,7 +94,7 @@ def iter_piece_columns(
 
 
 class _Decoding(NamedTuple):
-    """How to decode; the arguments of ``iter_piece_columns``."""
+    """Options of decoding: the arguments of ``iter_piece_columns``."""
 
     name: str
     check_crc: bool

@@ -35,7 +35,7 @@ _AT_LEAST_ONE = (
 
 
 class TimestampType(Enum):
-    """Who stamps a record: its producer, or the leader when it appends."""
+    """Source of a record's timestamp: its producer, or the leader at the append."""
 
     CREATE_TIME = "CreateTime"
     LOG_APPEND_TIME = "LogAppendTime"
@@ -106,7 +106,7 @@ class LogConfig:
         self._check_tiering()
 
     def _check_tiering(self) -> None:
-        """What a tiered topic may not ask for (log-format 7.2)."""
+        """Refuse settings that a tiered topic may not have (log-format 7.2)."""
         if not self.remote_storage_enable:
             return
         self._require(not self.is_compacted, "a tiered topic cannot be compacted")
@@ -128,7 +128,7 @@ class LogConfig:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the cleaner works on this log."""
+        """Return True if the cleaner compacts this log."""
         return "compact" in self.cleanup_policy
 
     @property
@@ -138,7 +138,7 @@ class LogConfig:
 
     @property
     def is_copy_enabled(self) -> bool:
-        """Whether segments are copied to a tier, so that retention waits for them."""
+        """Return True if segments are copied to a tier, so that retention waits for their copies."""
         return self.remote_storage_enable and not self.remote_log_copy_disable
 
     @classmethod

@@ -21,11 +21,11 @@ class LogOffset:
 
     @property
     def is_offset_only(self) -> bool:
-        """Whether the place in the log is not known."""
+        """Return True if the offset's segment and position are not known."""
         return self.segment_base_offset == UNKNOWN
 
     def is_on_older_segment_than(self, other: "LogOffset") -> bool:
-        """Whether it lies in an earlier segment than ``other``; False when either place is not known."""
+        """Return True if this offset lies in an earlier segment than ``other``; False if either is unknown."""
         known = not (self.is_offset_only or other.is_offset_only)
         return known and self.segment_base_offset < other.segment_base_offset
 

@@ -17,7 +17,7 @@ class NewRecord:
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Who wrote a batch, and the sequence number of its first record; -1 throughout for nobody in particular."""
+    """Producer of a batch, and the sequence number of the batch's first record; all -1 without a producer id."""
 
     id: int = -1
     epoch: int = -1

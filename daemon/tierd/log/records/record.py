@@ -31,7 +31,7 @@ class Record:
 
 
 class ControlRecordType(IntEnum):
-    """What a control record says; a type that we do not know is ``UNKNOWN``, kept and ignored."""
+    """Type of a control record; a record of an unknown type is ``UNKNOWN``, kept and ignored."""
 
     ABORT = 0
     COMMIT = 1

@@ -31,7 +31,7 @@ class RecordBatch(BatchHeader):
 
     @property
     def is_valid(self) -> bool:
-        """Whether the bytes have the checksum that the header gives."""
+        """Return True if the checksum of the bytes is the one in the header."""
         covered = self.data[self.crc_start :]
         return (crc32c(covered) if self.magic >= 2 else zlib.crc32(covered)) == self.crc
 
@@ -58,7 +58,7 @@ class RecordBatch(BatchHeader):
         return self._records_v2(max_bytes) if self.magic >= 2 else self._records_legacy(max_bytes)
 
     def control_type(self) -> ControlRecordType | None:
-        """What a control batch says; None when compaction has emptied it, or for a batch of data.
+        """Return the type of a control batch; None for a batch of data, or when compaction has emptied the batch.
 
         Raises:
             InvalidRecordError: its record cannot be decoded.
@@ -167,7 +167,10 @@ class RecordBatch(BatchHeader):
             self._fail("an incomplete entry within a compressed entry")
 
     def _inner_shift(self, last_inner_offset: int) -> int:
-        """What to add to inner offsets (log-format 2.7): magic 1 counts from 0, and some clients sent only zeros."""
+        """Return the number to add to inner offsets (log-format 2.7).
+
+        Inner offsets of magic 1 count from 0, and some clients sent only zeros.
+        """
         if self.magic == 0 or self.last_offset == 0:
             return 0
         if self.last_offset < last_inner_offset:

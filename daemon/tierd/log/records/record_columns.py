@@ -1,7 +1,7 @@
 """RecordColumns: many records at once, without an object for each (log-format 2.3).
 
 For what looks at all records but at few of their fields: the leader's validation, and readers in bulk. The numbers lie
-in arrays; keys, values and headers stay where they are until somebody asks.
+in arrays; keys, values and headers stay in the batch's bytes until the caller asks for them.
 """
 
 from bisect import bisect_right
@@ -43,17 +43,17 @@ class BatchRun(NamedTuple):
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether the timestamps are the broker's."""
+        """Return True if the timestamps are the broker's."""
         return bool(self.attributes & IS_LOG_APPEND_TIME)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the records belong to transactions."""
+        """Return True if the records belong to transactions."""
         return bool(self.attributes & IS_TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Whether the records are Kafka's own."""
+        """Return True if the records are control records."""
         return bool(self.attributes & IS_CONTROL)
 
 
@@ -78,11 +78,11 @@ class RecordColumns:
         return map(self.record, range(len(self)))
 
     def offsets(self) -> list[int]:
-        """Of every record."""
+        """Return the offset of every record."""
         return self.columns.offset.tolist()
 
     def timestamps_ms(self) -> list[int]:
-        """Of every record: its own, or in a LogAppendTime batch the batch's."""
+        """Return the timestamp of every record: its own, or in a LogAppendTime batch the batch's."""
         return self.columns.timestamp_ms.tolist()
 
     def values(self) -> list[bytes | None]:
@@ -100,7 +100,7 @@ class RecordColumns:
         ]
 
     def offset(self, index: int) -> int:
-        """Of the record at ``index``, counted from 0, as everywhere here."""
+        """Return the offset of the record at ``index``, counted from 0."""
         return self.columns.offset[index]
 
     def timestamp_ms(self, index: int) -> int:
@@ -150,7 +150,7 @@ class RecordColumns:
         return None if size < 0 else bytes(self.payload[start : start + size])
 
     def _end(self, index: int) -> int:
-        """Where the record at ``index`` ends at the latest."""
+        """Return a position at which the record at ``index`` has ended."""
         return self.columns.key_start[index + 1] if index + 1 < len(self) else self.columns.end
 
 
@@ -239,7 +239,7 @@ def iter_columns(
 
 
 def _kind(attributes: int, producer_id: int) -> tuple[int, int]:
-    """What the records of a run have in common, as the fields of ``BatchRun``."""
+    """Return the attributes and the producer id that the records of one ``BatchRun`` share."""
     return attributes & _RUN_FLAGS, producer_id if attributes & IS_TRANSACTIONAL else -1
 
 

@@ -30,7 +30,7 @@ _VARINTS = tuple(encode_varint(number) for number in range(_KNOWN))
 
 
 def varint_size_bytes(number: int) -> int:
-    """How many bytes ``encode_varint`` takes."""
+    """Return the number of bytes that ``encode_varint`` writes for ``number``."""
     return max(((number << 1) ^ (number >> 63)).bit_length() + 6, 7) // 7
 
 

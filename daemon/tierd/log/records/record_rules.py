@@ -15,7 +15,7 @@ _NO_TIMESTAMP = -1
 
 @dataclass(slots=True)
 class ValidationCounters:
-    """How often a leader refused something, by what it was (Kafka: BrokerTopicMetrics, Invalid…PerSec)."""
+    """Number of refusals of a leader, by reason (Kafka: BrokerTopicMetrics, Invalid…PerSec)."""
 
     no_key: int = 0
     invalid_magic: int = 0
@@ -41,7 +41,7 @@ class RecordRules:
 
     @property
     def error_count(self) -> int:
-        """How many records were refused so far."""
+        """Return the number of records that were refused so far."""
         return self._error_count
 
     def refuse(self, index: int, problem: str) -> None:
@@ -80,7 +80,7 @@ class RecordRules:
             self.check(batch, first_index + index, has_key=sizes[index] >= 0, timestamp_ms=timestamp_ms)
 
     def _are_all_right(self, batch: BatchHeader, records: RecordColumns) -> bool:
-        """Whether it can be told at a glance; False when a closer look is needed."""
+        """Return True if whole columns prove all records valid; False if each record has to be checked."""
         if batch.attributes & IS_LOG_APPEND_TIME:
             return False
         if self._is_compacted and min(records.columns.key_size) < 0:

@@ -1,7 +1,7 @@
-"""What a leader does to the records that it is given before they are appended (log-format 4.3; Kafka: LogValidator).
+"""Validation of the records of an append by the leader (log-format 4.3; Kafka: LogValidator).
 
-It checks them, numbers them, stamps them, and writes them anew where the topic's codec or magic 2 demand it. Bytes in,
-bytes out; the log is not touched.
+The leader checks, numbers and stamps the records before the append, and writes them anew where the topic's codec or
+magic 2 demand it. Bytes in, bytes out; the log is not touched.
 """
 
 from collections.abc import Iterator
@@ -143,7 +143,7 @@ def _validate(batch: RecordBatch, append: _Append) -> ValidationResult:
 
 
 def _check_batch(batch: RecordBatch, append: _Append) -> None:
-    """What is asked of a batch's header; of a coordinator's only that its numbers can be."""
+    """Check a batch's header; for a coordinator's batch, check only that its numbers are possible."""
     count, offsets = batch.record_count, batch.last_offset - batch.base_offset + 1
     if append.origin is AppendOrigin.CLIENT:
         if count <= 0:

@@ -1,4 +1,4 @@
-"""What a survey of a partition directory finds: facts for ``repair.plan``, which decides what they mean."""
+"""Facts that a survey of a partition directory finds; ``repair.plan`` decides from these facts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from tierd.model import Lineage, TopicPartition
 
 
 class FaultKind(Enum):
-    """Why the walk over a segment ended before the file did."""
+    """Reason for which the walk over a segment ended before the end of its file."""
 
     TORN = "torn"
     """An incomplete batch, an impossible header, or a wrong checksum."""
@@ -23,12 +23,12 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Where a segment stops being sound.
+    """End of the sound part of a segment.
 
     Attributes:
-        position: of the first byte that is not.
-        problem: why.
-        resumes_at: position of a sound batch behind it; None without one, as behind a torn tail.
+        position: position of the first byte behind the sound part.
+        problem: description of the damage.
+        resumes_at: position of a sound batch behind the damage; None without one, as behind a torn tail.
     """
 
     position: int

@@ -1,4 +1,4 @@
-"""Repair and truncation of one partition directory that nobody uses: survey, plan, steps (``tierd repair``)."""
+"""Repair and truncation of one partition directory that no process uses: survey, plan, steps (``tierd repair``)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Mended:
 
     @property
     def is_sound(self) -> bool:
-        """Whether no damage is left once the plan is carried out."""
+        """Return True if no damage is left once the plan is carried out."""
         return not self.plan.remaining
 
 
@@ -62,7 +62,7 @@ def repair_partition(
     Raises:
         LogDirLockedError: a broker or tierd has the log dir.
         PartitionNameError: the directory's name is no partition's.
-        SegmentChangedError: somebody changes the files meanwhile.
+        SegmentChangedError: another process changes the files meanwhile.
         LogDirOfflineError: the disk failed; what was done until then stays done, and nothing is lost.
     """
     work = _Work(disk or OsDisk(), directory, now_ms, config, progress)

@@ -1,4 +1,4 @@
-"""What to do about a damaged partition directory: a pure plan, from facts to steps (DESIGN 7: ``tierd repair``).
+"""Plan for the repair of a damaged partition directory: pure, from facts to steps (DESIGN 7: ``tierd repair``).
 
 ::
 
@@ -87,10 +87,10 @@ class Remaining:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What is going to be done, in this order, and what is not.
+    """Steps of a repair, in their order, and the damage that remains.
 
     Attributes:
-        log_end_offset: afterwards.
+        log_end_offset: log end after the repair.
         lost_from: the first offset that is in the log now and afterwards only in side files; None when there is none.
     """
 
@@ -143,7 +143,7 @@ def plan_repair(facts: PartitionFacts, *, cut_damaged: bool = False) -> RepairPl
 
 
 def _cut_segment(facts: PartitionFacts, *, cut_damaged: bool) -> int | None:
-    """Which segment becomes the last one, shorter than it is; None when none does."""
+    """Return the index of the segment that is cut and becomes the last one; None when none is cut."""
     for at, segment in enumerate(facts.segments):
         if segment.fault is not None and segment.fault.kind is FaultKind.REQUESTED:
             return at
@@ -158,7 +158,7 @@ def _cut_segment(facts: PartitionFacts, *, cut_damaged: bool) -> int | None:
 
 
 def _is_garbage(segment: SegmentFacts) -> bool:
-    """Whether what is behind the last sound batch of a rolled segment can hold no record: the next one follows."""
+    """Return True if the bytes behind the segment's last sound batch hold no record: the next segment follows."""
     fault = segment.fault
     return (
         fault is not None
@@ -213,7 +213,7 @@ def _snapshot_steps(facts: PartitionFacts, kept: tuple[SegmentFacts, ...], *, is
 
 
 def _end_snapshot(facts: PartitionFacts, last: SegmentFacts) -> list[Step]:
-    """What a clean stop leaves at the log end; without it a broker would forget producers after a clean stop."""
+    """Return the step that writes the producer snapshot at the log end, which a broker loads after a clean stop."""
     name = file_name(last.end_offset, ".snapshot")
     if last.snapshot_at_end is None or last.end_offset == last.base_offset:
         return []

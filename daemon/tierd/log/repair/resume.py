@@ -14,9 +14,9 @@ _MAGIC_AT = 16  # in a batch
 
 
 def find_sound_batch(source: Readable, *, position: int, expected_offset: int) -> int | None:
-    """Position of a batch of magic 2 behind ``position`` whose checksum is right; None when there is none. Blocking.
+    """Return the position of a magic 2 batch behind ``position`` with the right checksum, or None. Blocking.
 
-    Every byte is tried, for behind damage nobody knows where a batch begins. The work is bounded: bytes that look like
+    Every byte is tried, because behind damage the start of a batch is unknown. The work is bounded: bytes that look like
     a batch again and again count as one.
 
     Args:

@@ -18,7 +18,7 @@ _FORM = re.compile(r"tierd-kept\.(?P<stamp>\d{8}T\d{6}\.\d{3}Z)\.(?P<name>.+)\.(
 
 
 def is_side_file(name: str) -> bool:
-    """Whether repair or truncation has put the file there."""
+    """Return True if ``name`` is that of a side file of repair or truncation."""
     return _FORM.fullmatch(name) is not None
 
 
@@ -29,7 +29,7 @@ def original_name(name: str) -> str:
 
 
 def describe_side_file(name: str) -> str:
-    """What is in a side file, for people."""
+    """Return a sentence for people about the content of a side file."""
     match = _FORM.fullmatch(name)
     if match is None:
         raise ValueError(f"{name!r} is no side file")
@@ -38,7 +38,7 @@ def describe_side_file(name: str) -> str:
 
 
 def new_stamp(now_ms: int, names: Iterable[str]) -> str:
-    """What tells this run's side files from those of others; ``names`` are all that is in the directory."""
+    """Return a time stamp that no side file in the directory has; ``names`` are all names in the directory."""
     taken = {match["stamp"] for name in names if (match := _FORM.fullmatch(name))}
     while (stamp := _stamp(now_ms)) in taken:
         now_ms += 1

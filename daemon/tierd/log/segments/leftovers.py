@@ -1,4 +1,4 @@
-"""What an interrupted deletion, compaction or split left in a partition directory (log-format 6.3, passes 1 to 3).
+"""Leftover files of interrupted deletions, compactions and splits in a partition directory (log-format 6.3, passes 1 to 3).
 
 ``.deleted``  logically gone; only the unlink is missing
 ``.cleaned``  output of a replacement that had not begun: it never happened
@@ -49,7 +49,7 @@ class LeftoverPlan:
 def plan_leftovers(names: Iterable[str]) -> LeftoverPlan:
     """Decide about every temporary file among ``names``.
 
-    A ``.cleaned`` or ``.swap`` whose name holds no offset is nobody's, and stays.
+    A ``.cleaned`` or ``.swap`` whose name holds no offset belongs to no segment, and stays.
     """
     names = sorted(names)
     deleted = [name for name in names if name.endswith(DELETED) and not name.endswith(_METADATA_SNAPSHOT)]

@@ -125,7 +125,7 @@ class LogFile(HeldFile):
             try:
                 self._file.truncate(room_bytes)
             except OSError:
-                self._file.close()  # nobody else will
+                self._file.close()  # the caller gets no handle to close
                 raise
             self._has_room = True
         return 0

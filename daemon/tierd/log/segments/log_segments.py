@@ -46,12 +46,12 @@ class LogSegments:
 
     @property
     def base_offsets(self) -> tuple[int, ...]:
-        """Of every segment, ascending."""
+        """Return the base offset of every segment, ascending."""
         return tuple(map(_base_offset, self.values))
 
     @property
     def size_bytes(self) -> int:
-        """Of all log files, with what is buffered."""
+        """Return the size of all log files together, buffered bytes included."""
         return sum(segment.size_bytes for segment in self.values)
 
     def get(self, base_offset: int) -> LogSegment | None:
@@ -88,7 +88,7 @@ class LogSegments:
         return self.range(offset, self.active.base_offset)
 
     def next_base_offset(self, segment: LogSegment) -> int | None:
-        """Where the segment after ``segment`` begins; None when it is the last one."""
+        """Return the base offset of the segment after ``segment``; None when ``segment`` is the last one."""
         following = self.higher(segment.base_offset)
         return None if following is None else following.base_offset
 
@@ -114,7 +114,7 @@ class LogSegments:
 
 @dataclass(frozen=True, slots=True)
 class PublishedLog:
-    """What readers in other threads see of a log at one moment; replaced whole by its writer.
+    """Segments and log end that readers in other threads see at one moment; the writer replaces it whole.
 
     Attributes:
         segments: ascending; their files may be renamed at any time, and then ``names_version`` has moved on.

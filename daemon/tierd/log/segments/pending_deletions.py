@@ -22,7 +22,7 @@ class PendingDeletions:
 
     @property
     def next_due_ms(self) -> int | None:
-        """When the next of them is due; None when nothing waits."""
+        """Return the time at which the next deletion is due; None when no deletion waits."""
         return self._due[0][0] if self._due else None
 
     def add(self, names: Iterable[str], *, due_ms: int) -> None:

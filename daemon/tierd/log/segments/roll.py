@@ -1,4 +1,4 @@
-"""When a segment is finished and the next one begins (log-format 5.1): a pure decision."""
+"""Decision to finish a segment and begin the next one (log-format 5.1): pure."""
 
 from tierd.log.records.log_config import MAX_INT
 
@@ -14,17 +14,17 @@ def should_roll(
     is_index_full: bool,
     relative_offset: int,
 ) -> bool:
-    """Whether a set of batches must go to a new segment (Kafka: LogSegment.shouldRoll).
+    """Return True if a set of batches must go to a new segment (Kafka: LogSegment.shouldRoll).
 
     Args:
-        segment_size_bytes: of the active segment.
+        segment_size_bytes: size of the active segment.
         max_segment_bytes: ``segment.bytes``.
-        append_size_bytes: of the set.
-        waited_ms: how old the segment is, by ``time_waited_ms``.
-        max_segment_ms: how old it may become, before jitter.
-        jitter_ms: how much earlier than the others this segment rolls.
-        is_index_full: either index.
-        relative_offset: from the segment's base to the last offset of the set.
+        append_size_bytes: size of the set.
+        waited_ms: age of the segment, from ``time_waited_ms``.
+        max_segment_ms: maximum age of a segment, before jitter.
+        jitter_ms: time that is subtracted from the maximum age of this segment.
+        is_index_full: True if the offset index or the time index is full.
+        relative_offset: distance from the segment's base offset to the last offset of the set.
     """
     return (
         segment_size_bytes > max_segment_bytes - append_size_bytes
@@ -35,7 +35,7 @@ def should_roll(
 
 
 def time_waited_ms(*, first_timestamp_ms: int | None, created_ms: int, now_ms: int, max_timestamp_ms: int) -> int:
-    """How old a segment is: in message time once its first batch has a timestamp, else by the clock.
+    """Return the age of a segment: in message time once its first batch has a timestamp, else by the clock.
 
     Args:
         first_timestamp_ms: of the first batch, -1 when it has none, None when there is no batch.
@@ -49,6 +49,6 @@ def time_waited_ms(*, first_timestamp_ms: int | None, created_ms: int, now_ms: i
 
 
 def draw_jitter_ms(*, segment_jitter_ms: int, segment_ms: int, random_int: int) -> int:
-    """How much earlier than the others a segment rolls; drawn each time one is opened."""
+    """Return a random time to subtract from a segment's maximum age; drawn each time a segment is opened."""
     limit = min(segment_jitter_ms, segment_ms)
     return abs(random_int) % limit if limit else 0

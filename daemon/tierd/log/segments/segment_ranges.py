@@ -1,4 +1,4 @@
-"""Which of a log's segments an offset, or a range of them, falls into (Kafka: LogSegments)."""
+"""Lookup of a log's segments by an offset or by a range of offsets (Kafka: LogSegments)."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Reading one segment by offset through the names of its files: what every reader of a log shares (log-format 8.1).
 
 Readers run in any thread, beside the log's writer or a broker: they hold no file in between, trust no index before a
-sound batch proves it, and take a file that is gone for a change that somebody made meanwhile.
+sound batch proves it, and treat a missing file as a change by the log's writer or the broker.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -72,7 +72,7 @@ def find_batch(
 
 
 def indexed_position(open_file: OpenFile, source: Readable, files: SegmentFiles, offset: int) -> int:
-    """Where to begin to look for ``offset``: the index's word if a sound batch proves it, else the start. Blocking."""
+    """Return the position to search ``offset`` from: the index's, if a sound batch is there, else 0. Blocking."""
     try:
         with open_file(files.offset_index) as index:
             found = lookup_offset(index, base_offset=files.base_offset, offset=offset)
@@ -94,7 +94,7 @@ def read_upper_bound(
 
 
 def _is_proven(source: Readable, last_offset: int, position: int) -> bool:
-    """Whether a sound batch begins at ``position``, with offsets at or below those that the index claims for it."""
+    """Return True if a sound batch begins at ``position`` and its base offset is at most ``last_offset``."""
     if not position:
         return True
     data = source.read(position, OVERHEAD_BYTES)

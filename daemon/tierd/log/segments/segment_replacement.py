@@ -104,11 +104,11 @@ def _remove_stale_outputs(disk: Disk, directory: Path, new: Iterable[LogSegment]
 
 @dataclass(frozen=True, slots=True)
 class SplitResult:
-    """What a split did.
+    """Result of the split of a segment.
 
     Attributes:
-        added: ascending, in the log already.
-        removed: the one that was split, unless one of ``added`` has its base offset.
+        added: new segments, ascending; the log has them already.
+        removed: the segment that was split, unless one of ``added`` has its base offset.
     """
 
     added: tuple[LogSegment, ...]

@@ -96,7 +96,7 @@ class SegmentedLog:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing can be appended any more."""
+        """Return True if the log accepts no further append."""
         return self._is_closed or not self._has_handles
 
     def append(
