@@ -459,7 +459,7 @@ class TestMetadataFaults:
         manifest = await lab.write(output)
         rows.apply_faults.extend([None, Fault.LOSE_ANSWER, Fault.FAIL, Fault.FAIL, Fault.FAIL])  # leadership is proven
         verdict = await commit(lab, output, manifest)
-        assert "nobody knows" in verdict.reason
+        assert "unknown whether it was committed" in verdict.reason
         await lab.leader.end()
         await lab.metadata.ensure_ready(PARTITION)
         assert lab.readable() == [(0, 19)]
