@@ -27,7 +27,7 @@ from tests.transcripts.units import (
     parse_size,
     show_duration,
 )
-from tierd.log import encode_producer_snapshot
+from tierd.log.producers.producer_state import encode_producer_snapshot
 from tierd.model import Lineage, TopicIdPartition
 from tierd.pipeline.planning import (
     Candidate,
@@ -121,8 +121,8 @@ class Planning:
                 yield from self._shown(taken, work)
 
     def _shown(self, proposal: Proposal, work: PartitionWork) -> Iterator[str]:
-        ratio = f", dirty ratio {proposal.ratio:.2f}" if work.compacts else ""
-        yield f"{work.partition} {work.kind}: dirty from {work.first_dirty_offset} to {work.round_end_offset}{ratio}"
+        dirty = f", dirty from {work.first_dirty_offset}, ratio {proposal.ratio:.2f}" if work.compacts else ""
+        yield f"{work.partition} {work.kind}: below {work.round_end_offset}{dirty}"
         for first, last in work.groups:
             members = work.inputs[first : last + 1]
             count = f"{len(members)} segments" if len(members) > 1 else "1 segment"

@@ -77,7 +77,8 @@ class Rebuild:
             name = self._named(uuid_to_text(metadata.segment.id))
             yield f"{name} {metadata.start_offset}-{metadata.end_offset}: {metadata.state.name}{why}"
         if self._view.claim is not None:
-            yield f"log start {self._view.log_start_offset}, leader epoch {self._view.claim.leader_epoch}"
+            start = self._view.log_start_offset
+            yield f"log start {'unknown' if start is None else start}, leader epoch {self._view.claim.leader_epoch}"
         for problem in rebuilt.problems:
             yield self._named(f"{problem.severity.value}, {problem.kind}: {problem.where}: {problem.what}")
 

@@ -22,7 +22,9 @@ class Tier:
 
     def __init__(self, partition: TopicIdPartition = PARTITION) -> None:
         """Begin with an empty tier."""
-        self.view = PartitionView(partition, PartitionRow(partition.topic, 1, Claim(5, 1, SESSION)))
+        self.view = PartitionView(
+            partition, PartitionRow(topic=partition.topic, revision=1, claim=Claim(5, 1, SESSION))
+        )
         self._copies = 0
 
     def begin(
