@@ -2,7 +2,7 @@
 
 from tierd.log.repair.facts import Artefact, Fault, FaultKind, PartitionFacts, SegmentFacts
 from tierd.log.repair.mend import Mended, repair_partition, truncate_partition
-from tierd.log.repair.plan import CutTail, LowerCheckpoint, MoveAside, Remaining, RepairPlan, Step, WriteAnew
+from tierd.log.repair.plan import CutTail, LowerCheckpoint, MoveAside, RemainingDamage, RepairPlan, Step, WriteAnew
 
 __all__ = [
     "Artefact",
@@ -13,7 +13,7 @@ __all__ = [
     "Mended",
     "MoveAside",
     "PartitionFacts",
-    "Remaining",
+    "RemainingDamage",
     "RepairPlan",
     "SegmentFacts",
     "Step",
