@@ -57,5 +57,5 @@ async def test_store_without_versions_says_so_behind_wrappers() -> None:
     for asked in (inner, store):
         with pytest.raises(ObjectVersionsUnknownError, match="cannot ask this kind") as raised:
             await asked.list_versions("")
-        assert "--attest" in raised.value.remedy
+        assert "erase attest" in raised.value.remedy
     await store.close()

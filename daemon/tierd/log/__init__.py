@@ -4,7 +4,7 @@ Names, text files, batches, indexes and snapshots; what is stable; and where to 
 """
 
 from tierd.log.broker.batch_lookup import batch_at
-from tierd.log.broker.check import SegmentCheck, check_segment
+from tierd.log.broker.check import SegmentCheckResult, check_segment
 from tierd.log.broker.history import compare_with_local
 from tierd.log.broker.live_segment import data_bytes
 from tierd.log.broker.local_log import LocalLog, find_log_end_offset, find_segment_end_offset, read_batch_header
@@ -52,7 +52,7 @@ from tierd.log.indexes.time_index import TimeIndex
 from tierd.log.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from tierd.log.inspection import Damage, Decoded, FileFound, Finding, Note, inspect_path
 from tierd.log.inspection.index_content import check_index
-from tierd.log.loading.load_progress import Remaining
+from tierd.log.loading.load_progress import RemainingLoad
 from tierd.log.log_service import LogService, ServiceSettings
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.producers.producer_state import ProducerStateEntry, parse_producer_snapshot, read_producer_snapshot
@@ -158,11 +158,11 @@ __all__ = [
     "RecordColumns",
     "RecoveredLogDir",
     "RecoveredPartition",
-    "Remaining",
+    "RemainingLoad",
     "RepairPlan",
     "RoundFacts",
     "RoundRewriter",
-    "SegmentCheck",
+    "SegmentCheckResult",
     "SegmentFiles",
     "ServiceSettings",
     "SourceSegment",

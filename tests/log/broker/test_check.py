@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.log.batches import batch, legacy, marker, plain, transactional, wrapper
 from tierd.errors import CorruptRecordError, LogDirOfflineError, SegmentChangedError
 from tierd.kernels import crc32c_of_file
-from tierd.log import Compression, SegmentCheck, check_segment
+from tierd.log import Compression, SegmentCheckResult, check_segment
 from tierd.model import CHECKSUM_BLOCK_BYTES, EpochEntry
 
 
-def check(folder: Path, data: bytes, *, base: int = 0, end: int | None = None) -> SegmentCheck:
+def check(folder: Path, data: bytes, *, base: int = 0, end: int | None = None) -> SegmentCheckResult:
     path = folder / "segment.log"
     path.write_bytes(data)
     return check_segment(path, base_offset=base, next_base_offset=end)

@@ -40,7 +40,7 @@ from tierd.log.files.directory import DirectoryKind, directory_name
 from tierd.log.files.disk import Disk, OsDisk
 from tierd.log.files.log_dir_lock import LOCK_FILE, LogDirLock, require_unlocked
 from tierd.log.files.offline import StorageFailure
-from tierd.log.loading.load_progress import Remaining
+from tierd.log.loading.load_progress import RemainingLoad
 from tierd.log.loading.stray import is_stray, lacks_topic_id
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig
@@ -158,21 +158,21 @@ def test_what_is_left_to_load_counts_down_and_disappears(tmp_path: Path) -> None
     filled(tmp_path, *partitions)
     (tmp_path / CLEAN_SHUTDOWN_FILE).unlink()
     (tmp_path / RECOVERY_POINT_CHECKPOINT).unlink()
-    seen: list[Remaining] = []
+    seen: list[RemainingLoad] = []
 
     def look(_: UnifiedLog) -> bool:
         seen.append(manager.remaining)
         return False
 
     manager = managed(tmp_path, is_stray=look, threads=3)
-    assert manager.remaining == Remaining({}, {})
+    assert manager.remaining == RemainingLoad({}, {})
     manager.start()
     assert {*(each.logs[tmp_path] for each in seen)} <= {1, 2, 3, 4, 5, 6}
     assert [each.logs[tmp_path] for each in seen] == sorted((each.logs[tmp_path] for each in seen), reverse=True)
     threads = {thread for each in seen for _, thread in each.segments}
     assert 1 <= len(threads) <= 3
     assert 0 in {count for each in seen for count in each.segments.values()}
-    assert manager.remaining == Remaining({}, {})
+    assert manager.remaining == RemainingLoad({}, {})
     manager.shutdown()
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tierd.log.partition.retention import (
     DeletionPlan,
     LogFacts,
-    SegmentFacts,
+    RetentionSegment,
     is_internal_topic,
     is_tiered,
     log_start_breached,
@@ -28,7 +28,7 @@ def log_of(
 ) -> LogFacts:
     """Segments of ten offsets each."""
     times = timestamps_ms or (0,) * len(sizes)
-    segments = tuple(SegmentFacts(at * 10, size, times[at]) for at, size in enumerate(sizes))
+    segments = tuple(RetentionSegment(at * 10, size, times[at]) for at, size in enumerate(sizes))
     end = segments[-1].base_offset + (10 if sizes[-1] else 0)
     return LogFacts(
         segments=segments,
@@ -41,7 +41,7 @@ def log_of(
     )
 
 
-def everything(_segment: SegmentFacts, _following: SegmentFacts | None) -> bool:
+def everything(_segment: RetentionSegment, _following: RetentionSegment | None) -> bool:
     return True
 
 
@@ -49,9 +49,9 @@ def everything(_segment: SegmentFacts, _following: SegmentFacts | None) -> bool:
 @pytest.mark.parametrize(("active_bytes", "count"), [(0, 9), (7, 10)])
 def test_an_empty_active_segment_stays_and_the_rule_is_asked_in_order(active_bytes: int, count: int) -> None:
     log = log_of(*[7] * 9, active_bytes)
-    asked: list[tuple[SegmentFacts, SegmentFacts | None]] = []
+    asked: list[tuple[RetentionSegment, RetentionSegment | None]] = []
 
-    def predicate(segment: SegmentFacts, following: SegmentFacts | None) -> bool:
+    def predicate(segment: RetentionSegment, following: RetentionSegment | None) -> bool:
         asked.append((segment, following))
         return True
 

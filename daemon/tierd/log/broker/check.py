@@ -33,7 +33,7 @@ _MAX_LEGACY_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentCheck:
+class SegmentCheckResult:
     """The facts about a sound segment.
 
     Attributes:
@@ -61,7 +61,7 @@ class SegmentCheck:
     min_magic: int = 2
 
 
-def check_segment(path: Path, *, base_offset: int, next_base_offset: int | None) -> SegmentCheck:
+def check_segment(path: Path, *, base_offset: int, next_base_offset: int | None) -> SegmentCheckResult:
     """Check every batch of a segment. The memory of one block suffices for any segment. Blocking.
 
     The check covers lengths, magic, CRC, offsets that ascend within ``[base_offset, next_base_offset)``, and bytes
@@ -267,8 +267,8 @@ class _CheckWalk:
     def _fail(self, position: int, problem: str) -> NoReturn:
         raise CorruptRecordError(self.source.path, position, problem)
 
-    def result(self) -> SegmentCheck:
-        return SegmentCheck(
+    def result(self) -> SegmentCheckResult:
+        return SegmentCheckResult(
             size_bytes=self.source.size_bytes,
             batch_count=self.batch_count,
             record_count=self.record_count,

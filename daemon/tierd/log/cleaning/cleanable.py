@@ -34,8 +34,8 @@ class CleanableLog:
         first_dirty_offset: below it everything was cleaned before.
         first_uncleanable_offset: exclusive end of the round: the base offset of a segment.
         clean_bytes: size of the segments that begin below ``first_dirty_offset``.
-        cleanable_bytes: size of the segments from ``first_dirty_offset`` to ``first_uncleanable_offset``; a segment that
-            holds ``first_dirty_offset`` in its middle counts in both.
+        cleanable_bytes: size of the segments from ``first_dirty_offset`` to ``first_uncleanable_offset``; a segment
+            with ``first_dirty_offset`` in its middle counts in both.
         is_overdue: a dirty segment is older than ``max.compaction.lag.ms``.
         is_checkpoint_wrong: the checkpoint lies outside of the log, and has to be written anew.
     """

@@ -31,7 +31,7 @@ from tierd.log.files.disk import Disk, OsDisk
 from tierd.log.files.event_fields import partition_fields
 from tierd.log.files.log_dir_lock import LogDirLock
 from tierd.log.files.offline import OfflineFlag, StorageFailure
-from tierd.log.loading.load_progress import LoadProgress, Remaining
+from tierd.log.loading.load_progress import LoadProgress, RemainingLoad
 from tierd.log.loading.log_recovery import random_int
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig
@@ -163,7 +163,7 @@ class LogManager:
         log.info("logs_closed", offline_log_dirs=[str(path) for path in self.offline_dirs])
 
     @property
-    def remaining(self) -> Remaining:
+    def remaining(self) -> RemainingLoad:
         """Return what is left to load and recover of this start. Safe in any thread."""
         return self._progress.remaining
 

@@ -17,14 +17,14 @@ from tierd.log.files.disk import Disk, OsDisk
 from tierd.log.files.log_dir_lock import LogDirLock
 from tierd.log.files.offline import OfflineFlag
 from tierd.log.files.partition_scan import parse_file_name
-from tierd.log.loading.load_progress import Remaining
+from tierd.log.loading.load_progress import RemainingLoad
 from tierd.log.loading.stray import lacks_topic_id
 from tierd.log.loading.strict_recovery import find_damage
 from tierd.log.partition.unified_log import UnifiedLog
 from tierd.log.records.log_config import LogConfig
 
 _PROGRESS_INTERVAL_S = 0.5
-Tell = Callable[[Remaining], None]
+Tell = Callable[[RemainingLoad], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

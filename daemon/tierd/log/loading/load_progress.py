@@ -6,7 +6,7 @@ from threading import Lock, current_thread
 
 
 @dataclass(frozen=True, slots=True)
-class Remaining:
+class RemainingLoad:
     """Logs and segments that are left to load; both mappings are empty when no load is going on.
 
     Attributes:
@@ -27,10 +27,10 @@ class LoadProgress:
         self._segments: dict[tuple[Path, str], int] = {}
 
     @property
-    def remaining(self) -> Remaining:
+    def remaining(self) -> RemainingLoad:
         """Return the logs and segments that are left now."""
         with self._lock:
-            return Remaining(dict(self._logs), dict(self._segments))
+            return RemainingLoad(dict(self._logs), dict(self._segments))
 
     def begin(self, log_dir: Path, *, logs: int) -> None:
         """A log dir with so many logs is going to be loaded."""

@@ -15,7 +15,7 @@ from tierd.log.partition.retention import (
     DeletionPlan,
     LogFacts,
     Predicate,
-    SegmentFacts,
+    RetentionSegment,
     breaches,
     is_internal_topic,
     log_start_breached,
@@ -155,7 +155,7 @@ def facts_of(state: LogState) -> LogFacts:
     segments = state.segments.segments.values
     offsets = state.offsets
     return LogFacts(
-        segments=tuple(SegmentFacts(s.base_offset, s.size_bytes, s.largest_timestamp_ms) for s in segments),
+        segments=tuple(RetentionSegment(s.base_offset, s.size_bytes, s.largest_timestamp_ms) for s in segments),
         log_end_offset=state.segments.log_end.offset,
         high_watermark=offsets.high_watermark.offset,
         log_start_offset=offsets.log_start_offset,

@@ -11,7 +11,7 @@ from tierd.log.files.disk import DiskFile
 from tierd.log.records.batch_header import CRC_START_V2, LOG_OVERHEAD_BYTES, OVERHEAD_BYTES, parse_header
 from tierd.log.records.log_offset import LogOffset
 from tierd.log.records.record_batch import with_data
-from tierd.log.segments.log_read import FetchData, LogReader, Place
+from tierd.log.segments.log_read import CursorPlace, FetchData, LogReader
 
 _PREFIX = struct.Struct(">qi4xbI2xi")  # base offset, length, magic, crc, last offset delta
 
@@ -77,7 +77,7 @@ class LogCursor:
     def __init__(self, reader: LogReader, offset: int) -> None:
         """Begin at the batch that holds ``offset`` or follows it."""
         self._reader = reader
-        self._place: Place | None = None
+        self._place: CursorPlace | None = None
         self._file: DiskFile | None = None
         self.next_offset = offset
         """Of the first record that was not returned yet."""
@@ -112,7 +112,7 @@ class LogCursor:
         if not sound.size_bytes:
             raise SegmentChangedError(f"{self._reader.name}: changed while it was read", remedy="read again")
         end = LogOffset(sound.next_offset, start.segment_base_offset, start.position + sound.size_bytes)
-        self.next_offset, self._place = end.offset, Place(end, version)
+        self.next_offset, self._place = end.offset, CursorPlace(end, version)
         if self._file is None:
             self._file = self._reader.open_at(self._place)
         return memoryview(found.records)[: sound.size_bytes]

@@ -10,7 +10,7 @@ _UNTIERED_TOPICS = _INTERNAL_TOPICS | {"__remote_log_metadata", "__cluster_metad
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentFacts:
+class RetentionSegment:
     """Facts about a segment from which retention decides.
 
     Attributes:
@@ -32,7 +32,7 @@ class LogFacts:
         is_tiered: the topic's segments have a tier to go to.
     """
 
-    segments: tuple[SegmentFacts, ...]
+    segments: tuple[RetentionSegment, ...]
     log_end_offset: int
     high_watermark: int
     log_start_offset: int
@@ -95,7 +95,7 @@ class Breach:
         }
 
 
-Predicate = Callable[[SegmentFacts, SegmentFacts | None], bool]
+Predicate = Callable[[RetentionSegment, RetentionSegment | None], bool]
 """Whether a rule wants a segment gone, given the one behind it."""
 
 
@@ -142,7 +142,7 @@ def size_breached(log: LogFacts, limit_bytes: int) -> Predicate:
     if limit_bytes < 0 or excess < 0:
         return lambda _segment, _following: False
 
-    def fits_excess(segment: SegmentFacts, _: SegmentFacts | None) -> bool:
+    def fits_excess(segment: RetentionSegment, _: RetentionSegment | None) -> bool:
         nonlocal excess
         if excess < segment.size_bytes:
             return False
@@ -180,7 +180,7 @@ def breaches(config: LogConfig, *, waits_for_copy: bool, log_start_offset: int) 
     )
 
 
-def _is_dispensable(log: LogFacts, following: SegmentFacts | None, upper_bound: int) -> bool:
+def _is_dispensable(log: LogFacts, following: RetentionSegment | None, upper_bound: int) -> bool:
     """Return True if a segment is in the tier, or lies below the log start, so that no consumer may read it."""
     in_tier = 0 < upper_bound <= log.highest_remote_offset + 1
     return in_tier or (following is not None and log.log_start_offset >= following.base_offset)

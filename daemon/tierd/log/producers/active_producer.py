@@ -21,12 +21,12 @@ class AppendedBatch(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """Sequence of its first record; wraps below 0 to the largest int."""
+        """Return the sequence of the batch's first record; below 0 it wraps to the largest int."""
         return (self.last_sequence - self.offset_delta) & MAX_INT
 
     @property
     def first_offset(self) -> int:
-        """Offset of its first record."""
+        """Return the offset of the batch's first record."""
         return self.last_offset - self.offset_delta
 
 
@@ -95,14 +95,14 @@ class ActiveProducer:
         return self.batches[-1].last_offset if self.batches else -1
 
     def find_duplicate(self, header: BatchHeader) -> AppendedBatch | None:
-        """The batch with exactly these sequences, if the producer has written it before, in this epoch."""
+        """Return the producer's earlier batch of the same epoch and the same sequences as ``header``, or None."""
         if header.producer_epoch != self.producer_epoch:
             return None
         wanted = (header.base_sequence, header.last_sequence)
         return next((batch for batch in self.batches if (batch.first_sequence, batch.last_sequence) == wanted), None)
 
     def add_batch(self, producer_epoch: int, batch: AppendedBatch) -> None:
-        """Remember ``batch`` as the last one; another epoch makes the producer forget those before it."""
+        """Add ``batch`` as the last one; a batch of another epoch replaces all batches before it."""
         if producer_epoch == self.producer_epoch:
             self.batches = (*self.batches[1 - BATCHES_KEPT :], batch)
         else:
@@ -118,7 +118,7 @@ class ActiveProducer:
         self.current_txn_first_offset = -1
 
     def update(self, newer: "ActiveProducer") -> None:
-        """Become ``newer``, which knows only the batches that it added."""
+        """Take the state of ``newer``, which has only the batches of one append."""
         kept = self.batches if newer.producer_epoch == self.producer_epoch else ()
         self.producer_epoch = newer.producer_epoch
         self.batches = (kept + newer.batches)[-BATCHES_KEPT:]

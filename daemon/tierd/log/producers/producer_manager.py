@@ -148,7 +148,7 @@ class ProducerStateManager:
         )
 
     def update(self, appended: ProducerAppendInfo) -> None:
-        """Make true what was prepared; it is not to be used again.
+        """Apply a prepared append to the state; the caller must not use ``appended`` again.
 
         Raises:
             ValueError: the batches have no producer id.
@@ -167,29 +167,29 @@ class ProducerStateManager:
             self.verifications.clear(newer.producer_id)
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """The last stable offset once ``completed`` is decided, as the transaction index has it."""
+        """Return the last stable offset once ``completed`` is decided, as the transaction index stores it."""
         return self._undecided.last_stable_offset(completed)
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """Take an open transaction for decided; it stays unstable until its marker is replicated.
+        """Mark an open transaction as decided; the transaction stays unstable until its marker is replicated.
 
         Raises:
-            ValueError: it is not open.
+            ValueError: the transaction is not open.
         """
         self._undecided.complete(completed)
 
     def replay(self, header: BatchHeader, marker: EndMarker | None) -> AbortedTransaction | None:
-        """Take the next batch of the log for true, and know what counts up to its end.
+        """Apply the next batch of the log without checks, and move ``map_end_offset`` to the batch's end.
 
         Args:
-            header: of any batch, with or without a producer.
-            marker: what a control batch says.
+            header: header of any batch, with or without a producer.
+            marker: content of a control batch.
 
         Returns:
             The entry that belongs into the transaction index, if the batch aborted a transaction.
 
         Raises:
-            InvalidTransactionStateError: a batch within a transaction that it is not of.
+            InvalidTransactionStateError: a batch outside of the transaction that its producer has open.
         """
         aborted = None
         if header.producer_id >= 0:
@@ -278,7 +278,7 @@ class ProducerStateManager:
         self._map_end_offset = offset
 
     def reload_snapshots(self) -> None:
-        """Forget all producers and list the snapshot files again, which other code may have added meanwhile."""
+        """Forget all producers, delete the known snapshots, and list the files that were added meanwhile."""
         self.truncate_fully_and_start_at(0)
         self.snapshots.reload()
 
@@ -301,7 +301,7 @@ class ProducerStateManager:
             return
 
     def load(self, entries: Iterable[ProducerStateEntry], *, end_offset: int, now_ms: int) -> None:
-        """Replace the state by a snapshot's entries at ``end_offset``, without the producers that have expired."""
+        """Add the entries of a snapshot at ``end_offset`` to an empty state, except expired producers."""
         self._map_end_offset = end_offset
         for entry in entries:
             self._load(ActiveProducer.from_snapshot(entry), now_ms)

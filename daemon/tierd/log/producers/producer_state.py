@@ -18,7 +18,21 @@ _LIMIT_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class ProducerStateEntry:
-    """One producer, with the last batch it wrote.
+    """One producer, with the last batch that it wrote.
+
+    The states of a producer, as ``current_txn_first_offset`` tells them, and what changes them (log-format 4.4)::
+
+        state               data batch       transactional batch   ABORT or COMMIT    silent for too long
+        no entry            no transaction   open transaction      no transaction     -
+        no transaction: -1  no transaction   open transaction      no transaction     no entry
+        open transaction    refused          open transaction      no transaction     open transaction
+
+                     ┌──────────── transactional batch ─────────────┐
+                     │                                              ▼
+        no entry ────┴─ data ──► no transaction ─ transactional ─► open transaction
+           ▲            batch      │      ▲          batch          │
+           └──── silent for ───────┘      └──── ABORT or COMMIT ────┘
+                 too long
 
     Attributes:
         last_offset: -1 when no batch is known, only a marker.

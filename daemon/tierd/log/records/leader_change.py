@@ -63,13 +63,13 @@ def parse_leader_change(value: bytes | None) -> LeaderChange:
     if value is None or len(value) < _HEAD.size or value[0] & 0x80:
         raise RecordError("a change of leader is too short or of a negative version")
     version, leader_id = _HEAD.unpack_from(value)
-    reader = _Reader(value, _HEAD.size)
+    reader = _LeaderChangeReader(value, _HEAD.size)
     directory_bytes = _DIRECTORY_ID_BYTES if version else 0
     voters = reader.voters(directory_bytes)
     return LeaderChange(leader_id, voters, reader.voters(directory_bytes))
 
 
-class _Reader:
+class _LeaderChangeReader:
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data
         self._at = at

@@ -108,15 +108,15 @@ class RecordColumns:
         return self.columns.timestamp_ms[index]
 
     def key(self, index: int) -> bytes | None:
-        """Its key."""
+        """Return the key of the record at ``index``."""
         return self._field(self.columns.key_start[index], self.columns.key_size[index])
 
     def value(self, index: int) -> bytes | None:
-        """Its value."""
+        """Return the value of the record at ``index``."""
         return self._field(self.columns.value_start[index], self.columns.value_size[index])
 
     def headers(self, index: int) -> tuple[Header, ...]:
-        """Its headers, in order."""
+        """Return the headers of the record at ``index``, in order."""
         count = self.columns.header_count[index]
         if not count:
             return ()
@@ -128,13 +128,13 @@ class RecordColumns:
         return self.batches if isinstance(self.batches, BatchHeader) else self.batches.of_record(index)
 
     def runs(self) -> "Iterator[BatchRun]":
-        """Neighbouring records by what their batches are, ascending; every record is in exactly one run."""
+        """Return the runs of neighbouring records of like batches, ascending; every record is in exactly one run."""
         if isinstance(self.batches, BatchHeader):
             return iter((BatchRun(0, len(self), *_kind(self.batches.attributes, self.batches.producer_id)),))
         return self.batches.runs(len(self))
 
     def record(self, index: int) -> Record:
-        """The whole record, as a consumer sees it."""
+        """Return the whole record at ``index``, as a consumer sees it."""
         batch = self.batch(index)
         return Record(
             self.offset(index),

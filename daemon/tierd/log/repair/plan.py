@@ -70,13 +70,13 @@ Step = CutTail | MoveAside | WriteAnew | LowerCheckpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Remaining:
+class RemainingDamage:
     """Damage that the plan leaves, and what a person can do about it.
 
     Attributes:
-        name: of the file.
-        position: of the first damaged byte; None when it is about the whole file.
-        choices: what may be done, the best one first.
+        name: name of the file.
+        position: position of the first damaged byte; None when the damage concerns the whole file.
+        choices: actions that a person can take, the best one first.
     """
 
     name: str
@@ -95,7 +95,7 @@ class RepairPlan:
     """
 
     steps: tuple[Step, ...]
-    remaining: tuple[Remaining, ...]
+    remaining: tuple[RemainingDamage, ...]
     notes: tuple[str, ...]
     log_end_offset: int
     lost_from: int | None = None
@@ -260,13 +260,13 @@ def _checkpoint_steps(facts: PartitionFacts, end_offset: int) -> list[Step]:
     ]
 
 
-def _remaining(facts: PartitionFacts, kept: tuple[SegmentFacts, ...], cut_at: int | None) -> list[Remaining]:
+def _remaining(facts: PartitionFacts, kept: tuple[SegmentFacts, ...], cut_at: int | None) -> list[RemainingDamage]:
     found = []
     for at, segment in enumerate(kept):
         if segment.fault is None or at == cut_at or _is_garbage(segment):
             continue
         found.append(
-            Remaining(
+            RemainingDamage(
                 file_name(segment.base_offset, ".log"),
                 segment.fault.position,
                 segment.fault.problem + _what_follows(segment, segment.fault),
@@ -298,16 +298,16 @@ def _choices(facts: PartitionFacts, segment: SegmentFacts, fault: Fault) -> tupl
     )
 
 
-def _unknown_snapshots(facts: PartitionFacts, kept: tuple[SegmentFacts, ...]) -> list[Remaining]:
+def _unknown_snapshots(facts: PartitionFacts, kept: tuple[SegmentFacts, ...]) -> list[RemainingDamage]:
     bases = {segment.base_offset for segment in kept}
     return [
-        Remaining(each.name, None, f"{each.problem}; {_UNKNOWN_PRODUCERS}", ("mend that segment first",))
+        RemainingDamage(each.name, None, f"{each.problem}; {_UNKNOWN_PRODUCERS}", ("mend that segment first",))
         for each in facts.snapshots
         if each.content is None and int(each.name[:20]) in bases
     ]
 
 
-def _disorder(facts: PartitionFacts, kept: tuple[SegmentFacts, ...]) -> list[Remaining]:
+def _disorder(facts: PartitionFacts, kept: tuple[SegmentFacts, ...]) -> list[RemainingDamage]:
     disorder = facts.epoch_disorder
     if disorder is None or disorder.name not in {file_name(each.base_offset, ".log") for each in kept}:
         return []
@@ -315,10 +315,10 @@ def _disorder(facts: PartitionFacts, kept: tuple[SegmentFacts, ...]) -> list[Rem
         "if another replica has the records: fetch the partition anew from it",
         "otherwise leave it: consumers do not look at it; a follower may truncate to the wrong offset",
     )
-    return [Remaining(disorder.name, disorder.position, disorder.problem, choices)]
+    return [RemainingDamage(disorder.name, disorder.position, disorder.problem, choices)]
 
 
-def _topic_id(facts: PartitionFacts) -> list[Remaining]:
+def _topic_id(facts: PartitionFacts) -> list[RemainingDamage]:
     if facts.topic_id_problem is None:
         return []
     choices = (
@@ -326,7 +326,7 @@ def _topic_id(facts: PartitionFacts) -> list[Remaining]:
         "kafka-topics.sh --describe names the topic id; write 'version: 0' and 'topic_id: <id>' into it",
     )
     problem = f"{facts.topic_id_problem}; a broker sets a partition without a topic id aside"
-    return [Remaining(PARTITION_METADATA, None, problem, choices)]
+    return [RemainingDamage(PARTITION_METADATA, None, problem, choices)]
 
 
 def _notes(facts: PartitionFacts) -> list[str]:
@@ -339,7 +339,9 @@ def _notes(facts: PartitionFacts) -> list[str]:
 
 def _unfinished_replacement(facts: PartitionFacts, names: list[str]) -> RepairPlan:
     choice = "tierd log recover of the log dir, or a start of the broker, finishes it; then repair again"
-    remaining = [Remaining(name, None, "a replacement of segments that is not finished", (choice,)) for name in names]
+    remaining = [
+        RemainingDamage(name, None, "a replacement of segments that is not finished", (choice,)) for name in names
+    ]
     end_offset = facts.segments[-1].end_offset if facts.segments else 0
     return RepairPlan((), tuple(remaining), (), end_offset)
 

@@ -14,10 +14,10 @@ _MAGIC_AT = 16  # in a batch
 
 
 def find_sound_batch(source: Readable, *, position: int, expected_offset: int) -> int | None:
-    """Return the position of a magic 2 batch behind ``position`` with the right checksum, or None. Blocking.
+    """Return the position of a magic 2 batch from ``position`` on with the right checksum, or None.
 
-    Every byte is tried, because behind damage the start of a batch is unknown. The work is bounded: bytes that look like
-    a batch again and again count as one.
+    Every byte is tried, because behind damage the start of a batch is unknown. The work is bounded: bytes that look
+    like a batch again and again count as one. Blocking.
 
     Args:
         source: the segment.

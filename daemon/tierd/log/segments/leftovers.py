@@ -1,4 +1,4 @@
-"""Leftover files of interrupted deletions, compactions and splits in a partition directory (log-format 6.3, passes 1 to 3).
+"""Files left in a partition directory by an interrupted deletion, compaction or split (log-format 6.3, passes 1 to 3).
 
 ``.deleted``  logically gone; only the unlink is missing
 ``.cleaned``  output of a replacement that had not begun: it never happened

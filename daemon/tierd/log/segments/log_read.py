@@ -52,7 +52,7 @@ class FetchData:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CursorPlace:
     """The start of a batch. It is valid as long as the files have the names of ``names_version``."""
 
     start: LogOffset
@@ -83,7 +83,7 @@ class LogReader:
         bound: LogOffset,
         min_one_message: bool = True,
         with_aborted: bool = False,
-        place: Place | None = None,
+        place: CursorPlace | None = None,
     ) -> FetchData:
         """Read from one segment, from the batch that holds ``offset`` or follows it.
 
@@ -110,7 +110,7 @@ class LogReader:
         wanted = _Request(offset, max_bytes, bound, min_one_message, with_aborted, place)
         return self.retrying(lambda log: self._read(log, wanted))
 
-    def open_at(self, place: Place) -> DiskFile | None:
+    def open_at(self, place: CursorPlace) -> DiskFile | None:
         """Open the log file of ``place``, for ``read_on``; None when names have changed."""
         log = self._current()
         if log.names_version != place.names_version:
@@ -120,7 +120,7 @@ class LogReader:
         except FileNotFoundError:
             return None
 
-    def read_on(self, source: Readable, place: Place, *, max_bytes: int, bound: LogOffset) -> FetchData | None:
+    def read_on(self, source: Readable, place: CursorPlace, *, max_bytes: int, bound: LogOffset) -> FetchData | None:
         """Read from a known place through the open log file of its segment, with one system call.
 
         None when only ``read`` can answer: names have changed, the file is at its end, or the file has grown since it
@@ -292,7 +292,7 @@ class LogReader:
         return found or TransactionIndex()
 
 
-def _files_at(log: PublishedLog, place: Place) -> SegmentFiles:
+def _files_at(log: PublishedLog, place: CursorPlace) -> SegmentFiles:
     return log.files(floor_index(log.segments, place.start.segment_base_offset))
 
 
@@ -341,7 +341,7 @@ class _Request:
     bound: LogOffset
     min_one_message: bool
     with_aborted: bool
-    place: Place | None
+    place: CursorPlace | None
 
     def known_position(self, base_offset: int, names_version: int) -> int | None:
         """Return the position to begin at; None when the caller does not know it or names have changed."""

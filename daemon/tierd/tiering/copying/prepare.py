@@ -16,7 +16,7 @@ from tierd.errors import (
 from tierd.files import open_to_read
 from tierd.log import (
     OffsetIndex,
-    SegmentCheck,
+    SegmentCheckResult,
     TimeIndex,
     TransactionIndex,
     build_indexes,
@@ -211,7 +211,7 @@ def _producer_snapshot(held: HeldSegment, name: str) -> tuple[bytes, str | None]
     return content, None
 
 
-def _transaction_index(held: HeldSegment, check: SegmentCheck, name: str) -> tuple[bytes | None, str | None]:
+def _transaction_index(held: HeldSegment, check: SegmentCheckResult, name: str) -> tuple[bytes | None, str | None]:
     """The transaction index if there is one; and what is wrong with it, or with its absence."""
     content = _read_optional(held.path(SegmentFile.TRANSACTION_INDEX))
     if content:

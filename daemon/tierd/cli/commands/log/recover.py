@@ -13,7 +13,7 @@ from tierd.cli.options import JsonOption
 from tierd.cli.printing import print_error, print_json, print_line
 from tierd.cli.progress import progress_line
 from tierd.cli.session import log_to_stderr
-from tierd.log import RecoveredLogDir, RecoveredPartition, Remaining, recover_log_dir
+from tierd.log import RecoveredLogDir, RecoveredPartition, RemainingLoad, recover_log_dir
 
 
 def recover(
@@ -62,7 +62,7 @@ def recover(
         raise typer.Exit(ExitCode.NO)
 
 
-def _left(remaining: Remaining) -> str:
+def _left(remaining: RemainingLoad) -> str:
     logs, segments = sum(remaining.logs.values()), sum(remaining.segments.values())
     return f"{logs} logs left" + (f", {segments} segments in those at hand" if segments else "")
 
