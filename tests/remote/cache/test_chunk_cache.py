@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tierd.errors import RemoteReaderClosedError, RemoteResourceNotFoundError, R
 from tierd.model import ByteRange
 from tierd.remote.cache.checked_file import file_size_of
 from tierd.remote.cache.chunk_cache import ChunkCache
+from tierd.remote.cache.chunk_files import ChunkFiles
 
 CHUNK = 1000
 OBJECT = bytes(range(250)) * 40
@@ -359,6 +361,7 @@ from pathlib import Path
 from tierd.clock import SystemClock
 from tierd.model import ByteRange
 from tierd.remote.cache.chunk_cache import ChunkCache
+from tierd.remote.cache.chunk_files import ChunkFiles
 
 class Store:
     async def get(self, key, byte_range=None):
@@ -378,3 +381,26 @@ async def main():
 
 asyncio.run(main())
 """
+
+
+async def test_chunk_that_is_written_while_the_directory_is_listed_again_is_counted(
+    open_cache: OpenCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = await open_cache(capacity_bytes=20 * file_size_of(CHUNK))
+    listing, go_on, real = threading.Event(), threading.Event(), ChunkFiles.list
+
+    def list_slowly(files: ChunkFiles) -> list[tuple[str, int]]:
+        found = real(files)
+        listing.set()
+        assert go_on.wait(30)
+        return found
+
+    monkeypatch.setattr(ChunkFiles, "list", list_slowly)
+    for number in range(3):
+        await cache.get("key", chunk(number))
+    await eventually(listing.is_set, what="the listing after an eighth of the capacity")
+    await cache.get("key", chunk(3))
+    await eventually(lambda: cache.statistics().entries == 4, what="the chunk that comes during the listing")
+    go_on.set()
+    await eventually(lambda: not cache._unwritten.tasks, what="the end of all writes")
+    assert cache.statistics().entries == 4

@@ -109,6 +109,7 @@ class ChunkCache:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="chunk-cache")
         self._counted = CacheStatistics()
         self._since_listing_bytes = 0
+        self._written_while_listing: dict[str, int] | None = None
         self._no_writes_before_s: float | None = None
         self._is_closed = False
 
@@ -290,6 +291,8 @@ class ChunkCache:
             self._unwritten.size_bytes -= size
         self._no_writes_before_s = None
         self._index.add(name, size)
+        if self._written_while_listing is not None:
+            self._written_while_listing[name] = size
         self._since_listing_bytes += size
         if self._since_listing_bytes > self._index.capacity_bytes // _LISTED_EVERY:
             await self._list_again()
@@ -297,11 +300,16 @@ class ChunkCache:
 
     async def _list_again(self) -> None:
         """List the directory again, to know what other processes wrote, removed and used since."""
-        self._since_listing_bytes = 0
+        if self._written_while_listing is not None:
+            return
+        self._since_listing_bytes, self._written_while_listing = 0, {}
         try:
-            self._index = SizedLru(self._index.capacity_bytes, await self._in_thread(self._files.list))
+            listed = await self._in_thread(self._files.list)
+            self._index = SizedLru(self._index.capacity_bytes, [*listed, *self._written_while_listing.items()])
         except OSError as error:
             self._write_failed(error)
+        finally:
+            self._written_while_listing = None
 
     async def _evict(self) -> None:
         evicted = self._index.evict()
