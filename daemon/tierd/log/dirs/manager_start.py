@@ -63,14 +63,14 @@ class DirStart:
         self._lower_cleaner_offsets()
 
     def _lower_recovery_points(self) -> None:
-        """Write the recovery points again if a log ends below its own: appends after the log end are not flushed."""
+        """Write the recovery points anew if a log's is below its checkpoint: later appends are not flushed."""
         for each in self._dir.current.values():
             if each.recovery_point < self._recovery_points.get(each.topic_partition, 0):
                 self._dir.checkpoint(DirCheckpoints.write_recovery_points)
                 return
 
     def _lower_cleaner_offsets(self) -> None:
-        """Remove the cleaner offset of each log that ends below it: such a log is dirty from its start."""
+        """Remove each cleaner offset above the end of its log: such a log is dirty from its start."""
         for each in self._dir.logs:
             if self._dir.cleaner_offsets.get(each.topic_partition, 0) > each.log_end_offset:
                 self._dir.set_cleaner_offset(each.topic_partition, None)

@@ -105,7 +105,7 @@ class KnownDirectory:
     mtime_ns: int
 
     def is_still(self, status: os.stat_result) -> bool:
-        """Return True if no file in the directory was renamed, made or removed since the listing."""
+        """Return True if ``status`` is of this directory, with no file renamed, made or removed in it since."""
         return status.st_ino == self.directory.inode and status.st_mtime_ns == self.mtime_ns
 
 

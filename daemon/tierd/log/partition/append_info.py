@@ -198,7 +198,8 @@ def _check_batch(batch: BatchHeader, request: AppendRequest, max_message_bytes: 
     """Check the rules for a batch that does not come from replication.
 
     Raises:
-        RecordValidationError: the batch breaks a rule of its origin, or is too large.
+        RecordValidationError: the batch breaks a rule of its origin.
+        RecordTooLargeError: the batch is larger than ``max_message_bytes``.
     """
     if request.origin is AppendOrigin.CLIENT and batch.magic >= 2 and batch.base_offset:
         raise RecordValidationError(

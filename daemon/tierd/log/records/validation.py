@@ -143,7 +143,7 @@ def _validate(batch: RecordBatch, append: _Append) -> ValidationResult:
 
 
 def _check_batch(batch: RecordBatch, append: _Append) -> None:
-    """Check a batch's header; for a coordinator's batch, check only that its numbers are possible."""
+    """Check a batch's header; of a coordinator's batch, only that the record count is the count of offsets."""
     count, offsets = batch.record_count, batch.last_offset - batch.base_offset + 1
     if append.origin is AppendOrigin.CLIENT:
         if count <= 0:
