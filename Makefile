@@ -22,7 +22,7 @@ test: $(VENV)/.stamp-dev services
 
 # For the minutes between two edits: lint, and rooms whose tests need neither a server nor Spark, and few processes of their own. Below
 # four minutes on two cores. Everything else is in make test.
-QUICK := $(addprefix tests/,config control cost fuzz kernels model serve telemetry transcripts test_backoff.py test_schedule.py \
+QUICK := $(addprefix tests/,config control cost fuzz house kernels model serve telemetry transcripts test_backoff.py test_schedule.py \
     $(addprefix log/,broker cleaning files indexes inspection loading partition producers records repair segments) \
     $(addprefix metadata/,test_cache.py test_epoch_state.py test_keys.py test_lineage.py test_row.py test_serde.py) \
     $(addprefix pipeline/,cleaning committing planning rewriting) \
@@ -44,6 +44,7 @@ lint: $(VENV)/.stamp-dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.house
 
 bench: $(VENV)/.stamp-dev services
 	$(BIN)/python -m tests.bench

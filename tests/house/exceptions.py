@@ -5,7 +5,46 @@
 
 _OF_PLUGINS = "for packages with a backend of their own (docs/backends.md)"
 
+_TO_JOIN = "still to join its importer (issue 14)"
+_TO_CUT = "still to be cut: a frozen record of settings is missing (issue 14)"
+
 EXCEPTIONS: dict[str, dict[str, str]] = {
+    "large_constructor": {
+        "LogManager": _TO_CUT,
+        "UnifiedLog": _TO_CUT,
+        "BatchBuilder": "the fields of a batch header, in the words of the format",
+        "SegmentSurvey": _TO_CUT,
+    },
+    "import_past_the_door": {
+        "tierd.cli.commands.check_config -> tierd.app.access_policy": "the check of the file alone loads no backend",
+    },
+    "small_file": {
+        "tierd.app.fetching": _TO_JOIN,
+        "tierd.app.policy_changes": _TO_JOIN,
+        "tierd.app.readiness": _TO_JOIN,
+        "tierd.app.snapshot": _TO_JOIN,
+        "tierd.cli.commands.run": "each verb of the command line has a file of its own",
+        "tierd.cost.sampling": _TO_JOIN,
+        "tierd.log.dirs.manager_create": _TO_JOIN,
+        "tierd.log.loading.stray": _TO_JOIN,
+        "tierd.log.producers.producer_replay": _TO_JOIN,
+        "tierd.log.records.sequence": _TO_JOIN,
+        "tierd.log.segments.segment_copy": _TO_JOIN,
+        "tierd.metadata.kv.sqlite_errors": _TO_JOIN,
+        "tierd.pipeline.erasing.words": _TO_JOIN,
+        "tierd.pipeline.jobs.auditing": _TO_JOIN,
+        "tierd.pipeline.jobs.exit_codes": _TO_JOIN,
+        "tierd.pipeline.planning.segment_rows": _TO_JOIN,
+        "tierd.pipeline.source.narrowing": _TO_JOIN,
+        "tierd.remote.backends.s3.s3_upload_listing": _TO_JOIN,
+        "tierd.remote.segments.early_reads": _TO_JOIN,
+        "tierd.tiering.auditing.local_history": _TO_JOIN,
+        "tierd.tiering.copying.delay": _TO_JOIN,
+        "tierd.tiering.local.aborted_data": _TO_JOIN,
+        "tierd.tiering.local.stable": _TO_JOIN,
+        "tierd.tiering.reading.aborted_lookup": _TO_JOIN,
+        "tierd.tiering.removing.believed_clock": _TO_JOIN,
+    },
     "unused_export": {
         "tierd.cli.main": "the entry point of the command tierd",
         "tierd.pipeline.register": "called by Spark's users (docs/spark.md)",

@@ -101,9 +101,9 @@ def unused_export(modules: Sequence[Module]) -> Iterator[Finding]:
 def import_past_the_door(modules: Sequence[Module]) -> Iterator[Finding]:
     """Yield each import of a module inside another room: rooms are imported by their ``__init__`` only."""
     rooms = {module.name for module in modules if module.is_package and module.name.count(".") == 1}
-    known = frozenset(module.name for module in modules)
+    known, exported = _names(modules)
     for module in modules:
-        for target in sorted(module.imported_modules(known)):
+        for target in sorted(module.imported_modules(known, exported)):
             room = ".".join(target.split(".")[:2])
             if room in rooms and target != room and not f"{module.name}.".startswith(f"{room}."):
                 yield Finding(module, 1, f"{module.name} -> {target}", f"imports {target}, a module inside {room}")
@@ -143,12 +143,18 @@ def _allowing(exceptions: Iterable[str], subject: str) -> list[str]:
 
 def _importers(modules: Sequence[Module]) -> dict[str, list[str]]:
     """Return for each module the names of the modules that import it."""
-    known = frozenset(module.name for module in modules)
+    known, exported = _names(modules)
     importers: dict[str, list[str]] = defaultdict(list)
     for module in modules:
-        for target in module.imported_modules(known) - {module.name}:
+        for target in module.imported_modules(known, exported) - {module.name}:
             importers[target].append(module.name)
     return importers
+
+
+def _names(modules: Sequence[Module]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the dotted names of all modules, and of all exports."""
+    exported = {f"{module.name}.{name}" for module in modules for name, _ in _exports(module)}
+    return frozenset(module.name for module in modules), frozenset(exported)
 
 
 def _exports(module: Module) -> Iterator[tuple[str, int]]:

@@ -114,6 +114,12 @@ def test_import_of_a_module_inside_another_room_is_found(package: Package, state
     ]
 
 
+def test_import_of_an_exported_function_named_as_its_module_is_not_found(package: Package) -> None:
+    room = {"room/__init__.py": 'from tierd.room.a import a\n__all__ = ["a"]\n', "room/a.py": "def a(): ...\n"}
+
+    assert subjects(import_past_the_door, package({**room, "other.py": "from tierd.room import a\n"})) == []
+
+
 def test_import_by_the_init_of_a_room_is_not_found(package: Package) -> None:
     modules = package({"room/__init__.py": "", "room/a.py": "from tierd.room.b import x\n", "room/b.py": "x = 1\n"})
 

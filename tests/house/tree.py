@@ -48,9 +48,12 @@ class Module:
             if isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 yield from ((node.module, alias.name) for alias in node.names)
 
-    def imported_modules(self, known: frozenset[str]) -> set[str]:
-        """Return the modules of ``known`` that this one imports, under any spelling."""
-        found = {f"{module}.{name}" for module, name in self.imported_names()}
+    def imported_modules(self, known: frozenset[str], exported: frozenset[str]) -> set[str]:
+        """Return the modules of ``known`` that this one imports, under any spelling.
+
+        A name that its package exports is not a module: ``exported`` has these, dotted.
+        """
+        found = {f"{module}.{name}" for module, name in self.imported_names()} - exported
         found |= {module for module, _ in self.imported_names()}
         for node in ast.walk(self.syntax):
             if isinstance(node, ast.Import):

@@ -43,7 +43,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, yet
 from tests.services.kafka_node import KafkaNode, KafkaUnavailableError, free_port, free_ports, require_kafka
 from tests.services.kafka_producer import CLIENT_DEADLINE_S, RecordProducer
 from tests.services.kafka_records import ConsumedRecord, consumed
-from tests.services.waiting import StillWaitingError, wait_until
+from tests.services.waiting import POLL_INTERVAL_S, StillWaitingError, wait_until
 
 __all__ = [
     "CODECS",
@@ -394,14 +394,22 @@ class KafkaCluster:
             consumer.close()
 
     def end_offset(self, topic: str, partition: int) -> int:
-        """The high watermark, exclusive."""
+        """Return the high watermark, exclusive. A broker that does not lead the partition yet is asked again."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "tierd-oracle", "log_level": 2})
+        end_s = time.monotonic() + CLIENT_DEADLINE_S
         try:
-            marks = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=CLIENT_DEADLINE_S)
+            while True:
+                try:
+                    marks = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=CLIENT_DEADLINE_S)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > end_s:
+                        raise
+                    time.sleep(POLL_INTERVAL_S)
+                else:
+                    assert marks is not None, "the broker answered"
+                    return int(marks[1])
         finally:
             consumer.close()
-        assert marks is not None, "the broker answered"
-        return int(marks[1])
 
 
 class KafkaBroker(KafkaCluster):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.log.batches import batch, legacy, plain
 from tierd.errors import CorruptRecordError
 from tierd.log import Compression, RecordBatch, compress_batch, iter_batches
-from tierd.pipeline.rewriting.batch_run import BatchRun, iter_stretches
+from tierd.pipeline.rewriting.checked_run import CheckedRun, iter_stretches
 from tierd.pipeline.rewriting.input_log import InputLog
 from tierd.pipeline.rewriting.rows import Opened, open_batch
 
@@ -22,7 +22,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 def batches_in(pieces: Iterable[bytes]) -> Iterator[RecordBatch]:
     for found in iter_stretches(pieces, name="a.log"):
-        yield from (found.batch(index) for index in range(len(found))) if isinstance(found, BatchRun) else (found,)
+        yield from (found.batch(index) for index in range(len(found))) if isinstance(found, CheckedRun) else (found,)
 
 
 @given(st.lists(st.integers(0, len(LOG)), max_size=30))
@@ -71,7 +71,7 @@ def test_rows_of_stretches_are_those_of_their_batches(codec: Compression, places
     assert offsets == [0, 1, 2, 3, 4, 6, 7]
 
 
-def opened_in(found: BatchRun | RecordBatch) -> list[tuple[RecordBatch, Opened]]:
+def opened_in(found: CheckedRun | RecordBatch) -> list[tuple[RecordBatch, Opened]]:
     if isinstance(found, RecordBatch):
         return [(found, open_batch(found))]
     parts = [found.part(index, index + 1) for index in range(len(found))]

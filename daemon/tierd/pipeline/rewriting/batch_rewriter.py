@@ -8,7 +8,7 @@ import numpy as np
 
 from tierd.errors import BatchTooLargeError
 from tierd.log import AbortedTransaction, ControlRecordType, RecordBatch
-from tierd.pipeline.rewriting.batch_run import BatchRun
+from tierd.pipeline.rewriting.checked_run import CheckedRun
 from tierd.pipeline.rewriting.fate import Fate, discards_records, fate_of, needs_horizon
 from tierd.pipeline.rewriting.new_batch import NewBatch
 from tierd.pipeline.rewriting.plain_batches import NewBatches, plain_batches, rewrite_plain
@@ -76,7 +76,7 @@ class BatchRewriter:
         """The producers whose transaction goes on where the next group begins."""
         return self._transactions.open_producers
 
-    def take(self, found: BatchRun | RecordBatch) -> None:
+    def take(self, found: CheckedRun | RecordBatch) -> None:
         """Take the next batches.
 
         Raises:
@@ -85,7 +85,7 @@ class BatchRewriter:
             OffsetOverflowError: as ``OutputLog.append``.
             OSError: as ``OutputLog.append``.
         """
-        if not isinstance(found, BatchRun):
+        if not isinstance(found, CheckedRun):
             self._take_batch(found, None, None)
             return
         reasons = self._survivors.reasons(found.rows)
@@ -101,7 +101,7 @@ class BatchRewriter:
                 opened = Opened(one.rows, one.records(0))
                 self._take_batch(one.batch(0), opened, reasons[slice(*found.first_rows[index : index + 2].tolist())])
 
-    def _take_plain(self, stretch: BatchRun, reasons: np.ndarray, keep: np.ndarray) -> None:
+    def _take_plain(self, stretch: CheckedRun, reasons: np.ndarray, keep: np.ndarray) -> None:
         """Take batches that ``plain_batches`` has chosen, all of them."""
         self.statistics.batches_read += len(stretch)
         self.statistics.bytes_read += int(stretch.bounds[-1] - stretch.bounds[0])

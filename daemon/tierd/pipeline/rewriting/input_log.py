@@ -8,7 +8,7 @@ import numpy as np
 
 from tierd.errors import CorruptRecordError
 from tierd.log import RecordBatch
-from tierd.pipeline.rewriting.batch_run import BatchRun, iter_stretches
+from tierd.pipeline.rewriting.checked_run import CheckedRun, iter_stretches
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class InputLog:
     end_offset: int
     pieces: Iterable[bytes | memoryview] = field(repr=False)
 
-    def stretches(self) -> Iterator[BatchRun | RecordBatch]:
+    def stretches(self) -> Iterator[CheckedRun | RecordBatch]:
         """The batches, in order; they refer to their piece, and are of use until the next ones are asked for.
 
         Raises:
@@ -35,7 +35,7 @@ class InputLog:
         """
         expected = self.start_offset
         for found in iter_stretches(self.pieces, name=self.name):
-            if isinstance(found, BatchRun):
+            if isinstance(found, CheckedRun):
                 bases, lasts, bounds = found.base_offsets, found.last_offsets, found.bounds
                 at_least = np.append(expected, lasts[:-1] + 1)
                 for index in np.flatnonzero((bases < at_least) | (lasts > self.end_offset)).tolist():

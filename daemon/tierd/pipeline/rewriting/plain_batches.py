@@ -18,7 +18,7 @@ from tierd.log import (
     compress_batch,
     stamp_crc,
 )
-from tierd.pipeline.rewriting.batch_run import BatchRun
+from tierd.pipeline.rewriting.checked_run import CheckedRun
 from tierd.pipeline.rewriting.fate import may_be_protected
 from tierd.pipeline.rewriting.rules import RewriteRules
 
@@ -48,7 +48,7 @@ class NewBatches:
     copied_count: int
 
 
-def plain_batches(stretch: BatchRun, keep: np.ndarray, rules: RewriteRules) -> np.ndarray:
+def plain_batches(stretch: CheckedRun, keep: np.ndarray, rules: RewriteRules) -> np.ndarray:
     """Return the batches of data outside of transactions that have no delete horizon and get none: bool[n].
 
     Such a batch is copied if it keeps all records, rewritten if it keeps some, and gone if it keeps none.
@@ -72,7 +72,7 @@ def plain_batches(stretch: BatchRun, keep: np.ndarray, rules: RewriteRules) -> n
     return plain
 
 
-def rewrite_plain(stretch: BatchRun, keep: np.ndarray) -> NewBatches | None:
+def rewrite_plain(stretch: CheckedRun, keep: np.ndarray) -> NewBatches | None:
     """Rewrite plain batches; None when nothing of them is left.
 
     Args:
@@ -129,7 +129,7 @@ def _timestamps(
 
 
 def _rewritten(
-    stretch: BatchRun, keep: np.ndarray, left: np.ndarray, base_ms: np.ndarray, max_ms: np.ndarray
+    stretch: CheckedRun, keep: np.ndarray, left: np.ndarray, base_ms: np.ndarray, max_ms: np.ndarray
 ) -> tuple[memoryview, list[int]]:
     """The batches that are left, uncompressed, without new checksums, and where each ends."""
     bases, greatest = np.zeros((2, len(stretch)), dtype=np.int64)
@@ -141,7 +141,7 @@ def _rewritten(
 
 
 def _compressed(
-    stretch: BatchRun, left: np.ndarray, is_copied: np.ndarray, plain: memoryview, ends: list[int]
+    stretch: CheckedRun, left: np.ndarray, is_copied: np.ndarray, plain: memoryview, ends: list[int]
 ) -> tuple[memoryview, list[int]]:
     """The same compressed again, those that were copied as they lie in the log."""
     pieces: list[bytes | bytearray | memoryview] = []

@@ -8,7 +8,7 @@ import numpy as np
 from tierd.errors import BatchTooLargeError
 from tierd.kernels import STEP_RECORDS, hash_keys
 from tierd.log import IS_CONTROL, IS_TRANSACTIONAL, RecordBatch
-from tierd.pipeline.rewriting.batch_run import BatchRun, iter_stretches
+from tierd.pipeline.rewriting.checked_run import CheckedRun, iter_stretches
 from tierd.pipeline.rewriting.key_set import KeySet
 from tierd.pipeline.rewriting.rows import RecordRows, open_batch
 from tierd.pipeline.rewriting.rules import RewriteRules
@@ -98,7 +98,7 @@ def find_keys(
     """
     wanted = KeySet(keys)
     for found in iter_stretches(pieces, name=name):
-        if isinstance(found, BatchRun):
+        if isinstance(found, CheckedRun):
             rows = found.rows
             matches = wanted.matches(rows) & ~found.rows_in(found.flagged(IS_CONTROL))
         else:
@@ -118,9 +118,9 @@ class _Hider:
     trace: TransactionTrace
     unread: UnreadBatches | None
 
-    def rows(self, found: BatchRun | RecordBatch) -> RecordRows | None:
+    def rows(self, found: CheckedRun | RecordBatch) -> RecordRows | None:
         """The rows that are no control records and were not aborted; None without any."""
-        if not isinstance(found, BatchRun):
+        if not isinstance(found, CheckedRun):
             return None if self._is_hidden(found) else _rows_of(found, self.unread)
         flagged = np.flatnonzero(found.flagged(IS_CONTROL | IS_TRANSACTIONAL)).tolist()
         if not flagged:

@@ -45,7 +45,7 @@ HEADERS: Final = np.dtype(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRun:
+class CheckedRun:
     """At least one batch of magic 2, checked; of use until the next one is asked for, since it refers to its piece.
 
     Attributes:
@@ -107,7 +107,7 @@ class BatchRun:
         start, end = self.plain_bounds[index : index + 2].tolist()
         return self.plain[start + OVERHEAD_BYTES : end]
 
-    def part(self, first: int, end: int) -> "BatchRun":
+    def part(self, first: int, end: int) -> "CheckedRun":
         """The batches from ``first`` to ``end``, exclusive."""
         bounds = slice(first, end + 1)
         start, stop = self.first_rows[[first, end]].tolist()
@@ -129,7 +129,7 @@ class BatchRun:
         return np.diff(np.concatenate(([0], np.cumsum(is_chosen)))[self.first_rows])
 
 
-def iter_stretches(pieces: Iterable[bytes | memoryview], *, name: str) -> Iterator[BatchRun | RecordBatch]:
+def iter_stretches(pieces: Iterable[bytes | memoryview], *, name: str) -> Iterator[CheckedRun | RecordBatch]:
     """Walk the batches of a log whose bytes come in pieces; no more is kept than a piece and a batch.
 
     A batch comes by itself where it has to be opened by itself: legacy, undecodable, large, or cut by a piece's end.
@@ -151,8 +151,8 @@ def iter_stretches(pieces: Iterable[bytes | memoryview], *, name: str) -> Iterat
                 yield batch.checked()
                 position, cut = batch.end_position, bytearray()
         while (found := _first_stretch(data, name, position) or _first_batch(data, name, position)) is not None:
-            yield found if isinstance(found, BatchRun) else found.checked()
-            size_bytes = int(found.bounds[-1]) if isinstance(found, BatchRun) else found.size_bytes
+            yield found if isinstance(found, CheckedRun) else found.checked()
+            size_bytes = int(found.bounds[-1]) if isinstance(found, CheckedRun) else found.size_bytes
             data = data[size_bytes:]
             position += size_bytes
         cut += data
@@ -168,7 +168,7 @@ def _first_batch(data: memoryview, name: str, position: int) -> RecordBatch | No
     return with_data(header, data[: header.size_bytes])
 
 
-def _first_stretch(data: memoryview, name: str, position: int) -> BatchRun | None:
+def _first_stretch(data: memoryview, name: str, position: int) -> CheckedRun | None:
     """The batches that ``data`` begins with; None where the first of them has to be opened by itself."""
     if len(data) < OVERHEAD_BYTES or data[16] != 2:
         return None
@@ -204,7 +204,7 @@ def _is_compressed(data: memoryview, at: int) -> bool:
 
 def _decoded(
     data: memoryview, plain: bytes | memoryview, name: str, position: int, bounds: list[int] | None = None
-) -> BatchRun | None:
+) -> CheckedRun | None:
     found = decode_batches(plain)
     count = len(found.position)
     if not count:
@@ -213,7 +213,7 @@ def _decoded(
         PieceBatches(data, name, position, found.position, found.first_record).check(found.records.end)
     plain_bounds = np.append(np.asarray(found.position), found.records.end).astype(np.int64)
     headers = np.frombuffer(plain, dtype=np.uint8)[plain_bounds[:-1, np.newaxis] + np.arange(OVERHEAD_BYTES)]
-    return BatchRun(
+    return CheckedRun(
         name=name,
         position=position,
         data=data,
