@@ -127,7 +127,7 @@ def test_an_address_in_use_ends_the_start_with_a_remedy(tierd: Installation) -> 
         taken.bind((host, int(port)))
         taken.listen()
         ended = tierd.tierd("run")
-    assert ended.exit_code == 2
+    assert ended.exit_code == 3
     assert tierd.http in ended.stderr
     assert "http.listen" in ended.stderr
 
