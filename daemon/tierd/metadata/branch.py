@@ -1,4 +1,4 @@
-"""OwnBranch: what of a partition's remote segments belongs to one lineage. Decisions only (remote-tiering 8)."""
+"""OwnBranch: the parts of a partition's remote segments that are of one lineage. Decisions only (remote-tiering 8)."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class OwnBranch:
 
     @cached_property
     def finished(self) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """Readable segments of any branch, ascending."""
+        """Return the finished segments of any branch, ascending by first and last offset."""
         readable = (m for m in self.view.list() if m.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
         return tuple(sorted(readable, key=lambda m: (m.start_offset, m.end_offset)))
 
@@ -40,15 +40,15 @@ class OwnBranch:
     def _first_offsets(self) -> tuple[int, ...]:
         """Return the offsets at which a segment may begin to answer, ascending: its epochs, and those of the lineage.
 
-        A longer segment may hide the first epochs of another one, and be deleted: then the other one answers from a
-        later epoch on.
+        A segment may answer from a later epoch than its first one on: a longer segment hid the first epochs, and was
+        deleted afterwards.
         """
         told = {entry.start_offset for m in self.finished for entry in m.segment_leader_epochs}
         return tuple(sorted(told.union(entry.start_offset for entry in self.lineage.entries)))
 
     @property
     def end_offset(self) -> int:
-        """Exclusive end of what the tier holds of the branch; 0 when it holds nothing."""
+        """Return the exclusive end of the branch's offsets in the tier; 0 when the tier holds none of them."""
         ends = (
             min(m.epoch_end(entry.epoch), self._epoch_end(entry.epoch))
             for m in self.finished
@@ -58,11 +58,11 @@ class OwnBranch:
 
     @cached_property
     def last_whole(self) -> RemoteLogSegmentMetadata | None:
-        """The segment that ends last of those that are of the branch from end to end.
+        """Return the segment that ends last of those that are of the branch from end to end.
 
-        Its producer snapshot tells of nothing else. What a segment that goes on with another branch says of
-        transactions at its end is no news of ours. The segment that begins last need not be the one that ends last: the
-        broker's cleaner makes one log of several, and the copy of that log covers shorter copies that begin inside it.
+        The producer snapshot of such a segment describes this branch only. A segment that goes on with another branch
+        has a snapshot of that branch. The segment that begins last need not be the one that ends last: the broker's
+        cleaner makes one log of several, and the copy of that log covers shorter copies that begin inside it.
         """
         by_end = sorted(self.finished, key=lambda m: m.end_offset, reverse=True)
         return next((m for m in by_end if self.is_whole(m)), None)
@@ -72,15 +72,15 @@ class OwnBranch:
         return self.readable_end(metadata, metadata.first_readable_offset) > metadata.end_offset
 
     def segment_for(self, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The readable segment that holds ``offset`` in the epoch that wrote it."""
+        """Return the readable segment that holds ``offset`` in the epoch that wrote it."""
         epoch = self.lineage.epoch_for(offset)
         return None if epoch is None else self.view.segment_for(epoch, offset)
 
     def readable_end(self, metadata: RemoteLogSegmentMetadata, offset: int) -> int:
-        """Exclusive end of what ``metadata`` holds of the branch, from ``offset`` on.
+        """Return the exclusive end of the branch's offsets that ``metadata`` holds from ``offset`` on without a break.
 
         After an unclean election a segment may go on with epochs, or with offsets of an epoch, that the lineage has
-        abandoned; a reader must take those from another segment.
+        abandoned; a reader must take these offsets from another segment.
         """
         end = offset
         while end <= metadata.end_offset:
@@ -95,7 +95,7 @@ class OwnBranch:
         return end
 
     def next_answered(self, offset: int) -> int | None:
-        """The first offset above ``offset`` that some segment answers, if ``offset`` is in a hole; None without any."""
+        """Return the first offset above ``offset``, which is in a hole, that a segment answers; None without any."""
         above = (start for start in self._first_offsets[bisect_right(self._first_offsets, offset) :])
         return next((start for start in above if self._answers(start)), None)
 
@@ -119,7 +119,7 @@ class OwnBranch:
             at = following
 
     def _epoch_end(self, epoch: int) -> int:
-        """Last offset that the lineage gives to ``epoch``, inclusive."""
+        """Return the last offset that the lineage gives to ``epoch``, inclusive; -1 for an epoch that it lacks."""
         following = self.lineage.next_entry(epoch)
         if self.lineage.start_offset_of(epoch) is None:
             return -1

@@ -1,7 +1,7 @@
 """PartitionView: the remote segments of one partition, as one immutable value (remote-tiering 6).
 
-An event gives a ``ViewChange``: the next view and the rows that differ. The view it was made from stays as it was, so
-a reader sees all of an event or none of it. What readers ask is in ``lookups``.
+An event gives a ``ViewChange``: the next view and the rows that differ. The earlier view stays as it was, so a
+reader sees all of an event or none of it. The lookups of readers are in ``lookups``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 @dataclass(frozen=True, slots=True)
 class PartitionView(PartitionLookups):
-    """One partition's remote segments at one revision, and what each event makes of them."""
+    """One partition's remote segments at one revision, and the changes of them by each event."""
 
     def with_added(self, *segments: RemoteLogSegmentMetadata) -> "ViewChange":
         """Begin copies, all in one step; repeating the very same request changes nothing.
@@ -49,8 +49,8 @@ class PartitionView(PartitionLookups):
     def with_adopted(self, metadata: RemoteLogSegmentMetadata) -> "ViewChange":
         """Begin and finish a copy in one step: its objects are there already. Repeating it changes nothing.
 
-        In two steps a crash in between would leave a row that the sweep takes, objects and all, for a copy that nobody
-        finishes.
+        In two steps a crash in between would leave a row that the sweep takes, objects and all, for an abandoned
+        copy.
 
         Raises:
             As ``with_added``.
@@ -58,7 +58,7 @@ class PartitionView(PartitionLookups):
         finished = replace(metadata, state=_FINISHED)
         if self.segments.get(metadata.segment.id) == finished:
             return ViewChange(self)
-        self.with_added(metadata)  # whatever speaks against that speaks against this
+        self.with_added(metadata)  # raises all that forbids an add
         return self._changed([finished], epoch_changes.stepped(self, metadata, _FINISHED))
 
     def with_updated(self, update: RemoteLogSegmentMetadataUpdate) -> "ViewChange":
@@ -66,7 +66,7 @@ class PartitionView(PartitionLookups):
 
         Raises:
             InvalidMetadataError: COPY_SEGMENT_STARTED, which only an add may set, or of another partition.
-            RemoteResourceNotFoundError: nobody added the segment, or the partition was deleted.
+            RemoteResourceNotFoundError: the segment was never added, or the partition was deleted.
             InvalidSegmentTransitionError: the lifecycle has no such step.
         """
         if update.state is _STARTED:
@@ -90,7 +90,7 @@ class PartitionView(PartitionLookups):
         Raises:
             InvalidMetadataError: the update is not to COPY_SEGMENT_FINISHED, is of another partition, or the partition
                 is being deleted.
-            RemoteResourceNotFoundError: nobody added the segment, or the partition was deleted.
+            RemoteResourceNotFoundError: the segment was never added, or the partition was deleted.
             InvalidSegmentTransitionError: its deletion has not begun, or has ended.
         """
         if update.state is not _FINISHED:
@@ -124,11 +124,11 @@ class PartitionView(PartitionLookups):
             output: COPY_SEGMENT_FINISHED, as its row shall be; its event is that of all rows.
             inputs: as their rows were when the output was begun.
             soft_delete: ``SoftDelete.replaced``, with the end of the grace.
-            compacted_to: up to where the partition is clean then, exclusive; None where this says nothing of it.
+            compacted_to: up to where the partition is clean then, exclusive; None leaves that as it is.
 
         Raises:
             InvalidMetadataError: the request contradicts itself, or what the output was begun as.
-            RemoteResourceNotFoundError: nobody began the output, or the partition was deleted.
+            RemoteResourceNotFoundError: the output was never begun, or the partition was deleted.
             InvalidSegmentTransitionError: the output was finished otherwise, or goes.
             InputsChangedError: an input is not what it was, or no reader finds it any more.
         """
@@ -189,7 +189,7 @@ class PartitionView(PartitionLookups):
         return ViewChange(replace(self, row=replace(self.row, log_start_offset=offset)), row_changed=True)
 
     def expired_tombstones(self, before_ms: int, *, limit: int) -> tuple[UUID, ...]:
-        """At most ``limit`` tombstones whose event is older than ``before_ms``, oldest first."""
+        """Return at most ``limit`` tombstones whose event is older than ``before_ms``, oldest first."""
         expired: list[UUID] = []
         for segment_id, metadata in self.tombstones.items():
             if metadata.event_timestamp_ms >= before_ms or len(expired) == limit:
@@ -198,7 +198,7 @@ class PartitionView(PartitionLookups):
         return tuple(expired)
 
     def without_tombstones(self, segment_ids: Iterable[UUID]) -> Self:
-        """Forget those tombstones."""
+        """Return the view without these tombstones."""
         gone = frozenset(segment_ids)
         kept = {segment_id: metadata for segment_id, metadata in self.tombstones.items() if segment_id not in gone}
         unknown = {segment_id: fields for segment_id, fields in self.unknown.items() if segment_id not in gone}
@@ -209,7 +209,7 @@ class PartitionView(PartitionLookups):
             raise InvalidMetadataError(f"{partition} with id {partition.topic_id} is not {self.partition}")
 
     def _is_added(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Return True if the very same metadata was added already.
+        """Return True if the very same metadata was added already, False for a new id.
 
         Raises:
             As ``with_added``.
@@ -259,12 +259,12 @@ class PartitionView(PartitionLookups):
 
 @dataclass(frozen=True, slots=True)
 class ViewChange:
-    """The next view, and what of it has to be stored.
+    """The next view, and the rows of it that must be stored.
 
     Attributes:
         view: as it will be once the change is durable; its row is not yet the one of that batch.
         segments: whose rows are written.
-        epochs: what differs in each epoch that those segments name.
+        epochs: the differences of each epoch that those segments name.
         expired: tombstones whose rows go.
         row_changed: the partition row differs by more than its revision.
         deletion: how far the deletion of the partition has come, where that is what changed.
@@ -282,7 +282,7 @@ class ViewChange:
         return not self.segments and not self.epochs and not self.expired and not self.row_changed
 
     def lowering_log_start(self, offset: int | None) -> Self:
-        """The same change, which also moves the log start back to ``offset``, if it is above that."""
+        """Return the same change, which also moves the log start back to ``offset``, if the log start is above that."""
         row = self.view.row
         if offset is None or row is None or row.log_start_offset is None or row.log_start_offset <= offset:
             return self
@@ -296,10 +296,10 @@ class ViewChange:
         return replace(self, view=replace(self.view, row=replace(row, recorded_log_start=offset)), row_changed=True)
 
     def with_row(self, row: PartitionRow) -> Self:
-        """The same change under the row of its batch."""
+        """Return the same change under the row of its batch."""
         return replace(self, view=replace(self.view, row=row))
 
     def expiring(self, before_ms: int, *, limit: int) -> Self:
-        """The same change, which also drops at most ``limit`` tombstones older than ``before_ms``."""
+        """Return the same change, which also drops at most ``limit`` tombstones older than ``before_ms``."""
         expired = self.view.expired_tombstones(before_ms, limit=limit)
         return replace(self, view=self.view.without_tombstones(expired), expired=expired) if expired else self

@@ -1,7 +1,7 @@
-"""The change feed of a partition: what differs between one revision that was seen and the next.
+"""The change feed of a partition: the differences between one revision that was seen and the next.
 
 Nothing is pushed: the partition's row is read now and then, one small value, and the partition only when its revision
-has moved. Several steps of one segment between two looks show as one change; no state that lasts is missed.
+has moved. Several steps of one segment between two reads show as one change; no state that lasts is missed.
 """
 
 from collections.abc import AsyncGenerator
@@ -34,7 +34,7 @@ class SegmentChange:
 
 
 def changes_between(before: PartitionView, after: PartitionView) -> list[SegmentChange]:
-    """Return what differs, by start offset; a tombstone that expired is no change."""
+    """Return the changes of segments, by start offset; a tombstone that expired is no change."""
     old = {**before.segments, **before.tombstones}
     new = {**after.segments, **after.tombstones}
     found: list[SegmentChange] = []
@@ -62,8 +62,8 @@ async def changes(
         store: where the metadata is; it is only read.
         keys: of the cluster.
         partition: whose segments; one without metadata is waited for.
-        clock: what is slept on.
-        interval_s: between two looks.
+        clock: the clock to sleep on.
+        interval_s: between two reads.
         patience_s: how long the store may be away before that is an error.
 
     Raises:

@@ -1,4 +1,4 @@
-"""MetadataConnector: how a metadata store comes from another package, with the keys that lie in it."""
+"""MetadataConnector: a metadata store of another package, with the factory of its keys."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -47,7 +47,7 @@ class MetadataConnector(Generic[SettingsT]):
 
 
 async def open_plugged(settings: MetadataSettings, *, read_only: bool) -> KeyValueStore:
-    """Open the store of another package; every call of it has a deadline, whether or not the package sees to one.
+    """Open the store of another package; every call of the store has a deadline, even if the package sets none.
 
     Raises:
         MetadataError: the package is not installed or does not fit, or its store is damaged or refuses us.

@@ -12,7 +12,7 @@ from tierd.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 
 
 def begun(view: PartitionLookups, segments: Sequence[RemoteLogSegmentMetadata]) -> tuple[EpochChange, ...]:
-    """Copies begin."""
+    """Return the changes when copies begin."""
     return tuple(
         epoch_state.started(view.epochs.get(epoch, NO_STATE), epoch, *ids)
         for epoch, ids in _ids_by_epoch(segments).items()
@@ -22,7 +22,7 @@ def begun(view: PartitionLookups, segments: Sequence[RemoteLogSegmentMetadata]) 
 def stepped(
     view: PartitionLookups, metadata: RemoteLogSegmentMetadata, target: RemoteLogSegmentState
 ) -> tuple[EpochChange, ...]:
-    """A segment takes a step to any state but the first."""
+    """Return the changes when a segment takes a step to any state but the first."""
     return tuple(
         _stepped(view, metadata.segment.id, target, span, view.epochs.get(span.epoch, NO_STATE))
         for span in epoch_state.ranges_of(metadata)
@@ -32,7 +32,7 @@ def stepped(
 def replaced(
     view: PartitionLookups, output: RemoteLogSegmentMetadata, inputs: Sequence[RemoteLogSegmentMetadata]
 ) -> tuple[EpochChange, ...]:
-    """``inputs`` begin to be deleted and ``output`` is finished, in one step."""
+    """Return the changes when the deletion of ``inputs`` begins and ``output`` is finished, in one step."""
     spans = {span.epoch: span for span in epoch_state.ranges_of(output)}
     gone = _ids_by_epoch(inputs)
     return tuple(
@@ -49,7 +49,7 @@ def replaced(
 
 
 def applied(view: PartitionLookups, changes: Sequence[EpochChange]) -> Mapping[int, RemoteLogLeaderEpochState]:
-    """The epochs afterwards; one of which nothing is left to know is forgotten."""
+    """Return the epochs after ``changes``, without those whose state holds nothing that must be kept."""
     epochs = {**view.epochs, **{change.epoch: change.state for change in changes}}
     for change in changes:
         if change.state.is_blank():

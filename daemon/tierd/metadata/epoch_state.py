@@ -29,12 +29,12 @@ class RemoteLogLeaderEpochState:
     highest: int | None = None
 
     def floor(self, offset: int) -> UUID | None:
-        """The segment that begins at or last before ``offset``; whether it reaches it is the caller's question."""
+        """Return the segment that begins at or last before ``offset``; the caller checks that it reaches ``offset``."""
         index = bisect_right(self.first_offsets, offset)
         return self.ids[index - 1] if index else None
 
     def referenced_at(self, first_offset: int) -> UUID | None:
-        """The segment that is referenced from exactly this offset."""
+        """Return the segment that is referenced from exactly this offset."""
         index = bisect_left(self.first_offsets, first_offset)
         found = index < len(self.first_offsets) and self.first_offsets[index] == first_offset
         return self.ids[index] if found else None
@@ -42,7 +42,7 @@ class RemoteLogLeaderEpochState:
     def answers(
         self, first: int, last: int, *, range_of: "Callable[[UUID], EpochRange]"
     ) -> tuple[tuple[OffsetRange, UUID], ...]:
-        """Return which segment a lookup finds for the offsets from ``first`` to ``last``, inclusive, without holes.
+        """Return the segments that a lookup finds for the offsets from ``first`` to ``last``, inclusive, without holes.
 
         ``range_of`` gives the range of this epoch in a segment. A range begins below ``first`` where its segment does.
         """
@@ -62,7 +62,7 @@ class RemoteLogLeaderEpochState:
         return not self.ids and not self.unreferenced and self.highest is None
 
     def listed(self, get: Callable[[UUID], RemoteLogSegmentMetadata | None]) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """Every segment of the epoch by start offset, a referenced one before unreferenced ones of the same start.
+        """Return every segment of the epoch by start offset, a referenced one before others of the same start.
 
         Raises:
             RemoteResourceNotFoundError: an id without metadata.
@@ -96,7 +96,7 @@ class EpochChange:
 
 @dataclass(frozen=True, slots=True)
 class EpochRange:
-    """The offsets of ``epoch`` in one segment, both inclusive; ``last`` is below ``first`` when it wrote nothing."""
+    """The offsets of ``epoch`` in one segment, both inclusive; ``last`` is below ``first`` if it has no records there."""
 
     epoch: int
     first: int
@@ -109,7 +109,7 @@ class EpochRange:
 
 
 def ranges_of(metadata: RemoteLogSegmentMetadata) -> tuple[EpochRange, ...]:
-    """The range of every epoch that the segment covers."""
+    """Return the range of every epoch that the segment covers."""
     return tuple(
         EpochRange(entry.epoch, entry.start_offset, metadata.epoch_end(entry.epoch))
         for entry in metadata.segment_leader_epochs
@@ -117,7 +117,7 @@ def ranges_of(metadata: RemoteLogSegmentMetadata) -> tuple[EpochRange, ...]:
 
 
 def started(state: RemoteLogLeaderEpochState, epoch: int, *segment_ids: UUID) -> EpochChange:
-    """Copies begin: listed, found by no lookup (6.2)."""
+    """Begin copies: listed, found by no lookup (6.2)."""
     return _change(state, epoch, hide=segment_ids)
 
 
@@ -129,10 +129,10 @@ def finished(
     range_of: Callable[[UUID], EpochRange],
     strict_kafka_compat: bool,
 ) -> EpochChange:
-    """A copy is finished: referenced from the first offset of the epoch on (6.4).
+    """Finish a copy: it is referenced from the first offset of the epoch on (6.4).
 
     Kafka's algorithm leaves holes, offsets that a finished segment contains and no lookup finds, when a shorter
-    segment finishes late. They stay with ``strict_kafka_compat``. Otherwise, of two segments one of which contains
+    segment finishes late. The holes stay with ``strict_kafka_compat``. Otherwise, of two segments one of which contains
     the other, only the longer is referenced; of two equal ones the later. So first and last offsets ascend together,
     and the floor of an offset contains it if any referenced segment does.
     """
@@ -160,14 +160,14 @@ def finished(
 
 
 def delete_started(state: RemoteLogLeaderEpochState, segment_id: UUID, span: EpochRange) -> EpochChange:
-    """No lookup finds the segment any more; one that it had shadowed does not come back (6.5)."""
+    """Hide the segment from lookups; a segment that it had shadowed does not come back (6.5)."""
     index = bisect_left(state.first_offsets, span.first)
     referenced = state.referenced_at(span.first) == segment_id
     return _change(state, span.epoch, start=index, stop=index + referenced, hide=(segment_id,))
 
 
 def delete_finished(state: RemoteLogLeaderEpochState, segment_id: UUID, span: EpochRange) -> EpochChange:
-    """The segment is gone; ``highest`` stays (6.6)."""
+    """Forget a segment that is gone; ``highest`` stays (6.6)."""
     return _change(state, span.epoch, show=(segment_id,))
 
 
@@ -180,13 +180,14 @@ def replaced(
     range_of: Callable[[UUID], EpochRange],
     strict_kafka_compat: bool,
 ) -> EpochChange:
-    """Segments leave every lookup and one that has their records takes their place, in one step.
+    """Remove segments from every lookup and put one that has their records in their place, in one step.
 
     Args:
         state: before.
         epoch: which one.
         inputs: those that go, of those that mention the epoch; they stay listed.
-        output: the id and range of what is finished in their place; None where it does not mention the epoch.
+        output: the id and range of the segment that is finished in their place; None where the output does not
+            mention the epoch.
         range_of: as in ``finished``.
         strict_kafka_compat: as in ``finished``.
     """
@@ -238,7 +239,7 @@ def _change(
     show: tuple[UUID, ...] = (),
     highest: int | None = None,
 ) -> EpochChange:
-    """Replace the references ``start`` to ``stop`` (exclusive), and say what differs from ``state`` afterwards."""
+    """Replace the references ``start`` to ``stop`` (exclusive), and return the differences from ``state``."""
     dropped = list(zip(state.first_offsets[start:stop], state.ids[start:stop], strict=True))
     kept_offsets = {offset for offset, _ in insert}
     added = tuple(segment_id for segment_id in hide if segment_id not in state.unreferenced)

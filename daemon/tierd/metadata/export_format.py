@@ -38,8 +38,8 @@ class ExportHeader:
         store_id: identity of the exported store; None when it never had one.
         exported_ms: wall clock of the export.
         tiers: key prefixes that the store has made its own.
-        erasures: rows of requests to erase keys, by key below their prefix; open ones have the keys in them. Exports of
-            before have none.
+        erasures: rows of requests to erase keys, by key below their prefix; open ones have the keys in them. Earlier
+            versions of tierd export none.
     """
 
     cluster_id: str

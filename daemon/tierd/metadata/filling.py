@@ -34,7 +34,7 @@ class FillingSource:
 
     Attributes:
         kind: ``import`` or ``rebuild``.
-        name: tells one source of that kind from another.
+        name: distinguishes one source of that kind from another.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class StoreFilling:
         return mark is not None
 
     async def begin(self) -> None:
-        """Note that the filling is under way; again, it changes nothing.
+        """Note that the filling is under way; a repeated call changes nothing.
 
         Raises:
             MetadataFillingRefusedError: one from another source began at the same moment.
@@ -147,7 +147,7 @@ async def holds_segments(store: KeyValueStore, keys: MetadataKeyFactory) -> bool
 
 
 async def require_empty(store: KeyValueStore, keys: MetadataKeyFactory) -> None:
-    """Raise unless nothing that matters would be mixed with what comes: an unused identity may be there.
+    """Raise if the store has rows that the filling would be mixed with; an unused identity may be there.
 
     Raises:
         MetadataFillingRefusedError: partitions, deletions or tiers are there.

@@ -1,8 +1,8 @@
-"""FollowedPartitions: what followers know, read from the store each time it is asked for (remote-tiering 7.8).
+"""FollowedPartitions: metadata for followers, read from the store each time it is asked for (remote-tiering 7.8).
 
-How far the tier is comes from the partition's row alone. A view of everything is kept as long as one cheap read says
-that the partition's row is still the one it came with. Never longer, and never for a time: the follower task lets local
-data go because of these answers.
+The end of the tier comes from the partition's row alone. A view of all rows is kept while one cheap read shows that
+the partition's row is still the one that the view came with. A view is not kept for a fixed time: the follower task
+deletes local data because of these answers.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class FollowedPartitions:
         return (followed.view for followed in self._followed.values() if followed.view is not None)
 
     def follow(self, partition: TopicIdPartition) -> None:
-        """Announce the partition; again, it changes nothing."""
+        """Announce the partition; a repeated call changes nothing."""
         self._followed.setdefault(partition, _Followed())
 
     def stop(self, partition: TopicIdPartition) -> None:
@@ -78,8 +78,8 @@ class FollowedPartitions:
     async def read_epochs(self, partition: TopicIdPartition) -> TierEpochs:
         """Return how far the newest epochs are in the tier, as the partition's row has it now.
 
-        That is one row, however many segments the partition has. Where a rebuild or an earlier tierd wrote the row, it
-        does not tell; then the whole partition is read, once after each change, as by ``read``.
+        This reads one row, however many segments the partition has. A row of a rebuild or an earlier tierd lacks the
+        newest epochs; then the whole partition is read, once after each change, as by ``read``.
 
         Raises:
             As ``read``.
@@ -113,7 +113,7 @@ class FollowedPartitions:
 
     @asynccontextmanager
     async def _asking(self, partition: TopicIdPartition) -> AsyncIterator[_Followed]:
-        """Hold the partition while the store is asked, and note whether the store answered."""
+        """Hold the partition's lock while the store is asked, and note whether the store answered."""
         followed = self._followed.get(partition)
         if followed is None:
             raise RemoteResourceNotFoundError(f"{partition}: this broker neither leads nor follows it")

@@ -1,4 +1,4 @@
-"""Identity of a metadata store, and the tiers that it owns: keeps two stores from filling one prefix unseen."""
+"""Identity of a metadata store, and the tiers that it owns, so that two stores do not fill one prefix unseen."""
 
 from collections.abc import Callable
 from uuid import UUID

@@ -71,7 +71,7 @@ class MetadataKeyFactory:
         """One small row per partition whose row is all that is left of it."""
 
     def tier(self, key_prefix: str) -> str:
-        """That the tier under ``key_prefix``, which may hold any character, is this store's."""
+        """Return the key that makes the tier under ``key_prefix``, which may hold any character, this store's own."""
         return f"{self.tier_prefix}{hashlib.blake2s(key_prefix.encode(), digest_size=16).hexdigest()}"
 
     def lease(self, name: str) -> str:
@@ -79,7 +79,7 @@ class MetadataKeyFactory:
         return f"{self.all_prefix}lease/{name}"
 
     def erasure(self, request_id: UUID) -> str:
-        """One request to erase keys."""
+        """Return the key of one request to erase keys."""
         return f"{self.erasure_prefix}{uuid_to_text(request_id)}"
 
     def partition_prefix(self, partition: TopicIdPartition) -> str:
@@ -87,35 +87,38 @@ class MetadataKeyFactory:
         return f"{self.all_prefix}{_suffix(partition)}/"
 
     def index(self, partition: TopicIdPartition) -> str:
-        """The row that says that the partition exists."""
+        """Return the key of the row that says that the partition exists."""
         return f"{self.index_prefix}{_suffix(partition)}"
 
     def deleting(self, partition: TopicIdPartition) -> str:
-        """The row that says that the partition is being deleted."""
+        """Return the key of the row that says that the partition is being deleted."""
         return f"{self.deleting_prefix}{_suffix(partition)}"
 
     def deleted(self, partition: TopicIdPartition) -> str:
-        """The row that says that the partition was deleted."""
+        """Return the key of the row that says that the partition was deleted."""
         return f"{self.deleted_prefix}{_suffix(partition)}"
 
     def row(self, partition: TopicIdPartition) -> str:
-        """The row that carries the claim; every batch has a precondition on it."""
+        """Return the key of the row that carries the claim; every batch has a precondition on that row."""
         return f"{self.partition_prefix(partition)}row"
 
     def segment(self, partition: TopicIdPartition, segment_id: UUID) -> str:
-        """The row of one segment."""
+        """Return the key of the row of one segment."""
         return f"{self.partition_prefix(partition)}seg/{uuid_to_text(segment_id)}"
 
     def epoch_reference(self, partition: TopicIdPartition, epoch: int, first_offset: int) -> str:
-        """Return the key of the segment that a lookup finds from ``first_offset`` on; a row each keeps events small."""
+        """Return the key of the reference to the segment that a lookup finds from ``first_offset`` on.
+
+        Each reference is a row of its own, so that events stay small.
+        """
         return f"{self.partition_prefix(partition)}ep/{epoch:010d}/at/{first_offset:020d}"
 
     def epoch_unreferenced(self, partition: TopicIdPartition, epoch: int, segment_id: UUID) -> str:
-        """That the segment mentions the epoch, yet no lookup finds it."""
+        """Return the key that says that the segment mentions the epoch, yet no lookup finds the segment."""
         return f"{self.partition_prefix(partition)}ep/{epoch:010d}/un/{uuid_to_text(segment_id)}"
 
     def epoch_highest(self, partition: TopicIdPartition, epoch: int) -> str:
-        """The largest offset ever finished in the epoch; it outlives the segments."""
+        """Return the key of the largest offset ever finished in the epoch; its row outlives the segments."""
         return f"{self.partition_prefix(partition)}ep/{epoch:010d}/highest"
 
 

@@ -1,4 +1,4 @@
-"""Leases: of several processes one does a thing, for a while (a row in the metadata store, changed by precondition).
+"""Leases: the right of one process among several to do a thing for a while (a metadata row with preconditions).
 
 ::
 
@@ -50,7 +50,7 @@ async def acquire_lease(
     Cancelled, or of unknown outcome, it may be held until then; the same call may be repeated.
 
     Raises:
-        LeaseHeldError: another process has it; names the process and the time of its end.
+        LeaseHeldError: another process has it; names that process and the end of its lease.
         InvalidMetadataError: a name or a holder that no lease can have.
         BackendUnavailableError: the store did not answer, or the row changes all the time.
         OutcomeUnknownError: it may or may not be held.
@@ -78,8 +78,8 @@ async def renew_lease(
     """Keep a lease for ``ttl_s`` from ``now_ms`` on; one that has run out is kept if it was not taken since.
 
     Raises:
-        LeaseLostError: it is another holder's, or was released.
-        BackendUnavailableError: the store did not answer; it is held as long as before.
+        LeaseLostError: the lease is another holder's, or was released.
+        BackendUnavailableError: the store did not answer; the lease is held as long as before.
         OutcomeUnknownError: it may or may not be held for longer; repeat it.
         MetadataDecodeError: a row that cannot be understood.
     """

@@ -1,4 +1,4 @@
-"""LedPartition: what the manager remembers of one partition that this broker leads."""
+"""LedPartition: the manager's state of one partition that this broker leads."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tierd.model import TopicIdPartition
 
 
 class LedPartition:
-    """Live view of a led partition, and its state. All but the lock changes only while the lock is held.
+    """Live view of a led partition, and how far the view can be trusted. All but the lock changes only under the lock.
 
     Attributes:
         partition: which one.
@@ -41,7 +41,7 @@ class LedPartition:
         self.claim, self.held, self.fenced = claim, False, None
 
     def fence(self, error: FencedError) -> None:
-        """Give the partition up until leadership changes."""
+        """Give the partition up until leadership changes or is announced again."""
         # Not the error itself: its traceback holds whatever the failed call had at hand, and this may last for weeks.
         self.fenced = FencedError(str(error), remedy=error.remedy)
         self.view, self.dirty = None, None

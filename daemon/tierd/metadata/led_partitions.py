@@ -1,4 +1,4 @@
-"""LedPartitions: claims, loads and shows the partitions that this broker leads or follows."""
+"""LedPartitions: the partitions that this broker leads or follows, each written by one operation at a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -104,11 +104,11 @@ class LedPartitions:
 
     @property
     def rows(self) -> KeyValueStore:
-        """The store as this calls it, for others: with a deadline, and with ``on_outcome`` told of every call."""
+        """Return the store for other callers: each call has a deadline, and ``on_outcome`` gets its outcome."""
         return self._store
 
     async def check_store(self) -> None:
-        """Read one small row, to learn if the store answers.
+        """Read one small row, to check that the store answers.
 
         Raises:
             MetadataError: the store does not answer, or not as it must.
@@ -200,7 +200,7 @@ class LedPartitions:
         return self.view(partition) if partition in self._led else await self._followed.read(partition)
 
     async def read_epochs(self, partition: TopicIdPartition) -> TierEpochs:
-        """Return how far the newest epochs are in the tier; a followed partition needs only its own row.
+        """Return how far the newest epochs are in the tier; for a followed partition its own row is usually enough.
 
         Raises:
             TierError: the same errors as ``read_view``.
@@ -265,7 +265,7 @@ class LedPartitions:
         await self._exclusively(led, commit)
 
     async def _exclusively(self, led: LedPartition, operation: Callable[[], Awaitable[None]]) -> None:
-        """Run ``operation`` after those that asked before.
+        """Run ``operation`` after the operations of earlier callers.
 
         A caller that is cancelled while it waits changes nothing. A caller that is cancelled later waits for the end of
         the operation, whose calls are bounded, so that a durable change is also visible. Then the cancellation goes on.

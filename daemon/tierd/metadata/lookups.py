@@ -1,6 +1,6 @@
-"""PartitionLookups: what readers ask of one partition's remote segments, an immutable value (remote-tiering 6).
+"""PartitionLookups: the lookups of readers in one partition's remote segments, an immutable value (remote-tiering 6).
 
-What each state of a segment lets a reader see:
+Segments that a reader sees, by state:
 
 ===================  ============  ============  ==============  ===============
 ..                   COPY_STARTED  COPY_FINISHED DELETE_STARTED  DELETE_FINISHED
@@ -23,7 +23,7 @@ from tierd.metadata.row import Claim, PartitionRow
 from tierd.model import RemoteLogSegmentMetadata, RemotePartitionDeleteState, TopicIdPartition
 
 NO_STATE = RemoteLogLeaderEpochState()
-"""Of an epoch that no segment mentions."""
+"""State of an epoch that no segment mentions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class PartitionLookups:
         partition: whose segments they are.
         row: the partition row, None while the partition was never claimed.
         segments: every segment that is not DELETE_SEGMENT_FINISHED, by id.
-        epochs: how lookups go, by leader epoch.
+        epochs: the state that lookups use, by leader epoch.
         tombstones: segments whose objects are gone, oldest first; no list or count shows them.
         unknown: fields of a later tierd, by segment id.
         strict_kafka_compat: keep the holes that Kafka's algorithm leaves.
@@ -50,7 +50,7 @@ class PartitionLookups:
 
     @property
     def revision(self) -> int:
-        """Return the number of batches that the partition has seen, 0 before the first."""
+        """Return the revision of the partition row, which grows with every batch; 0 without a row."""
         return self.row.revision if self.row else 0
 
     @property
@@ -60,17 +60,17 @@ class PartitionLookups:
 
     @property
     def is_complete(self) -> bool:
-        """Return that no epoch is unknown; ``CopiedEpochs`` of a row may lack older ones."""
+        """Return True: a view has every epoch; ``CopiedEpochs`` of a row may lack older ones."""
         return True
 
     @property
     def log_start_offset(self) -> int | None:
-        """First offset that may be read, inclusive; None while it was never set."""
+        """Return the first offset that may be read, inclusive; None while it was never set."""
         return self.row.log_start_offset if self.row else None
 
     @property
     def compacted_to(self) -> int | None:
-        """Up to where compaction has cleaned the partition, exclusive; None while it never has."""
+        """Return the exclusive end of the part that compaction has cleaned; None while there is none."""
         return self.row.compacted_to if self.row else None
 
     @property
@@ -90,7 +90,7 @@ class PartitionLookups:
             )
 
     def segment_for(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The finished segment that holds ``offset`` in ``epoch``; None in a hole or past the end.
+        """Return the finished segment that holds ``offset`` in ``epoch``; None in a hole or past the end.
 
         Args:
             epoch: the one that the lineage assigns to the offset; with another the answer is none.
@@ -103,7 +103,7 @@ class PartitionLookups:
         return metadata if offset <= metadata.epoch_end(epoch) else None
 
     def highest_offset_for_epoch(self, epoch: int) -> int | None:
-        """The largest offset ever finished in ``epoch``, inclusive, whatever was deleted since; None when none was."""
+        """Return the largest offset ever finished in ``epoch``, inclusive, deleted ones too; None when none was."""
         return self.epochs.get(epoch, NO_STATE).highest
 
     def copied_offset_for_epoch(self, epoch: int) -> int | None:
@@ -119,7 +119,7 @@ class PartitionLookups:
     def newest_epochs(self, revision: int) -> NewestEpochs:
         """Return how far the newest epochs are in the tier, for a row of ``revision``.
 
-        An epoch of which nothing was ever finished is none of them.
+        An epoch without any finished segment, past or present, is left out.
         """
         finished = [epoch for epoch, state in self.epochs.items() if state.ids or state.highest is not None]
         newest = sorted(heapq.nlargest(EPOCHS_KEPT, finished))
@@ -127,19 +127,19 @@ class PartitionLookups:
         return NewestEpochs(revision, told, is_complete=len(newest) == len(finished))
 
     def segment(self, segment_id: UUID) -> RemoteLogSegmentMetadata | None:
-        """The segment of that id, None when it is unknown or gone."""
+        """Return the segment of that id, None when it is unknown or gone."""
         return self.segments.get(segment_id)
 
     def list(self) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """Every segment that is not gone, in no order."""
+        """Return every segment that is not gone, in no order."""
         return tuple(self.segments.values())
 
     def list_epoch(self, epoch: int) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """Every segment that mentions ``epoch``, ascending by start offset; of equal starts the readable one first."""
+        """Return every segment that mentions ``epoch``, by start offset; of equal starts the readable one first."""
         return self.epochs.get(epoch, NO_STATE).listed(self.segments.get)
 
     def size_of_epoch(self, epoch: int) -> int:
-        """Bytes of everything that ``list_epoch`` shows, unfinished and shadowed segments too."""
+        """Return the log bytes of all that ``list_epoch`` returns, unfinished and shadowed segments too."""
         return sum(metadata.size_bytes for metadata in self.list_epoch(epoch))
 
     def is_readable(self, metadata: RemoteLogSegmentMetadata) -> bool:
@@ -155,7 +155,7 @@ class PartitionLookups:
         return CopiedEpoch(epoch, state.first_offsets[0], self.range_in(epoch, state.ids[-1]).last, state.highest)
 
     def range_in(self, epoch: int, segment_id: UUID) -> EpochRange:
-        """The offsets of ``epoch`` in a segment that is not gone and mentions it."""
+        """Return the offsets of ``epoch`` in a segment that is not gone and mentions the epoch."""
         metadata = self.segments[segment_id]
         first = next(entry.start_offset for entry in metadata.segment_leader_epochs if entry.epoch == epoch)
         return EpochRange(epoch, first, metadata.epoch_end(epoch))

@@ -20,13 +20,14 @@ from tierd.model import (
 )
 
 _TOMBSTONES_DROPPED_PER_BATCH: Final = 64
-_ROWS_ERASED_PER_BATCH: Final = 500  # what every product takes in one batch, and a fraction of its deadline
+_ROWS_ERASED_PER_BATCH: Final = 500  # every product takes so many in one batch, in a fraction of its deadline
 
 
 class RemoteLogMetadataManager(LedPartitions):
-    """Holds the view of every partition that this broker leads and writes each change through to a store.
+    """Metadata of the partitions that this broker leads: live views, and each change written through to a store.
 
-    Partitions that it follows are read from the store, which belongs to the caller, who closes it after the manager.
+    Partitions that this broker follows are read from the store. The caller owns the store and closes it after the
+    manager.
     """
 
     async def add(self, metadata: RemoteLogSegmentMetadata) -> None:
@@ -54,9 +55,9 @@ class RemoteLogMetadataManager(LedPartitions):
         await self._begin([metadata], lambda view: view.with_adopted(metadata))
 
     async def begin_outputs(self, outputs: Sequence[RemoteLogSegmentMetadata]) -> None:
-        """Record that segments begin which shall replace others, all of one partition, in one step; as ``add``.
+        """Record the begin of outputs, segments that replace others, all of one partition, in one step; as ``add``.
 
-        Of those that are there already the rest is added. None at all is no error.
+        Outputs that are recorded already are left as they are, the others are added. An empty sequence is no error.
 
         Raises:
             InvalidMetadataError: as ``add``, or of several partitions; none was written.
@@ -168,9 +169,10 @@ class RemoteLogMetadataManager(LedPartitions):
     async def put_partition_delete(self, metadata: RemotePartitionDeleteMetadata) -> None:
         """Take a step in the deletion of a partition that this broker leads; returns when that is durable and visible.
 
-        Segments stay listed until the last step, DELETE_PARTITION_FINISHED, which needs them gone. It erases what is
-        stored of the partition, in batches of bounded size, and leaves its row as a tombstone. A call that failed or
-        was cancelled there may have erased a part: put the same step again. Repeating a step succeeds.
+        Segments stay listed until the last step, DELETE_PARTITION_FINISHED, which is refused while one is left. The
+        last step erases the rows of the partition, in batches of bounded size, and leaves the partition row as a tombstone.
+        A last step that failed or was cancelled may have erased a part: put it again. Repeating a step
+        succeeds.
 
         Raises:
             InvalidSegmentTransitionError: the lifecycle has no such step; nothing was written.
@@ -185,7 +187,7 @@ class RemoteLogMetadataManager(LedPartitions):
             await self._erase(led)
 
     async def forget_deleted_partitions(self) -> int:
-        """Remove the tombstones of partitions that were deleted longer ago than the retention; say how many.
+        """Remove the tombstones of partitions that were deleted longer ago than the retention; return how many.
 
         At most 256 a call; the partitions must not be announced any more.
 
@@ -220,7 +222,7 @@ class RemoteLogMetadataManager(LedPartitions):
     async def note_recorded_log_start(self, partition: TopicIdPartition, offset: int) -> None:
         """Note durably that the bucket's record has the log start ``offset``, or ``RECORD_IN_DOUBT``.
 
-        The row is written in any case, so that it also proves the leadership.
+        The row is written in any case, so that the call also proves the leadership.
 
         Raises:
             FencedError: the partition is not ours; nothing was written.

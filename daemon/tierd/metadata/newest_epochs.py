@@ -2,7 +2,7 @@
 
 A follower finds the end of the tier along its own lineage by the last few epochs. Read from the row, that costs one row
 after every change, however many segments the partition has. The row says at which of its revisions the epochs were
-written: a tierd of before keeps the field as it finds it, and changes segments, so that only an equal revision counts.
+written: an earlier tierd keeps the field as it finds it, and changes segments, so that only an equal revision counts.
 """
 
 from collections.abc import Mapping
@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol, Self
 
 EPOCHS_KEPT: Final = 4
-"""In a row: that of the last segment, and some of before for a log that has not come to it, or is of another branch."""
+"""Epochs in a row: that of the last segment, and earlier ones for a log that lags or is of another branch."""
 
 
 class TierEpochs(Protocol):
-    """Leader epochs of the tier, which a log's lineage is compared with to find how far the log is in the tier."""
+    """Leader epochs of the tier; a comparison with a log's lineage shows how far the log is in the tier."""
 
     @property
     def is_complete(self) -> bool:
-        """Return whether no older epoch than those that are known is in the tier."""
+        """Return True if the tier has no older epoch than the known ones."""
 
     @property
     def log_start_offset(self) -> int | None:
-        """First offset that may be read, inclusive; None while it was never set."""
+        """Return the first offset that may be read, inclusive; None while it was never set."""
 
     def first_offsets(self) -> Mapping[int, int]:
         """Return the first offset of each epoch that a lookup can find a segment of, in no order."""

@@ -1,4 +1,4 @@
-"""Settings to a metadata store; the package of a backend is loaded only if it is configured."""
+"""Opening of the configured metadata store; the package of a backend is loaded only if it is configured."""
 
 import asyncio
 from pathlib import Path

@@ -1,6 +1,7 @@
-"""Overlaps: segments of which one leader copied the same offsets twice, both of them read. Decisions only.
+"""Overlaps: pairs of readable segments in which one leader copied the same offsets twice. Decisions only.
 
-The one judgement for ``tierd verify`` and for a rebuild from the bucket. No overlap is what normal operation makes:
+``tierd verify`` and a rebuild from the bucket share these decisions. Normal operation makes the following, which are
+no overlaps:
 
 - a copy that covers earlier ones, as after the broker's cleaner has merged small segments: readers find the longer
   copy only (docs/decisions/0007);
@@ -25,7 +26,7 @@ class Overlap:
 
     @property
     def offsets(self) -> OffsetRange:
-        """Return the offsets that both hold."""
+        """Return the offsets that both segments hold."""
         return OffsetRange(self.later.first_readable_offset, min(self.earlier.end_offset, self.later.end_offset))
 
 
@@ -43,9 +44,10 @@ def overlaps(branch: OwnBranch) -> Iterator[Overlap]:
 
 
 def covered_copies(branch: OwnBranch) -> frozenset[UUID]:
-    """Return the ids of finished segments of the branch for all of whose offsets readers use other segments.
+    """Return the ids of finished segments of the branch all of whose offsets readers find in other segments.
 
-    The others are of the branch from end to end too, so that the end of one of them tells what a covered one told.
+    The other segments are of the branch from end to end too, so that their producer snapshots can take the place of
+    those of the covered ones.
     Where the broker's cleaner makes one log of segments that were copied and of one that was not, the copy of that log
     covers the earlier ones.
     """
@@ -54,7 +56,7 @@ def covered_copies(branch: OwnBranch) -> frozenset[UUID]:
 
 
 def _is_answered(branch: OwnBranch, metadata: RemoteLogSegmentMetadata) -> bool:
-    """Return whether readers find every offset that the segment answers for."""
+    """Return True if readers find every offset of the segment, in segments that are of the branch from end to end."""
     at = metadata.first_readable_offset
     for stretch in branch.stretches(at, metadata.end_offset + 1):
         if stretch.start_offset != at or not branch.is_whole(stretch.metadata):

@@ -1,6 +1,6 @@
-"""Partitions that are being deleted or were: small index rows, so that finding them costs the same whatever they hold.
+"""Partitions that are being deleted or were: small index rows, so that the number of segments does not slow a search.
 
-A deletion outlives the process that began it: ``partitions_being_deleted`` is what the remover reads when it starts.
+A deletion outlives the process that began it: the remover reads ``partitions_being_deleted`` when it starts.
 """
 
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class PartitionBeingDeleted:
     """A deletion that has not come to its end.
 
     Attributes:
-        metadata: its last step, and by which broker. ``DELETE_PARTITION_FINISHED`` here means that rows are left to be
-            erased: put the same step again.
+        metadata: the last step of the deletion, with its broker. ``DELETE_PARTITION_FINISHED`` here means that rows
+            are left to be erased: put the same step again.
         leader_epoch: of the claim under which that step was put. The same broker may claim the partition with it again.
     """
 
@@ -41,7 +41,7 @@ async def partitions_being_deleted(store: KeyValueStore, keys: MetadataKeyFactor
 
 
 async def deleted_partitions(store: KeyValueStore, keys: MetadataKeyFactory) -> list[TopicIdPartition]:
-    """Return every partition whose tombstone is all that is left of it.
+    """Return every deleted partition of which only the tombstone is left.
 
     Raises:
         MetadataDecodeError: a row that cannot be understood; names the key.

@@ -34,7 +34,7 @@ _CLAIM_ATTEMPTS: Final = 5
 
 
 class PartitionStore:
-    """The shell between led partitions and a store that answers in time; ``counts`` says what happened."""
+    """The shell between led partitions and a store that answers in time; ``counts`` has the number of each event."""
 
     def __init__(
         self, store: KeyValueStore, keys: MetadataKeyFactory, *, strict_kafka_compat: bool, load_concurrency: int = 8
@@ -115,7 +115,7 @@ class PartitionStore:
         led.view = await self._write(led, led.view, ViewChange(led.view), writes)
 
     async def _claim(self, led: LedPartition) -> tuple[PartitionRow | None, PartitionRow]:
-        """Make our claim the owner; return the row as it was and as it is."""
+        """Make our claim the owner; return the row before and the row after."""
         partition, key = led.partition, self._keys.row(led.partition)
         async with self._claim_slots:
             value = await self._store.get(key)

@@ -38,7 +38,7 @@ async def read_partition(
 async def read_snapshot(
     store: KeyValueStore, keys: MetadataKeyFactory, partition: TopicIdPartition, *, strict_kafka_compat: bool = False
 ) -> LoadedPartition:
-    """Return the partition as the store has it now, and what in it did not fit together.
+    """Return the partition as the store has it now, and the repairs of rows that did not fit together.
 
     Raises:
         As ``read_partition``.
@@ -81,7 +81,7 @@ async def read_segment(store: KeyValueStore, keys: MetadataKeyFactory, segment: 
 async def read_claims(
     store: KeyValueStore, keys: MetadataKeyFactory, partitions: Sequence[TopicIdPartition]
 ) -> dict[TopicIdPartition, Claim]:
-    """Return who may write each of ``partitions``; without those that are unknown, or deleted as a whole, or being so.
+    """Return the claim that may write each of ``partitions``, without unknown, deleted and just being deleted ones.
 
     Raises:
         MetadataDecodeError: a row that cannot be understood; names the key.

@@ -1,9 +1,9 @@
 """Decisions of a rebuild: the metadata of a partition from the content of the bucket (DESIGN 4).
 
-- A segment is finished if its manifest is there and nothing says that it goes.
-- One that has a tombstone, or that a later output replaces, is DELETE_SEGMENT_STARTED. It is not read, it counts for
-  the highest offset, and the expiration ends its deletion, so that its objects do not stay for ever. It hides none:
-  what it had shadowed can be read, where the lost metadata may have said no.
+- A segment is finished if its manifest is there, it has no tombstone and no later output replaces it.
+- A segment that has a tombstone, or that a later output replaces, is DELETE_SEGMENT_STARTED. Such a segment is not
+  read, counts for the highest offset, and the expiration ends its deletion, so that its objects do not stay for ever.
+  It hides no other segment: one that it had shadowed can be read again, which the lost metadata may have denied.
 - An output whose commit a crash prevented is believed all the same: everything was checked before its manifest was
   written (docs/decisions/0019).
 - Copies are applied in their order: by leader epoch, then by the time they began.
@@ -43,7 +43,7 @@ _Order: TypeAlias = tuple[int, int, int, UUID]
 
 
 class RebuildSeverity(Enum):
-    """Meaning of a problem for the result: a note is normal, the others make the answer "no"."""
+    """Severity of a problem: a note is normal, a conflict or a damage makes the answer of the rebuild "no"."""
 
     NOTE = "note"
     CONFLICT = "conflict"
@@ -52,13 +52,13 @@ class RebuildSeverity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RebuildProblem:
-    """Something in the bucket that did not become metadata, or only one side of it.
+    """An object in the bucket, or a contradiction between objects, that did not become metadata as a whole.
 
     Attributes:
         severity: meaning of the problem for the result.
         kind: one word or two, fixed, for programs.
         where: a key, or a segment.
-        what: a sentence for people.
+        what: a sentence for people, without the place.
     """
 
     severity: RebuildSeverity
@@ -90,12 +90,12 @@ class BucketSegment:
 
     @property
     def may_replace(self) -> bool:
-        """Return True if its list of inputs is believed."""
+        """Return True if its list of inputs counts: it is not being deleted, or only because it was replaced itself."""
         return self.soft_delete is None or self.soft_delete.is_replaced
 
     @property
     def order(self) -> _Order:
-        """Return the position of its copy in the order of all copies."""
+        """Return the sort key of its copy: leader epoch, then the time at which the copy began."""
         return _order(self.metadata)
 
 
@@ -130,9 +130,9 @@ def rebuild_partition(
     Args:
         partition: whose segments they are.
         found: in any order.
-        session_id: owner of the partition until the next leader claims it; any session of before is fenced.
-        replaced: why and when the objects of replaced segments go. No deletion that a tombstone tells of ends before
-            the same time: a grace counts from the rebuild, for the tombstone may be an old one that was put again.
+        session_id: owner of the partition until the next leader claims it; every earlier session is fenced.
+        replaced: why and when the objects of replaced segments go. No deletion with a tombstone ends before the
+            same time: the grace counts from the rebuild, since the tombstone may be an old one that was put again.
         log_start: what the bucket's record says; None where there is none, or none that can be read.
         strict_kafka_compat: as in ``PartitionView``.
     """
@@ -158,7 +158,7 @@ def rebuild_partition(
 
 
 def differences(stored: PartitionView, rebuilt: PartitionView) -> list[str]:
-    """Say in which segments the two differ, apart from who told of them when; unfinished copies are not compared."""
+    """Return the segments in which the two differ, events and claims apart; unfinished copies are not compared."""
     old = {
         id_: metadata
         for id_, metadata in stored.segments.items()
@@ -176,7 +176,7 @@ def differences(stored: PartitionView, rebuilt: PartitionView) -> list[str]:
 
 
 def _lasting(metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
-    """Return what must not differ; an adopted segment has the leader epoch and session of its adoption in its row."""
+    """Return the metadata without the fields that may differ: an adopted segment has the claim of its adoption."""
     return replace(
         metadata, event_timestamp_ms=0, broker_id=0, leader_epoch=-1, session_id=_NO_SESSION, soft_delete=None
     )
@@ -220,9 +220,9 @@ def _row(
 def _replacements(segments: Sequence[BucketSegment]) -> tuple[set[UUID], set[UUID], list[RebuildProblem]]:
     """Return the outputs that lose against another one, the segments that are replaced, and the conflicts.
 
-    A later output wins. One that is being deleted itself replaces none: its commit may never have happened. But it
-    has, where the output goes because it was replaced in its turn. An output that nothing proves replaces no segment
-    that is proven, whatever a person has accepted: it is left out.
+    A later output wins. An output that is being deleted replaces no segment, since its commit may never have happened.
+    An output that goes because it was replaced itself was committed, and does replace its inputs. An output that
+    nothing proves replaces no segment that is proven, whatever a person has accepted: that output is left out.
     """
     proven = {segment.metadata.segment.id for segment in segments if segment.is_authentic}
     orders = {segment.metadata.segment.id: segment.order for segment in segments}
@@ -252,10 +252,10 @@ def _replacements(segments: Sequence[BucketSegment]) -> tuple[set[UUID], set[UUI
 
 
 def _unproven_overlaps(readable: Sequence[BucketSegment]) -> list[RebuildProblem]:
-    """Report segments that only a person's word makes believed, and that have offsets of proven ones.
+    """Report unproven segments, accepted by a person, that have offsets of proven segments.
 
-    Readers may get their records in place of the proven ones. All are kept, for where a tier was encrypted later the
-    copies of two leaders may well share some offsets.
+    Readers may get records of an unproven segment in place of proven ones. All segments are kept, since in a tier that
+    was encrypted later the copies of two leaders may well share some offsets.
     """
     spans = sorted(
         (span.epoch, span.first, span.last)
@@ -278,7 +278,7 @@ def _unproven_overlaps(readable: Sequence[BucketSegment]) -> list[RebuildProblem
 
 
 def _overlaps(view: PartitionView) -> list[RebuildProblem]:
-    """Report what ``tierd verify`` reports of the same rows on a host without a replica."""
+    """Report the overlaps that ``tierd verify`` reports of the same rows on a host without a replica."""
     branch = OwnBranch(view, effective_lineage(view, Lineage()))
     return [
         RebuildProblem(
@@ -293,7 +293,7 @@ def _overlaps(view: PartitionView) -> list[RebuildProblem]:
 
 
 class _Replay:
-    """Applies every copy and every begun deletion to the epoch states."""
+    """Replay of every copy and every begun deletion into the epoch states."""
 
     def __init__(self, metadata: Iterable[RemoteLogSegmentMetadata], *, strict_kafka_compat: bool) -> None:
         self.states: dict[int, RemoteLogLeaderEpochState] = {}

@@ -1,11 +1,11 @@
-"""Conditions under which an output takes the place of its inputs: what a compaction or merge must leave as it was.
+"""Conditions under which an output takes the place of its inputs, so that readers find the same offsets as before.
 
 ::
 
     inputs   FINISHED ──────────► DELETE_STARTED, soft, "replaced"     ┐ one batch: readers see
     output   STARTED  ──────────► FINISHED                             ┘ the inputs or the output
 
-Whatever speaks against it is said before anything changes, and leaves everything as it was.
+A condition that does not hold is an error before anything changes, and leaves everything as it was.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ _START_AGAIN = "nothing to do: the next run begins with what is there then"
 def is_replaced_already(
     view: PartitionLookups, output: RemoteLogSegmentMetadata, inputs: Sequence[RemoteLogSegmentMetadata]
 ) -> bool:
-    """Return True if this replacement has happened: the batch was applied, and the request is repeated."""
+    """Return True if this very replacement has happened: the batch was applied, and the request is repeated."""
     present = view.segments.get(output.segment.id)
     if present is None or _lasting(present) != _lasting(output):
         return False
@@ -74,7 +74,7 @@ def require_lookups_kept(
     inputs: Sequence[RemoteLogSegmentMetadata],
     changes: Sequence[epoch_state.EpochChange],
 ) -> None:
-    """Raise unless each lookup afterwards finds what it found before, or ``output``.
+    """Raise unless each lookup afterwards finds the segment that it found before, or ``output``.
 
     Kafka's algorithm (``strict_kafka_compat``) leaves holes where another copy overlaps: a segment that finishes takes
     the place of a longer one with the same start, and a shorter one that begins inside it hides its end.
@@ -109,7 +109,7 @@ def _are_covered(offsets: OffsetRange, ascending: Sequence[OffsetRange]) -> bool
 def rows_after(
     output: RemoteLogSegmentMetadata, inputs: Sequence[RemoteLogSegmentMetadata], soft_delete: SoftDelete
 ) -> tuple[RemoteLogSegmentMetadata, ...]:
-    """The rows that the replacement writes; the event of all of them is that of the output."""
+    """Return the rows that the replacement writes; the event of all of them is that of the output."""
     gone = (
         replace(
             each,
@@ -158,7 +158,7 @@ def _require_unchanged(view: PartitionLookups, expected: RemoteLogSegmentMetadat
 
 
 def _require_covered(output: RemoteLogSegmentMetadata, inputs: Sequence[RemoteLogSegmentMetadata]) -> None:
-    """No offset that an input answers for, in any epoch, may be without an answer afterwards, nor any be added."""
+    """Raise unless inputs without a gap and the output have the same offsets, each input's in the same epochs."""
     reached = first = min(each.start_offset for each in inputs)
     for each in sorted(inputs, key=lambda each: each.start_offset):
         if each.start_offset > reached:
@@ -176,7 +176,7 @@ def _require_covered(output: RemoteLogSegmentMetadata, inputs: Sequence[RemoteLo
 
 
 def _require_later(begun: RemoteLogSegmentMetadata, inputs: Sequence[RemoteLogSegmentMetadata]) -> None:
-    """A rebuild from the bucket believes no output that was begun before what it replaces (docs/decisions/0019)."""
+    """Raise unless the output was begun after its inputs: a rebuild believes no other (docs/decisions/0019)."""
     newest = max(inputs, key=_age)
     if _age(begun) <= _age(newest):
         raise InvalidMetadataError(
@@ -203,5 +203,5 @@ def _begun_as(metadata: RemoteLogSegmentMetadata) -> tuple[object, ...]:
 
 
 def _lasting(metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
-    """Without who told of it when."""
+    """Return the metadata without the time and the broker of its event."""
     return replace(metadata, event_timestamp_ms=0, broker_id=0)

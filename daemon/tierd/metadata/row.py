@@ -1,4 +1,4 @@
-"""The partition row: who may write a partition's metadata, and how often it was written (remote-tiering 7.6)."""
+"""The partition row: the claim that may write a partition's metadata, and the revision (remote-tiering 7.6)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -34,7 +34,7 @@ class PartitionDelete(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRow:
-    """Row of a partition as a whole.
+    """Row of the store about a partition as a whole.
 
     Attributes:
         topic: the name; the id is in the key.
@@ -46,10 +46,10 @@ class PartitionRow:
         compacted_to: up to where compaction has cleaned the partition, exclusive; it only grows. None while it never
             has: everything is dirty.
         recorded_log_start: log start that the bucket's record of the partition has; ``RECORD_IN_DOUBT`` while the
-            record is written or where the outcome of that is unknown. None while the bucket has no record, which stands
-            for a log start of 0.
+            record is being written, or where the outcome of the write is unknown. None while the bucket has no record,
+            which stands for a log start of 0.
         only_broker_id: broker that every claim since the first came from. None where several brokers have claimed the
-            partition, or where the row tells nothing of earlier claims: after a rebuild, or from an earlier tierd.
+            partition, or where the row does not show earlier claims: after a rebuild, or from an earlier tierd.
         newest_epochs: how far the newest leader epochs are in the tier; they count only at their own revision. None in
             a row that a rebuild or an earlier tierd wrote.
         unknown: fields of a later tierd, kept when the row is rewritten.
@@ -68,7 +68,7 @@ class PartitionRow:
 
     @property
     def is_log_start_recorded(self) -> bool:
-        """Return whether the bucket has the log start as it is, or none has been set."""
+        """Return True if the bucket has the present log start, or none has been set."""
         return self.log_start_offset is None or self.log_start_offset == (self.recorded_log_start or 0)
 
     @property
@@ -77,14 +77,14 @@ class PartitionRow:
         return self.deletion is not None and self.deletion.state is _FINISHED
 
     def compacted(self, to: int | None) -> Self:
-        """The same row with compaction having come up to ``to``, if that is further."""
+        """Return the same row, cleaned by compaction up to ``to`` if that is further."""
         if to is None or (self.compacted_to is not None and to <= self.compacted_to):
             return self
         return replace(self, compacted_to=to)
 
     @property
     def known_epochs(self) -> NewestEpochs | None:
-        """Return the newest epochs where they are those of this revision, None elsewhere."""
+        """Return the newest epochs if they are of this revision, None otherwise."""
         newest = self.newest_epochs
         return newest if newest is not None and newest.revision == self.revision else None
 
@@ -99,11 +99,11 @@ def claimed_row(
 ) -> PartitionRow:
     """Return the row that makes ``claim`` the owner; the revision grows even when it owns the partition already.
 
-    The growth is what settles a write whose outcome is unknown: it landed before, or its precondition fails for ever.
+    The growth settles a write whose outcome is unknown: that write landed before, or its precondition fails for ever.
 
     Args:
         stored: the present row, None when the partition is new to the store.
-        claim: who asks.
+        claim: the claim of the caller.
         partition: whose row it is.
         held: the claim was granted before. A session that lost it to a later one of the same broker does not
             take it back.
@@ -130,7 +130,7 @@ def claimed_row(
 
 
 def fenced(partition: TopicIdPartition, claim: Claim, owner: Claim | None) -> FencedError:
-    """The error for a writer with ``claim`` where ``owner`` owns the partition now."""
+    """Return the error for a writer with ``claim`` where ``owner`` owns the partition now."""
     return FencedError(
         f"{partition}: {claim} may not write, {owner or 'nobody'} owns the partition in the metadata store",
         remedy="nothing to do if leadership moved; otherwise look for a second tierd with the same node_id",

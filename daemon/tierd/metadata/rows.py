@@ -1,4 +1,4 @@
-"""Views to rows and back: what a batch writes for a change, and what a loaded partition says (remote-tiering 7.7)."""
+"""Views to rows and back: the writes of a batch for a change, and the view of loaded rows (remote-tiering 7.7)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from tierd.model import (
 
 
 def writes_of(change: ViewChange, keys: MetadataKeyFactory) -> list[Put | Delete]:
-    """The rows that differ, the partition row excepted; their number depends on the event, not on the partition."""
+    """Return the rows that differ, without the partition row; their number depends on the event, not the partition."""
     view, partition = change.view, change.view.partition
     writes: list[Put | Delete] = []
     for metadata in change.segments:
@@ -39,7 +39,7 @@ def writes_of(change: ViewChange, keys: MetadataKeyFactory) -> list[Put | Delete
 
 
 def rows_of(view: PartitionView, keys: MetadataKeyFactory) -> dict[str, bytes]:
-    """Every row of a partition by its key, the partition row excepted."""
+    """Return every row of a partition by its key, the partition row excepted."""
     partition, rows = view.partition, dict[str, bytes]()
     for segment_id, metadata in (*view.segments.items(), *view.tombstones.items()):
         rows[keys.segment(partition, segment_id)] = serde.encode_segment(metadata, view.unknown.get(segment_id))
@@ -69,7 +69,7 @@ def _epoch_writes(change: EpochChange, partition: TopicIdPartition, keys: Metada
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A stored epoch state that did not fit the stored segments, what was made of it, and the write that says so."""
+    """A stored epoch state that did not fit the stored segments, the state made of it, and the write that stores it."""
 
     problem: str
     write: Put | Delete
@@ -106,7 +106,7 @@ def load_partition(
 
 
 class _EpochRows:
-    """The rows of one epoch while they are read; references arrive in the order of their offsets."""
+    """The rows of one epoch during a load; references arrive in the order of their offsets."""
 
     def __init__(self) -> None:
         self.references: list[tuple[int, str]] = []
@@ -162,7 +162,7 @@ class _Loader:
             self._unknown[segment_id] = unknown
 
     def loaded(self, *, strict_kafka_compat: bool) -> LoadedPartition:
-        if self._row is not None and self._row.is_tombstone:  # what else there is only waits to be erased
+        if self._row is not None and self._row.is_tombstone:  # its other rows only wait to be erased
             empty = PartitionView(self._partition, self._row, strict_kafka_compat=strict_kafka_compat)
             return LoadedPartition(empty, ())
         epochs = {epoch: self._epoch_state(epoch, rows) for epoch, rows in self._epochs.items()}

@@ -133,7 +133,7 @@ def decode_row(key: str, value: bytes) -> PartitionRow:
 
 
 def encode_reference(segment_id: UUID) -> bytes:
-    """Encode which segment an epoch finds from an offset on."""
+    """Encode a reference to the segment that an epoch finds from an offset on."""
     return encode_value({"id": uuid_to_text(segment_id)})
 
 
@@ -185,7 +185,7 @@ def encode_deleting(topic: str, deletion: PartitionDelete, leader_epoch: int) ->
 
 
 def decode_deleting(key: str, value: bytes) -> tuple[str, PartitionDelete, int]:
-    """Decode the topic name of such an index row, how far the deletion has come, and under which leader epoch.
+    """Decode an index row of a deletion: topic name, state of the deletion, leader epoch of its last step.
 
     Raises:
         MetadataDecodeError: the value cannot be understood; names the key.

@@ -1,4 +1,4 @@
-"""MetadataStatistics: what a metadata manager did and holds."""
+"""MetadataStatistics: counts and present state of a metadata manager."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ class MetadataStatistics:
         claims: partition rows taken, reloads included.
         loads: partitions read from the store.
         reloads: of those, after an unknown outcome or an unexpected revision.
-        follower_reads: looks at followed partitions.
-        follower_loads: of those, partitions of which all rows had to be read.
+        follower_reads: reads of followed partitions.
+        follower_loads: of those, reads that needed all rows of the partition.
         repairs: stored epoch states that did not fit the stored segments.
         fenced_writes: refused by the store, because another leader or session owns the partition.
         unknown_outcomes: batches that may or may not have been written.

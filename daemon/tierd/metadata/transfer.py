@@ -1,4 +1,4 @@
-"""Moving metadata from one store to another, of whatever kind, through a file: ``export_format`` says what is in it."""
+"""Moving metadata from one store to another, of whatever kind, through a file in the form of ``export_format``."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ class TransferCounts:
 async def export_lines(
     store: KeyValueStore, keys: MetadataKeyFactory, *, exported_ms: int
 ) -> AsyncGenerator[str, None]:
-    """Yield the lines of the cluster's export. Every partition is from one snapshot, each from another one.
+    """Yield the lines of the cluster's export. Each partition is read from a snapshot of its own.
 
     Raises:
         MetadataFillingRefusedError: an import or a rebuild of this store is not complete.
@@ -82,7 +82,7 @@ async def import_lines(
         store: has nothing of the cluster yet.
         keys: of the cluster.
         open_lines: gives the lines, from the first on, each time it is called; it may block.
-        tell: is told how far it is.
+        tell: is called with the progress, as text.
 
     Raises:
         MetadataExportError: the export is damaged; nothing was written.
@@ -145,7 +145,7 @@ def _pairs(exported: ExportedPartition, keys: MetadataKeyFactory) -> list[tuple[
 
 
 async def _has_identity(store: KeyValueStore, keys: MetadataKeyFactory, header: ExportHeader) -> bool:
-    """Return True if this is the exported store itself, or one that the import has completed: nothing is written."""
+    """Return True for the exported store itself, or one with a completed import: then nothing is to be written."""
     identity = await store.get(keys.store_key)
     return identity is not None and serde.decode_identity(keys.store_key, identity) == header.store_id
 

@@ -1,4 +1,4 @@
-"""A metadata value as bytes, whatever it tells: a format byte, then a compact JSON object; and its fields, checked."""
+"""A metadata value of any kind as bytes: a format byte, then a compact JSON object; and its fields, checked."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -15,12 +15,12 @@ _T = TypeVar("_T")
 
 
 def unknown_fields(body: dict[str, object], known: frozenset[str]) -> Mapping[str, object]:
-    """The fields that only a later tierd knows."""
+    """Return the fields that only a later tierd knows."""
     return {} if body.keys() <= known else {name: value for name, value in body.items() if name not in known}
 
 
 def int_field(body: dict[str, object], name: str) -> int:
-    """An integer of 64 bits, -1 or more.
+    """Return the field ``name``, an integer of 64 bits, -1 or more.
 
     Raises:
         KeyError: there is no such field.
@@ -33,7 +33,7 @@ def int_field(body: dict[str, object], name: str) -> int:
 
 
 def text_field(body: dict[str, object], name: str) -> str:
-    """A text.
+    """Return the field ``name``, a text.
 
     Raises:
         KeyError: there is no such field.
@@ -44,7 +44,7 @@ def text_field(body: dict[str, object], name: str) -> str:
 
 
 def refuse(problem: str) -> NoReturn:
-    """Say that a value cannot be understood.
+    """Refuse a value that cannot be understood.
 
     Raises:
         ValueError: always; ``decoded_value`` names the key.
@@ -53,7 +53,7 @@ def refuse(problem: str) -> NoReturn:
 
 
 def encode_value(body: Mapping[str, object]) -> bytes:
-    """The format byte and the fields."""
+    """Encode the format byte and the fields."""
     return _FORMAT_BYTE + _encode_json(body).encode()
 
 

@@ -1,4 +1,4 @@
-"""The metadata backends behind one narrow promise: memory for tests, SQLite for one host, PostgreSQL and Redis."""
+"""The metadata backends behind one narrow interface: memory for tests, SQLite for one host, PostgreSQL and Redis."""
 
 from tierd.metadata.kv.base import Batch, Delete, DeletePrefix, Expect, ExpectPresent, KeyValueStore, Put
 from tierd.metadata.kv.deadline import DeadlineKeyValueStore

@@ -4,14 +4,14 @@ from urllib.parse import urlsplit
 
 
 class BadAddressError(ValueError):
-    """An address that cannot be understood. What is wrong with it is not repeated: it may be a part of the password."""
+    """An address that cannot be understood. The text does not repeat the wrong part: it may be of the password."""
 
     def __init__(self) -> None:
         super().__init__("the address cannot be understood; in user and password %-encode / ? # [ ] @ :")
 
 
 def name_of(kind: str, address: str) -> str:
-    """The kind of server, and host and path where they are told from the secrets for sure."""
+    """Return the kind of server, with host and path where they are certain to hold no secret."""
     try:
         parts = urlsplit(address)
     except ValueError:

@@ -1,4 +1,4 @@
-"""KeyValueStore: the little that tierd asks of a metadata backend."""
+"""KeyValueStore: the few operations that tierd needs of a metadata backend."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class DeletePrefix:
             raise ValueError("a prefix to remove is never empty")
 
     def covers(self, key: str) -> bool:
-        """Tell whether ``key`` is removed."""
+        """Return True if ``key`` is removed."""
         return key.startswith(self.prefix)
 
 
@@ -46,15 +46,15 @@ Write: TypeAlias = Put | Delete | DeletePrefix
 class Expect:
     """A precondition: ``key`` holds exactly ``value``, or is absent when ``value`` is None.
 
-    Values instead of version numbers, so that every product can check it; a row that must not be confused with
-    an earlier one of the same content carries a revision.
+    Values instead of version numbers, so that every product can check the precondition. A row that must not be confused
+    with an earlier one of the same content carries a revision.
     """
 
     key: str
     value: bytes | None
 
     def holds(self, actual: bytes | None) -> bool:
-        """Tell whether a store in which the key has the value ``actual`` fulfils it."""
+        """Return True if a store in which the key has the value ``actual`` fulfils the precondition."""
         return actual == self.value
 
 
@@ -65,7 +65,7 @@ class ExpectPresent:
     key: str
 
     def holds(self, actual: bytes | None) -> bool:
-        """Tell whether a store in which the key has the value ``actual`` fulfils it."""
+        """Return True if a store in which the key has the value ``actual`` fulfils the precondition."""
         return actual is not None
 
 
@@ -87,7 +87,8 @@ class KeyValueStore(Protocol):
     operations are batches.
 
     Every call may raise ``BackendUnavailableError``: nothing was written. ``apply`` may also raise
-    ``OutcomeUnknownError``: it may have been written, or may still be. A cancelled ``apply`` is of the second kind.
+    ``OutcomeUnknownError``: the batch may have been written, or may still be. A cancelled ``apply`` has an unknown
+    outcome, too.
     """
 
     async def get(self, key: str) -> bytes | None:

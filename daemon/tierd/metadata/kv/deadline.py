@@ -1,4 +1,4 @@
-"""DeadlineKeyValueStore: every call of a store ends in time, and how long each took is counted."""
+"""DeadlineKeyValueStore: a store each call of which ends in time, with counts and times of the calls."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ from tierd.metadata.kv.refusals import WritesRefusedError
 _T = TypeVar("_T")
 
 OnOutcome = Callable[[TierError | None], None]
-"""Told of every call that ended: the failure when the store did not answer, None when it did. Must not block."""
+"""Called after every call: with the failure when the store did not answer, None when it did. Must not block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class CallLatency:
 
 
 class DeadlineKeyValueStore(KeyValueStore):
-    """Gives up on a call after ``timeout_s``: a read has failed, a batch may or may not have been written."""
+    """A store that ends a call after ``timeout_s``: a read has failed, a batch may or may not have been written."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class DeadlineKeyValueStore(KeyValueStore):
         on_outcome: OnOutcome = lambda _: None,
         masking: Masking | None = None,
     ) -> None:
-        """``masking`` is of a store whose own exceptions may hold secrets: one of another package."""
+        """Keep the collaborators; ``masking`` is for a store of another package, whose exceptions may hold secrets."""
         self._inner = inner
         self._on_outcome = on_outcome
         self._timeout_s = timeout_s
@@ -70,7 +70,7 @@ class DeadlineKeyValueStore(KeyValueStore):
         await self._inner.close()
 
     def latencies(self) -> Mapping[str, CallLatency]:
-        """Calls so far by operation (``get``, ``scan``, ``apply``), failed ones too."""
+        """Return the calls so far by operation (``get``, ``scan``, ``apply``), failed ones too."""
         return dict(self._latencies)
 
     async def _in_time(self, operation: str, call: Awaitable[_T]) -> _T:
@@ -104,6 +104,6 @@ class DeadlineKeyValueStore(KeyValueStore):
 
 
 def _is_silence(error: TierError) -> bool:
-    """Return whether the store did not answer; one that takes no writes for now does."""
+    """Return True if the store did not answer; a store that refuses writes for now does answer."""
     is_away = isinstance(error, BackendUnavailableError | OutcomeUnknownError)
     return is_away and not isinstance(error, WritesRefusedError)

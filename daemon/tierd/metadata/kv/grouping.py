@@ -16,7 +16,7 @@ _ROWS_PER_GROUP: Final = 2048  # writes and preconditions; a batch that has more
 _LOOKED_AT: Final = 1024  # waiting batches considered for one group, so that choosing stays cheap
 
 WriteGroup = Callable[[Sequence[Batch]], Awaitable[Sequence[TierError | None]]]
-"""Applies batches that touch no key in common, each wholly or not at all; per batch None, or why it is not durable.
+"""Applies batches that share no key, each wholly or not at all; per batch None, or the error if it is not durable.
 
 A batch that removes a prefix is the only one of its group.
 """
@@ -35,7 +35,7 @@ class WaitingBatch:
 def next_group(
     waiting: Iterable[WaitingBatch], busy: AbstractSet[str], *, is_removing: bool = False
 ) -> list[WaitingBatch]:
-    """Choose what goes together next: no two batches with a key in common, and none with a key in ``busy``.
+    """Choose the batches that go together next: no two batches with a key in common, and none with a key in ``busy``.
 
     A batch that must wait holds back those behind it that share a key with it, so that batches on one key are
     applied in the order in which they were asked for. A batch that removes a prefix waits for all before it, and all
@@ -66,7 +66,7 @@ def next_group(
 class BatchGroups:
     """A queue in front of ``write``, which is called for at most ``lanes`` groups at a time.
 
-    A caller that is cancelled while its batch waits leaves nothing; later, the batch may still be applied.
+    A caller that is cancelled while its batch waits leaves nothing; after a later cancellation the batch may be applied.
     """
 
     def __init__(self, write: WriteGroup, *, lanes: int, name: str) -> None:
@@ -80,7 +80,7 @@ class BatchGroups:
         self._closed = False
 
     async def apply(self, batch: Batch) -> None:
-        """Return when the batch is durable; raises what ``write`` says of it."""
+        """Return when the batch is durable; raise the error that ``write`` returns for it."""
         if self._closed:
             raise closed(self._name)
         keys = [write.key for write in batch.writes if not isinstance(write, DeletePrefix)]
@@ -142,5 +142,5 @@ class BatchGroups:
 
 
 def closed(name: str) -> BackendUnavailableError:
-    """The error of every call after ``close``."""
+    """Return the error of every call after ``close``."""
     return BackendUnavailableError(f"{name}: the metadata store is closed")

@@ -1,4 +1,4 @@
-"""MemoryKeyValueStore: the contract in a dictionary, for tests and for trying things out."""
+"""MemoryKeyValueStore: the contract in a dictionary, for tests and trials."""
 
 import asyncio
 from bisect import bisect_left, insort
@@ -9,7 +9,7 @@ from tierd.metadata.kv.base import Batch, DeletePrefix, KeyValueStore, Put, end_
 
 
 class MemoryKeyValueStore(KeyValueStore):
-    """Keeps everything in this process and forgets it at its end. Every call yields to the event loop once."""
+    """A store in the memory of this process, gone at its end. Every call yields to the event loop once."""
 
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}

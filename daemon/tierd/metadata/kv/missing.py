@@ -4,7 +4,7 @@ from tierd.errors import MetadataError, install_extra
 
 
 def missing_package(backend: str, error: ModuleNotFoundError) -> MetadataError:
-    """The error for ``metadata.backend`` where its client is not there."""
+    """Return the error for ``metadata.backend`` where its client is not there."""
     return MetadataError(
         f"metadata.backend {backend} needs the package {error.name}, which is not installed",
         remedy=install_extra(backend),

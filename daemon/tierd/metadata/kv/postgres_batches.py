@@ -1,4 +1,4 @@
-"""Batches as statements: what goes together, what is tried again, and what each batch is told."""
+"""Batches as statements: their grouping, their retries, and the outcome of each batch."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -67,7 +67,7 @@ def writer(connections: PostgresConnections, statements: Statements) -> WriteGro
 
 
 def _only_expected_absent(batch: Batch) -> Iterator[str]:
-    """Yield the keys that another client might write between their check and the end of the batch."""
+    """Yield the keys that are expected to be absent and not put: another client might write them meanwhile."""
     put = {write.key for write in batch.writes if isinstance(write, Put)}
     return (
         expect.key
@@ -77,7 +77,7 @@ def _only_expected_absent(batch: Batch) -> Iterator[str]:
 
 
 def _columns(batches: Sequence[Batch]) -> tuple[list[object], ...]:
-    """Return the rows that are expected, deleted, put and removed by prefix, each with the number of its batch."""
+    """Return the arguments of ``apply``: columns of what is expected, deleted, put and removed, by batch number."""
     expected = [
         (number, expect.key, None, True)
         if isinstance(expect, ExpectPresent)

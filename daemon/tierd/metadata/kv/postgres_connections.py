@@ -16,7 +16,7 @@ from tierd.metadata.kv.address import BadAddressError, name_of
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
 
-_IDLE_LIMIT_S: Final = 60.0  # what is idle for longer, a firewall between us may have forgotten
+_IDLE_LIMIT_S: Final = 60.0  # a firewall may have forgotten a connection that is idle for longer
 _CLOSE_LIMIT_S: Final = 1.0
 _LOCK_SHARE: Final = 0.25  # of the deadline: the wait of a group, and then of the one batch that has to wait
 
@@ -24,7 +24,8 @@ _LOCK_SHARE: Final = 0.25  # of the deadline: the wait of a group, and then of t
 class PostgresConnections:
     """Connections in ``REPEATABLE READ``, so that a statement that another one overtook fails with 40001.
 
-    One whose call did not end with an answer is cut, and the idle ones with it: after a failover all of them are dead.
+    A connection whose call ended without an answer is closed, and usually the idle ones with it: after a failover all
+    of them are dead.
     """
 
     def __init__(self, dsn: str, *, pool_size: int, timeout_s: float, read_only: bool) -> None:
@@ -35,7 +36,7 @@ class PostgresConnections:
         self._read_only = read_only
         self._any_server = read_only or "target_session_attrs" in dsn
         self._slots = asyncio.Semaphore(pool_size)
-        self._idle: list[tuple[Connection, float]] = []  # and since when; the last one used is the first to go again
+        self._idle: list[tuple[Connection, float]] = []  # and since when; the one used last is used next
         self._closed = False
 
     async def run_repeatable(self, query: str, *arguments: object) -> Sequence[asyncpg.Record]:
@@ -56,12 +57,12 @@ class PostgresConnections:
             raise refusal from refusal.__cause__
 
     async def run(self, query: str, *arguments: object) -> Sequence[asyncpg.Record]:
-        """Run a statement once, in a transaction of its own; cancelled, it may still happen.
+        """Run a statement once, in a transaction of its own; after a cancellation it may still take effect.
 
         Raises:
             asyncpg.PostgresError: the server refused it, and nothing happened.
-            OutcomeUnknownError: it was sent and not answered.
-            BackendUnavailableError: it was not sent.
+            OutcomeUnknownError: the statement was sent and not answered.
+            BackendUnavailableError: the statement was not sent.
         """
         async with self.connection() as connection:
             return await connection.fetch(query, *arguments)
@@ -123,7 +124,7 @@ class PostgresConnections:
             return
         connection.terminate()
         if isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError | asyncpg.InternalClientError | OSError):
-            while self._idle:  # lost, or a primary no more: so are the others
+            while self._idle:  # lost, or no longer a primary: so are the others
                 self._idle.pop()[0].terminate()
             if not postgres_errors.is_answer(error):
                 kind = postgres_errors.unknown if postgres_errors.is_unknown(error) else postgres_errors.refused
@@ -131,7 +132,7 @@ class PostgresConnections:
                 raise failure from failure.__cause__
 
     async def close(self) -> None:
-        """Close what is idle within a second; a call that runs loses its connection when it ends."""
+        """Close idle connections within a second; the connection of a running call is closed at its end."""
         self._closed = True
         idle, self._idle = self._idle, []
         await asyncio.gather(

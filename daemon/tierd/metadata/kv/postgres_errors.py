@@ -36,7 +36,7 @@ def is_answer(error: BaseException) -> bool:
 
 
 def is_standby(error: BaseException) -> bool:
-    """Return True if the server takes no writes, as a former primary."""
+    """Return True if the server is read-only: a standby, or a primary that was demoted."""
     return getattr(error, "sqlstate", None) == "25006"
 
 
@@ -54,7 +54,7 @@ def is_unknown(error: BaseException) -> bool:
 
 
 def refused(name: str, masking: Masking, error: BaseException) -> BackendUnavailableError:
-    """Our error for a call that did nothing; its cause is set, and safe."""
+    """Return our error for a call that changed nothing; its cause is set, and masked."""
     state = getattr(error, "sqlstate", None) or ""
     kind = WritesRefusedError if state in _NO_WRITES else BackendUnavailableError
     if state[:2] in {"28", "3D", "3F", "42"} or _is_bad_address(error):
@@ -65,7 +65,7 @@ def refused(name: str, masking: Masking, error: BaseException) -> BackendUnavail
 
 
 def unknown(name: str, masking: Masking, error: BaseException) -> OutcomeUnknownError:
-    """Our error for a batch whose answer was lost; its cause is set, and safe."""
+    """Return our error for a batch whose answer was lost; its cause is set, and masked."""
     outcome = OutcomeUnknownError(f"{name}: {masking.text(_text(error))}", remedy=_UNREACHABLE)
     outcome.__cause__ = masking.error(error)
     return outcome

@@ -21,18 +21,18 @@ _MAKING: Final = 0x7469657264  # "tierd": one maker at a time
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """Texts of the statements. Each is a transaction of its own and one round trip.
+    """Texts of the statements. Each is one round trip; ``hold`` and ``let_go`` share a transaction with an ``apply``.
 
     Attributes:
         get: keys to rows.
         scan: first key, and the end of the range, exclusive.
         scan_all: every row.
         apply: batches that share no key; one that removes a prefix is alone. Expected rows are locked in the order of
-            their keys, then judged; a batch that was refused writes nothing and is returned with the key and what it
-            holds. A row that appeared or changed since the statement began makes it fail with 40001, also where it was
+            their keys, then judged; a batch that was refused writes nothing and is returned with the key and the value
+            found. A row that appeared or changed since the statement began makes it fail with 40001, also where it was
             expected to be absent and is put. Where it is only expected to be absent nothing is locked: see ``hold``.
         hold: makes rows where there are none, so that until the end of the transaction no other client can.
-        let_go: removes them again.
+        let_go: removes the rows that ``hold`` made.
     """
 
     get: str
@@ -44,7 +44,7 @@ class Statements:
 
     @classmethod
     def on(cls, table: str) -> Self:
-        """The statements on ``table``, which is quoted already."""
+        """Return the statements on ``table``, which is quoted already."""
         return cls(
             get=f"SELECT key, value FROM {table} WHERE key = ANY($1::text[])",
             scan=f"SELECT key, value FROM {table} WHERE key >= $1 AND key < $2 ORDER BY key",

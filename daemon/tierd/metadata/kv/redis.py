@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_ROWS_PER_PAGE: Final = 1000  # a script that reads so many keeps the server for three milliseconds
+_ROWS_PER_PAGE: Final = 1000  # a script that reads so many rows occupies the server for three milliseconds
 _SNAPSHOT_ATTEMPTS: Final = 3
 _WAIT_SHARE: Final = 0.5  # of the deadline, so that the server's own answer comes first
 
@@ -128,7 +128,7 @@ class RedisKeyValueStore(KeyValueStore):
         return outcomes if reached >= self._replicas else self._too_few(reached, outcomes)
 
     def _too_few(self, reached: int, outcomes: Sequence[TierError | None]) -> list[TierError | None]:
-        """Return the outcomes when too few replicas confirmed: also a refusal may rest on a write that can be lost."""
+        """Return the outcomes when too few replicas confirmed: a refusal, too, may be due to a write that is lost."""
         cause = f"{self._connections.name}: {reached} of {self._replicas} replicas have the batch"
         remedy = "look at the replicas and the network, or lower metadata.redis.replicas"
         unknown, refused = OutcomeUnknownError(cause, remedy=remedy), BackendUnavailableError(cause, remedy=remedy)
@@ -137,7 +137,7 @@ class RedisKeyValueStore(KeyValueStore):
     async def _snapshot(
         self, pages: Callable[["_Snapshot", int], Awaitable[None]], concerns: Callable[[str], bool]
     ) -> dict[str, bytes]:
-        """Read pages, then what changed meanwhile; where too much did, everything in one call at last."""
+        """Read pages, then the rows that changed meanwhile; if these are too many, read all in one call at last."""
         for attempt in range(_SNAPSHOT_ATTEMPTS):
             snapshot = _Snapshot(self._connections)
             await pages(snapshot, _ROWS_PER_PAGE if attempt < _SNAPSHOT_ATTEMPTS - 1 else _UNBOUNDED)
@@ -150,7 +150,7 @@ _UNBOUNDED: Final = 1 << 31
 
 
 class _Snapshot:
-    """Rows that were read in pages, and since which write they may be out of date."""
+    """Rows that were read in pages, and the number of the write after which they may be out of date."""
 
     def __init__(self, connections: "RedisConnections") -> None:
         self._connections = connections

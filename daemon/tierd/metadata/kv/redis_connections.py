@@ -1,4 +1,4 @@
-"""RedisConnections: a bounded pool of connections, and calls of which it is known whether they were sent."""
+"""RedisConnections: a bounded pool of connections, and calls whose failure says if they may have been applied."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from tierd.metadata.kv import redis_errors
 from tierd.metadata.kv.address import BadAddressError, name_of
 from tierd.metadata.kv.redis_scripts import KEYS, Script
 
-_CHECKED_AFTER_S: Final = 30.0  # what is idle for longer is asked for a sign of life before its next use
+_CHECKED_AFTER_S: Final = 30.0  # a connection that is idle for longer is checked before its next use
 
 Argument = bytes | str | int
 _FAILURES: Final = (exceptions.RedisError, OSError, ValueError)
 
 
 class _Connection(Protocol):
-    """Used part of the client's connections."""
+    """The part of the client's connections that is used."""
 
     def pack_commands(self, commands: Sequence[Sequence[Argument]]) -> list[bytes]: ...
 
@@ -34,7 +34,7 @@ class _Connection(Protocol):
 
 
 class _Pool(Protocol):
-    """Used part of the client's pool, which has no types of its own."""
+    """The part of the client's pool that is used; the pool has no types of its own."""
 
     async def get_connection(self) -> _Connection: ...
 
@@ -80,7 +80,7 @@ class RedisConnections:
         return await self._repeatable([command])
 
     async def script_repeatable(self, script: Script, *arguments: Argument) -> object:
-        """The same for a script."""
+        """Run a script that may as well run twice, and do so where the connection was lost."""
         try:
             return await self._repeatable([_by_name(script, arguments)])
         except redis_errors.ScriptMissingError:
@@ -138,7 +138,7 @@ class RedisConnections:
             if isinstance(answer, exceptions.ResponseError):
                 if redis_errors.is_demoted(answer):  # look for the new primary
                     await self._pool.disconnect(inuse_connections=False)
-                if number:  # what came before it was done
+                if number:  # the script before it was applied
                     raise redis_errors.unknown(self.name, self.masking, answer)
                 raise redis_errors.refused(self.name, self.masking, answer)
         return answers

@@ -29,7 +29,7 @@ _REMEDIES: Final = {
 
 
 class ScriptMissingError(BackendUnavailableError):
-    """The server does not hold the script of that name; it takes the text."""
+    """The server does not hold the script of that name and must get its text."""
 
 
 def is_answer(error: BaseException) -> bool:
@@ -49,12 +49,12 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def is_demoted(error: BaseException) -> bool:
-    """Return True if the server is no longer a primary."""
+    """Return True if the server no longer serves writes of these keys: a replica now, or the keys have moved."""
     return isinstance(error, exceptions.ReadOnlyError | exceptions.MasterDownError | exceptions.MovedError)
 
 
 def refused(name: str, masking: Masking, error: BaseException) -> BackendUnavailableError:
-    """Our error for a call that did nothing; its cause is set, and safe."""
+    """Return our error for a call that changed nothing; its cause is set, and masked."""
     kind = BackendUnavailableError
     if isinstance(error, exceptions.NoScriptError):
         kind = ScriptMissingError
@@ -68,7 +68,7 @@ def refused(name: str, masking: Masking, error: BaseException) -> BackendUnavail
 
 
 def unknown(name: str, masking: Masking, error: BaseException) -> OutcomeUnknownError:
-    """Our error for a batch whose answer was lost; its cause is set, and safe."""
+    """Return our error for a batch whose answer was lost; its cause is set, and masked."""
     outcome = OutcomeUnknownError(f"{name}: {masking.text(_text(error))}", remedy=_remedy(error))
     outcome.__cause__ = masking.error(error)
     return outcome
@@ -87,7 +87,7 @@ def _text(error: BaseException) -> str:
 
 
 def _kind(error: BaseException) -> str:
-    """The word with which the answer begins; the client takes it away from those it knows."""
+    """Return the word with which the answer began; the client removes the words that it knows from the text."""
     known = {
         exceptions.BusyLoadingError: "LOADING",
         exceptions.ReadOnlyError: "READONLY",

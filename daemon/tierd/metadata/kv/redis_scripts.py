@@ -2,14 +2,14 @@ r"""Scripts that Redis runs, and the form of their arguments and answers.
 
 Four keys, all with the hash tag ``{tierd}`` and so in one slot, since a batch may touch any row::
 
-    {tierd}:format   which form this is
+    {tierd}:format   the version of this form
     {tierd}:rows     a sorted set of members ``key NUL value``, all of score 0, so that it is in byte order of the keys
     {tierd}:changes  the keys written last, by the number of the write
     {tierd}:seq      the number of the last write
 
-A scan reads pages, and between them others write. So it begins by noting ``seq`` and ends with a call that reads
-anew, in one moment, every key that was written since: what results is what the store held in that moment.
-Scripts run alone, hence each is kept short.
+A scan reads pages, and other clients write in between. So a scan begins by noting ``seq`` and ends with a call that
+reads anew, in one moment, every key that was written since: the result is the content of the store in that moment.
+Redis runs one script at a time, so each script is kept short.
 """
 
 from collections.abc import Iterable, Sequence
@@ -148,7 +148,7 @@ return {#found > 0 and found[#found] or seq, lengths, bytes, seq}
 
 
 def apply_arguments(batches: Sequence[Batch]) -> list[bytes | int]:
-    """The arguments of ``APPLY``."""
+    """Return the arguments of ``APPLY``."""
     arguments: list[bytes | int] = [len(batches)]
     for batch in batches:
         arguments += (len(batch.expect), len(batch.writes))
@@ -160,14 +160,14 @@ def apply_arguments(batches: Sequence[Batch]) -> list[bytes | int]:
 
 
 def range_of(prefix: str) -> tuple[bytes, bytes]:
-    """The arguments of ``PAGE`` for every key that begins with ``prefix``."""
+    """Return the arguments of ``PAGE`` for every key that begins with ``prefix``."""
     if not prefix:
         return b"-", b"+"
     return b"[" + prefix.encode(), b"(" + (prefix[:-1] + chr(ord(prefix[-1]) + 1)).encode()
 
 
 def unpacked(lengths: bytes, data: bytes) -> list[bytes]:
-    """The strings that a script packed into one, which costs both sides less than one answer each."""
+    """Return the strings that a script packed into one, which is cheaper for both sides than one answer each."""
     if not lengths:
         return []
     ends = accumulate(map(int, lengths.split(b",")), initial=0)
@@ -175,12 +175,12 @@ def unpacked(lengths: bytes, data: bytes) -> list[bytes]:
 
 
 def value_in(member: bytes) -> bytes | None:
-    """The value of a row; None for no row."""
+    """Return the value of a row; None for no row."""
     return member.partition(NUL)[2] if member else None
 
 
 def rows_of(members: Iterable[bytes]) -> dict[str, bytes]:
-    """Members as keys and values, in their order."""
+    """Return members as keys and values, in their order."""
     return {key.decode(): value for key, _, value in (member.partition(NUL) for member in members)}
 
 

@@ -12,7 +12,7 @@ from tierd.errors import BackendUnavailableError, TierError
 from tierd.metadata.kv.base import Batch, KeyValueStore
 from tierd.metadata.kv.sqlite_file import SqliteFile
 
-_GROUP_LIMIT: Final = 512  # calls served by one turn of the worker, so that none waits for an unbounded transaction
+_GROUP_LIMIT: Final = 512  # calls served by one turn of the worker, which bounds the transaction that a call waits for
 _T = TypeVar("_T")
 
 
@@ -117,7 +117,7 @@ class SqliteKeyValueStore(KeyValueStore):
             self._begin_turn()
 
     def _withdraw(self, call: "_ReadCall[object] | _Write") -> None:
-        """Remove a call whose caller timed out: while a disk hangs, abandoned calls must not pile up."""
+        """Remove a cancelled call: while a disk hangs and callers time out, abandoned calls must not pile up."""
         with contextlib.suppress(ValueError):
             self._waiting.remove(call)
 
@@ -148,7 +148,7 @@ class SqliteKeyValueStore(KeyValueStore):
 
 
 def _serve(file: SqliteFile, calls: "list[_ReadCall[object] | _Write]") -> list[_Outcome]:
-    """Serve what waits, in the worker: every read, then every write in one transaction. All of them are concurrent."""
+    """Serve the calls, in the worker: every read, then every write in one transaction. All calls are concurrent."""
     outcomes = {id(call): _outcome_of(file, call) for call in calls if isinstance(call, _ReadCall)}
     writes = [call for call in calls if isinstance(call, _Write)]
     if writes:

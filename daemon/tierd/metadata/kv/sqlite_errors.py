@@ -19,12 +19,12 @@ _REMEDIES: Final = {
 
 
 def code_of(error: sqlite3.Error) -> int:
-    """The primary result code; 0 for errors that are not SQLite's own."""
+    """Return the primary result code; 0 for errors that are not SQLite's own."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def damaged(path: Path, problem: str) -> MetadataError:
-    """The error for a file whose content cannot be trusted."""
+    """Return the error for a file whose content cannot be trusted."""
     remedy = f"{restore_remedy(path)}; sqlite3 {path} .recover saves what is readable"
     return MetadataError(f"{path}: the metadata file is damaged ({problem})", remedy=remedy)
 
@@ -35,7 +35,7 @@ def restore_remedy(path: Path) -> str:
 
 
 def translated(path: Path, error: sqlite3.Error | OSError) -> MetadataError:
-    """Our error for one of theirs."""
+    """Return our error for one of SQLite or of the file system."""
     if isinstance(error, OSError):
         return BackendUnavailableError(f"{path}: {error.strerror or error}", remedy=_REMEDIES[sqlite3.SQLITE_CANTOPEN])
     if code_of(error) in _DAMAGE or "not decode to UTF-8" in str(error):  # the latter is Python's own, without a code

@@ -3,8 +3,8 @@
 The file is one ordered table. It is made under another name and linked into place when it is complete, so a file that
 is empty or of another kind is never taken for a new store. Used by one thread at a time.
 
-Every row carries the CRC-32C of its key and value. SQLite keeps no checksum of its pages: it would hand out a flipped
-bit inside a value as the truth, and one digit of an offset hides records.
+Every row carries the CRC-32C of its key and value. SQLite keeps no checksum of its pages: it would return a value
+with a flipped bit as it is, and one wrong digit of an offset hides records.
 """
 
 import contextlib
@@ -155,7 +155,7 @@ class SqliteFile:
         """Apply batches one after the other in one durable transaction, each of them wholly or not at all.
 
         Returns:
-            Per batch, None when it is durable, or why it is not.
+            Per batch, None when it is durable, or the error.
         """
         try:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -170,7 +170,7 @@ class SqliteFile:
         failure = self._commit()
         if failure is None:
             return outcomes
-        # A batch that was refused has written nothing, but what it was refused for may not have happened either.
+        # A batch that was refused has written nothing, but the write that it was refused for may be lost, too.
         refused = BackendUnavailableError(str(failure), remedy=failure.remedy)
         return [failure if outcome is None else refused for outcome in outcomes]
 
@@ -267,14 +267,14 @@ def _create(path: Path) -> None:
 
 
 def _close_to_others(path: Path) -> None:
-    """Keys of open erasures are in it. SQLite gives the files that it makes beside it the same mode."""
+    """Take the rights of other users away: the file has keys of open erasures. SQLite gives its files the same mode."""
     for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
         with contextlib.suppress(FileNotFoundError):
             make_private(path.with_name(name))
 
 
 def _require_no_stray_log(path: Path) -> None:
-    """SQLite would play the log of the lost file into the new one."""
+    """Raise if a log is there without its file: SQLite would play that log into the new file."""
     log = path.with_name(f"{path.name}-wal")
     if log.exists() and not path.exists():  # not made by another process a moment ago
         raise MetadataError(f"{path}: missing, but {log.name} is there", remedy=restore_remedy(path))
@@ -313,5 +313,5 @@ def _require_sound(path: Path, connection: sqlite3.Connection) -> None:
 
 def _connect(path: Path, options: str, timeout_s: float) -> sqlite3.Connection:
     uri = f"file:{quote(str(path.absolute()))}?{options}"
-    # No isolation level: transactions begin and end where this module says so. The thread may change, the turns do not.
+    # No isolation level: transactions begin and end where this module says so. Threads may change, one at a time.
     return sqlite3.connect(uri, timeout=timeout_s, isolation_level=None, check_same_thread=False, uri=True)
