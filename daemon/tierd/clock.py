@@ -1,4 +1,4 @@
-"""Time as an argument, so that a test can turn it."""
+"""Time as an argument, so that a test can set it."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time as the daemon sees it. Tests pass a fake whose ``sleep`` moves it on."""
+    """Time as the daemon sees it. Tests pass a fake whose ``sleep`` moves the time on."""
 
     def now_ms(self) -> int:
         """Return wall-clock time, milliseconds since the epoch; it may step."""

@@ -1,7 +1,7 @@
-"""Schedule: when something that repeats begins, by a cron expression in a time zone, and when it must rest.
+"""Schedule: the begins of a repeated job, by a cron expression in a time zone, and its daily pauses.
 
-Wall-clock time is local: over a change of the clocks a time that does not exist is the next one that does, and one
-that comes twice comes twice.
+Wall-clock time is local: at a change of the clocks a time that does not exist is the next one that does, and a
+time that comes twice counts twice.
 """
 
 import re
@@ -16,12 +16,12 @@ from croniter.croniter import CroniterError
 
 _FIELDS: Final = 5
 _TIME_OF_DAY: Final = r"([01]\d|2[0-3]):([0-5]\d)"
-_LONGEST_WINDOWS: Final = 32  # more windows in a row than a configuration has
+_LONGEST_WINDOWS: Final = 32  # bound of the search for windows that follow one another without a gap
 
 
 @dataclass(frozen=True, slots=True)
 class PauseWindow:
-    """A time of day, every day: from ``begin`` inclusive to ``end`` exclusive, over midnight when it is not later."""
+    """A part of every day, from ``begin`` inclusive to ``end`` exclusive; over midnight unless ``end`` is later."""
 
     begin: time
     end: time
@@ -31,7 +31,7 @@ class PauseWindow:
         """Read ``HH:MM-HH:MM``.
 
         Raises:
-            ValueError: it is none, or one of no length.
+            ValueError: the text has another form, or the window has no length.
         """
         found = re.fullmatch(f"{_TIME_OF_DAY}-{_TIME_OF_DAY}", text)
         if found is None:
@@ -57,21 +57,21 @@ class PauseWindow:
 
 
 class Schedule:
-    """Timetable of runs and of the pauses between them. Times are milliseconds since the epoch."""
+    """Timetable of runs, and the daily windows in which no run may go on. Times are milliseconds since the epoch."""
 
     def __init__(
         self, expression: str, *, time_zone: str = "UTC", pause_windows: Sequence[str] = (), jitter_s: float = 0.0
     ) -> None:
-        """Understand the expression.
+        """Parse the expression, the time zone and the windows.
 
         Args:
             expression: five fields, minute to day of the week, or a name such as ``@daily``.
             time_zone: of the expression and the windows, by its name in the time zone database.
-            pause_windows: ``HH:MM-HH:MM`` each; a run that falls into one begins when it ends.
+            pause_windows: ``HH:MM-HH:MM`` each; a run that falls into a window begins at the end of the window.
             jitter_s: a run begins up to that much later.
 
         Raises:
-            ValueError: one of them cannot be understood, or never comes.
+            ValueError: one of them cannot be understood, or the expression has no next time.
         """
         self._zone = parse_time_zone(time_zone)
         self._windows = tuple(PauseWindow.parse(text) for text in pause_windows)
@@ -91,7 +91,7 @@ class Schedule:
         return self.paused_until_ms(begin_ms) or begin_ms
 
     def paused_until_ms(self, at_ms: int) -> int | None:
-        """Return the end of the windows around ``at_ms``; None outside of all."""
+        """Return the end of the windows around ``at_ms``, adjoining ones included; None outside of all."""
         moment, until = self._local(at_ms), None
         for _ in range(_LONGEST_WINDOWS):
             ends = [end for window in self._windows if (end := window.end_after(until or moment)) is not None]
@@ -101,7 +101,7 @@ class Schedule:
         return None if until is None else _ms(until)
 
     def next_pause_ms(self, after_ms: int) -> int | None:
-        """Return the begin of the next window; None without any."""
+        """Return the begin of the next window after ``after_ms``; None without any window."""
         moment = self._local(after_ms)
         return min((_ms(window.next_begin(moment)) for window in self._windows), default=None)
 
@@ -115,7 +115,7 @@ class Schedule:
 
 
 def parse_time_zone(name: str) -> ZoneInfo:
-    """The time zone of that name.
+    """Return the time zone of that name.
 
     Raises:
         ValueError: the database has none.

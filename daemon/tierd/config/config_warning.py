@@ -1,4 +1,4 @@
-"""ConfigWarning: one thing that a valid configuration says and seldom means."""
+"""ConfigWarning: one value of a valid configuration that is seldom meant."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Warnings about a valid configuration that says what is seldom meant. Pure."""
+"""Warnings about values of a valid configuration that are seldom meant. Pure."""
 
 from tierd.config.config_warning import ConfigWarning
 from tierd.config.connection_warnings import unprotected_kafka, unprotected_metadata, unprotected_store
@@ -8,7 +8,7 @@ from tierd.config.traversal import leaf_values
 
 
 def config_warnings(config: TierdConfig) -> list[ConfigWarning]:
-    """Return what ``config`` says that is seldom meant, in the order of the schema."""
+    """Return the values of ``config`` that are seldom meant, in the order of the schema."""
     return [
         *_tier_keeps_no_more(config),
         *unprotected_metadata(config.metadata),

@@ -1,4 +1,4 @@
-"""Connections to other hosts that a valid configuration leaves without protection. Pure; no text repeats an address."""
+"""Warnings about connections to other hosts without protection. Pure; no text repeats an address."""
 
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -14,7 +14,7 @@ _CHECKED: Final = ("verify-ca", "verify-full")
 
 
 def unprotected_metadata(settings: MetadataSettings) -> Iterator[ConfigWarning]:
-    """Find a metadata store on another host that is asked without TLS, or without a look at its certificate."""
+    """Yield a warning if a metadata store on another host is used without TLS or a check of its certificate."""
     if settings.backend == "postgres" and settings.postgres and settings.postgres.dsn:
         yield from _postgres(settings.postgres.dsn.get_secret_value())
     if settings.backend == "redis" and settings.redis and settings.redis.url:
@@ -22,7 +22,7 @@ def unprotected_metadata(settings: MetadataSettings) -> Iterator[ConfigWarning]:
 
 
 def unprotected_store(settings: RemoteSettings) -> Iterator[ConfigWarning]:
-    """Find an object store on another host that is asked over http."""
+    """Yield a warning if an object store on another host is used over http."""
     section = {"s3": settings.s3, "gcs": settings.gcs, "azure": settings.azure}.get(settings.backend)
     address = section.endpoint_url if section else None
     if address and address.startswith("http:") and not _is_local(urlsplit(address).hostname or ""):
@@ -34,7 +34,7 @@ def unprotected_store(settings: RemoteSettings) -> Iterator[ConfigWarning]:
 
 
 def unprotected_kafka(settings: LeadershipSettings) -> Iterator[ConfigWarning]:
-    """Find brokers on other hosts that are asked without TLS."""
+    """Yield a warning if brokers on other hosts are asked without TLS."""
     if settings.source != "kafka" or settings.kafka is None or settings.kafka.security_protocol.endswith("ssl"):
         return
     if all(_is_local(_host(address)) for address in settings.kafka.bootstrap_servers):
@@ -52,7 +52,7 @@ def _postgres(dsn: str) -> Iterator[ConfigWarning]:
     try:
         parts = urlsplit(dsn)
         options = parse_qs(parts.query)
-    except ValueError:  # opening it is an error that says more
+    except ValueError:  # to open the store is an error that says more
         return
     named = ",".join([parts.netloc.rpartition("@")[2], *options.get("host", [])])
     mode = options.get("sslmode", [""])[-1]
@@ -92,7 +92,7 @@ def _redis(url: str) -> Iterator[ConfigWarning]:
 
 
 def _host(named: str) -> str:
-    """Return the host of ``host:port``; an address of IPv6 stands in brackets."""
+    """Return the host of ``host:port``; an IPv6 address is in brackets."""
     host = named[1:].partition("]")[0] if named.startswith("[") else named.partition(":")[0]
     return unquote(host)
 

@@ -1,4 +1,4 @@
-"""Backends of other packages: a connector is found by its name, imported, and judged before anything uses it.
+"""Backends of other packages: a connector is found by its name, imported, and checked before its first use.
 
 The name is that of an entry point, or a dotted name such as ``acme_tierd.store:CONNECTOR``.
 """
@@ -13,7 +13,7 @@ from tierd.config.places import Location
 from tierd.config.section import Settings
 
 INTERFACE_VERSION: Final = 1
-"""Of what tierd asks of a connector and its store. It rises when a connector that was written before would not do."""
+"""Version of the interface of a connector and its store; a change that breaks older connectors raises it."""
 
 _DOTTED: Final = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*)[.:](?P<name>[^\W\d]\w*)")
 
@@ -27,11 +27,11 @@ class Connector(Protocol):
 
     @property
     def interface_version(self) -> int:
-        """The ``INTERFACE_VERSION`` that the connector was written for, as a number of its own."""
+        """Return the ``INTERFACE_VERSION`` that the connector was written for, as a number of its own."""
 
     @property
     def settings(self) -> type[PluginSettings]:
-        """The schema of the section ``plugin``."""
+        """Return the schema of the section ``plugin``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class BackendKind:
 
     Attributes:
         section: ``<section>.backend`` has the name, ``<section>.plugin`` the settings.
-        noun: of what is plugged in, for errors.
+        noun: word for the backend, for errors.
         group: of the entry points.
         built_in: names that no package can take.
-        functions: what a connector provides besides version and settings.
+        functions: names of the functions that a connector provides.
     """
 
     section: str
@@ -62,7 +62,7 @@ OBJECT_STORE: Final = BackendKind(
 
 
 def plugin_faults(kind: BackendKind, backend: str, plugin: PluginSettings | None) -> list[tuple[Location, str]]:
-    """Return what is wrong with a section ``plugin`` that does not go with its backend."""
+    """Return the faults of a section ``plugin`` that does not go with its backend."""
     if backend in kind.built_in and plugin is not None:
         return [(("plugin",), f"backend {backend} is built in and has no section plugin: remove one of them")]
     if backend not in kind.built_in and plugin is None:
@@ -71,7 +71,7 @@ def plugin_faults(kind: BackendKind, backend: str, plugin: PluginSettings | None
 
 
 class ConnectorError(ValueError):
-    """A backend that is not known, cannot be imported, or does not fit; says what to do."""
+    """A backend that is not known, cannot be imported, or does not fit; the remedy is in the message."""
 
 
 def find_connector(kind: BackendKind, name: str) -> Connector:

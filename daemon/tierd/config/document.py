@@ -11,7 +11,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from tierd.config.places import Location, dotted
 from tierd.config.values import ExpandedText
 
-_MAX_VALUES = 10_000  # aliases of aliases grow without end
+_MAX_VALUES = 10_000  # aliases of aliases grow exponentially
 _MAX_DEPTH = 32
 _MAX_EXCERPT = 80
 _REFERENCE = re.compile(r"\$(?:(?P<escape>\$)|\{(?P<name>[A-Za-z_]\w*)(?::-(?P<default>[^}]*))?\}|(?P<broken>\{))")
@@ -22,14 +22,14 @@ _TAG = "tag:yaml.org,2002:"
 
 @dataclass(frozen=True, slots=True, order=True)
 class FilePlace:
-    """A position in the file; both start at 1."""
+    """A position in the file; line and column start at 1."""
 
     line: int
     column: int
 
 
 Fault = tuple[FilePlace | None, str]
-"""Where, as far as that is known, and what is wrong."""
+"""Place, as far as it is known, and message."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Document:
     Attributes:
         tree: mappings, lists and scalars; null is left out, as if its key were not there.
         keys: where the key or list item of a location begins.
-        values: where its value begins.
+        values: where the value of a location begins.
         spoilt: locations whose value was left out of ``tree`` because of a fault, with that fault; None where the
             fault is noted at another location.
     """
@@ -52,15 +52,15 @@ class Document:
 
     @property
     def faults(self) -> list[Fault]:
-        """Every mistake found so far."""
+        """Return every fault found so far."""
         return [*self._others, *(fault for fault in self.spoilt.values() if fault)]
 
     def fault(self, place: FilePlace | None, message: str) -> None:
-        """Note a mistake."""
+        """Note a fault at ``place``."""
         self._others.append((place, message))
 
     def spoil(self, location: Location, message: str) -> None:
-        """Note that the value at ``location`` cannot be used; what else is said of it later is not repeated."""
+        """Note that the value at ``location`` cannot be used; later faults of the same value are left out."""
         self.spoilt[location] = (self.values.get(location), f"{dotted(location)}: {message}")
 
     def nearest_place(self, location: Location) -> FilePlace | None:
@@ -78,13 +78,13 @@ class Document:
 def read_document(
     text: str, env: Mapping[str, str], *, secret_at: Callable[[Location], bool] = lambda _: False
 ) -> Document:
-    """Parse one YAML document. A syntax error is one fault, and nothing else can be said of such a file.
+    """Parse one YAML document. A syntax error is the only fault of its file.
 
     Args:
         text: the file.
         env: variables for ``${NAME}``.
-        secret_at: returns True for the location of a secret. No fault repeats what is written there, and a mapping or
-            a list in its place is not looked into.
+        secret_at: returns True for the location of a secret. No fault repeats the text there, and a mapping or a
+            list in its place is not read.
     """
     document = Document()
     try:
@@ -116,7 +116,7 @@ def _place(mark: StringMark) -> FilePlace:
 
 
 class _YamlReader:
-    """Walks the nodes of one file."""
+    """Reader of the nodes of one file."""
 
     def __init__(self, document: Document, env: Mapping[str, str], secret_at: Callable[[Location], bool]) -> None:
         self._document = document

@@ -23,12 +23,12 @@ _BOUNDS = {
 def explain_all(
     model: type[BaseModel], error: ValidationError, tree: Mapping[str, object], spoilt: Mapping[Location, object]
 ) -> list[tuple[Location, str]]:
-    """Turn what pydantic found in ``tree`` into faults, and add those of rules between keys that it did not come to.
+    """Turn the findings of pydantic in ``tree`` into faults, and add faults of rules that pydantic did not reach.
 
     Args:
         model: the whole file.
         error: from the validation of ``tree``.
-        tree: what the file says.
+        tree: the content of the file.
         spoilt: locations whose values are missing in ``tree`` because of a fault that is noted already.
     """
     found = [fault for details in error.errors() for fault in explain(model, details)]
@@ -37,7 +37,7 @@ def explain_all(
 
 
 def explain(model: type[BaseModel], error: ErrorDetails) -> Iterator[tuple[Location, str]]:
-    """Turn one finding into faults: where, what is wrong, and how it is put right."""
+    """Turn one finding into faults: location, message, and remedy."""
     location: Location = error["loc"]
     context: Mapping[str, object] = error.get("ctx", {})
     match error["type"]:
@@ -47,9 +47,9 @@ def explain(model: type[BaseModel], error: ErrorDetails) -> Iterator[tuple[Locat
             field = field_at(model, location)
             yield location, f"{dotted(location)} is missing: {field.description if field else 'it has no default'}"
         case "value_error" if isinstance(context.get("error"), PlacedFaultsError):
-            return  # a rule between keys: ``rule_faults`` asks it, of files with other faults too
+            return  # a rule between keys: ``rule_faults`` checks it, also in files with other faults
         case "too_short" if isinstance(error["input"], list) and error["input"]:
-            return  # pydantic counts the entries that are sound, and those that are not have faults of their own
+            return  # pydantic counts sound entries only; the others have faults of their own
         case _ if secret_of_file(model, location):
             yield location, f"{dotted(location)}: names no file: begin it with /, or with ./ if it is beside this file"
         case _:
@@ -57,7 +57,10 @@ def explain(model: type[BaseModel], error: ErrorDetails) -> Iterator[tuple[Locat
 
 
 def unknown_key(model: type[BaseModel], location: Location) -> str:
-    """Name the key, and the one that was meant: the same name further in, a similar one here, the same elsewhere."""
+    """Return the fault of an unknown key, with the key that was probably meant.
+
+    Candidates are the same name further in, then a similar name in the section, then the same name elsewhere.
+    """
     key, section = str(location[-1]), section_at(model, location[:-1])
     message = f"unknown key {dotted(location)}"
     same_name = [other for other in all_locations(model) if other[-1] == key]
@@ -112,7 +115,7 @@ def _list_example(model: type[BaseModel], location: Location) -> str:
 
 
 def _entry_example(section: type[BaseModel]) -> str:
-    """Write what an entry of a list of sections needs, by the examples of the schema."""
+    """Return the required keys of an entry of a list of sections, with the examples of the schema."""
     needed = {key: field for key, field in fields_of(section).items() if field.is_required()}
     return ", ".join(f"{key}: {field.examples[0] if field.examples else '...'}" for key, field in needed.items())
 

@@ -25,13 +25,13 @@ _STATE_DIR_LINE = re.compile(r"^state_dir[ \t]*:.*$", re.MULTILINE)
 def load_config(path: Path, env: Mapping[str, str], *, secrets: bool = True) -> TierdConfig:
     """Read the file at ``path``, with ``env`` expanded in its values.
 
-    Paths that begin with ``./`` or ``../`` start from the directory of the file. Blocking: reads it and its secrets.
+    Paths that begin with ``./`` or ``../`` start from the directory of the file. Blocking: reads file and secrets.
 
     Args:
         path: the file.
         env: variables for ``${NAME}``, and ``CREDENTIALS_DIRECTORY``.
-        secrets: False for who only needs to find the daemon. Then secrets are neither read nor missed, since a person's
-            shell has no systemd credentials, and a text stands in the place of each.
+        secrets: False for a command that only needs to find the daemon: a person's shell has no systemd credentials.
+            Secrets are then not read, a missing one is no fault, and a text takes the place of each.
 
     Raises:
         ConfigError: the file cannot be read, or anything in it is wrong; lists every fault, in the order of the file.
@@ -57,11 +57,11 @@ def load_config(path: Path, env: Mapping[str, str], *, secrets: bool = True) -> 
 def load_state_dir(path: Path, env: Mapping[str, str]) -> tuple[Path, ConfigError | None]:
     """Return where the daemon's control socket is, and the faults of the rest of the file, if it has any.
 
-    A daemon goes on with the settings it has while its file is being edited, so that a fault elsewhere must not keep a
-    person from it. A file that is no YAML at all still says ``state_dir`` in a line of its own, or leaves it out.
+    A daemon keeps its settings while its file is being edited, so that a fault in another key must not keep a person
+    from the daemon. A file that is no YAML still has ``state_dir`` in a line of its own, or leaves it out.
 
     Raises:
-        ConfigError: the file cannot be read, or says a ``state_dir`` that cannot be used.
+        ConfigError: the file cannot be read, or has a ``state_dir`` that cannot be used.
     """
     try:
         return load_config(path, env, secrets=False).state_dir, None
@@ -96,7 +96,7 @@ def _read_text(path: Path) -> str:
 
 
 def _read(text: str, env: Mapping[str, str]) -> tuple[Document, type[TierdConfig]]:
-    """Parse the file, and once more where it names backends of other packages: they say what is secret."""
+    """Parse the file, and once more if it names backends of other packages: their schemas say which keys are secret."""
     document = read_document(text, env, secret_at=partial(is_secret_at, TierdConfig))
     schema, faults = plugged_schema(document.tree)
     if schema is not TierdConfig:
@@ -108,7 +108,7 @@ def _read(text: str, env: Mapping[str, str]) -> tuple[Document, type[TierdConfig
 
 
 def _leave_out(document: Document, backend: Location, message: str) -> None:
-    """Note that a backend cannot be had; nothing is said of the settings of one that is not known."""
+    """Note that a backend cannot be loaded, and take its settings out of the tree: their schema is unknown."""
     document.spoil(backend, message)
     section = document.tree[str(backend[0])]
     assert isinstance(section, dict), "it has named a backend"
@@ -137,5 +137,5 @@ def _validate(document: Document, schema: type[TierdConfig]) -> TierdConfig | No
 
 
 def _follows_from(location: Location, spoilt: Collection[Location]) -> bool:
-    """Return True if a fault only says that a value is missing which an earlier fault has taken away."""
+    """Return True if the fault at ``location`` follows from an earlier one, which removed a value at or below it."""
     return any(location == other[: len(location)] for other in spoilt)

@@ -1,4 +1,4 @@
-"""Rules between keys, asked of a file whose single values are partly faulty: what can be read is held to them. Pure."""
+"""Rules between keys for a file with faulty values: the rules are checked for the values that can be read. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,11 +14,11 @@ def rule_faults(
 ) -> list[tuple[Location, str]]:
     """Return the faults that the rules of ``model`` and of the sections in it find.
 
-    A rule that needs a value which is faulty by itself finds nothing: what it would say depends on the mending.
+    A rule that needs a value which is faulty by itself finds nothing: its result depends on the corrected value.
 
     Args:
         model: the whole file, or a section.
-        tree: what the file says.
+        tree: the content of the file.
         spoilt: locations whose values are missing in ``tree`` because of a fault.
     """
     return list(_faults(_partial(model, tree, (), spoilt), ()))

@@ -16,7 +16,7 @@ class PlacedFaultsError(ValueError):
 
 
 def dotted(location: Location) -> str:
-    """Write a location as people do: ``log_dirs[0].path``."""
+    """Return the usual text of a location: ``log_dirs[0].path``."""
     text = ""
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -24,7 +24,7 @@ def dotted(location: Location) -> str:
 
 
 def path_faults(log_dirs: Mapping[Location, Path], own: Mapping[Location, Path]) -> list[tuple[Location, str]]:
-    """Log dirs that overlap, the later one at fault, and paths of tierd's own in a log dir, where it writes nothing."""
+    """Return the faults of log dirs that overlap, at the later one, and of tierd's own paths in a log dir."""
     faults: list[tuple[Location, str]] = []
     seen: list[Path] = []
     for location, path in log_dirs.items():

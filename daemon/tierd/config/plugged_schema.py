@@ -1,4 +1,4 @@
-"""The schema of a file that names backends of other packages: their settings take part as every other section does."""
+"""The schema of a file that names backends of other packages, with the settings of these backends."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -15,7 +15,7 @@ _Section = TypeVar("_Section", bound=BaseModel)
 
 
 def plugged_schema(tree: Mapping[str, object]) -> tuple[type[TierdConfig], dict[Location, str]]:
-    """Return the schema of the file, and what is wrong with its names of backends. Blocking: imports their packages."""
+    """Return the schema of the file, and the faults of its backend names. Blocking: imports the packages."""
     plugged: dict[BackendKind, type[PluginSettings]] = {}
     faults: dict[Location, str] = {}
     for kind in (METADATA, OBJECT_STORE):
@@ -30,7 +30,7 @@ def plugged_schema(tree: Mapping[str, object]) -> tuple[type[TierdConfig], dict[
 
 
 def with_sections(tree: dict[str, object], schema: type[TierdConfig]) -> None:
-    """Put an empty section where a plug-in has settings and the file has none, so that what is missing is named."""
+    """Put an empty section where a plug-in has settings and the file has none, so that missing keys are named."""
     for name, model in (("metadata", MetadataSettings), ("remote", RemoteSettings)):
         section = tree.get(name)
         if schema.model_fields[name].annotation is not model and isinstance(section, dict):

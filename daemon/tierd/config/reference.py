@@ -1,4 +1,4 @@
-"""Renders ``docs/configuration.md`` and ``config/tierd.yaml`` from the schema: ``python -m tierd.config.reference``."""
+"""Generator of ``docs/configuration.md`` and ``config/tierd.yaml``: ``python -m tierd.config.reference``."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -52,12 +52,12 @@ _BOUND_WORDS = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "a
 
 
 def render_yaml() -> str:
-    """The text of ``config/tierd.yaml``: it loads as it is, and says what is needed first."""
+    """Return the text of ``config/tierd.yaml``: it loads as it is, and says what is needed first."""
     return _YAML_HEAD + "".join(f"{line}\n" for line in _yaml_section(TierdConfig, indent="", active=True))
 
 
 def render_markdown() -> str:
-    """The text of ``docs/configuration.md``."""
+    """Return the text of ``docs/configuration.md``."""
     return _MARKDOWN_HEAD + "".join(f"{line}\n" for line in _markdown_rows(TierdConfig))
 
 
@@ -80,7 +80,7 @@ def _yaml_section(model: type[BaseModel], *, indent: str, active: bool) -> Itera
 
 
 def _is_written(key: str, field: FieldInfo) -> bool:
-    """Return True if the file must have the key; the shipped file tiers to S3."""
+    """Return True if the shipped file sets the key: a required one, or ``s3``, since that file tiers to S3."""
     return field.is_required() or key == "s3"
 
 

@@ -136,12 +136,12 @@ class HttpSettings(Settings):
 
     @property
     def host(self) -> str:
-        """The host part of ``listen``, without brackets."""
+        """Return the host part of ``listen``, without brackets."""
         return split_address(self.listen)[0]
 
     @property
     def port(self) -> int:
-        """The port of ``listen``; 0 lets the system choose."""
+        """Return the port of ``listen``; 0 lets the system choose."""
         return split_address(self.listen)[1]
 
 
@@ -213,7 +213,7 @@ class TierdConfig(Settings):
 
     @property
     def sqlite_path(self) -> Path:
-        """The SQLite metadata file."""
+        """Return the path of the SQLite metadata file."""
         return self.metadata.sqlite.path or self.state_dir / "metadata.db"
 
     @model_validator(mode="after")

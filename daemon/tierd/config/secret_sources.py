@@ -18,7 +18,7 @@ _STAND_INS = ("not read", base64.b64encode(bytes(32)).decode(), "http://not.read
 
 
 def resolve_secrets(document: Document, schema: type[TierdConfig], env: Mapping[str, str]) -> None:
-    """Replace every ``*_file`` and ``credential:NAME`` in the tree by the secret; what cannot be read becomes a fault.
+    """Replace every ``*_file`` and ``credential:NAME`` in the tree by the secret; an unreadable one becomes a fault.
 
     Blocking: reads small files.
     """
@@ -30,7 +30,7 @@ def resolve_secrets(document: Document, schema: type[TierdConfig], env: Mapping[
 
 
 def stand_in_for_secrets(document: Document, schema: type[TierdConfig]) -> None:
-    """Put a text in the place of every secret that the file mentions, for who needs none; nothing is read."""
+    """Put a text in the place of every secret of the file, for a command that needs none; no secret is read."""
     for leaf in list(leaves(schema, document.tree)):
         secret = leaf.key if is_secret(leaf.field) else secret_of_file(schema, leaf.location)
         if secret:
@@ -41,7 +41,7 @@ def stand_in_for_secrets(document: Document, schema: type[TierdConfig]) -> None:
 
 
 def _stand_in_at(schema: type[TierdConfig], location: Location) -> str:
-    """The first text that the field at ``location`` takes for a secret."""
+    """Return the first text that the field at ``location`` takes for a secret."""
     field = field_at(schema, location)
     assert field is not None, "secrets are fields"
     adapter: TypeAdapter[object] = TypeAdapter(field.rebuild_annotation())

@@ -1,4 +1,4 @@
-"""Settings: what every section of the file is."""
+"""Settings: the base class of every section of the file."""
 
 from pydantic import BaseModel, ConfigDict
 

@@ -1,7 +1,7 @@
-"""Keeps a session of Spark to its own processes, and finds settings that leave it open.
+"""Protection of a Spark session: settings that keep it to its own processes, and faults that leave it open.
 
-Spark by itself answers every connection: its driver hands out the blocks of a session, keys and credentials among
-them, and reads the Java objects that it is sent. Pure: names and values of Spark's own settings.
+Spark without these settings answers every connection: its driver hands out the blocks of a session, keys and
+credentials among them, and reads the Java objects that clients send. Pure: names and values of Spark's own settings.
 """
 
 import re
@@ -37,16 +37,16 @@ _MAKES_SECRETS: Final = re.compile(r"local(\[.*\])?|yarn|k8s:.*")
 
 
 def is_on_this_host(master: str) -> bool:
-    """Tell whether all of Spark runs in the driver's own process."""
+    """Return True if all of Spark runs in the driver's own process."""
     return _ON_THIS_HOST.fullmatch(master) is not None
 
 
 def protection_faults(master: str, settings: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return what leaves a session open: the name of a setting, what is wrong with it, and the way out.
+    """Return the settings that leave a session open: name, and message with the remedy.
 
     Args:
         master: where Spark runs.
-        settings: all that the session is given, by name. A secret is looked for and never repeated.
+        settings: all that the session is given, by name. No message repeats a secret.
     """
     faults: list[tuple[str, str]] = []
     is_tls = _is_on(settings, _TLS_RPC)

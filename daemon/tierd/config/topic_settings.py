@@ -101,7 +101,7 @@ class TopicOverride(Settings):
 
 
 def left_to_brokers(topics: "TopicsSettings") -> list[Location]:
-    """Return the keys of ``topics`` that say ``from-broker`` and mean nothing unless a broker can be asked.
+    """Return the keys of ``topics`` that say ``from-broker`` and need a broker that can be asked.
 
     ``cleanup_policy`` is not one of them: without a connection to Kafka it is Kafka's default, ``delete``.
     """

@@ -1,4 +1,4 @@
-"""Walks settings models by the names that YAML uses: sections, leaves, units."""
+"""Traversal of settings models by the names that YAML uses: sections, leaves, units."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,34 +21,34 @@ class Leaf:
 
     @property
     def key(self) -> str:
-        """The last part of the location."""
+        """Return the last part of the location."""
         return str(self.location[-1])
 
 
 def yaml_name(name: str, field: FieldInfo) -> str:
-    """The key of ``field`` in YAML."""
+    """Return the key of ``field`` in YAML."""
     return field.alias or name
 
 
 def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields of a section by their names in YAML, in order."""
+    """Return the fields of a section by their names in YAML, in order."""
     return {yaml_name(name, field): field for name, field in model.model_fields.items()}
 
 
 def section_of(annotation: object) -> type[BaseModel] | None:
-    """The model of a section, or of the items of a list of sections; None for a plain value."""
+    """Return the model of a section, or of the items of a list of sections; None for a plain value."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((model for argument in get_args(annotation) if (model := section_of(argument))), None)
 
 
 def is_list(annotation: object) -> bool:
-    """Return True if YAML has a list here."""
+    """Return True if YAML has a list for a value of this type."""
     return get_origin(annotation) is tuple
 
 
 def unit_of(field: FieldInfo) -> Unit | None:
-    """Return the unit of the value, or of each item of a list; None for plain text, numbers and switches."""
+    """Return the notation of the value, or of each item of a list; None for plain text, numbers and switches."""
     return next((item for item in (*field.metadata, *_annotations(field.annotation)) if isinstance(item, Unit)), None)
 
 
@@ -84,7 +84,7 @@ def _annotations(annotation: object) -> Iterator[object]:
 
 
 def leaves(model: type[BaseModel], tree: dict[str, object], location: Location = ()) -> Iterator[Leaf]:
-    """Every key that ``model`` knows and ``tree`` holds, sections opened."""
+    """Yield every key that ``model`` knows and ``tree`` holds, those of inner sections too."""
     for key, field in fields_of(model).items():
         section, value = section_of(field.annotation), tree.get(key)
         if section is None:
@@ -99,7 +99,7 @@ def leaves(model: type[BaseModel], tree: dict[str, object], location: Location =
 
 
 def leaf_values(section: BaseModel, location: Location = ()) -> Iterator[tuple[Location, FieldInfo, object]]:
-    """Yield location, field and value of every key of ``section`` that has a value, sections opened.
+    """Yield location, field and value of every key of ``section`` that has a value, also in inner sections.
 
     A section may be a partial one: the keys whose values could not be read are left out.
     """
@@ -129,7 +129,7 @@ def secrets_of(section: BaseModel) -> list[str]:
 
 
 def section_at(model: type[BaseModel], location: Location) -> type[BaseModel] | None:
-    """The section that ``location`` names; None when it names none."""
+    """Return the section that ``location`` names; None when it names none."""
     section: type[BaseModel] | None = model
     for part in location:
         if section is None:
@@ -141,7 +141,7 @@ def section_at(model: type[BaseModel], location: Location) -> type[BaseModel] | 
 
 
 def field_at(model: type[BaseModel], location: Location) -> FieldInfo | None:
-    """The field that ``location`` names, or that of the list it lies in."""
+    """Return the field that ``location`` names, or that of the list around it."""
     names = [index for index, part in enumerate(location) if isinstance(part, str)]
     if not names:
         return None
@@ -150,7 +150,7 @@ def field_at(model: type[BaseModel], location: Location) -> FieldInfo | None:
 
 
 def all_locations(model: type[BaseModel], location: Location = ()) -> Iterator[Location]:
-    """The location of every key of the schema, list indexes left out."""
+    """Yield the location of every key of the schema, without list indexes."""
     for key, field in fields_of(model).items():
         yield (*location, key)
         if section := section_of(field.annotation):

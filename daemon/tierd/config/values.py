@@ -1,4 +1,4 @@
-"""The types of single values: what YAML may hold for them, and what a fault says."""
+"""The types of single values: their forms in YAML, and the texts of their faults."""
 
 import base64
 import os
@@ -43,7 +43,7 @@ class WrittenPath:
 
 
 def shown(value: object) -> str:
-    """Return ``value`` as faults repeat it: scalars and lists of scalars as they are.
+    """Return the text of ``value`` for a fault: scalars and lists of scalars as they are.
 
     A mapping, and a list that holds more than scalars, is named and not repeated, since secrets may be in it.
     """
@@ -82,7 +82,7 @@ def _size(value: object) -> int:
 
 
 def _kept_ms(value: object, info: ValidationInfo) -> object:
-    """A duration as milliseconds, or Kafka's -1 (for ever) and -2 (as the total); ``from-broker`` stays text."""
+    """Return a duration in milliseconds, or Kafka's -1 (for ever) and -2 (as the total); ``from-broker`` stays text."""
     if str(value) in _KAFKA_WORDS:
         return _KAFKA_WORDS[str(value)]
     if isinstance(value, int) and not isinstance(value, bool) and not info.context:
@@ -91,7 +91,7 @@ def _kept_ms(value: object, info: ValidationInfo) -> object:
 
 
 def _kept_bytes(value: object) -> object:
-    """A size, or Kafka's -1 (without limit) and -2 (as the total); ``from-broker`` stays text."""
+    """Return a size in bytes, or Kafka's -1 (without limit) and -2 (as the total); ``from-broker`` stays text."""
     if str(value) in _KAFKA_WORDS:
         return _KAFKA_WORDS[str(value)]
     size = _size_or_unlimited(value)
@@ -217,7 +217,7 @@ def _broker_address(value: object) -> str:
         if isinstance(value, str) and split_address(value)[1] > 0:
             return str(value)
     except ValueError:
-        pass  # said below, with an example that is a broker's
+        pass  # the error below has a broker's address as its example
     raise ValueError(f"{shown(value)} is no address of a broker: write host:port, such as kafka-1.example.com:9092")
 
 

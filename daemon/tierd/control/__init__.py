@@ -28,7 +28,7 @@ __all__ = [
     "release_of",
 ]
 
-# What speaks Kafka's protocol takes 0.3 s and 27 MB to import, which most commands never need.
+# The modules of Kafka's protocol take 0.3 s and 27 MB to import, which most commands never need.
 _ON_DEMAND = {
     "BrokerProbe": "tierd.control.kafka_check",
     "BrokerTopicConfigs": "tierd.control.topic_configs",

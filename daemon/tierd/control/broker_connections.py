@@ -1,4 +1,4 @@
-"""BrokerConnections: a connection to some broker of the one right cluster, and to the next one when that fails."""
+"""BrokerConnections: a connection to a broker of the right cluster, and to the next broker when that one fails."""
 
 import asyncio
 import random as _random
@@ -18,14 +18,14 @@ log = structlog.get_logger()
 
 A = TypeVar("A")
 
-_ATTEMPTS: Final = 5  # brokers tried before a failure is reported; the next attempt goes on behind them
+_ATTEMPTS: Final = 5  # brokers tried before a failure is reported; the next attempt begins behind them
 
 BACKOFF: Final = Backoff(base_s=0.2)
-"""Between attempts: a cluster that elects a leader is away for a second, and its brokers are few."""
+"""Wait between attempts: a cluster that elects a leader is away for a second, and its brokers are few."""
 
 
 class BrokerConnections:
-    """Keeps one connection and knows where else to go: the bootstrap servers, then the brokers that they named.
+    """One connection, and the brokers to try next: the bootstrap servers, then the brokers that they named.
 
     For one task: ``call`` and ``move_on`` never run at the same time. ``ask_every`` opens connections of its own.
     """
@@ -37,7 +37,7 @@ class BrokerConnections:
         cluster_id: str,
         random: Callable[[], float] = _random.random,
     ) -> None:
-        """``cluster_id``: no broker of another cluster is ever asked anything but who it is."""
+        """Keep the collaborators; a broker of another cluster than ``cluster_id`` is asked for its cluster only."""
         self._settings = settings
         self._cluster_id = cluster_id
         self._bootstrap = bootstrap_addresses(settings)
@@ -48,16 +48,16 @@ class BrokerConnections:
 
     @property
     def brokers(self) -> tuple[BrokerAddress, ...]:
-        """The brokers alive, as the cluster said last; none before it said anything."""
+        """Return the brokers alive by the last answer of the cluster; none before the first answer."""
         return self._learned
 
     @property
     def current(self) -> KafkaConnection | None:
-        """The connection in use."""
+        """Return the connection in use; None without one."""
         return self._connection
 
     async def call(self, request: Request[A]) -> A:
-        """Ask the connected broker, or the next one that can be had; a cancellation closes the connection.
+        """Ask the connected broker, or the next one that can be reached; a cancellation closes the connection.
 
         Raises:
             KafkaError: none of a few brokers answered; the most telling reason.
@@ -72,15 +72,15 @@ class BrokerConnections:
     async def ask_every(self, request: Request[A]) -> list[A]:
         """Ask every broker, all at once; those that do not answer are left out.
 
-        Each over a connection of its own, at the address that the cluster gives: behind the address of the connected
-        one may be any broker, and no broker may be counted twice.
+        Each broker is asked over a connection of its own, at the address that the cluster gives. Behind the address of
+        the connected one may be any broker, and no broker may be counted twice.
         """
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._ask(each, request), name=f"ask {each}") for each in self._learned]
         return [answer for task in tasks for answer in task.result()]
 
     def learn(self, brokers: Collection[BrokerAddress]) -> None:
-        """Remember the brokers alive; an empty list, from a broker that knows none, is no news."""
+        """Remember the brokers alive; an empty list, from a broker that knows none, changes nothing."""
         self._learned = tuple(brokers) or self._learned
 
     def move_on(self) -> None:
@@ -111,7 +111,7 @@ class BrokerConnections:
         raise _most_telling(failures)
 
     async def _open(self, address: BrokerAddress) -> KafkaConnection:
-        """Connect and make sure that it is the right cluster; what it says of its brokers is learned."""
+        """Connect, check that the cluster is the right one, and learn its brokers."""
         connection = await KafkaConnection.open(address, self._settings)
         try:
             cluster = await connection.call(metadata())
@@ -148,7 +148,7 @@ class BrokerConnections:
         )
 
     def _candidates(self) -> list[BrokerAddress]:
-        """The next few addresses to try, in turn."""
+        """Return the next few addresses to try, in turn."""
         known = {(each.host, each.port) for each in self._bootstrap}
         every = [*self._bootstrap, *(each for each in self._learned if (each.host, each.port) not in known)]
         return [every[(self._next + turn) % len(every)] for turn in range(min(len(every), _ATTEMPTS))]
@@ -165,5 +165,5 @@ def _address(server: str) -> BrokerAddress:
 
 
 def _most_telling(failures: Sequence[KafkaError]) -> KafkaError:
-    """A wrong password says more than a broker that is down."""
+    """Return the first error that is not retriable, else the last one: a refused login explains more than silence."""
     return next((error for error in failures if not error.retriable), failures[-1])

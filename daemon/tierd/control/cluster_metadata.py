@@ -1,4 +1,4 @@
-"""Cluster metadata of a broker's answers, as values: parsed once, at the door."""
+"""Cluster metadata from a broker's answers, as values: parsed once, at the door."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class TopicKnowledge(Enum):
 
     KNOWN = "known"
     UNKNOWN = "unknown"  # no topic with this id in the metadata that this broker has
-    DENIED = "denied"  # there is one, and we may not describe it
+    DENIED = "denied"  # there is one, and tierd may not describe it
     FAILED = "failed"  # the broker could not say
 
 
@@ -88,7 +88,7 @@ class QuorumLeader:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """A broker's answer about one topic's settings; None while it could not give them, and ``error`` says why."""
+    """A broker's answer about one topic's settings; None where the broker gave none, with the reason in ``error``."""
 
     topic: str
     settings: dict[str, str] | None

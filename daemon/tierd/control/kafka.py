@@ -1,4 +1,4 @@
-"""KafkaLeadership: the cluster itself says which partitions this broker leads (DESIGN: Metadata, KRaft included)."""
+"""KafkaLeadership: the cluster as the source of the leaders of partitions (DESIGN: Metadata, KRaft included)."""
 
 import asyncio
 import random as _random
@@ -24,7 +24,7 @@ log = structlog.get_logger()
 _TOPICS_PER_REQUEST: Final = 250
 _PARTITIONS_PER_REQUEST: Final = 1_000  # an answer is decoded in about ten milliseconds, on the event loop
 _JITTER: Final = 0.2
-_ROUNDS_PER_BROKER: Final = 60  # at the default refresh five minutes; a broker cut off from its controller answers on
+_ROUNDS_PER_BROKER: Final = 60  # at the default refresh five minutes; a broker without its controller still answers
 _PROBLEMS_SHOWN: Final = 20
 _FAILURES_THAT_MATTER: Final = 3
 
@@ -39,7 +39,7 @@ class LeadershipStatistics:
         errors: rounds that failed since start.
         last_error, remedy: of the present failure; empty once a round is complete.
         stale_answers: answers older than what was known, which changed nothing.
-        problems: some partitions whose role may have changed unheard, and why.
+        problems: some partitions whose role may have changed without an answer, each with the reason.
     """
 
     source: str = "kafka"
@@ -55,7 +55,7 @@ class LeadershipStatistics:
 
 
 class KafkaLeadership:
-    """Asks brokers periodically for the leaders of the observed partitions, and reports changes.
+    """Source of leadership that asks brokers periodically for the leaders of the observed partitions.
 
     All work happens within ``changes``, in the task of its one consumer. While no broker answers every role stays as
     it is: the metadata store fences a daemon whose broker is no longer the leader.
@@ -81,7 +81,7 @@ class KafkaLeadership:
             clock: time.
             random: in [0, 1), for jitter.
             deletion_grace_s: how long a topic must be unknown to the cluster before it counts as deleted.
-            on_outcome: told of every round of questions: why no broker answered, or None.
+            on_outcome: called after every round of questions: with the failure if no broker answered, else None.
         """
         self._connections = BrokerConnections(settings, cluster_id=cluster_id, random=random)
         self._roles = PartitionRoles(node_id, deletion_grace_s=deletion_grace_s)
@@ -98,12 +98,12 @@ class KafkaLeadership:
         self._rounds_at_broker = 0
 
     def observe(self, partition: TopicIdPartition, leader_epoch: int | None) -> None:
-        """Take note of a replica; a new replica, or an epoch that was not announced, is asked for at once."""
+        """Take note of a replica; a new replica, or an epoch that no answer has had, is asked for at once."""
         if self._roles.observe(partition, leader_epoch):
             self._news.set()
 
     def forget(self, partition: TopicIdPartition) -> None:
-        """The replica left this host; its topic is asked for ten minutes longer, in case it was deleted."""
+        """Note that the replica left this host; its topic is asked for ten minutes longer, in case it was deleted."""
         self._roles.forget(partition, self._clock.monotonic_s())
         self._news.set()
 
@@ -124,9 +124,9 @@ class KafkaLeadership:
             self.close()
 
     async def refresh_once(self) -> list[Leadership]:
-        """Ask for everything observed and return the roles that began; for who is no consumer of ``changes``.
+        """Ask for everything observed and return the roles that began; for a caller that does not consume ``changes``.
 
-        A failure is no exception: ``statistics`` and ``not_ready`` tell it.
+        A failure is no exception: ``statistics`` and ``not_ready`` show it.
         """
         return await self._ask(everything=True)
 
@@ -147,13 +147,14 @@ class KafkaLeadership:
 
     @property
     def never_heard(self) -> KafkaError | None:
-        """Return the error of all rounds so far; None once a round was complete, and before the first failure."""
+        """Return the present failure while no round was ever complete; None otherwise, and before the first failure."""
         return self._failure if self._last_refresh_ms is None else None
 
     def not_ready(self) -> str:
-        """Return in one line why the roles are unknown or out of date; empty when they are known.
+        """Return in one line why the roles are unknown or may be out of date; empty when neither is so.
 
-        The loss of one broker is no reason: the next one is asked at once.
+        The loss of one broker is no reason: the next one is asked at once. Known roles may be out of date only after
+        several failures in a row.
         """
         is_known = self._last_refresh_ms is not None
         if self._failure is not None and (self._failures >= _FAILURES_THAT_MATTER or not is_known):
@@ -167,7 +168,7 @@ class KafkaLeadership:
     # ---------------------------------------------------------------- one round
 
     async def _ask(self, *, everything: bool) -> list[Leadership]:
-        """Ask for all topics, or for those that are news; on failure say so, and change nothing."""
+        """Ask for all topics, or only for those that are due; note a failure, which leaves other roles as they are."""
         self._news.clear()
         now_s = self._clock.monotonic_s()
         due = self._roles.due()
@@ -185,7 +186,7 @@ class KafkaLeadership:
         return events
 
     def _portions(self, topic_ids: Sequence[UUID]) -> list[list[UUID]]:
-        """Split into requests with bounded answers; one at least, for any answer names the brokers."""
+        """Split into requests with bounded answers, at least one, since any answer names the brokers."""
         portions: list[list[UUID]] = [[]]
         partitions = 0
         for topic_id in topic_ids:
@@ -198,7 +199,7 @@ class KafkaLeadership:
         return [portion for portion in portions if portion] or [[]]
 
     async def _confirm_deletions(self, now_s: float) -> list[Leadership]:
-        """Ask every broker about topics that the connected ones have not known for a while."""
+        """Ask every broker about topics that earlier answers have not known for a while."""
         suspects = self._roles.unconfirmed(now_s)
         if not suspects:
             return []
@@ -232,7 +233,7 @@ class KafkaLeadership:
             self._stay_or_move_on()
 
     def _stay_or_move_on(self) -> None:
-        """Change the broker now and then: one that is cut off from its controller answers, but learns nothing new."""
+        """Change the broker now and then: one that is cut off from its controller answers, but learns of no change."""
         self._rounds_at_broker += 1
         if self._rounds_at_broker >= _ROUNDS_PER_BROKER and len(self._connections.brokers) > 1:
             self._rounds_at_broker = 0
@@ -244,7 +245,7 @@ class KafkaLeadership:
         return self._refresh_s * (1 - _JITTER + 2 * _JITTER * self._random())
 
     async def _rest(self, until_s: float) -> None:
-        """Wait for the next round, or for news; after a failure news waits too, or it would cut the backoff short."""
+        """Wait for the next round, or for a topic that is due; after a failure only for the round, as a backoff."""
         timer = asyncio.ensure_future(self._clock.sleep(max(0.0, until_s - self._clock.monotonic_s())))
         news = asyncio.ensure_future(self._news.wait())
         waits = {timer} if self._failures else {timer, news}

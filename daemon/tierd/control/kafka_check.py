@@ -1,4 +1,4 @@
-"""One question to a broker: its version, its cluster, the controller, and the way in which it was reached."""
+"""Probe of one broker: its version, its cluster, the controller, and the way in which the broker was reached."""
 
 from bisect import bisect_left
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ _LAST_LEVELS: Final[Mapping[int, str]] = {
     29: "4.2",
     30: "4.3",
 }
-"""The highest ``metadata.version`` of each release (Kafka: MetadataVersion); a broker names the highest it supports."""
+"""The highest ``metadata.version`` of each release (Kafka: MetadataVersion); a broker names its highest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class BrokerProbe:
 
 
 async def probe_broker(address: BrokerAddress, settings: KafkaConnectionSettings) -> BrokerProbe:
-    """Connect to one broker as the daemon does, ask who it is, and let go; nothing is changed there.
+    """Connect to one broker as the daemon does, ask for its version and cluster, and close; nothing is changed there.
 
     Each wait ends by ``connect_timeout_s`` or ``request_timeout_s``. A cancellation leaves nothing open.
 
     Raises:
-        KafkaError: the connection, its TLS or its login failed, or an answer was none.
+        KafkaError: the connection, its TLS or its login failed, or an answer cannot be understood.
     """
     connection = await KafkaConnection.open(address, settings)
     try:
@@ -60,7 +60,7 @@ async def probe_broker(address: BrokerAddress, settings: KafkaConnectionSettings
 
 
 async def probe_controller(probe: BrokerProbe, settings: KafkaConnectionSettings) -> str:
-    """Return for people which node is the active controller, as the broker of ``probe`` says it.
+    """Return a text that names the active controller, by the answer of the broker of ``probe``.
 
     Raises:
         KafkaError: there is none, or the broker cannot reach it.
@@ -83,7 +83,7 @@ async def probe_controller(probe: BrokerProbe, settings: KafkaConnectionSettings
 
 
 def release_of(software: BrokerSoftware) -> str:
-    """Name the release of Kafka that a broker runs, as far as its features tell it."""
+    """Name the release of Kafka that a broker runs, as far as its features show it."""
     level = software.metadata_version
     if level is None:
         return "a Kafka that names no metadata.version, as with ZooKeeper"

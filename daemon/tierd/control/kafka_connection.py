@@ -34,7 +34,7 @@ A = TypeVar("A")
 
 MAX_FRAME_BYTES: Final = 32 * 1024 * 1024
 """Longest answer that is read: half a million partitions."""
-_TLS_RECORD: Final = (0x15, 0x16)  # alert, handshake: the first byte of what TLS sends
+_TLS_RECORD: Final = (0x15, 0x16)  # alert, handshake: the first byte of a TLS record
 
 
 class KafkaConnection:
@@ -46,7 +46,7 @@ class KafkaConnection:
         settings: KafkaConnectionSettings,
         streams: "tuple[asyncio.StreamReader, asyncio.StreamWriter]",
     ) -> None:
-        """Use ``open``."""
+        """Take the streams of a connection; call ``open`` instead."""
         self.address = address
         self._settings = settings
         self._reader, self._writer = streams
@@ -110,7 +110,7 @@ class KafkaConnection:
 
     @property
     def tls_version(self) -> str | None:
-        """The version of TLS that was agreed on; None for a connection in the clear."""
+        """Return the version of TLS that was agreed on; None for a connection in the clear."""
         tls = self._writer.get_extra_info("ssl_object")
         return tls.version() if isinstance(tls, ssl.SSLObject) else None
 
@@ -177,7 +177,7 @@ class KafkaConnection:
     # ---------------------------------------------------------------- the way to ready
 
     async def prepare(self) -> None:
-        """Agree on versions and log in; ``open`` does."""
+        """Agree on versions and log in; ``open`` calls this."""
         offered = await self.call(api_versions(version=__version__))
         if not self._logged_in:
             await self._log_in()
@@ -199,7 +199,7 @@ class KafkaConnection:
         else:
             step = await self._sasl_step(plain_message(username, password))
         if step.lifetime_s > 0:
-            # A broker closes the connection at the first request after that; we are gone before.
+            # A broker closes the connection at the first request after that; tierd closes it before.
             self._login_ends_s = asyncio.get_running_loop().time() + 0.8 * step.lifetime_s
         self._logged_in = True
 

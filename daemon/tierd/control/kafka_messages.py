@@ -1,4 +1,4 @@
-"""Kafka's requests and answers as bytes, through kio's typed messages; no I/O. Everything that tierd asks a broker.
+"""Kafka's requests and answers as bytes, through kio's typed messages; no I/O. All requests of tierd to a broker.
 
 A frame is ``int32 size | request header | request``, its answer ``int32 size | int32 correlation id | ... | response``.
 """
@@ -59,13 +59,13 @@ NEEDED_VERSIONS: Final[Mapping[int, int]] = {3: 12, 32: 4}
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[A_co]):
-    """One question to a broker, and how its answer is read."""
+    """One question to a broker, with the functions that write it and read its answer."""
 
     name: str
     frame: Callable[[int], bytes]
-    """From a correlation id to the bytes to send, size first."""
+    """Maps a correlation id to the bytes to send, size first."""
     answer: Callable[[bytes], A_co]
-    """From the bytes behind the correlation id to the answer; raises KafkaProtocolError."""
+    """Maps the bytes behind the correlation id to the answer; raises KafkaProtocolError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def broker_software(*, version: str) -> Request[BrokerSoftware]:
 
 
 def quorum_leader() -> Request[QuorumLeader]:
-    """Ask for the active controller, which the broker asks itself; ``speaks_quorum`` says whether it can."""
+    """Ask for the active controller, which the broker asks in turn; needs a broker with ``speaks_quorum``."""
     partition = quorum_request.PartitionData(partition_index=i32(0))
     topic = quorum_request.TopicData(topic_name=TopicName("__cluster_metadata"), partitions=(partition,))
     return _request(DescribeQuorumRequest(topics=(topic,)), DescribeQuorumResponse, _quorum_leader)
@@ -143,7 +143,7 @@ def describe_topic_configs(topics: Collection[str], keys: Collection[str]) -> Re
 
 
 def missing_versions(offered: Mapping[int, tuple[int, int]]) -> str:
-    """Name the first request that the broker does not speak as we do; empty when it speaks all."""
+    """Name the first request that the broker lacks in the needed version; empty when it has all."""
     for api_key, version in NEEDED_VERSIONS.items():
         lowest, highest = offered.get(api_key, (0, -1))
         if not lowest <= version <= highest:
@@ -217,7 +217,7 @@ def _header_end(content: bytes) -> int:
 def _api_versions_answer(
     content: bytes, read: Callable[[bytes], Mapping[int, tuple[int, int]]]
 ) -> Mapping[int, tuple[int, int]]:
-    """A broker that does not know version 3 answers in version 0, whatever was asked (KIP-511)."""
+    """Read the versions; none from a broker without version 3, which answers in version 0 (KIP-511)."""
     if content[:2] == int(ErrorCode.unsupported_version).to_bytes(2, "big"):
         return {}
     return read(content)

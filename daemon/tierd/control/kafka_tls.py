@@ -1,4 +1,4 @@
-"""TLS towards brokers: what is trusted, what is shown, and what a failed handshake means."""
+"""TLS towards brokers: trusted certificates, our own certificate, and the errors of a failed handshake."""
 
 import ssl
 from pathlib import Path
@@ -54,7 +54,7 @@ def _load_certificate(context: ssl.SSLContext, cert_file: Path, key_file: Path, 
 
 
 def handshake_error(address: str, error: Exception) -> KafkaError:
-    """Say what a failure to connect by TLS means."""
+    """Return the error for a failure to connect by TLS."""
     match error:
         case ssl.SSLCertVerificationError() if error.verify_code in {62, 64}:  # X509_V_ERR_{HOSTNAME,IP}_MISMATCH
             return KafkaTlsError(
@@ -81,7 +81,7 @@ def handshake_error(address: str, error: Exception) -> KafkaError:
 
 
 def no_tls_there(address: str) -> KafkaTlsError:
-    """The listener speaks without TLS."""
+    """Return the error for a listener without TLS."""
     return KafkaTlsError(
         f"{address}: the listener does not speak TLS",
         remedy="name the port of a TLS listener, or set security_protocol to plaintext or sasl_plaintext",
@@ -89,7 +89,7 @@ def no_tls_there(address: str) -> KafkaTlsError:
 
 
 def certificate_refused(address: str, error: ssl.SSLError) -> KafkaTlsError:
-    """The broker ended the connection by a TLS alert after the handshake (TLS 1.3 checks our certificate late)."""
+    """Return the error for a TLS alert after the handshake (TLS 1.3 checks our certificate late)."""
     return KafkaTlsError(
         f"{address}: the broker refused our certificate: {error.reason or error}",
         remedy="set cert_file and key_file to a certificate that the brokers trust (ssl.client.auth is required there)",

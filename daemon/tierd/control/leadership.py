@@ -1,4 +1,4 @@
-"""LeadershipSource: which partitions this broker leads, and under which leader epoch."""
+"""LeadershipSource: the partitions that this broker leads, each with its leader epoch."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ class Role(Enum):
     LEADER = "leader"
     FOLLOWER = "follower"
     DELETED = "deleted"
-    """The cluster knows the topic id no more, and will never again. Said of replicas that have left this host, too."""
+    """The cluster does not know the topic id any more. Final; replicas that have left this host get this role, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Leadership:
 
     Attributes:
         is_sole_replica: the cluster named this broker as the only one with a replica when the role began. False where
-            that is not known. Two events that differ in this alone are equal: it is no news of its own.
+            that is not known. Two events that differ in this alone are equal: no event reports only this.
     """
 
     partition: TopicIdPartition
@@ -33,13 +33,13 @@ class Leadership:
 
 
 class LeadershipSource(Protocol):
-    """Says who leads. A later event about a partition replaces the earlier one."""
+    """A source of roles. A later event about a partition replaces the earlier one."""
 
     def observe(self, partition: TopicIdPartition, leader_epoch: int | None) -> None:
         """Take note of a local replica and the latest epoch in its checkpoint, None while it has none."""
 
     def forget(self, partition: TopicIdPartition) -> None:
-        """The replica is gone from this host."""
+        """Note that the replica is gone from this host."""
 
     def changes(self) -> AsyncIterator[Leadership]:
         """Yield every role as it begins or changes; ends never. One consumer."""

@@ -1,7 +1,7 @@
-"""Checks every length in a message against its bytes, by the message's own schema, before a decoder believes it.
+"""Guard of the decoder: every length in a message is checked against its bytes, by the message's own schema.
 
-The native decoder allocates what an array's length claims, and ends the process when it cannot: four wrong bytes from
-whatever listens on a port would take the daemon down. This module knows the encoding's shapes only, no message.
+The native decoder allocates as much as an array's length claims, and a failed allocation ends the process: four wrong
+bytes from any program that listens on a port would end the daemon. This module knows the shapes of the encoding only.
 
 Brokers may send tagged fields that are newer than the schema (KIP-482). The decoder refuses them, so they are cut out.
 """
@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Protocol, get_args, get_origin
 from tierd.errors import KafkaProtocolError
 
 Skip = Callable[["_Walked", int], int]
-"""From a value's first byte to the first byte behind it; it may point behind the end, never loop without end."""
+"""Maps the position of a value to the position behind it, which may be behind the end. Always returns."""
 
 _SIZES: Final = {
     "bool": 1,
@@ -39,7 +39,7 @@ class MessageType(Protocol):
 
 
 class _Walked(bytes):
-    """A message, and from where to where something else is to be read: sections of tags without the unknown ones."""
+    """A message, with edits: sections of tagged fields to be replaced by the same without unknown fields."""
 
     edits: list[tuple[int, int, bytes]]  # ascending, and apart from each other
 
@@ -48,7 +48,7 @@ def require_sound(message: type[MessageType], content: bytes, start: int) -> byt
     """Return ``content`` without unknown tagged fields, when every length of a ``message`` at ``start`` fits into it.
 
     Raises:
-        KafkaProtocolError: one does not; nothing may decode these bytes.
+        KafkaProtocolError: a length does not fit; these bytes must not be decoded.
     """
     walked = _Walked(content)
     walked.edits = []
@@ -134,7 +134,7 @@ def _array_skip(item: Skip | int, *, flexible: bool, may_be_null: bool) -> Skip:
         count, at = _compact_count(content, at) if flexible else _legacy_count(content, at, 4)
         if count < 0:
             if not may_be_null:
-                raise IndexError  # the decoder would hand out None for what is declared as a tuple
+                raise IndexError  # the decoder would return None for a field that is declared as a tuple
             return at
         if isinstance(item, int):
             return at + count * item
@@ -179,7 +179,7 @@ def _tags_skip(known: Mapping[int, Skip]) -> Skip:
                 kept.append(content[field_at:end])
             at = end
         if len(kept) > len(known):
-            return len(content) + 1  # one stands twice
+            return len(content) + 1  # a tag is there twice
         if len(kept) < count:
             content.edits.append((begin, at, bytes([len(kept)]) + b"".join(kept)))
         return at
@@ -188,7 +188,7 @@ def _tags_skip(known: Mapping[int, Skip]) -> Skip:
 
 
 def _fits(skip: Skip, content: _Walked, at: int, end: int) -> bool:
-    """Return True if a known tagged field ends before ``end`` and has no unknown field, which would change its size."""
+    """Return True if a known tagged field ends by ``end`` and has no unknown field, which would change its size."""
     edits = len(content.edits)
     return skip(content, at) <= min(end, len(content)) and len(content.edits) == edits
 

@@ -1,8 +1,8 @@
-"""PartitionRoles: what the answers of brokers mean for the partitions that are observed. Pure; no I/O, no clock.
+"""PartitionRoles: the roles of the observed partitions by the answers of brokers. Pure; no I/O, no clock.
 
 Brokers learn of changes at different times, and any of them may be asked, so answers come out of order. The leader
-epoch orders them: what is older than anything seen, in an answer or in the local checkpoint, changes nothing. A topic
-is gone only when no answer knows its id for a while and then most brokers say so.
+epoch orders them: an answer older than any epoch seen, in an answer or in the local checkpoint, changes nothing.
+A topic is gone only when no answer knows its id for a while and then most brokers say so.
 
 ::
 
@@ -22,12 +22,12 @@ from tierd.model import TopicIdPartition
 UNKNOWN_ANSWERS: Final = 3
 """Answers in a row that must not know a topic before the other brokers are asked."""
 DEPARTED_WATCH_S: Final = 600.0
-"""Time for which a topic is asked for after its last replica went: a broker removes files before it announces it."""
+"""Time for which a topic is asked for after a replica went: a broker removes files before others know of a delete."""
 
 
 @dataclass(slots=True)
 class _Observed:
-    """One partition and the newest that is known of it."""
+    """One partition, with the newest known epoch and role."""
 
     partition: TopicIdPartition
     floor: int = -1  # highest leader epoch of any answer and of the local checkpoint
@@ -38,7 +38,7 @@ class _Observed:
 
 @dataclass(slots=True)
 class _Topic:
-    """One topic id, and since when answers do not know it."""
+    """One topic id, with the time since which answers do not know it."""
 
     partitions: dict[int, _Observed] = field(default_factory=dict)
     unknown_since_s: float = 0.0
@@ -62,7 +62,7 @@ class PartitionRoles:
     """The state machine above, for every observed partition."""
 
     def __init__(self, node_id: int, *, deletion_grace_s: float = 30.0) -> None:
-        """``deletion_grace_s``: how long a topic must be unknown before most brokers are asked to confirm it."""
+        """Observe nothing yet; all brokers are asked about a topic that is unknown for ``deletion_grace_s``."""
         self._node_id = node_id
         self._deletion_grace_s = deletion_grace_s
         self._topics: dict[UUID, _Topic] = {}
@@ -74,14 +74,14 @@ class PartitionRoles:
     def observe(self, partition: TopicIdPartition, leader_epoch: int | None) -> bool:
         """Take note of a replica and return whether its topic should be asked for at once.
 
-        That is so for a replica that is new, and for one whose checkpoint knows an epoch that no answer has had.
+        A new replica is asked for at once, and one whose checkpoint has an epoch that no answer has had.
         """
         topic = self._topics.setdefault(partition.topic_id, _Topic())
         observed = topic.partitions.get(partition.partition)
         is_news = observed is None or observed.departed_at_s is not None
         if observed is None or observed.departed_at_s is not None:
             observed = topic.partitions[partition.partition] = _Observed(partition)
-            topic.is_deleted = False  # a replica that returns is told again
+            topic.is_deleted = False  # the role of a replica that returns is reported again
         if leader_epoch is not None and leader_epoch > observed.floor:
             observed.floor, is_news = leader_epoch, True
         if is_news:
@@ -89,7 +89,7 @@ class PartitionRoles:
         return is_news
 
     def forget(self, partition: TopicIdPartition, now_s: float) -> None:
-        """The replica is gone. Its topic is asked for a while longer: perhaps it was deleted."""
+        """Note that the replica is gone; its topic is asked for a while longer: perhaps the topic was deleted."""
         topic = self._topics.get(partition.topic_id)
         observed = topic.partitions.get(partition.partition) if topic else None
         if topic is None or observed is None:
@@ -101,13 +101,13 @@ class PartitionRoles:
             self._due.add(partition.topic_id)
 
     def due(self) -> list[UUID]:
-        """Topics that should be asked for before the next round, once."""
+        """Return the topics that should be asked for before the next round, and forget that."""
         due = [topic_id for topic_id in self._due if topic_id in self._topics]
         self._due.clear()
         return due
 
     def topics(self, now_s: float) -> list[UUID]:
-        """Every topic to ask for; partitions that left long ago are dropped."""
+        """Return every topic to ask for; drop the partitions that left long ago."""
         for topic in list(self._topics.values()):
             for observed in list(topic.partitions.values()):
                 if observed.departed_at_s is not None and now_s - observed.departed_at_s >= DEPARTED_WATCH_S:
@@ -115,7 +115,7 @@ class PartitionRoles:
         return [topic_id for topic_id, topic in self._topics.items() if not topic.is_deleted]
 
     def partition_count(self, topic_id: UUID) -> int:
-        """Observed partitions of a topic."""
+        """Return the number of observed partitions of a topic."""
         topic = self._topics.get(topic_id)
         return len(topic.partitions) if topic else 0
 
@@ -126,7 +126,7 @@ class PartitionRoles:
         return [event for answer in answers for event in self._applied(answer, now_s)]
 
     def unconfirmed(self, now_s: float) -> list[UUID]:
-        """Topics unknown for long enough that the other brokers are to be asked, each at most once per grace time."""
+        """Return topics unknown for so long that every broker is to be asked, each at most once per grace time."""
         found = []
         for topic_id, topic in self._topics.items():
             since_s = now_s - topic.unknown_since_s
@@ -138,7 +138,7 @@ class PartitionRoles:
         return found
 
     def confirm(self, topic_id: UUID, answers: Collection[TopicKnowledge], *, electorate: int) -> list[Leadership]:
-        """Take what the brokers say of an unknown topic; it is deleted when more than half of all say UNKNOWN.
+        """Take the brokers' answers about an unknown topic; the topic is deleted if more than half of all say UNKNOWN.
 
         Args:
             topic_id: one of ``unconfirmed``.
@@ -166,7 +166,7 @@ class PartitionRoles:
         return events
 
     def is_current(self, event: Leadership) -> bool:
-        """Return True if nothing newer than ``event`` is known; a deletion stays true of replicas that left."""
+        """Return True if ``event`` is the newest of an observed replica, or a deletion, which departed ones get."""
         topic = self._topics.get(event.partition.topic_id)
         observed = topic.partitions.get(event.partition.partition) if topic else None
         if event.role is Role.DELETED:
@@ -187,7 +187,7 @@ class PartitionRoles:
         )
 
     def problems(self, limit: int) -> dict[str, str]:
-        """Partitions whose role may not be what it was, and why; the first ``limit`` of them."""
+        """Return the first ``limit`` partitions whose role may be out of date, each with the reason."""
         found = ((str(each.partition), each.problem) for each in self._observed() if each.problem)
         return dict(pair for pair, _ in zip(found, range(limit), strict=False))
 

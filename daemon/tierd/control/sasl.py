@@ -1,4 +1,4 @@
-"""Logging in: the client's side of PLAIN (RFC 4616) and SCRAM (RFC 5802, RFC 7677). No I/O.
+"""SASL logins: the client's side of PLAIN (RFC 4616) and SCRAM (RFC 5802, RFC 7677). No I/O.
 
 ::
 
@@ -22,7 +22,7 @@ from tierd.masking import Masking
 
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _MIN_ITERATIONS: Final = 4096  # RFC 7677, section 4; Kafka refuses to store less
-_MAX_ITERATIONS: Final = 1_000_000  # Kafka stores 16384 at most; beyond this a server wants to keep us busy
+_MAX_ITERATIONS: Final = 1_000_000  # Kafka stores 16384 at most; a server that asks for more wastes our time
 
 
 def is_scram(mechanism: str) -> bool:
@@ -31,7 +31,7 @@ def is_scram(mechanism: str) -> bool:
 
 
 def plain_message(username: str, password: str) -> bytes:
-    """The only message of PLAIN."""
+    """Return the only message of PLAIN."""
     return b"\0" + username.encode() + b"\0" + password.encode()
 
 
@@ -49,7 +49,7 @@ class ScramClient:
     """One login by SCRAM: ``first``, then ``final`` of the server's answer, then ``verify`` of its last one."""
 
     def __init__(self, mechanism: str, username: str, password: str, *, nonce: str) -> None:
-        """``nonce``: fresh for every login, of printable ASCII without a comma."""
+        """Begin a login; ``nonce`` is fresh for every login, of printable ASCII without a comma."""
         self._hash = _HASHES[mechanism]
         self._password = password.encode()
         self._masking = Masking(password)
@@ -78,10 +78,10 @@ class ScramClient:
         return f"{bare},p={base64.b64encode(proof).decode()}".encode()
 
     def verify(self, server_final: bytes) -> None:
-        """Return when the server proved that it knows the password too.
+        """Check the proof of the server that it knows the password, too.
 
         Raises:
-            KafkaAuthenticationError: it did not, or says that we did not.
+            KafkaAuthenticationError: the proof is wrong, or the server refused ours.
         """
         assert self._signature is not None, "final comes before verify"
         fields = _fields(server_final)

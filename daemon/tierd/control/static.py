@@ -1,4 +1,4 @@
-"""StaticLeadership: the configuration says which partitions this broker leads; their files say under which epoch."""
+"""StaticLeadership: the configuration as the source of the led partitions, with epochs from their local files."""
 
 import asyncio
 import re
@@ -9,21 +9,21 @@ from tierd.model import TopicIdPartition
 
 
 class StaticLeadership:
-    """Every observed replica whose name matches is led, at the latest epoch of its local checkpoint.
+    """Source of leadership by name: a replica that matches is led, at the latest epoch of its local checkpoint.
 
-    Right where a broker leads all it holds: a single broker, or a list that an operator keeps. Two daemons that both
-    claim a partition through one metadata store are told apart by its fencing, not here.
+    This source is right where a broker leads all its partitions: a single broker, or a list that an operator keeps. If
+    two daemons claim a partition, the metadata store fences one of them; this source does not notice.
     """
 
     def __init__(self, partitions: Sequence[str] = (".*",)) -> None:
-        """``partitions``: full-match patterns over ``topic-partition``.
+        """Observe nothing yet; ``partitions`` are full-match patterns over ``topic-partition``.
 
         Raises:
             re.error: a pattern that is no regular expression.
         """
         self._patterns = tuple(re.compile(pattern) for pattern in partitions)
         self._known: dict[TopicIdPartition, Leadership] = {}
-        # Unbounded by count, bounded by content: at most one event per partition and epoch that it ever had here.
+        # No bound on the count, but at most one event per partition and epoch that the partition ever had here.
         self._events: asyncio.Queue[Leadership] = asyncio.Queue()
 
     def observe(self, partition: TopicIdPartition, leader_epoch: int | None) -> None:
@@ -38,7 +38,7 @@ class StaticLeadership:
         self._events.put_nowait(event)
 
     def forget(self, partition: TopicIdPartition) -> None:
-        """Drop the replica; seen again, it is announced again."""
+        """Drop the replica; a replica that is seen again is announced again."""
         self._known.pop(partition, None)
 
     async def changes(self) -> AsyncIterator[Leadership]:

@@ -1,4 +1,4 @@
-"""BrokerTopicConfigs: topics' settings from the brokers, asked every minute for the topics that are read."""
+"""BrokerTopicConfigs: topics' settings from the brokers, asked for every minute as long as a caller reads them."""
 
 import asyncio
 import random as _random
@@ -33,11 +33,11 @@ _REFRESH_S: Final = 60.0
 _JITTER: Final = 0.1
 _SETTLE_S: Final = 0.1  # so that a thousand topics that appear at once are asked for together
 _TOPICS_PER_REQUEST: Final = 250
-_UNREAD_ROUNDS: Final = 10  # a topic that was not read for so many rounds is asked for no more
+_UNREAD_ROUNDS: Final = 10  # a topic that was not read for so many rounds is not asked for any more
 
 
 class BrokerTopicConfigs:
-    """A cache of topics' settings. A topic that was not answered for yet, or is unknown to the brokers, has none."""
+    """A cache of topics' settings. A topic without an answer yet, or unknown to the brokers, has none."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class BrokerTopicConfigs:
             cluster_id: the log dirs'; brokers of another cluster are refused.
             clock: time.
             random: in [0, 1), for jitter.
-            on_outcome: told of every round of questions: why no broker answered, or None.
+            on_outcome: called after every round of questions: with the failure if no broker answered, else None.
         """
         self._on_outcome = on_outcome
         self._connections = BrokerConnections(settings, cluster_id=cluster_id, random=random)
@@ -69,7 +69,7 @@ class BrokerTopicConfigs:
         self._refused: dict[str, str] = {}
 
     def get(self, topic: str) -> Mapping[str, str] | None:
-        """Return the topic's effective settings, None while no broker gave them; from now on they are asked for."""
+        """Return the topic's effective settings, None while no broker gave them; ask for them from now on."""
         if topic not in self._wanted:
             self._new.set()
         self._wanted[topic] = 0
@@ -110,7 +110,7 @@ class BrokerTopicConfigs:
         The connection is closed afterwards. A cancellation leaves what was answered so far.
 
         Raises:
-            KafkaError: no broker answered; what was known stays known.
+            KafkaError: no broker answered; known settings stay known.
         """
         self._new.clear()
         wanted = self._still_wanted()
@@ -148,7 +148,7 @@ class BrokerTopicConfigs:
             if self._known.get(answer.topic) != answer.settings:
                 changed.add(answer.topic)
             if answer.settings is None:
-                # A topic of the same name may come; what the old one kept must not rule it.
+                # A topic of the same name may come; settings of the old one must not apply to it.
                 self._known.pop(answer.topic, None)
                 self._refused[answer.topic] = answer.error
             else:

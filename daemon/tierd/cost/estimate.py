@@ -33,7 +33,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One end of the range that an estimate lies in: appended per day, in the tier then, and what a month costs."""
+    """One end of the range of an estimate: bytes appended per day, bytes in the tier then, and costs of a month."""
 
     bytes_per_day: float
     stored_bytes: float
@@ -42,20 +42,20 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class TopicEstimate:
-    """One topic; sizes are shares of this log dir, one replica's worth.
+    """Estimate of one topic; sizes are the share of this log dir: its bytes, divided by the replication factor.
 
-    ``bytes_per_day``, ``stored_bytes`` and ``month`` go on at the pace that the files show.
+    ``bytes_per_day``, ``stored_bytes`` and ``month`` assume the pace that the files show.
 
     Attributes:
-        due_bytes: rolled already: what would be copied when tiering begins.
-        bytes_per_day: appended, None when the files do not tell.
+        due_bytes: rolled already, and so copied when tiering begins.
+        bytes_per_day: appended; 0 when no file shows a pace.
         segments_per_day: rolled.
         stored_bytes: in the tier once retention has filled it, or after a year.
-        unknown_partitions: partitions whose pace the files do not tell; nothing is counted for them.
-        month: what a month costs then.
-        low: the lower end: see ``Pace``.
+        unknown_partitions: partitions whose pace the files do not show; the pace of these counts as 0.
+        month: costs of a month with ``stored_bytes`` in the tier.
+        low: the lower end of the range, as in ``Pace``.
         high: the upper end.
-        base_days: how long the files tell of, in days; of several partitions the shortest; None when none tells.
+        base_days: time that the files cover, in days; of several partitions the shortest; None without a pace.
     """
 
     topic: str
@@ -73,14 +73,14 @@ class TopicEstimate:
 
     @property
     def is_base_short(self) -> bool:
-        """Return True where the files tell of less than a day, so that the pace of a day is a guess."""
+        """Return True where the files cover less than a day, so that the pace of a day is a guess."""
         return self.base_days is not None and self.base_days < 1
 
 
 def estimate(
     partitions: Iterable[Partition], prices: PriceList, plan: Plan, *, ratio_of: Callable[[Iterable[Segment]], float]
 ) -> tuple[TopicEstimate, ...]:
-    """Price every topic, the dearest first; ``ratio_of`` says how many bytes are stored per byte of some segments."""
+    """Price every topic, the dearest first; ``ratio_of`` returns the bytes stored per byte of some segments."""
     by_topic: dict[str, list[Partition]] = defaultdict(list)
     for partition in partitions:
         by_topic[partition.topic].append(partition)
@@ -136,7 +136,7 @@ def _month(flow: _Flow, prices: PriceList, plan: Plan) -> Cost:
     segments = flow.segments_per_day * DAYS_PER_MONTH
     puts = puts_of(flow.object_bytes, part_size_bytes=plan.part_size_bytes) + _SMALL_OBJECTS
     requests = prices.of_requests(RequestClass.PUT, segments * puts)
-    if plan.retention_days is not None:  # what comes must go
+    if plan.retention_days is not None:  # as much is deleted as is copied
         requests += prices.of_requests(RequestClass.PUT, segments)
         requests += prices.of_requests(RequestClass.DELETE, segments * _DELETES)
     return Cost(

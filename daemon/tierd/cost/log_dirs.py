@@ -12,10 +12,10 @@ from tierd.cost.segments import Partition, Segment, find_partitions
 def estimate_log_dirs(
     log_dirs: Sequence[Path], prices: PriceList, plan: Plan, *, tell: Callable[[str], None]
 ) -> tuple[TopicEstimate, ...]:
-    """Price what lies in ``log_dirs``, Kafka's own topics left out. Blocking; writes nothing.
+    """Price the partitions in ``log_dirs``, Kafka's own topics left out. Blocking; writes nothing.
 
     Raises:
-        LogDirOfflineError: one cannot be listed.
+        LogDirOfflineError: a log dir cannot be listed.
     """
     partitions: list[Partition] = []
     for log_dir in log_dirs:

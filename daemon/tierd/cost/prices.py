@@ -1,4 +1,4 @@
-"""PriceList: what a store charges, read from a YAML file (``cost.price_file``)."""
+"""PriceList: prices of a store, read from a YAML file (``cost.price_file``)."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +16,7 @@ class _Prices(BaseModel):
 
 
 class RequestPrices(_Prices):
-    """Per 1,000 requests of a class."""
+    """Prices per 1,000 requests of a class."""
 
     put: Price = 0.005
     list: Price = 0.005
@@ -25,7 +25,7 @@ class RequestPrices(_Prices):
 
 
 class TrafficPrices(_Prices):
-    """Per GiB moved: ``upload`` into the store, ``download`` out of it, retrieval fees and network together."""
+    """Prices per GiB moved: ``upload`` into the store, ``download`` out of it, retrieval fees and network together."""
 
     upload: Price = 0.0
     download: Price = 0.0
@@ -55,7 +55,7 @@ class PriceList(_Prices):
 FREE = PriceList(
     storage_per_gib_month=0, per_1000_requests=RequestPrices(put=0, list=0, get=0, delete=0), per_gib=TrafficPrices()
 )
-"""Prices of a directory: none that tierd could know."""
+"""Prices of a directory: 0, since tierd cannot know any."""
 
 
 def load_prices(path: Path) -> PriceList:

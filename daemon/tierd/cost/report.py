@@ -1,4 +1,4 @@
-"""Past costs of the tier, and the costs of a month like it. Pure."""
+"""Past costs of the tier, and the expected costs of a month at the same pace. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ HOURS_PER_MONTH = 730.0
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """An amount of money, by what it is for."""
+    """An amount of money for storage, requests and traffic."""
 
     storage: float = 0.0
     requests: float = 0.0
@@ -22,7 +22,7 @@ class Cost:
 
     @property
     def total(self) -> float:
-        """All together."""
+        """Return the sum of all parts."""
         return self.storage + self.requests + self.traffic
 
     def __add__(self, other: "Cost") -> "Cost":
@@ -31,15 +31,15 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class TopicCost:
-    """One topic in one period.
+    """Usage and costs of one topic in one period.
 
     Attributes:
-        topic: its name; empty for what belongs to none.
+        topic: its name; empty for usage that belongs to no topic.
         requests: by class.
         uploaded_bytes: sent to the store; ``downloaded_bytes``: received from it.
         stored_bytes: at the end of the period.
-        past: what the period cost.
-        month: what 730 hours cost at the pace of the period, with storage growing on as it did.
+        past: costs of the period.
+        month: costs of 730 hours at the pace of the period, with the same growth of storage.
     """
 
     topic: str
@@ -53,7 +53,7 @@ class TopicCost:
 
 @dataclass(frozen=True, slots=True)
 class CostReport:
-    """Every topic, the dearest first; ``hours`` were looked at, from the first one that has any line."""
+    """Every topic, the dearest first, over ``hours`` hours from the first one that has a line."""
 
     currency: str
     hours: int
@@ -66,7 +66,7 @@ class CostReport:
 
     @property
     def month(self) -> Cost:
-        """Return the expected costs of a month."""
+        """Return the expected costs of the month after the period."""
         return sum((topic.month for topic in self.topics), Cost())
 
 
@@ -87,7 +87,7 @@ class _Tally:
             self.moved[kind] += line.size_bytes
 
     def hourly_stored(self, first_ms: int, hours: int) -> list[int]:
-        """Return the bytes stored in each hour; an hour without a sample counts as the hour before it."""
+        """Return the bytes stored in each hour; an hour without a sample counts as the hour before, or as 0."""
         found, present = [], 0
         for hour_ms in range(first_ms, first_ms + hours * HOUR_MS, HOUR_MS):
             present = self.stored.get(hour_ms, present)

@@ -14,7 +14,7 @@ class RequestClass(Enum):
 
 
 class Billed(NamedTuple):
-    """Some requests of one class."""
+    """A number of requests of one class."""
 
     kind: RequestClass
     requests: int
@@ -35,13 +35,13 @@ _SINGLE = {
     "abort_upload": RequestClass.DELETE,
 }
 IN_A_PUT = frozenset({"upload_part", "complete_upload"})
-"""Requests that are part of a put, whose size tells how many of them succeeded."""
+"""Requests that are part of a put; the size of the put gives the number that succeeded."""
 
 
 def billed_requests(operation: str, size_bytes: int, *, part_size_bytes: int | None) -> tuple[Billed, ...]:
-    """The requests behind one attempt at a call of the object store.
+    """Return the requests of one attempt at a call of the object store.
 
-    Computed from the call, not counted on the wire: a listing counts as one page.
+    The number is computed from the call, not counted on the wire: a listing counts as one page.
 
     Args:
         operation: as ``ObjectStoreCall`` has it.

@@ -11,7 +11,7 @@ _PIECE_BYTES = 1 << 20
 
 
 def sampled_ratio(segments: Iterable[Segment], *, level: int) -> float:
-    """Stored bytes per original byte under zstd at ``level``; 1.0 where nothing can be read. Blocking.
+    """Return the stored bytes per original byte under zstd at ``level``; 1.0 where nothing can be read. Blocking.
 
     Reads a MiB from the middle of up to eight segments, the newest ones.
     """

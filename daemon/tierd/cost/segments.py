@@ -28,11 +28,11 @@ class Partition:
 
     @property
     def rolled(self) -> tuple[Segment, ...]:
-        """Those that a tier would take at once."""
+        """Return the segments that a tier would take at once."""
         return self.segments[:-1]
 
     def pace(self) -> "Pace | None":
-        """Return what is appended per day, by the files' times; None when one segment has to tell it all."""
+        """Return the bytes appended per day, by the files' times; None unless these cover some time."""
         seen = _bytes_per_day(self.segments)
         if seen is None:
             return None
@@ -40,7 +40,7 @@ class Partition:
         halves = (_bytes_per_day(self.segments[: middle + 1]), _bytes_per_day(self.segments[middle:]))
         known = [seen, *(half for half in halves if half is not None)]
         base_ms = self.segments[-1].modified_ms - self.segments[0].modified_ms
-        # Of less than a day nothing tells what the rest of it brings: at the least nothing more.
+        # Less than a day does not show the rest of the day, which may bring nothing more.
         return Pace(
             low=min(known) * min(1.0, base_ms / DAY_MS), bytes_per_day=seen, high=max(known), base_days=base_ms / DAY_MS
         )
@@ -71,10 +71,10 @@ def _bytes_per_day(segments: Sequence[Segment]) -> float | None:
 
 
 def find_partitions(log_dir: Path, wants: Callable[[str], bool]) -> list[Partition]:
-    """Look at every partition of a log dir by its file names, sizes and times. Blocking; writes nothing.
+    """Return the partitions of a log dir by file names, sizes and times. Blocking; writes nothing.
 
     Raises:
-        LogDirOfflineError: it cannot be listed.
+        LogDirOfflineError: the log dir cannot be listed.
     """
     found = []
     for directory in list_log_dir(log_dir).partitions:

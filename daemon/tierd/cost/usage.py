@@ -5,8 +5,8 @@ One file per month below the state directory, ``usage/2026-11.jsonl``, an object
     {"hour_ms":1763715600000,"topic":"orders","operation":"put","requests":18,"bytes":52428800}
     {"hour_ms":1763715600000,"topic":"orders","operation":"stored","requests":0,"bytes":910163968}
 
-Lines only add up, so an hour may have several of one topic and operation; of ``stored``, a sample of what the tier
-holds, the last one counts. What was not yet written when a host dies is lost: it is accounting, not data.
+Lines only add up, so an hour may have several of one topic and operation; of ``stored``, a sample of the bytes
+in the tier, the last one counts. Lines that were not written when a host dies are lost: they are accounting, not data.
 """
 
 import json
@@ -30,19 +30,19 @@ log = structlog.get_logger()
 HOUR_MS = 3_600_000
 STORED = "stored"
 OTHER_TOPIC = ""
-"""Listings, checks and objects that belong to no topic."""
+"""Topic of listings, checks and objects that belong to no topic."""
 _FILES_KEPT = 14  # months
-_MAX_LINE_CHARACTERS = 1 << 16  # what is longer is no line of ours, and is read in pieces
+_MAX_LINE_CHARACTERS = 1 << 16  # a longer line is not ours, and is read in pieces
 _MONTH = "%Y-%m"
 
 
 @dataclass(frozen=True, slots=True)
 class UsageLine:
-    """Usage of one hour.
+    """Usage of one topic in one hour by one operation.
 
     Attributes:
         operation: a request class, or ``stored``.
-        size_bytes: moved; for ``stored`` what the tier held.
+        size_bytes: moved; for ``stored`` the bytes of the topic in the tier.
     """
 
     hour_ms: int
@@ -59,7 +59,7 @@ class _Key(NamedTuple):
 
 
 class Usage:
-    """Counters in memory, until ``take`` removes their lines. No call blocks or fails."""
+    """Counters in memory, until ``take`` removes their lines. Calls do no I/O."""
 
     def __init__(self, *, part_size_bytes: int | None) -> None:
         self._part_size_bytes = part_size_bytes
@@ -79,14 +79,14 @@ class Usage:
         return moved
 
     def take(self, now_ms: int, stored: Mapping[str, int]) -> list[UsageLine]:
-        """Return every line since the last call, with a sample of what each topic stores now, and begin anew."""
+        """Return every line since the last call, with a sample of ``stored`` for each topic, and begin anew."""
         counts, self._counts = self._counts, defaultdict(lambda: [0, 0])
         lines = [UsageLine(*key, requests, size) for key, (requests, size) in sorted(counts.items())]
         return lines + [UsageLine(_hour(now_ms), topic, STORED, 0, size) for topic, size in sorted(stored.items())]
 
 
 class UsageLedger:
-    """The files. Blocking: runs in a thread."""
+    """The ledger's files. Blocking: use it in a thread."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -133,7 +133,7 @@ class UsageLedger:
                         yield line
 
     def _files(self) -> list[Path]:
-        """Return the file of every month, oldest first. A glob would find nothing in what it may not list."""
+        """Return the file of every month, oldest first. A glob would be empty for a directory without permission."""
         try:
             return sorted(path for path in self._directory.iterdir() if path.match("????-??.jsonl"))
         except FileNotFoundError:
@@ -141,7 +141,7 @@ class UsageLedger:
 
 
 def is_request(operation: str) -> RequestClass | None:
-    """The request class of a line's operation; None for a sample."""
+    """Return the request class of a line's operation; None for a sample."""
     return None if operation == STORED else RequestClass(operation)
 
 

@@ -1,4 +1,4 @@
-"""Arrays that kernels take and give, without numpy until one is made: the daemon starts without it."""
+"""Arrays that kernels take and return. numpy is imported for the first one: the daemon starts without numpy."""
 
 from array import array
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
@@ -7,11 +7,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 Numbers: TypeAlias = Union[memoryview, "np.ndarray"]
-"""A column of numbers: of ``Columns``, or one that was computed."""
+"""A column of numbers: one of ``Columns``, or a computed one."""
 
 
 def as_array(numbers: "array[int]") -> "np.ndarray":
-    """The same numbers, not copied, of the same width."""
+    """Return the same numbers as a numpy array, not copied, of the same width."""
     import numpy as np  # noqa: PLC0415 the daemon starts without
 
     return np.asarray(memoryview(numbers))
@@ -21,7 +21,7 @@ class Gathered(NamedTuple):
     """Fields of bytes behind one another, as the buffers of an Arrow binary array of n elements.
 
     Attributes:
-        offsets: int32[n + 1], where in ``data`` each begins and the last one ends.
+        offsets: int32[n + 1], position in ``data`` at which each field begins and the last one ends.
         data: uint8[].
         validity: uint8[(n + 7) // 8], a bit a field, the lowest first: 0 for null.
     """
@@ -35,8 +35,8 @@ class GatheredHeaders(NamedTuple):
     """Headers of n records, as the buffers of an Arrow list of structs of a key, a string, and a value, binary.
 
     Attributes:
-        offsets: int32[n + 1], where in the keys and values each record's begin and the last one's end.
-        keys: never null, always UTF-8.
+        offsets: int32[n + 1], index in keys and values at which the headers of each record begin and the last ones end.
+        keys: not null, in UTF-8.
         values: as many.
     """
 

@@ -17,12 +17,12 @@ Matrix = tuple[int, ...]  # 32 columns over GF(2), column i is the image of bit 
 
 
 def combine_crc32c(first: int, second: int, second_size: int) -> int:
-    """The CRC-32C of two adjoining pieces, of which ``second`` is ``second_size`` bytes long."""
+    """Return the CRC-32C of two adjoining pieces, of which ``second`` is ``second_size`` bytes long."""
     return _apply(_zeros(second_size), first) ^ second if second_size else first
 
 
 def crc32c_of_range(checksums: BlockChecksums, byte_range: ByteRange) -> int:
-    """The CRC-32C of a range that begins at a block's start and ends at a block's end or at the file's.
+    """Return the CRC-32C of a range that begins at a block's start and ends at a block's end or at the file's.
 
     Raises:
         ValueError: the range cuts a block in two.
@@ -36,7 +36,7 @@ def crc32c_of_range(checksums: BlockChecksums, byte_range: ByteRange) -> int:
 
 
 def crc32c_of_file(checksums: BlockChecksums) -> int:
-    """The CRC-32C of the whole file."""
+    """Return the CRC-32C of the whole file."""
     return _combine_all((crc, checksums.block_size(i)) for i, crc in enumerate(checksums.crc32c))
 
 
@@ -66,7 +66,7 @@ _ONE_ZERO_BIT: Matrix = (_POLYNOMIAL_REFLECTED, *(1 << n for n in range(31)))
 
 @lru_cache(maxsize=64)  # whole blocks are all of one size; tails vary
 def _zeros(size: int) -> Matrix:
-    """The map that appending ``size`` zero bytes applies to a CRC, by repeated squaring."""
+    """Return the map that appending ``size`` zero bytes applies to a CRC, by repeated squaring."""
     power = _ONE_ZERO_BIT
     for _ in range(3):  # one bit, two, four, eight: a byte
         power = _compose(power, power)

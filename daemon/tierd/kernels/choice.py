@@ -1,4 +1,4 @@
-"""Choice between the twins: the compiled one works once there is enough to do that loading it pays."""
+"""Choice between the twins: the compiled one is used once there are so many records that loading it pays."""
 
 import threading
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 WORTH_COMPILING_RECORDS = 100_000
-"""Decoding so many with the reference takes as long as loading numba."""
+"""Number of records that the reference decodes in the time that loading numba takes."""
 
 
 class _Kernels(Protocol):
@@ -77,7 +77,7 @@ class _Kernels(Protocol):
 
 
 class KernelChoice:
-    """Begins with the reference; changes once, for good, to the compiled kernels. For any thread."""
+    """Kernels of a process: the reference at first, then, once and for good, the compiled ones. For any thread."""
 
     def __init__(self, *, compiled_module: str = "tierd.kernels.compiled") -> None:
         self._compiled_module = compiled_module
@@ -87,7 +87,7 @@ class KernelChoice:
         self._lock = threading.Lock()
 
     def for_records(self, count: int) -> _Kernels:
-        """The kernels for ``count`` more records; the first call that makes it pay takes about a second."""
+        """Return the kernels for ``count`` more records; the call that loads the compiled ones takes about a second."""
         if not self._is_decided:
             self._decoded += max(count, 0)
             if self._decoded >= WORTH_COMPILING_RECORDS:
@@ -95,7 +95,7 @@ class KernelChoice:
         return self._kernels
 
     def compile(self) -> None:
-        """Load the compiled kernels now; where that is impossible, say so once and stay with the reference."""
+        """Load the compiled kernels now; where that is impossible, log it once and stay with the reference."""
         with self._lock:
             if self._is_decided:
                 return
@@ -107,7 +107,7 @@ class KernelChoice:
 
 
 CHOICE = KernelChoice()
-"""The one of this process."""
+"""The choice of this process."""
 
 
 def compile_kernels() -> None:

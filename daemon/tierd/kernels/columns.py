@@ -1,10 +1,10 @@
-"""Columns: where the fields of many records lie, as numbers beside the bytes that hold them."""
+"""Columns: the positions of the fields of many records, as numbers beside the bytes of the records."""
 
 from dataclasses import dataclass
 from enum import IntEnum
 
 SMALLEST_RECORD_BYTES = 7
-"""Length, attributes, two deltas, null key, null value, no headers: so bytes bound how many records there can be."""
+"""Length, attributes, two deltas, null key, null value, no headers: bytes bound the number of records."""
 
 STEP_RECORDS = 1 << 13
 """How many records to decode at a time where there may be any number: 44 bytes each, within a processor's cache, and
@@ -27,7 +27,7 @@ class RecordFault(IntEnum):
 
     @property
     def problem(self) -> str:
-        """The fault in words."""
+        """Return the fault in words."""
         return _PROBLEMS[self]
 
 
@@ -55,8 +55,8 @@ class Columns:
     Attributes:
         end: position behind the last record, or behind the last batch.
         fault: why decoding stopped early, ``NONE`` when it did not; the arrays hold what came before.
-        key_size: -1 for null, as ``value_size``; the start is then where it would begin.
-        headers_start: of the first header, behind their count.
+        key_size: -1 for null, as ``value_size``; the start is then the position at which the key would begin.
+        headers_start: position of the first header, behind the count of headers.
     """
 
     end: int
@@ -79,7 +79,7 @@ class BatchColumns:
     """The records of several batches.
 
     Attributes:
-        records: of all of them; never with a fault.
+        records: of all batches, without a fault.
         position: of each batch in the bytes.
         first_record: index of each batch's first record in ``records``, or of the next batch's for an empty one.
     """

@@ -1,10 +1,10 @@
-"""Fields of many records brought together, with whichever twin pays."""
+"""Fields of many records brought together, with the twin that pays."""
 
 from tierd.kernels.arrays import Gathered, GatheredHeaders, Numbers
 from tierd.kernels.choice import CHOICE
 from tierd.kernels.columns import RecordFault
 
-_FIELDS_PER_DECODING = 8  # that the reference can copy in the time that it decodes a record in
+_FIELDS_PER_DECODING = 8  # fields that the reference copies in the time that it decodes a record in
 
 
 def gather(payload: bytes | memoryview, starts: Numbers, sizes: Numbers) -> Gathered:

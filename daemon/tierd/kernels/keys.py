@@ -1,4 +1,4 @@
-"""Keys as numbers: their hashes, and which record is the latest of each, with whichever twin pays."""
+"""Keys as numbers: their hashes, and the latest record of each, with the twin that pays."""
 
 from typing import TYPE_CHECKING
 
@@ -8,14 +8,14 @@ from tierd.kernels.choice import CHOICE
 if TYPE_CHECKING:
     import numpy as np
 
-_DECODINGS_PER_HASH = 3  # what a short key costs the reference, in records that it could have decoded
+_DECODINGS_PER_HASH = 3  # time of the reference for a short key, in records that it decodes in that time
 _LOOKUPS_PER_DECODING = 8
 
 
 def hash_keys(
     payload: bytes | memoryview, key_start: Numbers, key_size: Numbers, secret: bytes
 ) -> tuple["np.ndarray", "np.ndarray"]:
-    """Hash keys with a secret, as ``reference.keys.hash_keys`` does: without it no two colliding keys can be made."""
+    """Hash keys so that collisions cannot be made without the secret; see ``reference.keys.hash_keys``."""
     kernels = CHOICE.for_records(_DECODINGS_PER_HASH * len(key_start))
     return kernels.hash_keys(payload, key_start, key_size, secret)
 

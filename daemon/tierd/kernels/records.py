@@ -1,4 +1,4 @@
-"""Find the fields of records, with whichever twin pays."""
+"""Fields of records, found with the twin that pays."""
 
 from tierd.kernels.choice import CHOICE
 from tierd.kernels.columns import SMALLEST_RECORD_BYTES, STEP_RECORDS, BatchColumns, Columns
@@ -14,7 +14,7 @@ def decode_records(
     start: int = 0,
     must_fill: bool = True,
 ) -> Columns:
-    """Find the fields of ``count`` records of magic 2 with the faster twin; see ``reference.decode_records``."""
+    """Find the fields of ``count`` records of magic 2 with the twin that pays; see ``reference.decode_records``."""
     bounded = min(count, len(payload) // SMALLEST_RECORD_BYTES)  # a damaged header's count alone does not pay
     return CHOICE.for_records(bounded).decode_records(
         payload,
@@ -28,7 +28,7 @@ def decode_records(
 
 
 def decode_batches(data: bytes | memoryview, *, start: int = 0, at_most: int = STEP_RECORDS) -> BatchColumns:
-    """Find the fields of the records of many batches with the faster twin; see ``reference.decode_batches``."""
+    """Find the fields of the records of many batches with the twin that pays; see ``reference.decode_batches``."""
     columns = CHOICE.for_records(0).decode_batches(data, start=start, at_most=at_most)
     CHOICE.for_records(len(columns.records))
     return columns

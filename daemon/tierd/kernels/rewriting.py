@@ -1,4 +1,4 @@
-"""Records written anew, with whichever twin pays."""
+"""Records written anew, with the twin that pays."""
 
 from collections.abc import Sequence
 

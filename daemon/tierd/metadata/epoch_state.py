@@ -96,7 +96,7 @@ class EpochChange:
 
 @dataclass(frozen=True, slots=True)
 class EpochRange:
-    """The offsets of ``epoch`` in one segment, both inclusive; ``last`` is below ``first`` if it has no records there."""
+    """The offsets of ``epoch`` in one segment, both inclusive; ``last`` is below ``first`` for an epoch without any."""
 
     epoch: int
     first: int

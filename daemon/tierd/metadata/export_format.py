@@ -96,10 +96,10 @@ def end_line(*, partitions: int, rows: int) -> str:
 
 
 class ExportReader:
-    """Reads an export line by line, checking as it goes. The header is read at once.
+    """Reader of an export, line by line, with checks. The constructor reads the header.
 
     Raises:
-        MetadataExportError: it is no export, or of another format version.
+        MetadataExportError: the lines are no export, or of another format version.
     """
 
     def __init__(self, lines: Iterable[str]) -> None:
@@ -111,7 +111,7 @@ class ExportReader:
         """Yield every partition, then check that the file was whole.
 
         Raises:
-            MetadataExportError: it is cut short or was changed; names the line.
+            MetadataExportError: the export is cut short or was changed; names the line.
         """
         partitions = rows = 0
         while True:

@@ -33,7 +33,7 @@ _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class MetadataKeyFactory:
-    """Makes the keys of one cluster; several clusters may share a store.
+    """Factory of the keys of one cluster; several clusters may share a store.
 
     Args:
         cluster_id: of Kafka's cluster.

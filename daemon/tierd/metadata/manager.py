@@ -170,8 +170,8 @@ class RemoteLogMetadataManager(LedPartitions):
         """Take a step in the deletion of a partition that this broker leads; returns when that is durable and visible.
 
         Segments stay listed until the last step, DELETE_PARTITION_FINISHED, which is refused while one is left. The
-        last step erases the rows of the partition, in batches of bounded size, and leaves the partition row as a tombstone.
-        A last step that failed or was cancelled may have erased a part: put it again. Repeating a step
+        last step erases the rows of the partition, in batches of bounded size, and leaves the partition row as a
+        tombstone. A last step that failed or was cancelled may have erased a part: put it again. Repeating a step
         succeeds.
 
         Raises:

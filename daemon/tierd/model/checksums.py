@@ -14,5 +14,5 @@ class BlockChecksums:
     crc32c: tuple[int, ...]  # invariant: ceil(size_bytes / CHECKSUM_BLOCK_BYTES) values
 
     def block_size(self, index: int) -> int:
-        """Bytes that block ``index`` covers."""
+        """Return the number of bytes in block ``index``."""
         return min(CHECKSUM_BLOCK_BYTES, self.size_bytes - index * CHECKSUM_BLOCK_BYTES)

@@ -30,7 +30,7 @@ def uuid_from_text(text: str) -> UUID:
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
-    """A partition by name; which incarnation of the topic is left open."""
+    """A partition by name, of any incarnation of the topic."""
 
     topic: str
     partition: int
@@ -65,7 +65,7 @@ class TopicIdPartition:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The name without the incarnation."""
+        """Return the name without the incarnation."""
         return TopicPartition(self.topic, self.partition)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Lineage: which leader epoch wrote which offsets (remote-tiering 8, log-format 3.4; Kafka: LeaderEpochFileCache).
+"""Lineage: the leader epoch that wrote each offset (remote-tiering 8, log-format 3.4; Kafka: LeaderEpochFileCache).
 
 Immutable: every operation returns another lineage, so that a plan can be made from one while the log goes on.
 """
@@ -18,7 +18,7 @@ class EpochEntry(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """The first offset that is not of ``epoch`` any more, exclusive; (-1, -1) when that is not known."""
+    """The exclusive end of ``epoch``: the first offset above its records; (-1, -1) when that is not known."""
 
     epoch: int
     end_offset: int
@@ -52,16 +52,16 @@ class Lineage:
 
     @property
     def earliest(self) -> EpochEntry | None:
-        """The first entry."""
+        """Return the first entry."""
         return self.entries[0] if self.entries else None
 
     @property
     def latest(self) -> EpochEntry | None:
-        """The last entry: the epoch that is being written."""
+        """Return the last entry: the epoch that is being written."""
         return self.entries[-1] if self.entries else None
 
     def assign(self, *, epoch: int, start_offset: int) -> Self:
-        """Begin ``epoch`` at ``start_offset``, dropping what a newer truth contradicts.
+        """Begin ``epoch`` at ``start_offset``, dropping the entries that contradict it.
 
         Raises:
             ValueError: a negative epoch or offset.
@@ -70,24 +70,27 @@ class Lineage:
         return type(self)(tuple(assigned)) if _assign(assigned, epoch, start_offset) else self
 
     def epoch_for(self, offset: int) -> int | None:
-        """The epoch that wrote ``offset``; None before the first entry."""
+        """Return the epoch that wrote ``offset``; None before the first entry."""
         index = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
         return self.entries[index - 1].epoch if index else None
 
     def start_offset_of(self, epoch: int) -> int | None:
-        """The first offset of ``epoch``; None when the lineage has no such epoch."""
+        """Return the first offset of ``epoch``; None when the lineage has no such epoch."""
         return next((entry.start_offset for entry in self.entries if entry.epoch == epoch), None)
 
     def next_entry(self, epoch: int) -> EpochEntry | None:
-        """The entry with the smallest epoch above ``epoch``."""
+        """Return the entry with the smallest epoch above ``epoch``."""
         return next((entry for entry in self.entries if entry.epoch > epoch), None)
 
     def previous_entry(self, epoch: int) -> EpochEntry | None:
-        """The entry with the greatest epoch below ``epoch``."""
+        """Return the entry with the greatest epoch below ``epoch``."""
         return next((entry for entry in reversed(self.entries) if entry.epoch < epoch), None)
 
     def end_offset_for(self, epoch: int, *, log_end_offset: int) -> EpochEndOffset:
-        """Return the end of ``epoch``, exclusive, together with the epoch that the answer is about."""
+        """Return the end of ``epoch``, exclusive, with the epoch that the end is of: the nearest known one up to it.
+
+        ``UNDEFINED_END`` where the lineage does not show the end.
+        """
         latest = self.latest
         if latest is None or epoch < 0:
             return UNDEFINED_END
@@ -100,7 +103,7 @@ class Lineage:
         return EpochEndOffset(floor, following.start_offset)
 
     def truncated_from_start(self, offset: int) -> Self:
-        """Forget what lies below ``offset``; the entry that covers it survives with its start moved up."""
+        """Forget the offsets below ``offset``; the entry that covers it survives with its start moved up."""
         covered = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
         if not covered:
             return self
@@ -113,12 +116,12 @@ class Lineage:
         return type(self)(tuple(entry for entry in self.entries if entry.start_offset < offset))
 
     def entries_in(self, start: int, end: int) -> Self:
-        """The slice of ``start`` (inclusive; negative: from the beginning) to ``end`` (exclusive)."""
+        """Return the slice of ``start`` (inclusive; negative: from the beginning) to ``end`` (exclusive)."""
         sliced = self.truncated_from_start(start) if start >= 0 else self
         return sliced.truncated_from_end(end)
 
     def with_data(self) -> Self:
-        """Without the epochs that wrote nothing: those whose successor starts at the same offset."""
+        """Return the lineage without epochs that wrote nothing: those whose successor starts at the same offset."""
         pairs = zip_longest(self.entries, self.entries[1:])
         kept = (e for e, successor in pairs if not (successor and successor.start_offset == e.start_offset))
         return type(self)(tuple(kept))
@@ -127,7 +130,7 @@ class Lineage:
 def segment_epochs_problem(entries: Sequence[tuple[int, int]], *, start_offset: int, end_offset: int) -> str | None:
     """Return why ``entries`` cannot be the leader epochs of a segment; None when they can.
 
-    The one judgement for everything that writes, reads or audits segments. Epochs and their first offsets ascend, and
+    All rooms that write, read or audit segments use this check. Epochs and their first offsets ascend, and
     every epoch begins inside the segment. The first one may begin above the segment's first offset: the log start lay
     inside the segment when it was copied (DeleteRecords), and a broker forgets the epochs below its log start.
 
@@ -148,7 +151,7 @@ def segment_epochs_problem(entries: Sequence[tuple[int, int]], *, start_offset: 
 
 
 def _assign(entries: list[EpochEntry], epoch: int, start_offset: int) -> bool:
-    """Return whether anything changed. What it drops was added once, so many calls take as many steps."""
+    """Assign one epoch; return True if anything changed. Many calls take linear time: an entry is dropped once."""
     if epoch < 0 or start_offset < 0:
         raise ValueError(f"epoch {epoch} at offset {start_offset}: neither may be negative")
     if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:

@@ -34,7 +34,7 @@ class RemotePartitionDeleteMetadata:
         partition: whose remote data goes; a topic created again under the same name has another id.
         state: as it is from this event on.
         event_timestamp_ms: wall clock of this event.
-        broker_id: who produced it.
+        broker_id: the broker that produced this event.
     """
 
     partition: TopicIdPartition

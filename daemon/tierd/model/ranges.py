@@ -21,7 +21,7 @@ class ByteRange:
 
     @classmethod
     def of_size(cls, start: int, size: int) -> Self:
-        """The ``size`` bytes from ``start`` on; ``size`` is at least 1."""
+        """Return the ``size`` bytes from ``start`` on; ``size`` is at least 1."""
         return cls(start, start + size - 1)
 
     @property
@@ -30,7 +30,7 @@ class ByteRange:
         return self.end - self.start + 1
 
     def clipped(self, object_size: int) -> Self | None:
-        """The part that lies in an object of ``object_size`` bytes, None when there is none."""
+        """Return the part that lies in an object of ``object_size`` bytes, None when there is none."""
         if self.start >= object_size:
             return None
         return type(self)(self.start, min(self.end, object_size - 1))

@@ -51,7 +51,7 @@ _REPLACED: Final = "replaced"
 
 @dataclass(frozen=True, slots=True)
 class SoftDelete:
-    """Reason why a readable segment is being deleted, and the time until which the deletion can be undone.
+    """Reason why a readable segment is being deleted, and the time until which its objects stay.
 
     Attributes:
         reason: one word, as the ledger of deletions has it.
@@ -63,7 +63,7 @@ class SoftDelete:
 
     @classmethod
     def replaced(cls, *, delete_after_ms: int) -> Self:
-        """That of a segment whose records are in the output of a compaction or merge by now."""
+        """Return the soft delete of a segment that the output of a compaction or merge has replaced."""
         return cls(_REPLACED, delete_after_ms)
 
     @property
@@ -99,8 +99,8 @@ class RemoteLogSegmentMetadata:
         leader_epoch: leader epoch under which the copy was begun (tierd, for fencing and the sweep).
         session_id: process that began the copy (the same).
         txn_index_empty: True only when the transaction index was known to be empty at the copy.
-        soft_delete: of a segment in DELETE_SEGMENT_STARTED that was readable before; None where there is nothing to
-            want back, such as a copy that was never finished.
+        soft_delete: of a segment in DELETE_SEGMENT_STARTED that was readable before; None for a segment that
+            need not come back, such as a copy that was never finished.
 
     Raises:
         InvalidMetadataError: a negative start, an end before it, or epochs that are not those of such a segment.
@@ -134,7 +134,7 @@ class RemoteLogSegmentMetadata:
 
     @property
     def first_readable_offset(self) -> int:
-        """First offset that a lookup finds in the segment: where its first epoch begins."""
+        """Return the first offset that a lookup finds in the segment: the begin of its first epoch."""
         return self.segment_leader_epochs[0].start_offset
 
     def updated(self, update: RemoteLogSegmentMetadataUpdate) -> Self:
@@ -203,7 +203,7 @@ class RemoteLogSegmentMetadata:
         )
 
     def epoch_end(self, epoch: int) -> int:
-        """Last offset of ``epoch`` inside this segment, inclusive (remote-tiering 1)."""
+        """Return the last offset of ``epoch`` inside this segment, inclusive (remote-tiering 1)."""
         following = (e.start_offset for e in self.segment_leader_epochs if e.epoch > epoch)
         return next(following, self.end_offset + 1) - 1
 
@@ -220,14 +220,14 @@ class IndexType(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSegmentData:
-    """Data of a segment that the copy task hands to the remote storage: the checked log file and its indexes.
+    """Data that the copy task hands to the remote storage: the checked log file, its indexes, snapshot and epochs.
 
     Attributes:
         log: path of the records; may be ``/proc/self/fd/N`` when the segment is held by descriptor.
         log_checksums: taken while every batch was checked; the store must receive exactly these bytes.
         transaction_index: None when the segment has none, which is normal.
-        chunk_timestamps: times of the records that overlap each block of ``CHECKSUM_BLOCK_BYTES`` bytes of the log, of
-            which chunks are made; None for a block, or for all, where they are not known.
+        chunk_timestamps: times of the records that overlap each block of ``CHECKSUM_BLOCK_BYTES`` bytes of the log;
+            chunks consist of such blocks; None for a block, or for all, where they are not known.
     """
 
     log: Path

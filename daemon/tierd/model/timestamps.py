@@ -26,12 +26,12 @@ class TimestampRange(NamedTuple):
     max_ms: int
 
     def union(self, other: "TimestampRange") -> "TimestampRange":
-        """The span that covers both."""
+        """Return the smallest range that covers both."""
         return TimestampRange(min(self.min_ms, other.min_ms), max(self.max_ms, other.max_ms))
 
 
 class BlockTimestamps:
-    """Collects, batch by batch, the times of the records that overlap each block of ``CHECKSUM_BLOCK_BYTES`` bytes.
+    """Collector, batch by batch, of the times of the records that overlap each block of ``CHECKSUM_BLOCK_BYTES`` bytes.
 
     A batch counts whole in every block that it reaches into: positions inside a compressed batch are unknown.
     """
@@ -42,7 +42,7 @@ class BlockTimestamps:
         self._unknown: set[int] = set()
 
     def add(self, size_bytes: int, timestamps: TimestampRange | None) -> None:
-        """Add the next batch; of one whose timestamps are None nothing is known, and so of the blocks it overlaps."""
+        """Add the next batch; if its timestamps are None, the times of every block that it overlaps are unknown."""
         for block in self._blocks_of(size_bytes):
             known = self._blocks[block]
             if timestamps is None:
@@ -55,11 +55,11 @@ class BlockTimestamps:
         self._blocks_of(size_bytes)
 
     def ranges(self) -> tuple[TimestampRange | None, ...]:
-        """One for every block so far; None where the times are not known, or there is no record."""
+        """Return one range for every block so far; None where the times are not known, or there is no record."""
         return tuple(None if n in self._unknown else each for n, each in enumerate(self._blocks))
 
     def _blocks_of(self, size_bytes: int) -> range:
-        """The blocks that the next ``size_bytes`` bytes, at least 1, overlap."""
+        """Return the blocks that the next ``size_bytes`` bytes, at least 1, overlap."""
         first = self._size_bytes // CHECKSUM_BLOCK_BYTES
         self._size_bytes += size_bytes
         end = -(-self._size_bytes // CHECKSUM_BLOCK_BYTES)

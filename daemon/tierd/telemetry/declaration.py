@@ -5,7 +5,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """Prometheus' kinds of metric."""
+    """Kind of a metric, as Prometheus has it."""
 
     COUNTER = "counter"
     GAUGE = "gauge"

@@ -12,7 +12,7 @@ class LogCleanerUse:
     """The cleaners of all own log dirs; counts are since the start.
 
     Attributes:
-        rounds: over one log each, that came to their end.
+        rounds: that came to their end, over one log each.
         aborted: rounds that ended early, since the log changed under them; they begin again.
         failed: rounds after which the log is left alone until the next start.
         bytes_read: of segments that were rewritten.
@@ -51,7 +51,7 @@ LOG_CLEANER = (
 
 
 def log_cleaner_samples(use: LogCleanerUse) -> Iterator[Sample]:
-    """The samples of ``LOG_CLEANER``."""
+    """Yield the samples of ``LOG_CLEANER``."""
     for outcome, count in (("cleaned", use.rounds), ("aborted", use.aborted), ("failed", use.failed)):
         yield "tierd_log_cleaner_rounds_total", (outcome,), count
     yield "tierd_log_cleaner_input_bytes_total", (), use.bytes_read

@@ -1,4 +1,4 @@
-"""The log: one event a line, as JSON or for people, with whatever looks like a secret masked."""
+"""The log: one event a line, as JSON or for people, with masks for texts that look like secrets."""
 
 import contextlib
 import logging
@@ -24,8 +24,8 @@ def configure_logging(*, format: str, level: str, stream: TextIO) -> None:  # no
 
     Args:
         format: ``json``, an object a line with ``timestamp``, ``level`` and ``event``; or ``console``, for people.
-        level: ``debug``, ``info``, ``warning`` or ``error``. Libraries are heard from warning on,
-            all they say only at ``debug``.
+        level: ``debug``, ``info``, ``warning`` or ``error``. Libraries log from warning on, or
+            from ``error`` on with ``error``; with ``debug`` they log everything.
         stream: where lines go; colours only when it is a terminal. Lines that it cannot take are lost.
     """
     lines = cast("TextIO", _LossyStream(stream))
@@ -56,7 +56,7 @@ def configure_logging(*, format: str, level: str, stream: TextIO) -> None:  # no
 
 
 class _LossyStream:
-    """A stream for log lines that never fails: a full disk, or a reader that left, must not end the work."""
+    """A stream for log lines that ignores ``OSError``: a full disk, or a reader that left, must not end the work."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -74,8 +74,8 @@ class _LossyStream:
 def mask_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Replace values under secret-sounding keys, and secrets inside texts, at any depth.
 
-    Errors of tierd are safe before they come here (``tierd.masking``); this catches what a library logs by itself.
-    Time, level and event come first, as they are read first.
+    Errors of tierd are masked before they come here (``tierd.masking``); this masks the texts of libraries.
+    Time, level and event come first in the line.
     """
     ordered = {key: event[key] for key in ("timestamp", "level", "event") if key in event} | dict(event)
     return {key: _masked(key, value) for key, value in ordered.items()}

@@ -1,7 +1,7 @@
 """Every metric of the daemon, declared once: name, kind, labels and help.
 
 Kafka's names in snake case behind ``tierd_``, units last. Counters and timings are recorded by shells as things happen;
-what describes a state (lag, age, holds) is asked for at each scrape, so that it stays right while everything stalls.
+values of a state (lag, age, holds) are asked for at each scrape, so that they stay right while all work stalls.
 """
 
 import platform
@@ -143,10 +143,10 @@ DECLARATIONS = (*RECORDED, *SCRAPED)
 
 
 class Metrics:
-    """The metrics of one daemon, in a registry of their own. Methods that record never block and never fail."""
+    """The metrics of one daemon, in a registry of their own. Methods that record do no I/O."""
 
     def __init__(self, *, version: str, clock: Clock) -> None:
-        # A second series per counter that says when it was created; no rate needs it.
+        # Off: a second series per counter with the time of its creation, which no rate needs.
         disable_created_metrics()  # type: ignore[no-untyped-call] # prometheus-client has no types here
         self._clock = clock
         self.registry = CollectorRegistry()
@@ -174,12 +174,12 @@ class Metrics:
         self._counters[COPY_REQUESTS].labels(topic).inc()
 
     def segment_copied(self, topic: str, *, size_bytes: int, seconds: float) -> None:
-        """Count a copy whose COPY_SEGMENT_FINISHED is durable; ``seconds`` is what the attempt took."""
+        """Count a copy whose COPY_SEGMENT_FINISHED is durable; ``seconds`` is the time of the attempt."""
         self._counters[COPY_BYTES].labels(topic).inc(size_bytes)
         self._histograms[COPY_SECONDS].observe(seconds)
 
     def copy_failed(self, topic: str) -> None:
-        """Count a copy that ended in an error; a cancelled one is none."""
+        """Count a copy that ended in an error; a cancelled copy is no error."""
         self._counters[COPY_ERRORS].labels(topic).inc()
 
     def copy_throttled(self, throttle_ms: int) -> None:
@@ -199,7 +199,7 @@ class Metrics:
         self._counters[FETCH_BYTES].labels(topic).inc(size_bytes)
 
     def fetch_failed(self, topic: str) -> None:
-        """Count a read that failed; out of range is an answer, not a failure."""
+        """Count a read that failed; an offset out of range is an answer, not a failure."""
         self._counters[FETCH_ERRORS].labels(topic).inc()
 
     def delete_requested(self, topic: str) -> None:
@@ -219,11 +219,11 @@ class Metrics:
         self._counters[UPLOADS_ABORTED].inc(count)
 
     def fetch_throttled(self, throttle_ms: int) -> None:
-        """Record that a read was not begun, for the fetch quota is exceeded for so long."""
+        """Record how long a read is put off because the fetch quota is exceeded."""
         self._throttled("fetch", throttle_ms)
 
     def remote_size_computed(self, seconds: float) -> None:
-        """Record how long it took to find out what of a partition expires."""
+        """Record how long the computation of a partition's expired segments took."""
         self._histograms[SIZE_COMPUTATION_SECONDS].observe(seconds)
 
     def object_store_called(self, operation: str, *, outcome: str, duration_s: float, size_bytes: int = 0) -> None:
@@ -238,7 +238,7 @@ class Metrics:
         self._counters[STORE_ATTEMPTS].labels(operation, outcome).inc()
 
     def requests_billed(self, topic: str, request_class: str, requests: int, size_bytes: int) -> None:
-        """Count what one attempt at a call is billed as; an empty topic is none."""
+        """Count the requests that are billed for one attempt at a call; an empty topic stands for no topic."""
         self._counters[BILLED_REQUESTS].labels(topic, request_class).inc(requests)
         self._counters[BILLED_BYTES].labels(topic, request_class).inc(size_bytes)
 
@@ -247,11 +247,11 @@ class Metrics:
         self._gauges[LAST_SUCCESS].labels(task).set(self._clock.now_ms() / 1000)
 
     def config_reloaded(self, *, success: bool) -> None:
-        """Say whether the settings in force are those of the file."""
+        """Record if the settings in force are those of the file."""
         self._gauges[RELOAD_SUCCESS].set(success)
 
     def forget_topic(self, topic: str) -> None:
-        """Drop the counters of a topic that this broker has no more; unknown topics are none of them."""
+        """Drop the counters of a topic that this broker no longer has; an unknown topic changes nothing."""
         for declaration, counter in self._counters.items():
             if "topic" in declaration.labels:
                 counter.remove_by_labels({"topic": topic})
@@ -261,27 +261,27 @@ class Metrics:
         self._partitions = source
 
     def watch_holds(self, source: Callable[[], HoldUsage]) -> None:
-        """Ask ``source`` at every scrape what is held."""
+        """Ask ``source`` at every scrape for the held segments."""
         self._holds = source
 
     def watch_metadata(self, source: Callable[[], MetadataCounts]) -> None:
-        """Ask ``source`` at every scrape what the metadata manager counted."""
+        """Ask ``source`` at every scrape for the counts of the metadata manager."""
         self._metadata = source
 
     def watch_engine(self, source: Callable[[], EngineUse]) -> None:
-        """Ask ``source`` at every scrape how busy the tasks are, and how fast they move bytes."""
+        """Ask ``source`` at every scrape for the idle part of the task pools and the rates of the quotas."""
         self._engine = source
 
     def watch_reading(self, source: Callable[[], ReadingUse]) -> None:
-        """Ask ``source`` at every scrape what reads and caches do."""
+        """Ask ``source`` at every scrape for the state of reads and caches."""
         self._reading = source
 
     def watch_pipeline(self, source: Callable[[], PipelineUse | None]) -> None:
-        """Ask ``source`` at every scrape what the Spark job does; None where it is not enabled."""
+        """Ask ``source`` at every scrape for the state of the Spark job; None where it is not enabled."""
         self._pipeline = source
 
     def watch_log_cleaner(self, source: Callable[[], LogCleanerUse | None]) -> None:
-        """Ask ``source`` at every scrape what the cleaner of own logs did; None where every log dir is a broker's."""
+        """Ask ``source`` at every scrape for the counts of the log cleaner; None where every log dir is a broker's."""
         self._log_cleaner = source
 
     def watch_own_logs(self, source: Callable[[], Iterable[OwnLogUse]]) -> None:
@@ -289,11 +289,11 @@ class Metrics:
         self._own_logs = source
 
     def watch_leadership(self, source: Callable[[], LeadershipUse | None]) -> None:
-        """Ask ``source`` at every scrape for the state of leadership; None where no broker is asked."""
+        """Ask ``source`` at every scrape for the state of the connection to brokers; None where none is asked."""
         self._leadership = source
 
     def watch_services(self, source: Callable[[], Mapping[str, float]]) -> None:
-        """Ask ``source`` at every scrape for how many seconds each service has been unreachable; 0 while it answers."""
+        """Ask ``source`` at every scrape for the seconds since each service became unreachable; 0 while it answers."""
         self._unreachable_s = source
 
     def render(self) -> tuple[bytes, str]:

@@ -9,11 +9,11 @@ from tierd.telemetry.reading import Sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnLogUse:
-    """One log.
+    """State of one log.
 
     Attributes:
         log_start_offset: first offset that may be read.
-        log_end_offset: of the next record.
+        log_end_offset: offset of the next record.
         size_bytes: of all log files.
         refused: how often a leader refused records since the log was opened, by reason; every reason is in it.
     """

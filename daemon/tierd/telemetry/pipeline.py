@@ -9,17 +9,17 @@ from tierd.telemetry.reading import Sample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineUse:
-    """The job of this daemon; counts are since the start.
+    """State of the daemon's job; counts are since the start.
 
     Attributes:
-        running: whether a run is under way.
-        progress: how far it is in its present stage, from 0 to 1; 0 while it is unknown.
+        running: True while a run is under way.
+        progress: part of the run's present stage that is done, from 0 to 1; 0 while it is unknown.
         next_begin_s: Unix time at which the timetable begins the next run; None without one.
         runs: ended, by outcome.
         last_ended_s: Unix time at which the last run of an outcome ended.
-        groups: neighbouring segments that were looked at, by what came of them.
-        audited: segments whose every byte was checked, by what was found, with ``audited_bytes`` of logs.
-        counts: what the job counted, by name.
+        groups: groups of neighbouring segments that the job considered, by outcome.
+        audited: segments of which every byte was checked, by result; ``audited_bytes``: of their logs.
+        counts: other counts of the job, by name.
     """
 
     running: bool = False
@@ -70,7 +70,7 @@ PIPELINE = (
 
 
 def pipeline_samples(use: PipelineUse) -> Iterator[Sample]:
-    """The samples of ``PIPELINE``."""
+    """Yield the samples of ``PIPELINE``."""
     yield "tierd_pipeline_running", (), use.running
     yield "tierd_pipeline_progress_ratio", (), use.progress
     if use.next_begin_s is not None:

@@ -1,4 +1,4 @@
-"""Metrics of reading from the tier at each scrape: its caches, and the reads that run and wait."""
+"""Metrics of reading from the tier at each scrape: its caches, and the running and the waiting reads."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,12 +26,12 @@ class CacheUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingUse:
-    """The reads from the tier.
+    """State of the reads from the tier.
 
     Attributes:
         running: at this moment.
-        pending: wait for their turn.
-        rejected: since the start, for too many waited.
+        pending: waiting for their turn.
+        rejected: since the start, because too many waited.
         caches: by name, ``chunks`` and ``indexes``.
         bytes_per_second: as the fetch quota sees it; None where there are no reads.
     """
@@ -77,7 +77,7 @@ READING = (
 
 
 def reading_samples(reading: ReadingUse) -> Iterator[Sample]:
-    """The samples of ``READING``."""
+    """Yield the samples of ``READING``."""
     yield "tierd_remote_log_reader_task_queue_size", (), reading.pending
     yield "tierd_remote_log_readers_running", (), reading.running
     yield "tierd_remote_log_reads_rejected_total", (), reading.rejected

@@ -1,4 +1,4 @@
-"""Renders ``docs/metrics.md`` from the declarations: ``python -m tierd.telemetry.reference``."""
+"""Generator of ``docs/metrics.md`` from the declarations: ``python -m tierd.telemetry.reference``."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ each scrape, so that they stay right while everything stalls. Series of a partit
 
 
 def render_markdown() -> str:
-    """The text of ``docs/metrics.md``."""
+    """Return the text of ``docs/metrics.md``."""
     rows = (
         f"| `{d.name}` | {d.kind.value} | {', '.join(f'`{label}`' for label in d.labels)} | {d.help} |"
         for d in sorted(DECLARATIONS, key=lambda declaration: declaration.name)

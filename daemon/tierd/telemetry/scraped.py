@@ -1,4 +1,4 @@
-"""Values that metrics are computed from at the moment of a scrape, so that ages grow and lags stay right in a stall."""
+"""Values from which a scrape computes metrics at that moment, so that ages grow and lags stay right in a stall."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,10 +23,10 @@ class PartitionLag:
         state: one of ``PARTITION_STATES``.
         metadata_count: metadata rows of the partition.
         remote_size_bytes: log bytes of those rows together.
-        delete_lag_segments: remote segments that are to go and have not gone yet.
+        delete_lag_segments: remote segments that are due for deletion and still there.
         delete_lag_bytes: their log bytes together.
         in_grace_segments: remote segments that expired and can still be taken back.
-        retained_segments: remote segments that were to go and that the store keeps by a lock of its own.
+        retained_segments: remote segments that are due for deletion and that the store keeps by its own lock.
     """
 
     topic: str
@@ -43,7 +43,7 @@ class PartitionLag:
     retained_segments: int = 0
 
     def age_s(self, now_ms: int) -> float:
-        """Seconds since the oldest byte that is not in the tier yet; 0 when nothing waits or the clock stepped back."""
+        """Return the seconds since ``oldest_ms``; 0 when nothing waits or the clock stepped back."""
         return 0.0 if self.oldest_ms is None else max(0, now_ms - self.oldest_ms) / 1000
 
 
@@ -82,7 +82,7 @@ class EngineUse:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Calls of one kind since start: how many, and how long together."""
+    """Calls of one kind since start: their number and their total time."""
 
     count: int
     total_s: float

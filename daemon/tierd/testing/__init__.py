@@ -1,4 +1,4 @@
-"""The contract suites, for pytest: what every metadata backend and every object store promises.
+"""The contract suites of every metadata backend and every object store, for pytest.
 
 A package with a backend of its own subclasses a contract and provides its fixtures (docs/backends.md). Needs the extra
 ``testing``; no other room imports this one.

@@ -10,12 +10,12 @@ from tierd.remote import ChunkedBody, FileBody
 
 
 def content_of(size_bytes: int, *, seed: int = 0) -> bytes:
-    """Incompressible bytes, the same for the same seed."""
+    """Return incompressible bytes, the same for the same seed."""
     return random.Random(seed).randbytes(size_bytes)
 
 
 def checksums_of(content: bytes) -> BlockChecksums:
-    """Return the checksums that the walk over a segment of this content finds."""
+    """Return the checksums that the check of a segment with this content takes."""
     starts = range(0, len(content), CHECKSUM_BLOCK_BYTES)
     return BlockChecksums(len(content), tuple(crc32c(content[at : at + CHECKSUM_BLOCK_BYTES]) for at in starts))
 
@@ -28,7 +28,7 @@ def file_body(path: Path, content: bytes, *, pace: Callable[[int], Awaitable[Non
 
 
 def chunked_body(chunks: Sequence[bytes], *, pace: Callable[[int], Awaitable[None]] | None = None) -> ChunkedBody:
-    """A body of these chunks, whose size is not told exactly."""
+    """Return a body of these chunks, with a size limit instead of the exact size."""
 
     async def iterate() -> AsyncIterator[bytes]:
         for chunk in chunks:

@@ -35,7 +35,7 @@ def _cancelled_at(call: Awaitable[_T], suspension: int) -> Generator[object, obj
 async def cancel_at(suspension: int, call: Callable[[], Coroutine[object, object, object]]) -> bool:
     """Run ``call`` in a task that is cancelled at its n-th suspension; False when it ended before that.
 
-    The task is awaited: what it does to clean up is over when this returns.
+    The task is awaited: its cleanup is over when this returns.
     """
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""The marks of the contract suites: which numbered line of a behaviour specification a test covers."""
+"""The marks of the contract suites: the numbered line of a behaviour specification that a test covers."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -7,7 +7,7 @@ _Test = TypeVar("_Test", bound=Callable[..., object])
 
 
 class Conformance:
-    """Marks that are read from the source, so that a test run that is strict about pytest's marks knows no other."""
+    """Marks that are read from the source, so that pytest with strict markers needs no declaration of them."""
 
     def spec(self, line: str) -> Callable[[_Test], _Test]:
         """Mark a test with the line that it covers, such as ``remote-tiering 75``; the test stays as it is."""

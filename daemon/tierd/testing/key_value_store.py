@@ -29,7 +29,7 @@ KEYS = MetadataKeyFactory("cluster")
 
 @pytest.mark.asyncio
 class KeyValueStoreContract:
-    """Every test gets an empty store."""
+    """Contract of a ``KeyValueStore``. Every test gets an empty store."""
 
     async def test_a_key_that_was_never_written_has_no_value(self, store: KeyValueStore) -> None:
         assert await store.get("a") is None

@@ -27,7 +27,7 @@ LARGE_BYTES = (12 << 20) + 777
 
 @pytest.mark.asyncio
 class ObjectStoreContract:
-    """Every test gets an empty store."""
+    """Contract of an ``ObjectStore``. Every test gets an empty store."""
 
     async def test_bytes_come_back_as_they_were_put(self, store: ObjectStore) -> None:
         await store.put("a/b/c.manifest", b"content")
@@ -197,7 +197,7 @@ class ObjectStoreContract:
         told = [(await store.head("key")).modified_ms, (await store.list_objects("key"))[0].modified_ms]
         for modified_ms in told:
             assert modified_ms is not None
-            assert before_ms - 2000 <= modified_ms <= after_ms + 2000  # a store may tell whole seconds only
+            assert before_ms - 2000 <= modified_ms <= after_ms + 2000  # a store may return whole seconds only
 
     async def test_a_checksum_that_is_told_is_right(self, store: ObjectStore, tmp_path: Path) -> None:
         await store.put("small", b"123456789")
@@ -390,7 +390,7 @@ async def _ended(task: "asyncio.Task[None]") -> bool:
 
 
 class _CancelAtStep:
-    """Cancels a put when the bytes of its ``number``-th step are about to leave, whichever part they belong to."""
+    """Canceller of a put when the bytes of step ``number`` are about to leave, whichever part they belong to."""
 
     def __init__(self, number: int) -> None:
         self.task: asyncio.Task[None] | None = None

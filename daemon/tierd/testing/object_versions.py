@@ -7,7 +7,7 @@ from tierd.remote import ObjectStore, ObjectVersion
 
 @pytest.mark.asyncio
 class ObjectVersionsContract:
-    """Every test gets an empty store that keeps versions or does not."""
+    """Contract of a store that may keep versions. Every test gets an empty store."""
 
     async def test_what_is_there_is_a_current_version(self, store: ObjectStore) -> None:
         await store.put("a/1.log", b"first")
@@ -39,7 +39,7 @@ class KeptVersionsContract(ObjectVersionsContract):
         old = [version for version in await store.list_versions("a/") if version.key == "a/1.log"]
         assert [version.size_bytes for version in old if not version.is_marker] == [6]
         assert not any(version.is_current for version in old if not version.is_marker)
-        for version in sorted(old, key=lambda each: each.is_marker):  # without its marker it would be back
+        for version in sorted(old, key=lambda each: each.is_marker):  # without a marker it would be back
             await store.delete_version(version)
         assert [version.key for version in await store.list_versions("a/")] == ["a/2.log"]
         assert await store.get("a/2.log") == b"kept"
@@ -58,7 +58,7 @@ class KeptVersionsContract(ObjectVersionsContract):
 
 
 async def versions_left(store: ObjectStore, prefix: str = "") -> list[ObjectVersion]:
-    """Versions that are neither current nor markers."""
+    """Return the versions that are neither current nor markers."""
     return [
         version for version in await store.list_versions(prefix) if not version.is_current and not version.is_marker
     ]

@@ -1,7 +1,7 @@
 """Kernels compiled by numba: twins of ``reference``, same signatures, same answers.
 
 Importing this package takes about a second, and is impossible where memory must not be made executable
-(``MemoryDenyWriteExecute=``): ``kernels.choice`` decides, and is its only importer.
+(``MemoryDenyWriteExecute=``): ``kernels.choice`` decides whether to import it.
 """
 
 from tierd.kernels.compiled.gathering import gather, gather_headers

@@ -62,7 +62,7 @@ def _find_headers(data: np.ndarray, starts: np.ndarray, counts: np.ndarray, foun
 
 
 def gather(payload: bytes | memoryview, starts: Numbers, sizes: Numbers) -> Gathered:
-    """As ``reference.gather``."""
+    """Gather fields as ``reference.gather`` does."""
     data = np.frombuffer(payload, dtype=np.uint8)
     return _gather(data, *_columns(starts, sizes))
 
@@ -70,7 +70,7 @@ def gather(payload: bytes | memoryview, starts: Numbers, sizes: Numbers) -> Gath
 def gather_headers(
     payload: bytes | memoryview, headers_start: Numbers, header_count: Numbers
 ) -> GatheredHeaders | RecordFault:
-    """As ``reference.gather_headers``."""
+    """Gather headers as ``reference.gather_headers`` does."""
     data = np.frombuffer(payload, dtype=np.uint8)
     starts, counts = _columns(headers_start, header_count)
     offsets = np.zeros(counts.size + 1, dtype=np.int64)

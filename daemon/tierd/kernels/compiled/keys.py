@@ -34,7 +34,7 @@ def _round(
 
 @compile_for(f"uint64({BYTES}, uint64, uint64)")
 def _word(data: np.ndarray, at: np.uint64, size: np.uint64) -> np.uint64:
-    """The little-endian number in up to eight bytes."""
+    """Return the little-endian number in up to eight bytes."""
     word = np.uint64(0)
     for index in range(size):
         word |= np.uint64(data[at + np.uint64(index)]) << np.uint64(8 * index)
@@ -45,7 +45,7 @@ def _word(data: np.ndarray, at: np.uint64, size: np.uint64) -> np.uint64:
 def _siphash(
     data: np.ndarray, at: np.uint64, size: np.uint64, k0: np.uint64, k1: np.uint64
 ) -> tuple[np.uint64, np.uint64]:
-    """The lower and the upper half."""
+    """Return the lower and the upper half of the hash."""
     v0, v1 = k0 ^ np.uint64(0x736F6D6570736575), k1 ^ np.uint64(0x646F72616E646F6D ^ 0xEE)
     v2, v3 = k0 ^ np.uint64(0x6C7967656E657261), k1 ^ np.uint64(0x7465646279746573)
     for index in range(size // np.uint64(8) + np.uint64(1)):
@@ -109,7 +109,7 @@ def _latest(rows: np.ndarray, table: np.ndarray, found: np.ndarray) -> int:
 def hash_keys(
     payload: bytes | memoryview, key_start: Numbers, key_size: Numbers, secret: bytes
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As ``reference.hash_keys``."""
+    """Hash keys as ``reference.hash_keys`` does."""
     data = np.frombuffer(payload, dtype=np.uint8)
     starts, sizes = (np.ascontiguousarray(numbers, dtype=np.int32) for numbers in (key_start, key_size))
     if starts.size != sizes.size:
@@ -125,7 +125,7 @@ def hash_keys(
 
 
 def latest_per_key(hi: Numbers, lo: Numbers, position: Numbers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """As ``reference.latest_per_key``."""
+    """Keep one row a key as ``reference.latest_per_key`` does."""
     rows = np.stack([np.asarray(numbers, dtype=np.int64) for numbers in (hi, lo, position)])
     count = rows.shape[1]
     table = np.full(1 << (2 * count).bit_length(), _EMPTY, dtype=np.int32)

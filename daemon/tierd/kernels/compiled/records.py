@@ -1,4 +1,4 @@
-"""Find the fields of records, compiled."""
+"""Fields of records, found by compiled code."""
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def _decode(data: np.ndarray, at: int, count: int, longs: np.ndarray, numbers: n
     """Fill the columns of ``longs`` (2 × count) and ``numbers`` (6 × count), a record each, with deltas for offsets.
 
     Returns:
-        How many there are, where they end, and the fault.
+        The number of records, the position at which they end, and the fault.
     """
     for index in range(count):
         begin = at
@@ -89,7 +89,7 @@ def _walk(
     """Decode batch after batch as far as it goes, ``batches`` (2 × capacity) getting position and first record.
 
     Returns:
-        How many records, how many batches, and where they end.
+        The number of records, the number of batches, and the position at which they end.
     """
     records, found = 0, 0
     while found < batches.shape[1] and data.size - at >= _HEADER_BYTES:
@@ -127,7 +127,7 @@ def decode_records(
     start: int = 0,
     must_fill: bool = True,
 ) -> Columns:
-    """As ``reference.decode_records``."""
+    """Find the fields of records as ``reference.decode_records`` does."""
     data = np.frombuffer(payload, dtype=np.uint8)
     capacity = max(0, min(count, max(0, data.size - start) // SMALLEST_RECORD_BYTES + 1))
     longs, numbers = np.empty((2, capacity), dtype=np.int64), np.empty((6, capacity), dtype=np.int32)
@@ -146,7 +146,7 @@ def decode_records(
 
 
 def decode_batches(data: bytes | memoryview, *, start: int = 0, at_most: int = STEP_RECORDS) -> BatchColumns:
-    """As ``reference.decode_batches``."""
+    """Find the fields of the records of batches as ``reference.decode_batches`` does."""
     source = np.frombuffer(data, dtype=np.uint8)
     left = max(0, source.size - start)
     capacity = max(0, min(at_most, left // SMALLEST_RECORD_BYTES))

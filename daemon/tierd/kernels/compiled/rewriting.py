@@ -49,7 +49,7 @@ def _write_shifted(data: np.ndarray, bounds: tuple[int, int], shift_ms: int, out
 @compile_for(f"int64({BYTES}, {_CHOICES}, int64, uint8[::1])")
 def _select(data: np.ndarray, keep: np.ndarray, shift_ms: int, out: np.ndarray) -> int:
     """Write the kept records to ``out``, neighbours in one piece; return how many bytes, or minus the fault."""
-    at = written = run = 0  # run: where the records begin that are kept and not yet written
+    at = written = run = 0  # run: position of the first kept record that is not written yet
     for is_kept in keep:
         begin = at
         length, body = read_varint(data, at, 5)
@@ -142,7 +142,7 @@ def _encode(
 def select_records(
     payload: bytes | memoryview, count: int, keep: Numbers, *, timestamp_shift_ms: int = 0
 ) -> bytes | RecordFault:
-    """As ``reference.select_records``."""
+    """Keep some records as ``reference.select_records`` does."""
     if count < 0:
         return RecordFault.NEGATIVE_COUNT
     choices = np.ascontiguousarray(keep, dtype=np.bool_)
@@ -162,7 +162,7 @@ def rewrite_batches(
     keep: Numbers,
     timestamps_ms: tuple[Numbers, Numbers],
 ) -> tuple[memoryview, memoryview] | RecordFault:
-    """As ``reference.rewrite_batches``."""
+    """Keep some records of batches as ``reference.rewrite_batches`` does."""
     starts, _ = check_bounds(data, bounds, first_record, keep, timestamps_ms)
     choices = np.ascontiguousarray(keep, dtype=np.bool_)
     base_ms, max_ms = timestamps_ms
@@ -180,7 +180,7 @@ def encode_records(
     values: Sequence[bytes | None],
     headers: Sequence[bytes] = (),
 ) -> bytes:
-    """As ``reference.encode_records``."""
+    """Encode records as ``reference.encode_records`` does."""
     rest = [header or b"\0" for header in headers] if headers else [b"\0"] * len(keys)
     deltas = np.array([timestamp_delta_ms, offset_delta], dtype=np.int64)
     sizes = np.array([_sizes(keys), _sizes(values), _sizes(rest)], dtype=np.int64)

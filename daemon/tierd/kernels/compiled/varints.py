@@ -16,7 +16,7 @@ _FIELD_SIZE = int(RecordFault.FIELD_SIZE)
 
 @compile_for(f"UniTuple(int64, 2)({BYTES}, int64, int64)")
 def read_varint(data: np.ndarray, at: int, most: int) -> tuple[int, int]:
-    """Value and end of a zigzag number of at most ``most`` bytes; for a bad one, the end is minus the fault."""
+    """Return value and end of a zigzag number of at most ``most`` bytes; for a bad one, the end is minus the fault."""
     value = np.uint64(0)
     for index in range(most):
         if at >= data.size:
@@ -33,7 +33,7 @@ def read_varint(data: np.ndarray, at: int, most: int) -> tuple[int, int]:
 
 @compile_for(f"UniTuple(int64, 2)({BYTES}, int64, int64)")
 def read_field(data: np.ndarray, at: int, end: int) -> tuple[int, int]:
-    """Size and start of a field that must end by ``end``; the size is -1 for null, the start as in ``read_varint``."""
+    """Return size (-1 for null) and start of a field that must end by ``end``; for a bad one, 0 and minus the fault."""
     size, at = read_varint(data, at, 5)
     if at >= 0 and (size < -1 or (size >= 0 and at + size > end)):
         return 0, -_FIELD_SIZE
@@ -71,7 +71,7 @@ def write_bytes(out: np.ndarray, at: int, data: np.ndarray, start: int, end: int
 
 @compile_for(f"int64({BYTES}, int64, int64)")
 def read_big_endian(data: np.ndarray, at: int, size: int) -> int:
-    """The signed number in ``size`` bytes."""
+    """Return the signed number in ``size`` bytes."""
     value = int(data[at])
     if value >= 128:
         value -= 256

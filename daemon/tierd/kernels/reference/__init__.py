@@ -1,4 +1,4 @@
-"""Kernels in plain Python: what the compiled twins have to agree with, and what runs where nothing can be compiled."""
+"""Kernels in plain Python: the reference of the compiled twins, and the kernels where nothing can be compiled."""
 
 from tierd.kernels.reference.gathering import gather, gather_headers
 from tierd.kernels.reference.keys import hash_keys, latest_per_key

@@ -65,7 +65,7 @@ def gather_headers(
 
 
 def as_text(keys: Sequence[bytes | None]) -> Gathered:
-    """Keys of headers, none null, with U+FFFD for what is no UTF-8."""
+    """Return keys of headers, none null, with U+FFFD for bytes that are no UTF-8."""
     return _gathered([(key or b"").decode("utf-8", errors="replace").encode() for key in keys])
 
 

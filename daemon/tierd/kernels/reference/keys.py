@@ -17,10 +17,10 @@ _State = tuple[int, int, int, int]
 def hash_keys(
     payload: bytes | memoryview, key_start: Numbers, key_size: Numbers, secret: bytes
 ) -> tuple["np.ndarray", "np.ndarray"]:
-    """SipHash-2-4 of 128 bits of each key (Aumasson and Bernstein 2012, and their reference code for 128 bits).
+    """Hash each key by SipHash-2-4 to 128 bits (Aumasson and Bernstein 2012, and their reference code for 128 bits).
 
     Args:
-        payload: what holds the keys.
+        payload: the bytes that hold the keys.
         key_start: int32[n], where each begins, as in ``Columns``.
         key_size: int32[n]; a negative one, of a null key, counts as 0.
         secret: 16 bytes. A producer that does not know it cannot make keys that collide.
@@ -75,7 +75,7 @@ def _field(payload: bytes | memoryview, start: int, size: int) -> bytes:
 
 
 def _siphash(data: bytes, secret: tuple[int, int]) -> tuple[int, int]:
-    """The lower and the upper half."""
+    """Return the lower and the upper half of the hash."""
     k0, k1 = secret
     state = (k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D ^ 0xEE, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573)
     whole = len(data) & ~7

@@ -1,4 +1,4 @@
-"""Find the fields of records, in plain Python."""
+"""Fields of records, found in plain Python."""
 
 import struct
 from array import array
@@ -50,11 +50,11 @@ def decode_records(
 
 
 def decode_batches(data: bytes | memoryview, *, start: int = 0, at_most: int = STEP_RECORDS) -> BatchColumns:
-    """Find the fields of all records of the batches that begin at ``start``, as far as it goes without ado.
+    """Find the fields of all records of the batches that begin at ``start``, as far as they are plain.
 
-    It stops in silence, at the start of a batch, where the bytes end, at what is compressed, legacy, damaged or
-    impossible, and before it has more records, or more batches, than ``at_most``; ``records.end`` tells. Checksums are
-    not looked at.
+    Decoding stops without an error, at the start of a batch, where the bytes end, at a compressed, legacy, damaged or
+    impossible batch, and before there are more records, or more batches, than ``at_most``; ``records.end`` is that
+    position. Checksums are not verified.
 
     Args:
         data: batches; below 2 GiB.
@@ -73,7 +73,7 @@ def decode_batches(data: bytes | memoryview, *, start: int = 0, at_most: int = S
 
 
 def _plain_batch(data: bytes | memoryview, at: int, room: int) -> tuple[list[Row], int] | None:
-    """The records of the batch at ``at`` and its end; None if it is not plain, sound, whole and small enough."""
+    """Return the records of the batch at ``at`` and its end; None unless it is plain, sound, whole and small enough."""
     if len(data) - at < _HEADER_BYTES:
         return None
     base, length, magic, attributes, delta, base_ms, max_ms, count = _HEADER.unpack_from(data, at)

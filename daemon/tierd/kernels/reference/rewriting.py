@@ -19,8 +19,7 @@ def select_records(
 ) -> bytes | RecordFault:
     """Keep some of the records of magic 2 that fill ``payload`` (log-format 2.3 and 9.6).
 
-    Only the length of a record is looked at, and its timestamp when that changes: ``decode_records`` tells whether the
-    rest is sound.
+    Only the length of a record is read, and its timestamp when that changes: ``decode_records`` checks the rest.
 
     Args:
         payload: records, uncompressed; below 2 GiB.
@@ -29,7 +28,7 @@ def select_records(
         timestamp_shift_ms: what to add to the timestamp deltas: the old base less the new one. Wraps as in Java.
 
     Returns:
-        The kept records, or why the payload holds no ``count`` records.
+        The kept records, or the fault if the payload does not hold ``count`` records.
 
     Raises:
         ValueError: ``keep`` has another length than ``count``, which is not negative.
@@ -62,8 +61,8 @@ def rewrite_batches(
 ) -> tuple[memoryview, memoryview] | RecordFault:
     """Keep some of the records of many batches of magic 2, as the log cleaner does (log-format 9.6).
 
-    A batch that loses none stays byte for byte; one that loses all is gone; of any other the header says so, but for
-    its checksum, which is 0.
+    A batch that loses no record stays byte for byte; a batch that loses all is left out. Any other batch gets a header
+    that fits the kept records, with a checksum of 0.
 
     Args:
         data: neighbouring batches, uncompressed, that were decoded; below 1 GiB.
@@ -73,7 +72,7 @@ def rewrite_batches(
         timestamps_ms: int64[n] and int64[n], base and maximum of the batches that lose some.
 
     Returns:
-        The batches and where each ends, int64[n]; or why one is none.
+        The batches and the position at which each ends, int64[n]; or the fault of a batch.
 
     Raises:
         ValueError: bounds that are impossible.
@@ -103,10 +102,10 @@ def check_bounds(
     keep: Numbers,
     timestamps_ms: tuple[Numbers, Numbers],
 ) -> tuple[list[int], list[int]]:
-    """The bounds of batches and of their records, checked.
+    """Check the bounds of batches and of their records, and return them.
 
     Raises:
-        ValueError: they do not ascend, not far enough, or lie outside.
+        ValueError: bounds that do not ascend, or not far enough, or that lie outside.
     """
     starts, firsts = bounds.tolist(), first_record.tolist()
     gaps = (end - start for start, end in pairwise(starts))
@@ -120,7 +119,7 @@ def check_bounds(
 
 
 def _header_of(batch: bytes | memoryview, size: int, base_ms: int, max_ms: int, count: int) -> bytearray:
-    """The header of a batch with other records: of the attributes only the lower byte, which is all that counts."""
+    """Return the header of a batch with other records; of the attributes only the lower byte, which has every flag."""
     header = bytearray(batch[:_HEADER_BYTES])
     struct.pack_into(">i", header, _LENGTH_AT, size + _HEADER_BYTES - 12)
     struct.pack_into(">ib", header, _CRC_AT, 0, 0)
@@ -165,7 +164,7 @@ def _bounds(payload: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def _shifted(payload: bytes | memoryview, body: int, end: int, shift_ms: int) -> bytes:
-    """The record with the body from ``body`` to ``end``, its timestamp moved."""
+    """Return the record with the body from ``body`` to ``end``, its timestamp moved."""
     delta_ms, rest = read_varlong(payload, body + 1)
     if rest > end:
         raise FaultError(RecordFault.NOT_FILLED)

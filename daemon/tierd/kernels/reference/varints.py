@@ -7,7 +7,7 @@ _LONG_MASK = 0xFFFFFFFFFFFFFFFF
 
 
 class FaultError(Exception):
-    """Bytes that are no records; a caller of the kernels gets the fault instead."""
+    """Bytes that are no records; the kernels return the fault to their callers instead."""
 
     def __init__(self, fault: RecordFault) -> None:
         super().__init__(fault)
@@ -15,14 +15,14 @@ class FaultError(Exception):
 
 
 def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Value and end of a number of 32 bits."""
+    """Return value and end of a number of 32 bits."""
     value, at = _groups(data, at, 5)
     value &= _INT_MASK
     return (value >> 1) ^ -(value & 1), at
 
 
 def read_varlong(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Value and end of a number of 64 bits."""
+    """Return value and end of a number of 64 bits."""
     value, at = _groups(data, at, 10)
     value &= _LONG_MASK
     return (value >> 1) ^ -(value & 1), at
@@ -39,7 +39,7 @@ def _groups(data: bytes | memoryview, at: int, most: int) -> tuple[int, int]:
 
 
 def encode_varint(number: int) -> bytes:
-    """A number of 32 or 64 bits in as few bytes as it takes."""
+    """Encode a number of 32 or 64 bits in as few bytes as it takes."""
     rest = (number << 1) ^ (number >> 63)
     groups = bytearray()
     while rest > 0x7F:
@@ -50,7 +50,7 @@ def encode_varint(number: int) -> bytes:
 
 
 def read_field(data: bytes | memoryview, at: int, end: int) -> tuple[int, int, int]:
-    """Start, size (-1 for null) and end of a field."""
+    """Return start, size (-1 for null) and end of a field."""
     size, at = read_varint(data, at)
     if size == -1:
         return at, -1, at
@@ -60,6 +60,6 @@ def read_field(data: bytes | memoryview, at: int, end: int) -> tuple[int, int, i
 
 
 def wrap(number: int) -> int:
-    """Into a signed 64-bit number, as Java adds."""
+    """Wrap a number into a signed 64-bit one, as Java adds."""
     number &= _LONG_MASK
     return number - (1 << 64) if number >> 63 else number

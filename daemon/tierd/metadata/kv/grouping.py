@@ -66,7 +66,7 @@ def next_group(
 class BatchGroups:
     """A queue in front of ``write``, which is called for at most ``lanes`` groups at a time.
 
-    A caller that is cancelled while its batch waits leaves nothing; after a later cancellation the batch may be applied.
+    A caller that is cancelled while its batch waits leaves nothing; after a later cancellation it may be applied.
     """
 
     def __init__(self, write: WriteGroup, *, lanes: int, name: str) -> None:
