@@ -38,8 +38,8 @@ class Document:
 
     Attributes:
         tree: mappings, lists and scalars; null is left out, as if its key were not there.
-        keys: where the key or list item of a location begins.
-        values: where the value of a location begins.
+        keys: place at which the key or list item of a location begins.
+        values: place at which the value of a location begins.
         spoilt: locations whose value was left out of ``tree`` because of a fault, with that fault; None where the
             fault is noted at another location.
     """

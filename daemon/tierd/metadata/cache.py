@@ -154,8 +154,8 @@ class PartitionView(PartitionLookups):
     def with_partition_delete(self, metadata: RemotePartitionDeleteMetadata) -> "ViewChange":
         """Take a step in the deletion of the whole partition; a repeated step changes nothing.
 
-        Finished, the view is empty but for its row: what is still stored of it may be erased. That step is refused
-        while a segment is left, whose objects would never be removed.
+        After the last step the view is empty but for its row, and the other rows may be erased. That last step is
+        refused while a segment is left, whose objects would never be removed.
 
         Raises:
             InvalidSegmentTransitionError: the lifecycle has no such step.
@@ -263,11 +263,11 @@ class ViewChange:
 
     Attributes:
         view: as it will be once the change is durable; its row is not yet the one of that batch.
-        segments: whose rows are written.
+        segments: segments to be written.
         epochs: the differences of each epoch that those segments name.
         expired: tombstones whose rows go.
         row_changed: the partition row differs by more than its revision.
-        deletion: how far the deletion of the partition has come, where that is what changed.
+        deletion: new state of the partition's deletion; None where that did not change.
     """
 
     view: PartitionView

@@ -59,9 +59,9 @@ async def changes(
     Nothing is missed between the two parts. Ends when the deletion of the partition is finished, otherwise never.
 
     Args:
-        store: where the metadata is; it is only read.
+        store: the store of the metadata; it is only read.
         keys: of the cluster.
-        partition: whose segments; one without metadata is waited for.
+        partition: owner of the segments; one without metadata is waited for.
         clock: the clock to sleep on.
         interval_s: between two reads.
         patience_s: how long the store may be away before that is an error.

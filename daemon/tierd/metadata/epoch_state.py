@@ -184,7 +184,7 @@ def replaced(
 
     Args:
         state: before.
-        epoch: which one.
+        epoch: the epoch of ``state``.
         inputs: those that go, of those that mention the epoch; they stay listed.
         output: the id and range of the segment that is finished in their place; None where the output does not
             mention the epoch.

@@ -83,7 +83,7 @@ class StoreFilling:
         """Write a partition: ``rows`` in batches, then ``row``, with which it is there.
 
         Args:
-            partition: which one.
+            partition: the partition to write.
             rows: full keys below the partition's prefix, the partition row excepted.
             row: the partition row.
             stored: the present partition row, None when there is none.

@@ -78,8 +78,8 @@ class FollowedPartitions:
     async def read_epochs(self, partition: TopicIdPartition) -> TierEpochs:
         """Return how far the newest epochs are in the tier, as the partition's row has it now.
 
-        This reads one row, however many segments the partition has. A row of a rebuild or an earlier tierd lacks the
-        newest epochs; then the whole partition is read, once after each change, as by ``read``.
+        The call reads one row, however many segments the partition has. A row of a rebuild or an earlier tierd lacks
+        the newest epochs; then the whole partition is read, once after each change, as by ``read``.
 
         Raises:
             As ``read``.

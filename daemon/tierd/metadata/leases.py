@@ -4,8 +4,8 @@
 
     v1/<cluster>/lease/<name>    {"holder":…,"expires_ms":…}
 
-A lease saves work that two would do at once. It protects no data: the clocks of the holders may differ, and a holder
-may sleep past its end. What must not be written twice is fenced by the claim on its partition.
+A lease saves work that two processes would do at once. A lease protects no data: the clocks of the holders may differ,
+and a holder may sleep past the end of its lease. The claim on a partition fences double writes.
 """
 
 import re
@@ -32,7 +32,7 @@ class Lease:
     """Exclusive right of one holder until a time.
 
     Attributes:
-        name: what is leased, 1 to 96 of ``A-Z a-z 0-9 . _ -``.
+        name: name of the leased thing, 1 to 96 of ``A-Z a-z 0-9 . _ -``.
         holder: name of the process; different for any two processes that may ask at a time, shown as it is.
         expires_at_ms: wall clock from which on any process may take it.
     """

@@ -12,7 +12,7 @@ class LedPartition:
     """Live view of a led partition, and how far the view can be trusted. All but the lock changes only under the lock.
 
     Attributes:
-        partition: which one.
+        partition: the led partition.
         claim: under which leader epoch and session we write, or are about to.
         held: the store granted ``claim`` once. Lost to another session of the same epoch, it is not taken back.
         revision: the highest one that we tried to write; a store that lost writes is not given them again.

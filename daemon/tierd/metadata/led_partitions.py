@@ -190,7 +190,8 @@ class LedPartitions:
     async def read_view(self, partition: TopicIdPartition) -> PartitionView:
         """Return the live view of a partition that this broker leads, or what the store has of one that it follows.
 
-        A follower's answer comes from one snapshot, taken after the call began. It is empty when the store has nothing.
+        A follower's answer comes from one snapshot, taken after the call began; the view is empty when
+        the store has nothing.
 
         Raises:
             RemoteResourceNotFoundError: the partition was not announced, was stopped, or was deleted.

@@ -31,7 +31,7 @@ class PartitionLookups:
     """One partition's remote segments at one revision, as readers ask for them.
 
     Attributes:
-        partition: whose segments they are.
+        partition: owner of the segments.
         row: the partition row, None while the partition was never claimed.
         segments: every segment that is not DELETE_SEGMENT_FINISHED, by id.
         epochs: the state that lookups use, by leader epoch.

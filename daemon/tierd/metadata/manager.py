@@ -114,7 +114,7 @@ class RemoteLogMetadataManager(LedPartitions):
 
         Args:
             update: the step.
-            log_start_offset: where the log begins from then on, if that is below its present start.
+            log_start_offset: first offset of the log from then on, if that is below its present start.
 
         Raises:
             As ``update``.
@@ -137,7 +137,8 @@ class RemoteLogMetadataManager(LedPartitions):
 
         Args:
             output: COPY_SEGMENT_FINISHED, as its row shall be: with its final size, largest timestamp and custom
-                metadata. It was begun after the newest input was finished, with the same offsets and epochs.
+                metadata. The output was begun after all inputs were finished, with the same offsets and
+                epochs.
             inputs: their rows as they were when the output was begun: finished, found by readers, without a gap.
             soft_delete: ``SoftDelete.replaced``, with the end of the grace.
             compacted_to: up to where the partition is clean then, exclusive; None leaves that as it is.

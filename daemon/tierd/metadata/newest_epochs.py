@@ -35,7 +35,7 @@ class CopiedEpoch(NamedTuple):
     """One leader epoch in the tier; offsets are inclusive, and None where there is none.
 
     Attributes:
-        epoch: which one.
+        epoch: its number.
         first_offset: from here on a lookup may find a segment.
         last_offset: of the epoch in the last segment that a lookup can find.
         highest: largest offset ever finished in the epoch, whatever was deleted since.
@@ -84,7 +84,7 @@ class CopiedEpochs:
     """``TierEpochs`` of a partition that is followed, from its row alone.
 
     Attributes:
-        epochs: what is known of each epoch.
+        epochs: known state of each epoch.
         is_complete: the partition has no older epochs.
         log_start_offset: first offset that may be read anywhere, inclusive; None while it was never set.
         strict_kafka_compat: as in ``PartitionLookups``.

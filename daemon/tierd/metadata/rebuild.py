@@ -3,7 +3,7 @@
 - A segment is finished if its manifest is there, it has no tombstone and no later output replaces it.
 - A segment that has a tombstone, or that a later output replaces, is DELETE_SEGMENT_STARTED. Such a segment is not
   read, counts for the highest offset, and the expiration ends its deletion, so that its objects do not stay for ever.
-  It hides no other segment: one that it had shadowed can be read again, which the lost metadata may have denied.
+  Nor does it hide another segment: one that it had shadowed can be read again, which the lost metadata may have denied.
 - An output whose commit a crash prevented is believed all the same: everything was checked before its manifest was
   written (docs/decisions/0019).
 - Copies are applied in their order: by leader epoch, then by the time they began.
@@ -75,8 +75,8 @@ class BucketSegment:
         metadata: COPY_SEGMENT_STARTED, as it was when the copy began.
         replaces: segments that this one made obsolete.
         soft_delete: its tombstone; None when it has none.
-        deleted_ms: when the tombstone was written.
-        deleted_by: which broker wrote it.
+        deleted_ms: time at which the tombstone was written.
+        deleted_by: broker that wrote the tombstone.
         is_authentic: a holder of the key ring wrote the manifest, or no key ring is configured. Otherwise a person
             has said that the manifest is believed.
     """
@@ -90,7 +90,7 @@ class BucketSegment:
 
     @property
     def may_replace(self) -> bool:
-        """Return True if its list of inputs counts: it is not being deleted, or only because it was replaced itself."""
+        """Return True if its list of inputs counts: it has no tombstone, or one because it was replaced itself."""
         return self.soft_delete is None or self.soft_delete.is_replaced
 
     @property
@@ -128,12 +128,12 @@ def rebuild_partition(
     """Make the partition's metadata from its segments.
 
     Args:
-        partition: whose segments they are.
+        partition: owner of the segments.
         found: in any order.
         session_id: owner of the partition until the next leader claims it; every earlier session is fenced.
-        replaced: why and when the objects of replaced segments go. No deletion with a tombstone ends before the
+        replaced: reason and time of the deletion of replaced segments. No deletion with a tombstone ends before the
             same time: the grace counts from the rebuild, since the tombstone may be an old one that was put again.
-        log_start: what the bucket's record says; None where there is none, or none that can be read.
+        log_start: log start in the bucket's record; None where there is none, or none that can be read.
         strict_kafka_compat: as in ``PartitionView``.
     """
     segments = sorted(found, key=lambda segment: segment.order)

@@ -176,7 +176,7 @@ def _require_covered(output: RemoteLogSegmentMetadata, inputs: Sequence[RemoteLo
 
 
 def _require_later(begun: RemoteLogSegmentMetadata, inputs: Sequence[RemoteLogSegmentMetadata]) -> None:
-    """Raise unless the output was begun after its inputs: a rebuild believes no other (docs/decisions/0019)."""
+    """Raise unless the output was begun after the last event of its inputs (docs/decisions/0019)."""
     newest = max(inputs, key=_age)
     if _age(begun) <= _age(newest):
         raise InvalidMetadataError(

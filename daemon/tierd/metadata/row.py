@@ -104,7 +104,7 @@ def claimed_row(
     Args:
         stored: the present row, None when the partition is new to the store.
         claim: the claim of the caller.
-        partition: whose row it is.
+        partition: owner of the row.
         held: the claim was granted before. A session that lost it to a later one of the same broker does not
             take it back.
         above: a revision that the claim has had. A store that lost writes, in a failover or because a backup was

@@ -92,9 +92,9 @@ def load_partition(
 ) -> LoadedPartition:
     """Make the view of a partition from its rows, which come from one snapshot.
 
-    Stored epoch states are authoritative, since replaying segments in another order gives another result. They are
-    checked against the segments: a reference to a segment without a row is dropped, a segment that its epoch does not
-    mention becomes unreferenced there.
+    Stored epoch states are authoritative, since replaying segments in another order gives another result. The load
+    checks the states against the segments: a reference to a segment without a row is dropped, a segment that its epoch
+    does not mention becomes unreferenced there.
 
     Raises:
         MetadataDecodeError: a row that cannot be understood; names the key.

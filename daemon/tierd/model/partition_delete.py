@@ -31,7 +31,7 @@ class RemotePartitionDeleteMetadata:
     """One step in the deletion of a partition.
 
     Attributes:
-        partition: whose remote data goes; a topic created again under the same name has another id.
+        partition: owner of the remote data that goes; a topic created again under the same name has another id.
         state: as it is from this event on.
         event_timestamp_ms: wall clock of this event.
         broker_id: the broker that produced this event.

@@ -26,7 +26,7 @@ def configure_logging(*, format: str, level: str, stream: TextIO) -> None:  # no
         format: ``json``, an object a line with ``timestamp``, ``level`` and ``event``; or ``console``, for people.
         level: ``debug``, ``info``, ``warning`` or ``error``. Libraries log from warning on, or
             from ``error`` on with ``error``; with ``debug`` they log everything.
-        stream: where lines go; colours only when it is a terminal. Lines that it cannot take are lost.
+        stream: destination of the lines; colours only when it is a terminal. Lines that it cannot take are lost.
     """
     lines = cast("TextIO", _LossyStream(stream))
     number = logging.getLevelNamesMapping()[level.upper()]

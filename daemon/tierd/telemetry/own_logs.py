@@ -15,7 +15,7 @@ class OwnLogUse:
         log_start_offset: first offset that may be read.
         log_end_offset: offset of the next record.
         size_bytes: of all log files.
-        refused: how often a leader refused records since the log was opened, by reason; every reason is in it.
+        refused: how often a leader refused records since the log was opened, by reason; every reason is a key.
     """
 
     topic: str

@@ -15,7 +15,7 @@ def gather(payload: bytes | memoryview, starts: Numbers, sizes: Numbers) -> Gath
     """Copy fields behind one another, without what lies between them: a column for Arrow.
 
     Args:
-        payload: what holds them.
+        payload: the bytes that hold the fields.
         starts: int32[n], where each begins, as in ``Columns``.
         sizes: int32[n]; a negative one is null, wherever it starts.
 
@@ -36,7 +36,7 @@ def gather_headers(
     """Copy the headers of many records behind one another: a column of lists for Arrow.
 
     Args:
-        payload: what holds them; below 2 GiB.
+        payload: the bytes that hold the headers; below 2 GiB.
         headers_start: int32[n], where the first header of each record begins, as in ``Columns``.
         header_count: int32[n].
 

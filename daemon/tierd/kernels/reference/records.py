@@ -27,9 +27,9 @@ def decode_records(
 
     Args:
         payload: records, uncompressed; below 2 GiB.
-        count: how many there should be; memory is bound by the bytes, not by this.
-        base_offset: what the offset deltas refer to.
-        base_timestamp_ms: what the timestamp deltas refer to.
+        count: expected number of records; memory is bound by the bytes, not by ``count``.
+        base_offset: offset that the offset deltas are added to.
+        base_timestamp_ms: timestamp that the timestamp deltas are added to.
         append_time_ms: the timestamp of all records, if it is the broker's.
         start: position of the first, in ``payload``.
         must_fill: nothing may follow the last one.
@@ -59,7 +59,7 @@ def decode_batches(data: bytes | memoryview, *, start: int = 0, at_most: int = S
     Args:
         data: batches; below 2 GiB.
         start: position of the first.
-        at_most: how many records to decode, and how many batches.
+        at_most: largest number of records, and of batches, to decode.
     """
     rows: list[Row] = []
     positions, first_records = array("i"), array("i")

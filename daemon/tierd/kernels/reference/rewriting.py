@@ -23,9 +23,9 @@ def select_records(
 
     Args:
         payload: records, uncompressed; below 2 GiB.
-        count: how many.
+        count: number of the records.
         keep: bool[count], which of them. Kept ones are copied byte for byte, unless their timestamps move.
-        timestamp_shift_ms: what to add to the timestamp deltas: the old base less the new one. Wraps as in Java.
+        timestamp_shift_ms: number to add to the timestamp deltas: the old base less the new one. Wraps as in Java.
 
     Returns:
         The kept records, or the fault if the payload does not hold ``count`` records.

@@ -1,6 +1,6 @@
 """The table of a metadata store in PostgreSQL, and the statements on it.
 
-One ordered table per schema, made when it is missing. Its comment names its format, so that a table of another
+One ordered table per schema, made when it is missing. The table's comment names the format, so that a table of another
 program, or of a later tierd, is never taken for ours. Values go as ``bytea``, and keys compare byte by byte
 (collation ``C``), whatever the locale of the database.
 """

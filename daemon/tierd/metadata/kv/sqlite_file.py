@@ -1,7 +1,7 @@
 """SqliteFile: one connection to a metadata file and everything that blocks on it.
 
-The file is one ordered table. It is made under another name and linked into place when it is complete, so a file that
-is empty or of another kind is never taken for a new store. Used by one thread at a time.
+The file is one ordered table. A file is made under another name and linked into place when it is complete, so a file
+that is empty or of another kind is never taken for a new store. Used by one thread at a time.
 
 Every row carries the CRC-32C of its key and value. SQLite keeps no checksum of its pages: it would return a value
 with a flipped bit as it is, and one wrong digit of an offset hides records.
