@@ -107,7 +107,7 @@ class TierAccess:
 
 
 class OpenTier:
-    """An open tier that reads and stages segments, one call at a time; ``pieces`` reads ahead. For one thread."""
+    """Open tier that reads and stages segments, one call at a time; ``pieces`` reads ahead. For one thread."""
 
     def __init__(self, access: TierAccess, loop: LoopThread) -> None:
         self._access = access

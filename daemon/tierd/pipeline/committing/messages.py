@@ -146,7 +146,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderHeader:
-    """An order without its partitions, and how many there are."""
+    """Order without its partitions, and their number."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -169,7 +169,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedGroup:
-    """A group that must be left as it is, and why."""
+    """Group that must be left as it is, and why."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -225,7 +225,7 @@ Answer = Welcome | OrderHeader | Work | Begun | Verdict | Noted | Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLine:
-    """A request with its number, which grows by one each time."""
+    """Request with its number, which grows by one each time."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -235,7 +235,7 @@ class RequestLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerLine:
-    """An answer with the number of its request."""
+    """Answer with the number of its request."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 

@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class OpenOutput:
-    """An output that was begun and has not come to its end."""
+    """Output that was begun and has not come to its end."""
 
     output: Output
     round: PartitionRound

@@ -31,7 +31,7 @@ _NO_ROOM = "this run rewrites enough: it is left to the next one"
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """An order, and the candidates that are not in it, each with the reason."""
+    """Order, and the candidates that are not in it, each with the reason."""
 
     order: WorkOrder
     skipped: tuple[Skipped, ...]

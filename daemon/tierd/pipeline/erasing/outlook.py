@@ -35,7 +35,7 @@ class Outlook:
 
     @property
     def replaced(self) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """Return the leaving segments that an output has replaced, which need no grace for an undelete."""
+        """Return the leaving segments that an output has replaced, which cannot be undeleted."""
         return tuple(each for each in self.leaving if each.soft_delete is not None and each.soft_delete.is_replaced)
 
     @property

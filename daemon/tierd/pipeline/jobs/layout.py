@@ -118,8 +118,8 @@ def cut_waves(
 ) -> list[tuple[GroupPlace, ...]]:
     """Cut groups into the sets that are rewritten by one job, in order.
 
-    A wave has at least one group per core, except for the last wave. Small groups are taken together until they are
-    worth a job, so that commits come early and scratch files are few.
+    A wave has a group for every core, up to ``MAX_WAVE_GROUPS``, except for the last wave. Small groups are taken
+    together until they are worth a job, so that commits come early and scratch files are few.
 
     Args:
         sizes: each group and the bytes of its inputs.

@@ -1,4 +1,4 @@
-"""Process of one run: its arguments, its log, its Spark session, and its end when the leader goes."""
+"""One run as a process: its arguments, its log, its Spark session, and its end when the leader goes."""
 
 import argparse
 import os

@@ -82,5 +82,5 @@ def _local_settings(master: str, scratch: Path) -> dict[str, str]:
 
 
 def _mebibytes(size_bytes: int) -> str:
-    """Format the size of a heap for Java, in mebibytes, since Spark's settings need a unit."""
+    """Format the size of a heap for Java, in mebibytes, since Java has no suffix for bytes."""
     return f"{size_bytes >> 20}m"

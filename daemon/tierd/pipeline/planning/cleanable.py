@@ -83,7 +83,7 @@ def _is_older(segments: tuple[RemoteLogSegmentMetadata, ...], first_dirty: int, 
 
     Kafka uses the time of each segment's first batch, which metadata does not have. The first batch is about as old as
     the newest record of the segment before it. So a compaction may be early by a pause of the topic between the two
-    segments.
+    segments, but not late.
     """
     for place in range(first_dirty, len(segments)):
         newest = [m.max_timestamp_ms for m in segments[max(0, place - 1) : place + 1] if m.max_timestamp_ms > 0]
