@@ -216,7 +216,7 @@ class CompactionLeader:
         if offset is None:
             return
         outcome = await self._metadata.write(lambda: self._metadata.manager.advance_compacted_to(partition, offset))
-        if outcome.problem is not None:  # the next run looks at all of it again
+        if outcome.problem is not None:  # the next run reads the whole partition again
             log.warning("compacted_to_not_stored", partition=str(partition), problem=outcome.problem)
 
     async def failed(self, index: int, group: int, problem: str) -> None:
@@ -278,7 +278,7 @@ class CompactionLeader:
 
     async def _not_committed(self, opened: OpenOutput, outcome: WriteOutcome) -> Verdict:
         reason = outcome.problem or ""
-        if outcome.is_unknown:  # to delete its row would delete the only copy, if it happened
+        if outcome.is_unknown:  # if the commit happened, a deleted row would delete the only copy
             self._outputs.forget(opened)
             reason = f"it is unknown whether it was committed: {reason}"
         else:

@@ -65,7 +65,7 @@ def with_evidence(
         records_erased=_records_erased(round_, request),
         problems=tuple(problems)[:_PROBLEMS_KEPT],
     )
-    if not found.looked:  # nothing was looked for: it only keeps known what was known
+    if not found.looked:  # the round searched no keys of the request: known proofs are carried over
         return request.inherited(found.searched, found.replaced)
     return request.after_search(note, searched=found.searched, replaced=found.replaced)
 

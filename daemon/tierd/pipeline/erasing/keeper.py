@@ -120,7 +120,7 @@ class ErasureKeeper:
         if candidate is None:
             return request
         request = await self._noted(request, candidate)
-        outlook = await asyncio.to_thread(outlook_of, request, candidate)  # it looks at every segment
+        outlook = await asyncio.to_thread(outlook_of, request, candidate)  # the outlook reads every row
         request = await self._moved(request, outlook)
         if request.at_once and await self._remove(outlook.replaced):
             request = await self._looked_again(request)

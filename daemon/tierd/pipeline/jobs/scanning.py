@@ -140,7 +140,7 @@ def join_bucket(
             first_number = first_numbers[row.place.index]
             yield first_number, row
             group = context.work(row.place).group_of(row.place.segment) if row.problem else None
-            if group:  # the first one has it
+            if group:  # the first group has the note already
                 yield first_number + group, row
         else:
             partitions.setdefault(row.index, LatestKeys()).add_block(row)

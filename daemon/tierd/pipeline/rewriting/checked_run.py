@@ -191,7 +191,7 @@ def _decompressed(data: memoryview, name: str, position: int) -> tuple[bytes, li
             break
         try:
             pieces.append(decompress_batch(batch.checked()))
-        except InvalidRecordError:  # it is reported when the batch is opened by itself
+        except InvalidRecordError:  # the error is reported when the batch is opened by itself
             break
         plain_bytes += len(pieces[-1])
         bounds.append(at + batch.size_bytes)

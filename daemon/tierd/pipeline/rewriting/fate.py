@@ -76,6 +76,6 @@ def fate_of(batch: BatchHeader, rules: RewriteRules, *, kept_count: int, record_
     if not kept_count:
         if not is_protected(batch, rules) and (record_count or rules.compacts):
             return Fate.REMOVED
-        return Fate.EMPTIED if record_count else Fate.COPIED  # it came empty
+        return Fate.EMPTIED if record_count else Fate.COPIED  # the batch was empty before
     is_legacy = batch.magic < 2 and rules.compacts
     return Fate.REWRITTEN if kept_count < record_count or sets_horizon or is_legacy else Fate.COPIED

@@ -77,7 +77,7 @@ class PipelineScheduler:
                 continue
             try:
                 await self._run_with_retries()
-            except StateDirError as error:  # the run is over, and the history alone lacks it
+            except StateDirError as error:  # the run is over, and is missing in the history alone
                 log.warning("run_not_remembered", problem=str(error), remedy=error.remedy)
 
     async def run_now(self, names: Sequence[TopicPartition] | None, *, trigger: str = "command") -> RunReport:

@@ -46,7 +46,7 @@ class TierBatchReader(DataSourceReader):
             TierError: a store or a log dir cannot be read, or a partition or offset of the query is not there.
         """
         with with_remedy():
-            if self.access.metadata is None:  # a reader that has travelled plans where filters were pushed into it
+            if self.access.metadata is None:  # Spark pickles a reader with pushed filters, which then plans
                 self.access = configured_access(self._options)
             with self.access.open() as tier:
                 return [TierPartition(split) for split in self.plan(tier)] or [TierPartition(None)]
