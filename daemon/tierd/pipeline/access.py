@@ -1,4 +1,4 @@
-"""The tier from a synchronous place: a Spark worker, or the driver. TierAccess travels, OpenTier works."""
+"""Synchronous access to the tier, for Spark's driver and workers: TierAccess is pickled, OpenTier does the calls."""
 
 import asyncio
 import concurrent.futures
@@ -45,7 +45,7 @@ _CALL_TIMEOUT_S: Final = 900.0  # the store has deadlines and repetitions of its
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierAccess:
-    """Settings and identity that open one cluster's tier. Picklable; the ``repr`` of its settings hides secrets.
+    """Settings and identity that open one cluster's tier. Picklable; a pickle has the secrets, ``repr`` hides them.
 
     Attributes:
         metadata: None for a task, which reads and stages segments and asks no metadata.
@@ -63,12 +63,12 @@ class TierAccess:
 
     @classmethod
     def from_config(cls, config: TierdConfig, config_file: Path) -> Self:
-        """Take what is needed; the log dirs are asked who they are only if the configuration does not say. Blocking.
+        """Take what is needed; the log dirs are read only if the configuration lacks cluster or node id. Blocking.
 
         Raises:
             ConfigError: cluster or node are not known.
             CheckpointError: a ``meta.properties`` cannot be understood.
-            LogDirOfflineError: no log dir can be read, and the configuration does not say.
+            LogDirOfflineError: no log dir can be read, and the configuration lacks cluster or node id.
         """
         log_dirs = tuple(log_dir.path for log_dir in config.log_dirs)
         is_said = config.cluster_id is not None and config.node_id is not None
@@ -107,7 +107,7 @@ class TierAccess:
 
 
 class OpenTier:
-    """Reads and stages segments, one call at a time; ``pieces`` reads ahead. For one thread."""
+    """Open tier that reads and stages segments, one call at a time; ``pieces`` reads ahead. For one thread."""
 
     def __init__(self, access: TierAccess, loop: LoopThread) -> None:
         self._access = access
@@ -130,7 +130,7 @@ class OpenTier:
         return self._fetched_bytes
 
     def partitions(self) -> list[TopicIdPartition]:
-        """Every partition that the metadata knows.
+        """Return every partition that the metadata knows.
 
         Raises:
             MetadataError: the metadata store is damaged, or does not answer.
@@ -138,7 +138,7 @@ class OpenTier:
         return self._call(list_partitions(*self._metadata()))
 
     def view(self, partition: TopicIdPartition) -> PartitionView:
-        """The partition's remote segments as they are stored now.
+        """Return the partition's remote segments as they are stored now.
 
         Raises:
             MetadataError: as ``partitions``.
@@ -164,7 +164,7 @@ class OpenTier:
         return self._call(self._index(metadata, index_type))
 
     def manifest(self, metadata: RemoteLogSegmentMetadata) -> SegmentManifest:
-        """The segment's manifest.
+        """Return the segment's manifest.
 
         Raises:
             As ``read``.
@@ -172,7 +172,7 @@ class OpenTier:
         return self._call(self._storage.read_manifest(metadata))
 
     def manifests(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[SegmentManifest]:
-        """The manifests of many segments, several at a time.
+        """Return the manifests of many segments; several are read at a time.
 
         Raises:
             As ``read``.
@@ -180,7 +180,7 @@ class OpenTier:
         return self._several([partial(self._storage.read_manifest, metadata) for metadata in segments])
 
     def read_indexes(self, segments: Sequence[RemoteLogSegmentMetadata], index_type: IndexType) -> list[bytes]:
-        """One artefact of many segments, several at a time; as ``read_index``.
+        """Return one artefact of many segments, each as ``read_index`` does; several are read at a time.
 
         Raises:
             As ``read``.
@@ -239,7 +239,7 @@ class OpenTier:
         return self._call(self._storage.stage_log_segment_data(metadata, data, key_seed=key_seed))
 
     def close(self) -> None:
-        """Close both stores."""
+        """Close the metadata store, the object store and the transform."""
         with contextlib.ExitStack() as stack:
             stack.callback(self._transform.close)
             stack.callback(partial(self._close_store))
@@ -278,7 +278,7 @@ class OpenTier:
 
 
 async def _bounded(calls: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
-    """The results of ``calls``, of which a few run at a time; the first failure ends them all."""
+    """Return the results of ``calls``, of which a few run at a time; the first failure ends them all."""
     slots = asyncio.Semaphore(_AT_ONCE)
 
     async def one(call: Callable[[], Coroutine[Any, Any, T]]) -> T:

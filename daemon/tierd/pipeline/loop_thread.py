@@ -17,7 +17,7 @@ _STOP_TIMEOUT_S: Final = 30.0
 
 
 class LoopThread:
-    """Runs coroutines for other threads until it is closed. For any thread but its own."""
+    """Thread with an event loop that runs coroutines for other threads until it is closed."""
 
     def __init__(self, name: str) -> None:
         self._loop = uvloop.new_event_loop()
@@ -37,7 +37,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call(self, work: Coroutine[Any, Any, T], *, timeout_s: float) -> T:
-        """Return what ``work`` returns. Interrupted, it is cancelled.
+        """Return what ``work`` returns. An interrupted call cancels ``work``. Never called from the loop's own thread.
 
         Raises:
             RetriableRemoteStorageError: it took longer than ``timeout_s``.
@@ -45,7 +45,7 @@ class LoopThread:
         return self.result(self.begin(work), timeout_s=timeout_s)
 
     def result(self, begun: "concurrent.futures.Future[T]", *, timeout_s: float) -> T:
-        """Wait for what ``begin`` gave; see ``call``."""
+        """Wait for work that ``begin`` began, with the timeout and the errors of ``call``."""
         try:
             return begun.result(timeout_s)
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""``register``: makes the data source known to a Spark session."""
+"""``register``, which makes the data source known to a Spark session."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The rules of the log cleaner for tierd's own logs: what stays, in bounded memory. No Spark, no store."""
+"""Compaction of tierd's own logs by the rules of the log cleaner, in bounded memory. No Spark, no store."""
 
 from collections.abc import Callable
 
@@ -8,12 +8,12 @@ __all__ = ["own_log_rewriting"]
 
 
 def own_log_rewriting(*, memory_bytes: int, new_secret: Callable[[], bytes]) -> StartRewriting:
-    """Return what begins the rounds of a log cleaner.
+    """Return the function that begins each round of a log cleaner.
 
     Args:
-        memory_bytes: for the map of a round's keys; with more keys than fit, a round ends early and another one goes
-            on.
-        new_secret: 16 random bytes, others every time.
+        memory_bytes: for the map of a round's keys; a round with more keys than fit ends early, and the next one
+            continues.
+        new_secret: returns 16 fresh random bytes.
     """
 
     def start(facts: RoundFacts) -> RoundRewriter:

@@ -8,18 +8,18 @@ from tierd.kernels import latest_per_key
 from tierd.pipeline.rewriting import KeyColumns, RecordRows, keys_of
 
 BYTES_PER_KEY: Final = 96
-"""What a key takes at most: its hash and offset, and room to sort it among the others."""
+"""Memory that a key takes at most: its hash and offset, and room to sort it among the others."""
 
 
 class KeyMap:
-    """Hashes of 128 bits under a secret, and the largest offset that was noted for each. Equal hashes are one key."""
+    """Map from 128-bit hashes of keys, under a secret, to the largest offset noted. Equal hashes are one key."""
 
     def __init__(self, max_keys: int, *, secret: bytes) -> None:
-        """Begin without a key; at least one finds room.
+        """Begin without a key; there is room for at least one.
 
         Args:
-            max_keys: no more are noted.
-            secret: 16 bytes, so that a producer cannot make two keys meet.
+            max_keys: number of keys that are noted at most.
+            secret: 16 bytes, so that a producer cannot prepare two keys of one hash.
         """
         self._max_keys = max(1, max_keys)
         self._secret = secret
@@ -31,10 +31,10 @@ class KeyMap:
         return self._hi.size
 
     def add(self, columns: KeyColumns) -> int | None:
-        """Note keys whose offsets are above all those before.
+        """Note keys whose offsets are above those of all earlier calls.
 
         Returns:
-            The first offset that found no room, from which on nothing was noted; None as long as that is not known.
+            The first offset without room, from which on nothing was noted; None while all merged keys had room.
         """
         self._waiting.append(columns)
         self._waiting_count += len(columns)
@@ -42,7 +42,7 @@ class KeyMap:
         return self.merge() if self._waiting_count >= max(self._hi.size, 1) else None
 
     def merge(self) -> int | None:
-        """Note what waits; see ``add`` for what it returns."""
+        """Note the keys that wait; return as ``add``."""
         waiting, self._waiting, self._waiting_count = self._waiting, [], 0
         if not waiting:
             return None
@@ -62,7 +62,7 @@ class KeyMap:
         return int(offset[end]) if end < offset.size else None
 
     def keeps(self, rows: RecordRows) -> np.ndarray:
-        """Return which records no noted one of their key supersedes: bool[n]; true of keyless ones."""
+        """Return which records are not superseded by a noted offset of their key: bool[n]; true for keyless records."""
         kept = np.ones(rows.size, dtype=np.bool_)
         keys = keys_of(rows, self._secret)
         if not len(keys) or not self._hi.size:
@@ -72,7 +72,7 @@ class KeyMap:
         return kept
 
     def _find(self, hi: np.ndarray, lo: np.ndarray) -> np.ndarray:
-        """Return where each key is noted, int64[n]; -1 for those that are not."""
+        """Return the place at which each key is noted, int64[n]; -1 for a key that is not noted."""
         found = np.full(hi.size, -1, dtype=np.int64)
         if not self._hi.size:
             return found

@@ -1,4 +1,4 @@
-"""OwnLogRewriter: one round of the log cleaner over one of tierd's own logs, by the rules that rewrite the tier."""
+"""OwnLogRewriter: cleans one of tierd's own logs in one round, by the rules that rewrite the tier."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -20,7 +20,7 @@ from tierd.pipeline.rewriting import (
 
 
 class OwnLogRewriter:
-    """The map of a round's keys, then its groups, one after the other.
+    """One round of the log cleaner: it maps the keys, then rewrites the groups, one after the other.
 
     Attributes:
         statistics: of all groups so far.
@@ -85,7 +85,7 @@ class OwnLogRewriter:
 
 
 class _Output:
-    """The batches that stay, on their way into the new segment."""
+    """Adapter that appends the batches that stay to the new segment."""
 
     def __init__(self, segment: CleanedSegment) -> None:
         self._segment = segment
@@ -95,7 +95,7 @@ class _Output:
         self._segment.append(bytes(batch.data))
 
     def append_all(self, batches: NewBatches) -> None:
-        """Append batches, likewise."""
+        """Append batches one by one; their bytes are copied."""
         start = 0
         for end in batches.ends:
             self._segment.append(bytes(batches.data[start:end]))

@@ -1,4 +1,4 @@
-"""The leader's side of a run: it begins outputs, checks what the job wrote, commits it, and puts away what is left."""
+"""Leader's side of a run: it begins outputs, checks what the job wrote, commits it, and abandons what is left."""
 
 from tierd.pipeline.committing.leader import CompactionLeader
 from tierd.pipeline.committing.leader_client import LeaderClient

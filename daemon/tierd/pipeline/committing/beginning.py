@@ -1,4 +1,4 @@
-"""Beginning: the outputs of groups, from nothing to rows that are COPY_SEGMENT_STARTED."""
+"""Beginning: creates the outputs of groups, as rows that are COPY_SEGMENT_STARTED."""
 
 import secrets
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from tierd.remote import KEY_SEED_BYTES
 
 
 class Beginning:
-    """Describes outputs, and begins those of one partition together: all of them or none."""
+    """First step of outputs: describes them, and begins those of one partition together, all of them or none."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Beginning:
         self._new_id = new_id
 
     async def describe(self, round_: PartitionRound, group: int) -> Output | str:
-        """Return the output that is to be written for a group, or the reason why there is none."""
+        """Return the output that is to be written for a group, or why none may be; nothing is stored."""
         if (problem := await self._replacing.inputs_problem(round_, group)) is not None:
             return problem
         work = round_.work
@@ -54,7 +54,7 @@ class Beginning:
         return Output(index=work.index, group=group, metadata=row, key_seed=seed)
 
     async def begin(self, round_: PartitionRound, outputs: Sequence[Output]) -> str | None:
-        """Write the rows, and have the outputs open; else say why not."""
+        """Write the rows of outputs, which are open then; return why that failed, None when it did not."""
         opened = [OpenOutput(output, round_) for output in outputs]
         for each in opened:
             self._outputs.add(each)  # before its row is there: a sweep must not meet one without the other

@@ -19,7 +19,7 @@ class IndexSource(Protocol):
 
 
 class EvidenceReader:
-    """Reads the small objects of many partitions, so many at a time, each within a deadline."""
+    """Reader of the small objects of many partitions: ``concurrency`` at a time, each within a deadline."""
 
     def __init__(self, source: IndexSource, *, concurrency: int = 8, timeout_s: float = 60.0) -> None:
         self._source = source
@@ -27,11 +27,11 @@ class EvidenceReader:
         self._timeout_s = timeout_s
 
     async def of_chain(self, chain: Chain) -> TierEvidence:
-        """The evidence of a chain that is not empty.
+        """Return the evidence of a chain that is not empty.
 
         Raises:
             RemoteStorageError: an object could not be read.
-            CorruptIndexError: one cannot be understood.
+            CorruptIndexError: an object cannot be understood.
         """
         last = chain.segments[-1]
         producer_snapshot = await self._fetch(last, IndexType.PRODUCER_SNAPSHOT)
@@ -45,7 +45,7 @@ class EvidenceReader:
         )
 
     async def _aborted_in(self, stretches: Iterable[ReadableRange]) -> tuple[AbortedTransaction, ...]:
-        """The transactions whose ABORT marker is in one of the stretches, ascending by it."""
+        """Return the transactions whose ABORT marker is in one of the ranges, ascending by the marker's offset."""
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._aborted_of(stretch)) for stretch in stretches]

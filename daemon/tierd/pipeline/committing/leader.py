@@ -45,7 +45,7 @@ class CompactionLeader:
     """Leader's side of one run after the other. It has one caller, which awaits each call before the next.
 
     Args:
-        metadata: the rows of the tier, which are begun, replaced and given up here.
+        metadata: the rows of the tier, which are begun, replaced and abandoned here.
         storage: the objects of the job, and the manifests.
         outputs: the outputs that a run has begun; they belong to this leader alone.
         clock: wall clock of rows, and of retries.
@@ -103,13 +103,13 @@ class CompactionLeader:
         max_bytes: int | None = None,
         audit_bytes: int = 0,
     ) -> PreparedRun:
-        """Begin a run; a partition that cannot be looked at is skipped. Ended by ``end``, whatever happens.
+        """Begin a run, which lasts until ``end`` is called. A partition whose objects cannot be read is skipped.
 
         Args:
             candidates: partitions that this broker leads, with views that are loaded.
-            run_id: under which it is known; a fresh one by default.
-            max_bytes: that the run may rewrite; None for no limit.
-            audit_bytes: of segments that it audits, chosen anew; 0 for none.
+            run_id: id of the run; a fresh one by default.
+            max_bytes: bytes that the run may rewrite; None for no limit.
+            audit_bytes: bytes of the segments that the run audits, chosen anew; 0 for none.
 
         Raises:
             RefusedError: another run is on.
@@ -166,9 +166,9 @@ class CompactionLeader:
         *,
         erased: Mapping[int, int] = MappingProxyType({}),
     ) -> Verdict:
-        """Let an output take the place of its inputs, or say why not; then the group stays as it was.
+        """Let an output take the place of its inputs; a refused output leaves the group as it was.
 
-        Cancelled, it may have happened or not: readers see the inputs or the output.
+        A cancelled commit may have happened or not: readers see the inputs or the output.
 
         Args:
             segment_id: of the output.
@@ -197,12 +197,12 @@ class CompactionLeader:
         return Verdict(committed=True)
 
     async def refuse(self, segment_id: UUID, problem: str) -> Verdict:
-        """Give up an output that cannot even be looked at; the group stays as it was."""
+        """Abandon an output whose manifest cannot be understood; the group stays as it was."""
         opened = self._outputs.get(segment_id)
         return _unknown(segment_id) if opened is None else await self._not_committed(opened, WriteOutcome(problem))
 
     async def unchanged(self, index: int, group: int, counts: Mapping[str, int] | None = None) -> None:
-        """Take note that a group is right as it is; with the last one of a compaction the partition is clean.
+        """Take note that a group is right as it is; once all groups of a compaction are done the partition is clean.
 
         Raises:
             WorkOrderError: there is no such group, or it has come to its end.
@@ -216,11 +216,11 @@ class CompactionLeader:
         if offset is None:
             return
         outcome = await self._metadata.write(lambda: self._metadata.manager.advance_compacted_to(partition, offset))
-        if outcome.problem is not None:  # the next run looks at all of it again
+        if outcome.problem is not None:  # the next run reads the whole partition again
             log.warning("compacted_to_not_stored", partition=str(partition), problem=outcome.problem)
 
     async def failed(self, index: int, group: int, problem: str) -> None:
-        """Take note that the job could not rewrite a group; it stays as it is, and others go on.
+        """Take note that the job could not rewrite a group, or that its audit found a problem; other groups go on.
 
         Raises:
             WorkOrderError: there is no such group, or it has come to its end.
@@ -233,9 +233,9 @@ class CompactionLeader:
         log.warning("compaction_group_failed", partition=str(round_.work.partition), group=group, problem=problem)
 
     async def end(self) -> RunStatistics:
-        """End the run: what is open is given up, and expiration may go on. Again it does nothing.
+        """End the run: open outputs are abandoned, and the inputs may expire. Without a run, nothing is done.
 
-        Cancelled, it leaves rows that the sweep removes after its grace.
+        A cancelled call leaves rows that the sweep removes after its grace.
         """
         self._orders.note_failed(round_.work.partition for round_ in self._rounds if round_.has_failed)
         self._order, self._rounds = None, ()
@@ -259,7 +259,7 @@ class CompactionLeader:
         return round_
 
     async def _note_finding(self, round_: PartitionRound, group: int, problem: str) -> None:
-        """Take note of what an audit found, unless the segment is not what was audited any more."""
+        """Take note of what an audit found, unless the segment has changed or gone since."""
         (metadata,) = round_.work.group_inputs(group)
         view = await self._metadata.view(round_.work.partition)
         gone = None if isinstance(view, WriteOutcome) else inputs_problem(view, [metadata])
@@ -270,7 +270,7 @@ class CompactionLeader:
         log.error("audit_finding", partition=str(round_.work.partition), segment=str(metadata.segment), problem=problem)
 
     def _leave(self, round_: PartitionRound, group: int, reason: str) -> None:
-        """Leave a group of this run as it was, for the leader's own reason."""
+        """Leave a group of this run as it was, since the leader refused it."""
         round_.move(group, GroupState.LEFT)
         self._outputs.release(round_.work.group_inputs(group))
         self.record.refused(round_.work.partition, group, reason)
@@ -278,7 +278,7 @@ class CompactionLeader:
 
     async def _not_committed(self, opened: OpenOutput, outcome: WriteOutcome) -> Verdict:
         reason = outcome.problem or ""
-        if outcome.is_unknown:  # to delete its row would delete the only copy, if it happened
+        if outcome.is_unknown:  # if the commit happened, a deleted row would delete the only copy
             self._outputs.forget(opened)
             reason = f"it is unknown whether it was committed: {reason}"
         else:

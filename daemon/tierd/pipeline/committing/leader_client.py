@@ -1,4 +1,4 @@
-"""LeaderClient: how the job, which is synchronous, talks to the leader."""
+"""LeaderClient: the synchronous connection from the job to the leader."""
 
 import contextlib
 import os
@@ -45,11 +45,11 @@ _A = TypeVar("_A", bound=Answer)
 
 
 class LeaderClient:
-    """One connection to the leader; threads may share it, and then take turns.
+    """Connection to the leader; threads may share it, and then take turns.
 
     Every call raises ``LeaderChannelError`` when the leader is gone, silent or not to be understood. The connection is
-    closed then, since the next answer could be of either request: the run is over, and the leader puts away what is
-    open. ``PipelineError`` says that the leader could not carry out this request; the run may go on.
+    closed then, since the next answer could be of either request: the run is over, and the leader abandons the open
+    outputs. ``PipelineError`` says that the leader could not carry out this request; the run may go on.
     """
 
     def __init__(self, channel: socket.socket, *, answer_timeout_s: float, clock: Clock) -> None:
@@ -74,8 +74,8 @@ class LeaderClient:
             clock: of the deadlines.
 
         Raises:
-            LeaderChannelError: no process listens there, or it does not speak the protocol.
-            PipelineError: it says why it does not talk to us.
+            LeaderChannelError: no process listens on the socket, or it does not speak the protocol.
+            PipelineError: the leader refused the greeting, and says why.
         """
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         channel.settimeout(timeout_s)
@@ -107,7 +107,7 @@ class LeaderClient:
         self.close()
 
     def order(self) -> WorkOrder:
-        """Ask what this run is to do."""
+        """Ask for the order of this run, and the work of each of its partitions."""
         header = self._ask(AskOrder(), OrderHeader)
         partitions = tuple(self._ask(AskWork(index=index), Work).work for index in range(header.partitions))
         try:
@@ -116,7 +116,7 @@ class LeaderClient:
             raise LeaderChannelError(self._end(f"the order does not fit together: {error}")) from error
 
     def begin(self, index: int, groups: Iterable[int]) -> Begun:
-        """Announce that groups of one partition are about to be rewritten; what is refused must be left alone."""
+        """Announce that groups of one partition are about to be rewritten; a refused group must be left alone."""
         return self._ask(Begin(index=index, groups=tuple(groups)), Begun)
 
     def written(
@@ -140,34 +140,34 @@ class LeaderClient:
         return self._ask(request, Verdict)
 
     def unchanged(self, index: int, group: int, counts: Mapping[str, int] | None = None) -> None:
-        """Say that nothing of the group would be different: it stays, and counts as done. Begun or not.
+        """Report that a group, begun or not, stays as it is and counts as done.
 
         Args:
             index: of the partition.
             group: of the partition.
-            counts: what people are to know of it all the same, in numbers.
+            counts: counts of the group that are reported all the same.
         """
         self._ask(Unchanged(index=index, group=group, counts=dict(counts or {})), Noted)
 
     def failed(self, index: int, group: int, problem: str) -> None:
-        """Say that the group could not be rewritten: it stays, and the partition is not done. Begun or not."""
+        """Report that a group, begun or not, could not be rewritten: it stays, and the partition is not done."""
         self._ask(Failed(index=index, group=group, problem=problem[:_MAX_PROBLEM]), Noted)
 
     def progress(self, stage: str, *, done: int, total: int) -> None:
-        """Tell how far the job is. The leader gives up a job that says nothing for minutes."""
+        """Report the progress of the job. The leader ends a run whose job sends nothing for minutes."""
         self._ask(Progress(stage=stage, done=done, total=total), Noted)
 
     def done(self, counts: Mapping[str, int]) -> None:
-        """Say that nothing is left to do, and close."""
+        """Report that nothing is left to do, and close the connection."""
         self._ask(Done(counts=dict(counts)), Noted)
         self.close()
 
     def fileno(self) -> int:
-        """Descriptor of the connection, to wait for its end beside the calls; -1 once it is closed."""
+        """Return the descriptor of the connection, with which a thread can wait for its end; -1 once it is closed."""
         return self._channel.fileno()
 
     def close(self) -> None:
-        """End the run; what was begun and not committed is put away by the leader."""
+        """End the run; the leader abandons the outputs that were begun and not committed."""
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer
         self._channel.close()
@@ -223,7 +223,7 @@ class LeaderClient:
         return line
 
     def _end(self, problem: str) -> str:
-        """Close for good; return the problem in words."""
+        """Close the connection for good; return the problem in words."""
         self._over = f"leader: {problem}"
         self.close()
         return self._over

@@ -46,13 +46,13 @@ _SAME_TIERD: Final = "leader and job must be of one tierd"
 
 
 class LeaderServer:
-    """Serves exactly one client: the next one is refused.
+    """Server of one client, a process of the same user: once it has connected, the socket is closed and removed.
 
     Args:
-        leader: whose run was prepared.
-        path: of the socket; its directory is made private, and must be ours alone if it is there.
+        leader: the leader, with a run that was prepared.
+        path: of the socket; its directory is made private, and must be ours alone if it exists.
         connect_timeout_s: until the job has connected: Spark starts slowly.
-        idle_timeout_s: between two requests of the job; it tells of its progress much more often.
+        idle_timeout_s: between two requests of the job, which reports its progress much more often.
         send_timeout_s: for one answer to be taken.
     """
 
@@ -86,13 +86,13 @@ class LeaderServer:
             self._close_listening()
 
     async def serve(self) -> bool:
-        """Wait for the client and answer it to the end; whether it said that it is done.
+        """Wait for the client and answer it to the end; return True if it said that it is done.
 
-        A client that goes away is no error: it failed, and its parent process knows why. Cancelled, it is told by the
-        end of its stream. The run is not ended: that is for the caller.
+        A client that goes away is no error: the job failed, and its parent process knows why. A cancelled call ends
+        the client's stream. The caller ends the run.
 
         Raises:
-            LeaderChannelError: no client came, or it fell silent, or it does not speak the protocol.
+            LeaderChannelError: no client came, or the client fell silent, or it does not speak the protocol.
         """
         reader, writer = await self._accept()
         try:
@@ -135,11 +135,11 @@ class LeaderServer:
                 return True
 
     async def _next_line(self, reader: asyncio.StreamReader) -> bytes:
-        """The next whole line.
+        """Return the next whole line.
 
         Raises:
             EOFError: the job went away, within a line or between two.
-            LeaderChannelError: it is silent, or its line has no end.
+            LeaderChannelError: the job is silent, or its line is too long.
         """
         try:
             async with asyncio.timeout(self._idle_timeout_s):
@@ -215,7 +215,7 @@ class LeaderServer:
 
 
 async def _next_own(listening: socket.socket) -> socket.socket:
-    """Return the next connection of this process's own user; that of another user is closed."""
+    """Return the next connection of this process's own user; a connection of another user is closed."""
     while True:
         channel, _ = await asyncio.get_running_loop().sock_accept(listening)
         if is_own_peer(channel):

@@ -1,4 +1,4 @@
-"""Settings of the leader of a run: the storage of outputs, and its deadlines."""
+"""Settings of the leader of a run, and its view of the storage of outputs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ class OutputStorage(Protocol):
     async def commit_log_segment(
         self, metadata: RemoteLogSegmentMetadata, manifest: SegmentManifest, replaces: Iterable[RemoteLogSegmentId]
     ) -> None:
-        """Check what was staged and store its manifest; again the same is success."""
+        """Check what was staged and store its manifest; a repeated call with the same manifest succeeds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderSettings:
-    """Deadlines of the leader.
+    """Deadlines and retries of the leader, and the grace of replaced segments.
 
     Attributes:
-        grace_s: how long the objects of replaced segments stay, for readers that are at them.
+        grace_s: how long the objects of replaced segments stay, for readers that still use them.
         fetch_timeout_s: for each small object that planning needs.
         fetch_concurrency: such objects at a time.
         commit_timeout_s: for the checks of an output's objects and its manifest.

@@ -1,4 +1,4 @@
-"""Messages between job and leader: one JSON object a line, a request and its answer by turns.
+"""Messages between job and leader: one JSON object per line, a request and its answer by turns.
 
 ::
 
@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The first request, and only the first."""
+    """Greeting, which is the first request and no other one. Answered by ``Welcome``."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -61,7 +61,7 @@ class AskWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """The groups are about to be rewritten. Answered by ``Begun``."""
+    """Announcement that groups are about to be rewritten. Answered by ``Begun``."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -72,11 +72,11 @@ class Begin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """An output's objects are there. Answered by ``Verdict``.
+    """Report that an output's objects are stored. Answered by ``Verdict``.
 
     Attributes:
-        erased: pairs of the place of a key among the erased keys of the partition, ascending, and of how many of its
-            records went.
+        erased: pairs of the place of a key among the erased keys of the partition, ascending, and of the number of
+            its records that were removed.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
@@ -90,7 +90,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unchanged:
-    """Report that the group stays as it is, since the output would equal the inputs. Answered by ``Noted``."""
+    """Report that a group is right as it is, or an audited segment sound. Answered by ``Noted``."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -102,7 +102,7 @@ class Unchanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The group could not be rewritten and stays as it is. Answered by ``Noted``."""
+    """Report that a group could not be rewritten and stays, or of an audit's finding. Answered by ``Noted``."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -114,7 +114,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Progress of the job, which is a sign of life, too. Answered by ``Noted``."""
+    """Progress of the job, which also shows that the job is alive. Answered by ``Noted``."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -126,7 +126,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The job has nothing left to do. Answered by ``Noted``, the last answer."""
+    """Report that the job has nothing left to do. Answered by ``Noted``, the last answer."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -136,7 +136,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """The leader speaks that version, too."""
+    """Answer that the leader speaks the version of the greeting, too."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -146,7 +146,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderHeader:
-    """An order without its partitions, and how many there are."""
+    """Order without its partitions, and their number."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -169,7 +169,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedGroup:
-    """A group that must be left as it is, and why."""
+    """Group that must be left as it is, and why."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -179,7 +179,7 @@ class RefusedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """Outputs that may be written now, ascending by group, and refused groups."""
+    """Outputs that may be written now, ascending by group, and the groups that were refused."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -201,7 +201,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """Understood."""
+    """Answer that a report was taken note of."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -210,7 +210,7 @@ class Noted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """The leader could not carry out the request; the run may go on."""
+    """Answer that the leader could not carry out the request; the run may go on."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -225,7 +225,7 @@ Answer = Welcome | OrderHeader | Work | Begun | Verdict | Noted | Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLine:
-    """A request with its number, which grows by one each time."""
+    """Request with its number, which grows by one each time."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -235,7 +235,7 @@ class RequestLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerLine:
-    """An answer with the number of its request."""
+    """Answer with the number of its request."""
 
     __pydantic_config__: ClassVar[ConfigDict] = _JSON
 
@@ -248,7 +248,7 @@ _ANSWER_LINE: Final = TypeAdapter(AnswerLine)
 
 
 def encode_request(number: int, body: Request) -> bytes:
-    """The request as a line."""
+    """Encode a request as a line."""
     return _REQUEST_LINE.dump_json(RequestLine(id=number, body=body)) + b"\n"
 
 
@@ -256,13 +256,13 @@ def decode_request(line: bytes) -> RequestLine:
     """Parse a line of the job.
 
     Raises:
-        WorkOrderError: it is no request; names the field.
+        WorkOrderError: the line is no request; names the field.
     """
     return _decoded(_REQUEST_LINE, line, "request")
 
 
 def encode_answer(number: int, body: Answer) -> bytes:
-    """The answer as a line."""
+    """Encode an answer as a line."""
     return _ANSWER_LINE.dump_json(AnswerLine(id=number, body=body)) + b"\n"
 
 
@@ -270,7 +270,7 @@ def decode_answer(line: bytes) -> AnswerLine:
     """Parse a line of the leader.
 
     Raises:
-        WorkOrderError: it is no answer; names the field.
+        WorkOrderError: the line is no answer; names the field.
     """
     return _decoded(_ANSWER_LINE, line, "answer")
 

@@ -1,4 +1,4 @@
-"""OpenOutputs: the outputs that a run has begun, and the ids that no other task may touch meanwhile."""
+"""OpenOutputs: the outputs that a run has begun, and the ids that expiration and sweep leave alone meanwhile."""
 
 from collections.abc import Callable, Iterable, MutableSet
 from dataclasses import dataclass
@@ -18,30 +18,30 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class OpenOutput:
-    """An output that was begun and has not come to its end."""
+    """Output that was begun and has not come to its end."""
 
     output: Output
     round: PartitionRound
 
     @property
     def row(self) -> RemoteLogSegmentMetadata:
-        """As it was begun."""
+        """Return the row of the output as it was begun."""
         return self.output.metadata
 
     @property
     def inputs(self) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """Return the segments that it is to replace."""
+        """Return the segments that the output is to replace."""
         return self.round.work.group_inputs(self.output.group)
 
 
 class OpenOutputs:
-    """Those of one run after the other.
+    """Open outputs of the present run; one object serves one run after the other.
 
     Args:
-        metadata: where outputs are given up.
-        being_copied: ids that expiration and sweep leave alone, live.
+        metadata: where outputs are abandoned.
+        being_copied: ids that expiration and sweep leave alone; shared with them, and changed here.
         clock: wall clock of the rows.
-        abandoned: told of every output that is given up.
+        abandoned: called with every output that is abandoned.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class OpenOutputs:
         return len(self._open)
 
     def guard(self, segments: Iterable[RemoteLogSegmentMetadata]) -> None:
-        """Keep other tasks from segments, until they are released."""
+        """Keep expiration and sweep from segments, until the segments are released."""
         ids = {metadata.segment.id for metadata in segments} - self._being_copied
         self._guarded |= ids
         self._being_copied |= ids
@@ -80,22 +80,23 @@ class OpenOutputs:
         self.guard([opened.row])
 
     def get(self, segment_id: UUID) -> OpenOutput | None:
-        """The open output of that id."""
+        """Return the open output of that id."""
         return self._open.get(segment_id)
 
     def of_group(self, round_: PartitionRound, group: int) -> OpenOutput | None:
-        """The open output of that group."""
+        """Return the open output of that group."""
         return next((e for e in self._open.values() if e.round is round_ and e.output.group == group), None)
 
     def forget(self, opened: OpenOutput) -> None:
-        """Release an output and its inputs: the output has come to its end, or the sweep removes it."""
+        """Release an output and its inputs: the output has come to its end, or is left to the sweep."""
         self._open.pop(opened.row.segment.id, None)
         self.release([opened.row, *opened.inputs])
 
     async def give_up(self, opened: OpenOutput) -> None:
-        """Have the sweep remove what is there of an output. What cannot be written is swept after its grace.
+        """Abandon an output: its row turns DELETE_SEGMENT_STARTED, so that the sweep removes its objects.
 
-        A task of the job may still write its objects: ``abandoned`` is told, to look for them later.
+        If the row cannot be written, the sweep removes the objects after its grace. ``abandoned`` is called, since a
+        task of the job may still write objects of the output, which are to be searched for later.
         """
         self.forget(opened)
         self._abandoned(opened.row)
@@ -113,7 +114,7 @@ class OpenOutputs:
             log.info("output_left_to_sweep", segment=str(opened.row.segment), problem=str(error))
 
     async def close(self) -> None:
-        """Give up what is open and release everything. Cancelled, the sweep finds the rest."""
+        """Abandon what is open and release everything. A cancelled call leaves the rest to the sweep."""
         opened = tuple(self._open.values())
         for each in opened:
             self.forget(each)

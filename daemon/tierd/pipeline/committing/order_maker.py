@@ -1,4 +1,4 @@
-"""OrderMaker: from candidates to the order of one run, with what only objects tell."""
+"""OrderMaker: makes the order of one run from candidates, with the evidence of their objects."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -31,14 +31,14 @@ _NO_ROOM = "this run rewrites enough: it is left to the next one"
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """An order, and the candidates that are not in it, each with the reason."""
+    """Order, and the candidates that are not in it, each with the reason."""
 
     order: WorkOrder
     skipped: tuple[Skipped, ...]
 
 
 class OrderMaker:
-    """Plans twice: from metadata over all candidates, then with the objects of those that are worth it."""
+    """Maker of orders. It plans twice: all candidates from metadata, then the chosen ones with their objects."""
 
     def __init__(
         self,
@@ -55,19 +55,19 @@ class OrderMaker:
         self._failed: frozenset[TopicIdPartition] = frozenset()
 
     def note_failed(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """Let others go before these in the next order: they stay as urgent, and could take the bytes of every run."""
+        """Put failed partitions last in the next order, since their urgency stays and could fill every run."""
         self._failed = self._failed.union(partitions)
 
     async def prepare(
         self, candidates: Sequence[Candidate], *, run_id: UUID, max_bytes: int | None, audit_bytes: int = 0
     ) -> PreparedRun:
-        """Choose what one run does; a partition that cannot be looked at is skipped, the others go on.
+        """Choose the work of one run; a partition whose objects cannot be read is skipped, the others go on.
 
         Args:
             candidates: partitions that this broker leads, with views that are loaded.
-            run_id: under which the run is known.
-            max_bytes: that the run may rewrite; None for no limit.
-            audit_bytes: of segments that are audited; 0 for none.
+            run_id: id of the run.
+            max_bytes: bytes that the run may rewrite; None for no limit.
+            audit_bytes: bytes of the segments that the run audits; 0 for none.
         """
         now_ms = self._clock.now_ms()
         planned = await asyncio.to_thread(_plan_all, candidates, now_ms)
@@ -113,7 +113,10 @@ def _plan_all(candidates: Iterable[Candidate], now_ms: int) -> list[Proposal | S
 
 
 def _taken(proposals: Iterable[Proposal], max_bytes: int | None) -> tuple[list[Proposal], list[Skipped]]:
-    """Proposals, whole, that may have room in a run; with the evidence of their objects they only become smaller."""
+    """Return the proposals, whole, that may have room in a run, and the skipped ones.
+
+    With the evidence of its objects a proposal only becomes smaller.
+    """
     budget = RunBudget(max_bytes)
     taken: list[Proposal] = []
     left: list[Skipped] = []
@@ -128,7 +131,7 @@ def _taken(proposals: Iterable[Proposal], max_bytes: int | None) -> tuple[list[P
 def _works(
     chosen: Iterable[Proposal], found: Iterable[TierEvidence | Skipped], *, max_bytes: int | None, now_ms: int
 ) -> tuple[list[PartitionWork], list[Skipped]]:
-    """Return the work of each proposal, given the facts from its objects."""
+    """Return the work of the proposals with their evidence, and the proposals that are skipped after all."""
     works: list[PartitionWork] = []
     skipped: list[Skipped] = []
     budget = RunBudget(max_bytes)

@@ -20,10 +20,10 @@ _SLACK_BYTES: Final = 1 << 20
 
 
 def output_epochs(inputs: Sequence[RemoteLogSegmentMetadata]) -> tuple[EpochEntry, ...]:
-    """The lineage of neighbouring inputs together.
+    """Return the lineage of neighbouring inputs together.
 
     Raises:
-        ValueError: an input goes on with an epoch before that of its neighbour.
+        ValueError: an input has an epoch below the last one of its neighbour.
     """
     entries: list[EpochEntry] = []
     for metadata in inputs:
@@ -38,13 +38,13 @@ def output_epochs(inputs: Sequence[RemoteLogSegmentMetadata]) -> tuple[EpochEntr
 def begun_output(
     segment: RemoteLogSegmentId, inputs: Sequence[RemoteLogSegmentMetadata], claim: Claim, *, now_ms: int
 ) -> RemoteLogSegmentMetadata:
-    """The row of an output that begins under ``claim``, without custom metadata.
+    """Return the row of an output that begins under ``claim``, without custom metadata.
 
-    Size, largest timestamp and ``txn_index_empty`` are provisional. Its event is later than those of its inputs, for a
-    rebuild believes no output that is older than what it replaces.
+    Size, largest timestamp and ``txn_index_empty`` are provisional. The row's event is later than those of the inputs,
+    for a rebuild believes no output that is older than what it replaces.
 
     Raises:
-        ValueError: the inputs do not go together.
+        ValueError: the leader epochs of the inputs go back.
     """
     newest_ms = max(metadata.event_timestamp_ms for metadata in inputs)
     return RemoteLogSegmentMetadata(
@@ -64,7 +64,7 @@ def begun_output(
 def finished_output(
     begun: RemoteLogSegmentMetadata, manifest: SegmentManifest, *, now_ms: int
 ) -> RemoteLogSegmentMetadata:
-    """The row of an output that is committed; its event is not before its beginning."""
+    """Return the row of an output that is committed; its event is not before that of the begun row."""
     return replace(
         manifest.completed(begun),
         state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
@@ -91,7 +91,7 @@ def inputs_problem(view: PartitionView, inputs: Sequence[RemoteLogSegmentMetadat
 def output_problem(
     begun: RemoteLogSegmentMetadata, inputs: Sequence[RemoteLogSegmentMetadata], manifest: SegmentManifest
 ) -> str | None:
-    """In what a manifest differs from what the output was begun as, or from what could become of its inputs."""
+    """Return in what a manifest contradicts the begun row or its inputs; None when it fits."""
     partition = begun.segment.topic_id_partition
     expected: dict[str, object] = {
         "topic": partition.topic,

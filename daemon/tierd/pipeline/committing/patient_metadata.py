@@ -1,4 +1,4 @@
-"""PatientMetadata: the metadata manager's rules for what failed, carried out: repeat it, settle it, or give up."""
+"""PatientMetadata: carries out the metadata manager's rules for failed writes: repeat, settle, or give up."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class WriteOutcome:
     """Outcome of a write.
 
     Attributes:
-        problem: why it did not happen, in words; None when it did.
+        problem: why the write did not happen, in words; None when it did.
         is_lost: the partition is not ours any more.
-        is_unknown: it may have happened all the same.
+        is_unknown: the write may have happened all the same.
     """
 
     problem: str | None = None
@@ -31,7 +31,7 @@ class WriteOutcome:
 
 
 class PatientMetadata:
-    """Repeats writes of the manager, every one of which may be repeated as it was."""
+    """Metadata manager with retries: each of its writes may be repeated as it was."""
 
     def __init__(self, manager: RemoteLogMetadataManager, *, clock: Clock, tries: int, retry_s: float) -> None:
         self.manager = manager
@@ -40,7 +40,10 @@ class PatientMetadata:
         self._retry_s = retry_s
 
     async def write(self, operation: Callable[[], Awaitable[None]]) -> WriteOutcome:
-        """Carry out a write. One whose outcome is unknown is repeated: the manager looks first whether it happened."""
+        """Carry out a write; repeat it while the store does not answer or the outcome is unknown.
+
+        Before it repeats a write of unknown outcome, the manager checks if the write happened.
+        """
         is_unknown, problem = False, ""
         for attempt in range(self._tries):
             if attempt:
@@ -59,7 +62,7 @@ class PatientMetadata:
         return WriteOutcome(problem, is_unknown=is_unknown)
 
     async def view(self, partition: TopicIdPartition) -> PartitionView | WriteOutcome:
-        """The present view, loaded first when something of it is in doubt; or why there is none."""
+        """Return the present view, loaded first when it is in doubt; or the outcome that says why there is none."""
         outcome = await self.write(lambda: self.manager.ensure_ready(partition))
         if outcome.problem is not None:
             return outcome

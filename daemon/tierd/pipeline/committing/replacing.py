@@ -1,4 +1,4 @@
-"""Replacing: an output takes the place of its inputs, if everything is as it must be.
+"""Replacing: puts an output in the place of its inputs, if every check passes.
 
 ::
 
@@ -20,7 +20,7 @@ from tierd.remote import SegmentManifest
 
 
 class Replacing:
-    """The steps of a commit, each of which may find that it must not be."""
+    """Steps of a commit, each of which may find that the output must not be committed."""
 
     def __init__(
         self, metadata: PatientMetadata, storage: OutputStorage, *, clock: Clock, settings: LeaderSettings
@@ -31,7 +31,7 @@ class Replacing:
         self._settings = settings
 
     async def replace(self, opened: OpenOutput, manifest: SegmentManifest) -> WriteOutcome:
-        """Take every step. Cancelled, it may have happened or not: readers see the inputs or the output."""
+        """Take every step of a commit. If cancelled, it may have happened: readers see the inputs or the output."""
         problem = (
             output_problem(opened.row, opened.inputs, manifest)
             or await self._leadership_problem(opened.round)
@@ -41,7 +41,7 @@ class Replacing:
         return WriteOutcome(problem) if problem is not None else await self._commit_rows(opened, manifest)
 
     async def write(self, round_: PartitionRound, operation: Callable[[], Awaitable[None]]) -> WriteOutcome:
-        """Write metadata of a partition; once it is lost, nothing more of it is tried."""
+        """Write metadata of a partition; a fenced write marks the partition as lost in ``round_``."""
         return _noted(round_, await self._metadata.write(operation))
 
     async def inputs_problem(self, round_: PartitionRound, group: int) -> str | None:
@@ -52,7 +52,10 @@ class Replacing:
         return inputs_problem(view, round_.work.group_inputs(group))
 
     async def _leadership_problem(self, round_: PartitionRound) -> str | None:
-        """Ask the store why the partition is not ours; None when it is. Needed for manifests, which no store fences."""
+        """Have the metadata store prove that the partition is ours; return why it is not, None when it is.
+
+        The proof is needed before a manifest is stored: no store fences a manifest, and a rebuild believes it.
+        """
         partition = round_.work.partition
         return (await self.write(round_, lambda: self._metadata.manager.prove_leadership(partition))).problem
 

@@ -1,4 +1,4 @@
-"""PartitionRound: how far each group of one partition has come in a run, and what may happen to it next.
+"""PartitionRound: the state of each group of one partition in a run, and the steps that it may take next.
 
 ::
 
@@ -17,7 +17,7 @@ from tierd.model import RemoteLogSegmentId
 from tierd.pipeline.planning import PartitionWork, WorkKind
 
 ORDERED_COUNTS: Final = ("records_tombstone", "records_expired", "records_erased")
-"""Records whose absence lets an older one of their key be seen, where such a one is left in an earlier group."""
+"""Counts of removed records that may have hidden an older record of their key in an earlier group."""
 
 
 class GroupState(Enum):
@@ -30,14 +30,14 @@ class GroupState(Enum):
 
 
 class PartitionRound:
-    """One partition of an order.
+    """State of one partition of an order.
 
     Attributes:
         work: what is to be done.
         lost: why nothing more of the partition may be committed; None while it may.
         outputs: of the groups that were committed, by group.
-        counts: what was done to the records of those, added up.
-        erased: how many records of each erased key went from those.
+        counts: what was done to the records of the committed groups, added up.
+        erased: number of records removed from the committed groups, by erased key.
     """
 
     def __init__(self, work: PartitionWork) -> None:
@@ -55,21 +55,21 @@ class PartitionRound:
 
     @property
     def is_audit(self) -> bool:
-        """Return True if its segments are only looked at."""
+        """Return True if the segments are only audited, and none is replaced."""
         return self.work.kind is WorkKind.AUDIT
 
     @property
     def is_complete(self) -> bool:
-        """Return True if every group is as this round is to leave it."""
+        """Return True if every group is done: replaced, or right as it was."""
         return all(state is GroupState.DONE for state in self._states)
 
     @property
     def has_failed(self) -> bool:
-        """Return True if a group is left that was to be rewritten."""
+        """Return True if a group that was to be rewritten was left as it was."""
         return not self.is_audit and GroupState.LEFT in self._states
 
     def move(self, group: int, state: GroupState) -> None:
-        """Take note of where a known group stands now."""
+        """Take note of the new state of a known group."""
         self._states[group] = state
 
     def commit(
@@ -99,7 +99,7 @@ class PartitionRound:
         return None
 
     def why_not_settle(self, group: int) -> str | None:
-        """Return why no outcome of a group is taken any more; None when it is."""
+        """Return why no outcome of a group can be taken: it is unknown or has one; None when it can."""
         if not 0 <= group < len(self._states):
             return f"the order has no group {group} of {self.work.partition}"
         if self._states[group] not in (GroupState.WAITING, GroupState.OPEN):
@@ -109,13 +109,13 @@ class PartitionRound:
     def why_not_commit(self, group: int, counts: Mapping[str, int]) -> str | None:
         """Return why an open group must not be committed now; None when it may.
 
-        A compaction takes a tombstone away once nothing is left that it hides. What it hides lies in the groups before
-        it: while one of those is not done, the tombstone stays, and so does the whole group. It is the same with a
-        record that expired, for an older one of its key may have a later timestamp.
+        A compaction removes a tombstone once no record is left that the tombstone hides. Such records lie in earlier
+        groups: while one of these groups is not done, the tombstone stays, and its whole group stays with it. The same
+        holds for a record that expired, for an older one of its key may have a later timestamp, and for an erased one.
 
         Args:
             group: the group.
-            counts: what was done to its records; a count of ``ORDERED_COUNTS`` that is not told is any number.
+            counts: what was done to its records; a missing count of ``ORDERED_COUNTS`` may be any number.
         """
         if self.lost is not None:
             return self.lost
@@ -129,11 +129,14 @@ class PartitionRound:
         return f"{' and '.join(gone)}: what they hide may still be there, since {where}"
 
     def _may_go(self, name: str) -> bool:
-        """Return True if this round takes such records out, so that a count that is not told may be any number."""
+        """Return True if this round may remove the records that the count is about."""
         return bool(self.work.erased_keys) if name == "records_erased" else self.work.compacts
 
     def compacted_to_with(self, group: int) -> int | None:
-        """Up to where the partition is clean once ``group`` is done, exclusive; None when that is not known yet."""
+        """Return the end of the clean part of the partition once ``group`` is done, exclusive.
+
+        None when this is no compaction, or another group is not done.
+        """
         others = (state for place, state in enumerate(self._states) if place != group)
         completes = self.work.compacts and all(state is GroupState.DONE for state in others)
         return self.work.round_end_offset if completes else None

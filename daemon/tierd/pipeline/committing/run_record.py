@@ -1,4 +1,4 @@
-"""RunRecord: what a run has done so far, for status, metrics and the history of runs."""
+"""RunRecord: counts what a run has done so far, for status, metrics and the history of runs."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _MAX_PROBLEMS: Final = 100  # a broken store fails every group alike
 
 @dataclass(frozen=True, slots=True)
 class GroupProblem:
-    """A group that stays as it is, and why, in words."""
+    """Group that stays as it is or was found damaged, and why, in words."""
 
     partition: TopicIdPartition
     group: int
@@ -27,14 +27,15 @@ class RunTally:
     Bytes are those of logs, before compression.
 
     Attributes:
-        partitions: that had something due; an audit is due for none.
-        groups_replaced: whose output took the place of its inputs.
-        groups_unchanged: that the job found to be right as they are.
-        groups_failed: that the job could not rewrite, or the leader did not let happen.
-        audited_segments: looked at and left as they are, with ``audited_bytes``; they are in no group.
-        damaged_segments: those of them with which something is wrong.
-        bytes_before: of the inputs of replaced groups.
-        bytes_after: of their outputs.
+        partitions: partitions that had something due; an audit is not counted.
+        groups_replaced: groups whose output took the place of the inputs.
+        groups_unchanged: groups that the job found to be right as they are.
+        groups_failed: groups that the job could not rewrite, or that the leader refused.
+        audited_segments: segments that were audited and left as they are; they are in no group.
+        audited_bytes: bytes of the audited segments.
+        damaged_segments: audited segments with a problem.
+        bytes_before: bytes of the inputs of replaced groups.
+        bytes_after: bytes of the outputs of replaced groups.
     """
 
     partitions: int = 0
@@ -48,22 +49,24 @@ class RunTally:
     bytes_after: int = 0
 
     def __add__(self, other: Self) -> Self:
-        """Both together."""
+        """Return the sum of both, field by field."""
         names = [each.name for each in fields(self)]
         return type(self)(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatistics:
-    """A frozen look at a run.
+    """State of a run at one moment.
 
     Attributes:
-        stage: what the job said last that it does; with how much of how much.
-        groups: of the whole order; an audited segment is none.
+        stage: the stage that the job reported last.
+        stage_done: part of ``stage_total`` that is done.
+        stage_total: size of the stage.
+        groups: groups of the whole order; an audited segment is none.
         begun: groups whose output was begun.
-        refused: what the leader did not let happen.
+        refused: groups that the leader refused.
         failed: groups that the job could not rewrite.
-        tally: what came of it so far.
+        tally: results so far.
         counts: what the job counted in committed groups, added up, and ``batches_unread`` of unchanged ones too.
         problems: the first hundred refused or failed groups, and damaged segments.
     """
@@ -82,17 +85,17 @@ class RunStatistics:
 
     @property
     def committed(self) -> int:
-        """Outputs that took the place of their inputs."""
+        """Return the number of outputs that took the place of their inputs."""
         return self.tally.groups_replaced
 
     @property
     def unchanged(self) -> int:
-        """Groups that the job found to be right as they are."""
+        """Return the number of groups that the job found to be right as they are."""
         return self.tally.groups_unchanged
 
 
 class RunRecord:
-    """Counts; owned by the leader of the run."""
+    """Counts of a run; owned by the leader of the run."""
 
     def __init__(self, run_id: UUID, *, partitions: int, groups: int) -> None:
         self._run_id = run_id
@@ -104,39 +107,39 @@ class RunRecord:
         self._problems: list[GroupProblem] = []
 
     def stage(self, stage: str, *, done: int, total: int) -> None:
-        """The job is at ``stage``."""
+        """Note that the job is at ``stage``."""
         self._stage = (stage, done, total)
 
     def begun(self, groups: int) -> None:
-        """So many outputs were begun."""
+        """Count groups whose outputs were begun."""
         self._events["begun"] += groups
 
     def committed(self, *, bytes_before: int, bytes_after: int, counts: Mapping[str, int]) -> None:
-        """An output took the place of its inputs."""
+        """Count an output that took the place of its inputs."""
         self._tally += RunTally(groups_replaced=1, bytes_before=bytes_before, bytes_after=bytes_after)
         self._counts.update(counts)
 
     def unchanged(self, counts: Mapping[str, int]) -> None:
-        """A group stays, and is right as it is."""
+        """Count a group that stays, since it is right as it is."""
         self._tally += RunTally(groups_unchanged=1)
         self._counts.update(counts)
 
     def refused(self, partition: TopicIdPartition, group: int, problem: str) -> None:
-        """The leader did not let a group happen."""
+        """Count a group that the leader refused."""
         self._events["refused"] += 1
         self._leave(RunTally(groups_failed=1), GroupProblem(partition, group, problem))
 
     def failed(self, partition: TopicIdPartition, group: int, problem: str) -> None:
-        """The job could not rewrite a group."""
+        """Count a group that the job could not rewrite."""
         self._events["failed"] += 1
         self._leave(RunTally(groups_failed=1), GroupProblem(partition, group, problem))
 
     def audited(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """A segment was looked at, and is sound."""
+        """Count an audited segment that is sound."""
         self._tally += RunTally(audited_segments=1, audited_bytes=metadata.size_bytes)
 
     def damaged(self, metadata: RemoteLogSegmentMetadata, group: int, problem: str) -> None:
-        """A segment was looked at, and something is wrong with it."""
+        """Count an audited segment that has a problem."""
         self.audited(metadata)
         partition, name = metadata.segment.topic_id_partition, str(metadata.segment)
         said = problem if name in problem else f"{name}: {problem}"
@@ -144,7 +147,7 @@ class RunRecord:
         self._leave(RunTally(damaged_segments=1), GroupProblem(partition, group, f"{said}; {advice}"))
 
     def statistics(self) -> RunStatistics:
-        """Return the counts so far."""
+        """Return the statistics so far."""
         stage, done, total = self._stage
         return RunStatistics(
             run_id=self._run_id,

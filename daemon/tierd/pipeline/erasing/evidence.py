@@ -17,9 +17,9 @@ class Evidence:
     """Proof of one round of a partition for one request.
 
     Attributes:
-        searched: ids of segments without the keys that were not known to be before.
-        replaced: inputs that may have held a key, and whose place others have taken.
-        looked: whether the round looked for all keys of the request.
+        searched: ids of segments that are newly known to be without the keys.
+        replaced: inputs that may have held a key, and that outputs have replaced.
+        looked: True if the round searched for all keys of the request.
     """
 
     searched: frozenset[UUID]
@@ -28,10 +28,10 @@ class Evidence:
 
 
 def evidence_of(round_: PartitionRound, request: EraseRequest) -> Evidence:
-    """Judge the groups that were done.
+    """Return what the done groups of a round prove.
 
-    What the round looked through, or wrote without the keys, is without them. So is what was made of segments without
-    them, whatever the round was about.
+    A segment that the round searched, or wrote without the keys, is without the keys. An output of inputs without the
+    keys is without the keys too, whatever the purpose of the round.
     """
     searched: set[UUID] = set()
     replaced: list[RemoteLogSegmentMetadata] = []
@@ -52,7 +52,7 @@ def evidence_of(round_: PartitionRound, request: EraseRequest) -> Evidence:
 def with_evidence(
     request: EraseRequest, round_: PartitionRound, *, run_id: str, now_ms: int, problems: Iterable[str]
 ) -> EraseRequest:
-    """The request after a run over its partition; one that proved nothing changes nothing."""
+    """Return the request after a run over its partition; a run that proved nothing leaves it unchanged."""
     found = evidence_of(round_, request)
     if not (found.searched or found.replaced or found.looked):
         return request
@@ -65,7 +65,7 @@ def with_evidence(
         records_erased=_records_erased(round_, request),
         problems=tuple(problems)[:_PROBLEMS_KEPT],
     )
-    if not found.looked:  # nothing was looked for: it only keeps known what was known
+    if not found.looked:  # the round searched no keys of the request: known proofs are carried over
         return request.inherited(found.searched, found.replaced)
     return request.after_search(note, searched=found.searched, replaced=found.replaced)
 

@@ -1,4 +1,4 @@
-"""ErasureKeeper: takes every open request as far as it may go now, step by step; interrupted anywhere, it goes on."""
+"""ErasureKeeper: takes every open request as far as it may go now, step by step; each step may be interrupted."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -28,14 +28,14 @@ _STEP_TIMEOUT_S: Final = 600.0
 
 
 class DiskCaches(Protocol):
-    """The caches on disk of this host."""
+    """Caches on disk of this host."""
 
     @property
     def host(self) -> str:
         """Return the name of the host, for people."""
 
     async def evict(self, partition: TopicIdPartition, segments: Sequence[LeftSegment]) -> int:
-        """Drop everything of these segments; return of how many something is left, for it is in use."""
+        """Drop everything of these segments; return the number of segments of which a part in use is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,11 +43,13 @@ class KeeperParts:
     """Collaborators of the steps.
 
     Attributes:
-        find: the partition as a run would take it, loaded; None where this broker does not lead it.
-        remove: removes a segment that was replaced, without its grace; False while a task works on it.
-        versions: of objects.
-        caches: of this host.
-        reports: of requests, in the bucket.
+        requests: the rows of the requests.
+        find: returns the partition as a run would take it, loaded; None where this broker does not lead it.
+        remove: removes a replaced segment without its grace; False while a task works on it.
+        versions: remover of old object versions.
+        caches: caches on disk of this host.
+        reports: reports of requests, in the bucket.
+        clock: wall clock of notes, and of steps.
     """
 
     requests: EraseRequests
@@ -60,7 +62,7 @@ class KeeperParts:
 
 
 class ErasureKeeper:
-    """Owns no request: each is a row that every step reads anew."""
+    """Task that moves open requests on. It owns no request: each is a row that every step reads anew."""
 
     def __init__(self, parts: KeeperParts) -> None:
         self._parts = parts
@@ -80,9 +82,9 @@ class ErasureKeeper:
             await self._clock.sleep(STEP_S)
 
     async def step_all(self, partition: TopicIdPartition | None = None) -> list[EraseRequest]:
-        """Take a step of each open request, of one partition or of all that are led here; return them as they are then.
+        """Take a step of each open request, of one partition or of all, then publish; return the requests after it.
 
-        Then the reports in the bucket are made to say what the rows do.
+        A request whose partition another broker leads is returned unchanged.
 
         Raises:
             TierError: the metadata store does not answer, or has a request that cannot be understood.
@@ -99,7 +101,7 @@ class ErasureKeeper:
         return stepped
 
     async def publish(self) -> None:
-        """Make the reports in the bucket say what the rows do. What cannot be stored is logged, and tried again.
+        """Make the reports in the bucket equal to the rows. A report that cannot be stored is logged and tried again.
 
         Raises:
             BackendUnavailableError: the metadata store does not answer.
@@ -110,15 +112,15 @@ class ErasureKeeper:
         """Take a request as far as it may go now.
 
         Raises:
-            UnknownErasureError: there is none of that id.
-            TierError: something did not answer; what was done until then stays done.
+            UnknownErasureError: there is no request of that id.
+            TierError: a store did not answer; what was done until then stays done.
         """
         request = await self._requests.get(request_id)
         candidate = await self._parts.find(request.partition) if request.is_open else None
         if candidate is None:
             return request
         request = await self._noted(request, candidate)
-        outlook = await asyncio.to_thread(outlook_of, request, candidate)  # it looks at every segment
+        outlook = await asyncio.to_thread(outlook_of, request, candidate)  # the outlook reads every row
         request = await self._moved(request, outlook)
         if request.at_once and await self._remove(outlook.replaced):
             request = await self._looked_again(request)
@@ -129,7 +131,7 @@ class ErasureKeeper:
         return request
 
     async def after_run(self, run_id: str, rounds: Sequence[PartitionRound], statistics: RunStatistics) -> None:
-        """Take note of what a run proves. What is lost here is looked for again by the next run.
+        """Take note of what a run proves. The next run searches again for keys whose note is lost here.
 
         Raises:
             TierError: the metadata store does not answer.
@@ -149,11 +151,11 @@ class ErasureKeeper:
             )
 
     async def cancel(self, request_id: UUID) -> EraseRequest:
-        """Give a request up; what was erased stays so.
+        """Cancel a request; erased records stay erased.
 
         Raises:
-            UnknownErasureError: there is none of that id.
-            RefusedError: it has come to its end.
+            UnknownErasureError: there is no request of that id.
+            RefusedError: the request is done.
         """
         now_ms = self._clock.now_ms()
         cancelled = await self._requests.update(request_id, lambda r: r.moved(ErasePhase.CANCELLED, now_ms=now_ms))
@@ -162,11 +164,11 @@ class ErasureKeeper:
         return cancelled
 
     async def attest(self, request_id: UUID, *, by: str, statement: str) -> EraseRequest:
-        """Accept the statement of a person that no older versions are left, where the store cannot tell, and go on.
+        """Accept a person's statement that no older versions are left, for a store that cannot list them; take a step.
 
         Raises:
-            UnknownErasureError: there is none of that id.
-            RefusedError: the request does not wait for that.
+            UnknownErasureError: there is no request of that id.
+            RefusedError: the request is not in the phase VERSIONS.
         """
         note = VersionsNote(at_ms=self._clock.now_ms(), attested_by=by, statement=statement)
         request = await self._requests.update(
@@ -184,14 +186,14 @@ class ErasureKeeper:
         return await self._requests.update(request.id, lambda r: gone_now(r, candidate.view, now_ms=now_ms))
 
     async def _remove(self, leaving: Iterable[RemoteLogSegmentMetadata]) -> bool:
-        """Remove segments that were replaced without their grace; return whether one is gone."""
+        """Remove replaced segments without waiting for their grace; return True if one was removed."""
         is_any_gone = False
         for metadata in leaving:
             is_any_gone = await self._parts.remove(metadata) or is_any_gone
         return is_any_gone
 
     async def _moved(self, request: EraseRequest, outlook: Outlook) -> EraseRequest:
-        """Go to the phase that follows from ``outlook``, and say what is in the way there."""
+        """Move a request to the phase that follows from ``outlook``, with the reason why it waits there."""
         now_ms = self._clock.now_ms()
 
         def move(present: EraseRequest) -> EraseRequest:
@@ -240,7 +242,7 @@ class ErasureKeeper:
     async def _proven(
         self, request: EraseRequest, *, versions: VersionsNote | None = None, caches: CachesNote | None = None
     ) -> EraseRequest:
-        """Note what was proven of the segments that ``request`` knows, and go on from a new look."""
+        """Note what was proven, if the row still has the segments of ``request``; then move it by a new outlook."""
         await self._requests.update(
             request.id,
             lambda r: r.cleared(versions=versions, caches=caches) if r.left == request.left else r,

@@ -1,4 +1,4 @@
-"""Outlook: what is still in the way of a request, from metadata alone; and which phase follows. Pure."""
+"""Outlook: the segments that still block a request, from metadata alone, and the phase that follows. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,11 +19,11 @@ class Outlook:
     """Segments that may hold a key, by what has to happen to them.
 
     Attributes:
-        unsearched: readable; a run has to look through them.
-        unreachable: finished, yet of another branch of the log, below its start, or covered by a longer copy: no run
-            reads them, and no reader does. They go by expiration.
-        leaving: being deleted, whatever for; their objects are still there.
-        under_way: begun, and neither finished nor given up.
+        unsearched: readable segments that a run has to search.
+        unreachable: finished segments of another branch of the log, below its start, or covered by a longer copy: no
+            run and no reader reads such a segment. Expiration removes it.
+        leaving: segments that are being deleted for any reason; their objects are still there.
+        under_way: segments that were begun, and are neither finished nor abandoned.
         missing_from: first offset of the request that the tier has not reached; None when it has them all.
     """
 
@@ -35,22 +35,22 @@ class Outlook:
 
     @property
     def replaced(self) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """Return the segments that leave because others have taken their place, so that they are never undeleted."""
+        """Return the leaving segments that an output has replaced, which cannot be undeleted."""
         return tuple(each for each in self.leaving if each.soft_delete is not None and each.soft_delete.is_replaced)
 
     @property
     def is_searched(self) -> bool:
-        """Return True if no segment that could be read holds a key, nor any that is to come."""
+        """Return True if no finished segment may hold a key, and the tier has every offset of the request."""
         return not self.unsearched and not self.unreachable and self.missing_from is None
 
     @property
     def has_left(self) -> bool:
-        """Return True if the bucket has no object of a segment that may hold a key, as far as metadata knows."""
+        """Return True if no segment that may hold a key is being deleted or is under way, as far as metadata knows."""
         return not self.leaving and not self.under_way
 
 
 def outlook_of(request: EraseRequest, candidate: Candidate) -> Outlook:
-    """Look at a partition with the eyes of a request."""
+    """Sort the segments of a partition by what a request still needs of them. Slow: it reads every row."""
     view, chain = candidate.view, candidate.chain()
     reachable = {metadata.segment.id for metadata in chain.segments}
     concerned = sorted(filter(request.concerns, view.list()), key=lambda metadata: metadata.start_offset)
@@ -66,9 +66,9 @@ def outlook_of(request: EraseRequest, candidate: Candidate) -> Outlook:
 
 
 def left_segments(request: EraseRequest, view: PartitionView) -> tuple[LeftSegment, ...]:
-    """The segments that may hold a key and are not read any more: being deleted, or gone since the request.
+    """Return the segments that may hold a key and are not read any more: being deleted, or gone since the request.
 
-    Those that the request knows of and the metadata does not any more are gone as well.
+    Segments that the request lists, and of which the metadata has no trace any more, are added by ``gone_now``.
     """
     leaving = [LeftSegment.of(each) for each in view.list() if each.state is _DELETING and request.concerns(each)]
     gone = [
@@ -80,9 +80,10 @@ def left_segments(request: EraseRequest, view: PartitionView) -> tuple[LeftSegme
 
 
 def gone_before(request: EraseRequest, view: PartitionView) -> tuple[LeftSegment, ...]:
-    """The segments that may have held a key and were gone when the request was filed, while metadata remembers them.
+    """Return the segments that may have held a key and have a tombstone, but are not among ``request.left``.
 
-    Nothing waits for them, but a cache may have something of them still.
+    They were gone when the request was filed. No phase waits for such segments, but a cache may still hold parts of
+    them.
     """
     known = {each.id for each in request.left}
     gone = (each for each in view.tombstones.values() if each.segment.id not in known and request.concerns(each))
@@ -90,7 +91,7 @@ def gone_before(request: EraseRequest, view: PartitionView) -> tuple[LeftSegment
 
 
 def gone_now(request: EraseRequest, view: PartitionView, *, now_ms: int) -> EraseRequest:
-    """The request with the time at which each segment that left was first found to be gone."""
+    """Return the request with its left segments as they are now, and when each was first found to be gone."""
     found = {each.id: each for each in left_segments(request, view)}
     for each in request.left:
         if each.id not in found and each.id not in view.segments and each.gone_at_ms is None:
@@ -110,7 +111,7 @@ def gone_now(request: EraseRequest, view: PartitionView, *, now_ms: int) -> Eras
 def next_phase(
     phase: ErasePhase, *, is_searched: bool, has_left: bool, versions_clear: bool, caches_clear: bool
 ) -> ErasePhase:
-    """The first phase whose condition is not met; an end stays an end."""
+    """Return the first phase whose condition is not met; an end stays an end."""
     if phase.is_end:
         return phase
     if not is_searched:
@@ -124,12 +125,13 @@ def next_phase(
 
 @dataclass(frozen=True, slots=True)
 class SearchWork:
-    """Keys that the next run over a partition is to look for.
+    """Search that the next run over a partition does for its open requests.
 
     Attributes:
-        keys: of every request for which something is to be searched.
-        searched: ids of segments that none of those requests needs looked through.
-        removes_unread: one of those requests wants batches removed that cannot be opened; then none is left for others.
+        keys: keys of every open request that has a segment to search.
+        searched: ids of segments that none of those requests needs searched.
+        removes_unread: True if one of those requests wants batches removed that cannot be opened; the run then removes
+            all such batches.
     """
 
     keys: frozenset[bytes] = frozenset()
@@ -138,8 +140,8 @@ class SearchWork:
 
 
 def search_work(requests: Iterable[EraseRequest], candidate: Candidate) -> SearchWork:
-    """Put the open requests of one partition together."""
-    reachable = candidate.chain().segments  # asked once: it looks at every segment, and requests may be many
+    """Combine the open requests of one partition."""
+    reachable = candidate.chain().segments  # called once: the chain is made of every row, and requests may be many
     waiting = [request for request in requests if request.is_open and any(map(request.concerns, reachable))]
     if not waiting:
         return SearchWork()

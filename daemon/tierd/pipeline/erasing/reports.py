@@ -1,12 +1,12 @@
-"""ErasureReports: what was done for each request, as an object of the bucket, so that the proof outlives the metadata.
+"""ErasureReports: keeps a report of each request as an object of the bucket, where the proof outlives the metadata.
 
 ::
 
     <prefix>/<cluster id>/erasures/<request id>.json    the row of the request, without its keys; format_version 1
 
-Where a key ring is configured the object has a tag, and without it is no proof of anything (decision 31).
+Where a key ring is configured, the object has a tag; an object without a tag proves nothing then (decision 31).
 
-The row is durable before the object says the same, and an object never goes back to an earlier state of its row.
+A row is durable before its object is written, and an object is not replaced by an earlier state of its row.
 """
 
 import asyncio
@@ -59,16 +59,16 @@ _ATTEMPTS: Final = 8
 
 
 def encode_report(request: EraseRequest) -> bytes:
-    """Return the object that tells of a request: everything that its row says but the keys and the searched ids."""
+    """Return the object of a request: all fields of its row but the keys and the searched ids."""
     fields = _ROW.dump_python(request, mode="json", exclude=set(_SECRET))
     return (json.dumps({"format_version": FORMAT_VERSION} | fields) + "\n").encode()
 
 
 def decode_report(key: str, content: bytes) -> EraseRequest:
-    """Parse ``encode_report``; the request has no keys, and what it searched is not known. Unknown fields are ignored.
+    """Parse ``encode_report``; the request has no keys and no searched ids. Unknown fields are ignored.
 
     Raises:
-        RemoteIntegrityError: it is no report of a request, or of a later version; names the key and the field.
+        RemoteIntegrityError: the object is no report, or of another format version; names the key and the field.
     """
     remedy = "use the tierd version that wrote it, or restore the object from a version of it"
     try:
@@ -86,7 +86,7 @@ def decode_report(key: str, content: bytes) -> EraseRequest:
 
 
 def recovered(request: EraseRequest, *, now_ms: int) -> EraseRequest:
-    """Return the request as a store keeps it whose predecessor was lost: what was open is cancelled, and says why."""
+    """Return the request as it is restored after its row was lost: an open request is cancelled, and says why."""
     if not request.is_open:
         return request
     cancelled = request.moved(ErasePhase.CANCELLED, now_ms=now_ms)
@@ -94,7 +94,7 @@ def recovered(request: EraseRequest, *, now_ms: int) -> EraseRequest:
 
 
 class ErasureReports:
-    """Keeps the objects equal to the rows. Every call may be repeated, and many processes may call it at once."""
+    """Publisher of the rows as objects. Every call may be repeated, and many processes may publish at once."""
 
     def __init__(
         self, store: ObjectStore, keys: ObjectKeyFactory, requests: EraseRequests, ring: KeyRing = EMPTY_RING
@@ -106,9 +106,9 @@ class ErasureReports:
         self._published: dict[UUID, EraseRequest] = {}
 
     async def publish_all(self) -> None:
-        """Store the report of every request that has changed since this process last looked, ended ones too.
+        """Store the report of every request that has changed since this process last stored it, ended ones too.
 
-        One that cannot be stored is logged, and does not keep the others back; the next call tries again.
+        A report that cannot be stored is logged, and does not keep the others back; the next call tries it again.
 
         Raises:
             BackendUnavailableError: the metadata store does not answer.
@@ -137,7 +137,7 @@ class ErasureReports:
     async def _replace(self, key: str, request_id: UUID) -> EraseRequest:
         for _ in range(_ATTEMPTS):
             previous = await read_whole(self._store, key, ERASURE_REPORT)
-            request = await self._requests.get(request_id)  # read after the object: so it is not older
+            request = await self._requests.get(request_id)  # read after the object, so that the row is not older
             content = await self._content(request)
             if content == previous:
                 return request
@@ -149,7 +149,7 @@ class ErasureReports:
         raise RetriableRemoteStorageError(f"{key} changed {_ATTEMPTS} times meanwhile", remedy="it is tried again")
 
     async def _content(self, request: EraseRequest) -> bytes:
-        return await asyncio.to_thread(self._encoded, request)  # it may tell of many segments
+        return await asyncio.to_thread(self._encoded, request)  # a request may list many segments
 
     def _encoded(self, request: EraseRequest) -> bytes:
         return with_tag(encode_report(request), self._ring, erasure_report_binding(self._keys.cluster_id, request.id))
@@ -166,18 +166,18 @@ async def restore_requests(
     ring: KeyRing = EMPTY_RING,
     accepts_unauthenticated: bool = False,
 ) -> tuple[EraseRequest, ...]:
-    """File again what the bucket tells of requests that the metadata does not know; return those, by their ids.
+    """File again the requests that have a report in the bucket and no row; return them in the order of their objects.
 
     Args:
-        store: the objects.
-        keys: of the tier.
-        requests: of the metadata that was made anew.
-        now_ms: when requests that were open are given up, for their keys are lost.
-        dry_run: only return them.
-        report_damage: is told key and problem of each object that is no report, that nothing proves, or that the store
-            does not show; the others are restored.
-        ring: proves the reports; nothing is asked of them where it is empty.
-        accepts_unauthenticated: restore also what nothing proves.
+        store: the object store.
+        keys: object keys of the tier.
+        requests: requests of the metadata that was rebuilt.
+        now_ms: time at which open requests are cancelled, for their keys are lost.
+        dry_run: only return the requests.
+        report_damage: called with key and problem of each object that is no report, whose tag does not prove it, or
+            that the store does not return; the others are restored.
+        ring: key ring that proves the reports; with an empty ring no proof is needed.
+        accepts_unauthenticated: restore also reports without a valid tag.
 
     Raises:
         RemoteStorageError: retriable; the store failed.
@@ -189,7 +189,7 @@ async def restore_requests(
         try:
             request = await _read_report(store, keys, info, EMPTY_RING if accepts_unauthenticated else ring)
         except RemoteResourceNotFoundError:
-            continue  # it went after it was listed
+            continue  # the object was removed after it was listed
         except RemoteStorageError as error:
             if error.retriable:
                 raise
@@ -205,7 +205,7 @@ async def restore_requests(
 
 async def _read_report(store: ObjectStore, keys: ObjectKeyFactory, info: ObjectInfo, ring: KeyRing) -> EraseRequest:
     content = await read_whole(store, info.key, ERASURE_REPORT)
-    return await asyncio.to_thread(_proven_report, content, keys, info, ring)  # it may tell of many segments
+    return await asyncio.to_thread(_proven_report, content, keys, info, ring)  # a report may list many segments
 
 
 def _proven_report(content: bytes, keys: ObjectKeyFactory, info: ObjectInfo, ring: KeyRing) -> EraseRequest:

@@ -1,13 +1,14 @@
-"""EraseRequest: which keys are to go from a partition, and what was done about it so far; values only.
+"""EraseRequest: the keys that are erased from a partition, and the progress of the erasure; values only.
 
 ::
 
     SEARCHING ──► LEAVING ──► VERSIONS ──► CACHES ──► DONE        every arrow but the last may lead back
         └────────────┴───────────┴───────────┴──────► CANCELLED
 
-A request stands at the first thing that is not true yet: every readable segment was looked through; what held the keys
-has left the bucket; the bucket keeps no older version of it; this host's caches keep nothing of it. The keys themselves
-are forgotten with the last step.
+A request waits in the first phase whose condition is not met yet. SEARCHING: every finished segment was searched, and
+the tier has every offset of the request. LEAVING: the segments that held the keys have left the bucket. VERSIONS: the
+bucket keeps no older version of these segments. CACHES: this host's caches keep nothing of these segments. At its end a
+request forgets its keys.
 """
 
 import hashlib
@@ -40,16 +41,16 @@ class ErasePhase(StrEnum):
 
     @property
     def is_end(self) -> bool:
-        """Return True if nothing more happens."""
+        """Return True if a request of this phase is done or cancelled."""
         return self in (ErasePhase.DONE, ErasePhase.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftSegment:
-    """A segment that held a key, or may have held one, and is not read any more.
+    """Segment that held a key, or may have held one, and is not read any more.
 
     Attributes:
-        custom_metadata: what finds its objects.
+        custom_metadata: custom metadata of the segment, by which the storage finds its objects.
         gone_at_ms: when its objects were first known to be gone; None while they are there.
     """
 
@@ -64,7 +65,7 @@ class LeftSegment:
 
     @classmethod
     def of(cls, metadata: RemoteLogSegmentMetadata, *, gone_at_ms: int | None = None) -> Self:
-        """Return the part of a segment's metadata that is kept."""
+        """Return the part of a segment's metadata that a request keeps."""
         return cls(
             id=metadata.segment.id,
             start_offset=metadata.start_offset,
@@ -80,11 +81,11 @@ class SearchNote:
     """Result of one run for a request.
 
     Attributes:
-        searched: segments that were found free of the keys, or made so.
-        rewritten: those of them that were written anew without.
-        records_erased: of the request's own keys, and of unopened batches that it wanted to go; what two requests name
-            counts in both.
-        problems: of segments that could not be looked through; the first few.
+        searched: number of segments that are newly known to be without the keys.
+        rewritten: number of those segments that are outputs of the run.
+        records_erased: records removed for the request's own keys, and with unopened batches if the request removes
+            these; records that two requests name count in both.
+        problems: problems of segments that could not be searched; the first few.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -99,12 +100,12 @@ class SearchNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionsNote:
-    """That no older version of an object below the partition's prefix holds a key.
+    """Note that no older version of an object below the partition's prefixes holds a key.
 
     Attributes:
         looked_at: versions that the store listed, current ones too.
-        deleted: older versions and markers that were removed, over all tries.
-        attested_by: who says so, where the store cannot tell; empty where it was asked.
+        deleted: older versions and markers that were removed.
+        attested_by: the person who states it, for a store that cannot list versions; empty where the store was asked.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -119,10 +120,10 @@ class VersionsNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachesNote:
-    """That the caches on disk of one host hold nothing of the segments that left.
+    """Note that the caches on disk of one host hold nothing of the segments that left.
 
     Attributes:
-        segments: how many were looked for.
+        segments: number of segments that were searched for.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -134,21 +135,22 @@ class CachesNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EraseRequest:
-    """One request.
+    """Request to erase keys from a partition.
 
     Attributes:
-        keys: every record with one of these goes; empty once the request has come to its end.
+        keys: every record with one of these keys is erased; empty once the request has come to its end.
         key_digests: SHA-256 of each key, hexadecimal, ascending.
-        tier_end_offset: where the tier ended when it was filed, exclusive; what follows lay in the broker's log alone.
-        end_offset: where the log ended then, exclusive: what was written before is what the request is about.
-        at_once: what is replaced leaves without the grace; what expired keeps it, for it may be wanted back.
-        removes_unread: batches that unpack to more than tierd opens go whole, for the keys may be in them.
-        searched: ids of segments without the keys: looked through, rewritten, or made of such.
-        left: those that are not read any more and were not searched, whole or in part.
+        tier_end_offset: end of the tier when the request was filed, exclusive; later offsets were in the broker's log
+            alone.
+        end_offset: end of the log when the request was filed, exclusive: the request is about earlier records.
+        at_once: replaced segments leave without the grace; expired ones keep it, for they may be undeleted.
+        removes_unread: batches that unpack to more than tierd opens are removed whole, for the keys may be in them.
+        searched: ids of segments without the keys: searched, rewritten, or made of such segments.
+        left: segments that may have held a key and are not read any more.
         versions: None until no older version is left.
         caches: None until the caches are clear.
-        problem: why it does not get on, in words, and what to do; empty when nothing is in its way.
-        history: when it came to each phase, in order.
+        problem: why the request does not get on, in words, and what to do; empty when nothing blocks it.
+        history: time and phase of each change of phase, in order.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -178,45 +180,45 @@ class EraseRequest:
 
     @property
     def is_open(self) -> bool:
-        """Return True if anything is still to be done."""
+        """Return True if the request is neither done nor cancelled."""
         return not self.phase.is_end
 
     def concerns(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Return True if a segment may hold one of the keys, as far as the request is about it."""
+        """Return True if a segment may hold one of the keys below the end offset of the request."""
         return metadata.start_offset < self.end_offset and metadata.segment.id not in self.searched
 
     def after_search(
         self, note: SearchNote, *, searched: Iterable[UUID], replaced: Iterable[RemoteLogSegmentMetadata]
     ) -> Self:
-        """With what a run did: segments without the keys, and those whose place others have taken."""
+        """Return the request with what a run did: segments without the keys, and replaced segments."""
         if not self.is_open:
             return self
         known = self.inherited(searched, replaced)
         return replace(known, runs=(*self.runs, note)[-_RUNS_KEPT:])
 
     def inherited(self, searched: Iterable[UUID], replaced: Iterable[RemoteLogSegmentMetadata]) -> Self:
-        """With what was made of segments without the keys by a run that looked for none, and what it replaced."""
+        """Return the request with the searched and replaced segments of a run, but without a note of the run."""
         if not self.is_open:
             return self
         known = self._with_left({each.segment.id: LeftSegment.of(each) for each in replaced})
         return replace(known, searched=self.searched.union(searched))
 
     def seen(self, left: Iterable[LeftSegment]) -> Self:
-        """With the segments that are not read any more, as they are found now."""
+        """Return the request with the segments that are not read any more, as they are found now."""
         return self._with_left({each.id: each for each in left}) if self.is_open else self
 
     def cleared(self, versions: VersionsNote | None = None, caches: CachesNote | None = None) -> Self:
-        """With what was found about older versions, or about caches."""
+        """Return the request with what was found about older versions, or about caches."""
         if not self.is_open:
             return self
         return replace(self, versions=versions or self.versions, caches=caches or self.caches)
 
     def blocked(self, problem: str) -> Self:
-        """With the reason why it does not get on, or without one."""
+        """Return the request with the reason why it does not get on; empty for none."""
         return replace(self, problem=problem) if self.is_open else self
 
     def moved(self, phase: ErasePhase, *, now_ms: int) -> Self:
-        """In ``phase``; what was proven for later ones counts no more on the way back, and the end forgets the keys."""
+        """Return the request in ``phase``; SEARCHING and LEAVING drop later proofs, an end drops the keys."""
         if not self.is_open or phase is self.phase:
             return self
         moved = replace(self, phase=phase, history=(*self.history, (now_ms, phase)))
@@ -249,22 +251,22 @@ def new_request(
     at_once: bool,
     removes_unread: bool = False,
 ) -> EraseRequest:
-    """A request as it is filed.
+    """Return a request as it is filed.
 
     Args:
-        request_id: never used before.
-        partition: of which incarnation of the topic.
+        request_id: an id that was never used before.
+        partition: partition, of one incarnation of the topic.
         keys: at least one.
         now_ms: wall clock.
         requested_by: a person, for the report.
-        reason: the same.
-        tier_end_offset: exclusive.
-        log_end_offset: of the broker's log, exclusive; None where what it has beyond the tier never comes there.
-        at_once: without the grace.
-        removes_unread: with batches that cannot be opened, all of their records.
+        reason: the person's reason, for the report.
+        tier_end_offset: end of the tier, exclusive.
+        log_end_offset: end of the broker's log, exclusive; None where later offsets of the log never come to the tier.
+        at_once: replaced segments leave without the grace.
+        removes_unread: batches that cannot be opened are removed whole.
 
     Raises:
-        RefusedError: no key, or too many or too long ones for one request.
+        RefusedError: no key was named, or the keys are too many or too long for one request.
     """
     wanted = frozenset(keys)
     if not wanted:

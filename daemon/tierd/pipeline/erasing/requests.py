@@ -1,4 +1,4 @@
-"""EraseRequests: the requests of a cluster, durable rows of the metadata store, changed one by one.
+"""EraseRequests: keeps the requests of a cluster as durable rows of the metadata store, changed one by one.
 
 ::
 
@@ -29,9 +29,9 @@ Change = Callable[[EraseRequest], EraseRequest]
 
 
 class EraseRequests:
-    """Files, finds and changes requests. Every call may raise ``BackendUnavailableError`` and ``OutcomeUnknownError``.
+    """Store of requests. Every call may raise ``BackendUnavailableError`` and ``OutcomeUnknownError``.
 
-    Cancelled, or of unknown outcome, a change has happened or not; every one of them may be repeated.
+    A change that was cancelled, or is of unknown outcome, has happened or not; every change may be repeated.
     """
 
     def __init__(self, store: KeyValueStore, keys: MetadataKeyFactory) -> None:
@@ -43,7 +43,7 @@ class EraseRequests:
         await self._store.apply(Batch([Put(self._keys.erasure(request.id), encode_request(request))]))
 
     async def restore(self, request: EraseRequest) -> None:
-        """Store a request that another metadata store had, unless there is one of its id."""
+        """Store a request that an earlier metadata store had, unless this one has a request of its id."""
         key = self._keys.erasure(request.id)
         with contextlib.suppress(PreconditionFailedError):
             await self._store.apply(Batch([Put(key, encode_request(request))], [Expect(key, None)]))
@@ -52,7 +52,7 @@ class EraseRequests:
         """Return a request.
 
         Raises:
-            UnknownErasureError: there is none of that id.
+            UnknownErasureError: there is no request of that id.
             MetadataDecodeError: its row cannot be understood.
         """
         return (await self._read(request_id))[0]
@@ -60,7 +60,7 @@ class EraseRequests:
     async def list(self, partition: TopicIdPartition | None = None, *, only_open: bool = False) -> list[EraseRequest]:
         """Return the requests, of one partition or of all, in the order in which they were filed.
 
-        One that cannot be understood is told of and left out: it must not stop the others, nor compaction.
+        A request that cannot be understood is logged and left out: it must not stop the others, nor compaction.
         """
         rows = await self._store.scan(self._keys.erasure_prefix)
         found = await asyncio.to_thread(_understood, rows)  # a request knows by id each segment that it searched
@@ -72,11 +72,11 @@ class EraseRequests:
         return sorted(chosen, key=lambda request: (request.requested_at_ms, request.id))
 
     async def update(self, request_id: UUID, change: Change) -> EraseRequest:
-        """Apply ``change`` to the request as it is now, and return what came of it; no change writes nothing.
+        """Apply ``change`` to the request as it is now, and return the result; an equal request is not written.
 
         Raises:
-            UnknownErasureError: there is none of that id.
-            BackendUnavailableError: also where the row changes all the time.
+            UnknownErasureError: there is no request of that id.
+            BackendUnavailableError: the store does not answer, or the row changed at every attempt.
             MetadataDecodeError: its row cannot be understood.
         """
         for _ in range(_ATTEMPTS):
@@ -114,7 +114,7 @@ def _understood(rows: Iterable[tuple[str, bytes]]) -> list[EraseRequest]:
 
 
 def encode_request(request: EraseRequest) -> bytes:
-    """The row of a request."""
+    """Encode a request as the value of its row."""
     return _FORMAT + _ROW.dump_json(request)
 
 
@@ -122,7 +122,7 @@ def decode_request(key: str, value: bytes) -> EraseRequest:
     """Parse ``encode_request``.
 
     Raises:
-        MetadataDecodeError: it is none; names the key and the field.
+        MetadataDecodeError: the value is no request; names the key and the field.
     """
     try:
         if value[:1] != _FORMAT:

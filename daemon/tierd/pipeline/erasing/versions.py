@@ -1,4 +1,4 @@
-"""Old versions that the store keeps of removed segments: those that go, and those that are locked."""
+"""Removal of the old object versions and unfinished uploads of a partition that may hold an erased key."""
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ _UPLOAD_AGE_MS: Final = 3_600_000  # no attempt at a copy takes longer
 
 @dataclass(frozen=True, slots=True)
 class VersionsPlan:
-    """Versions below the partition's prefixes that are removed, and those that stay.
+    """Plan for the versions below the partition's prefixes: old ones to remove, and orphans, which block the request.
 
     Attributes:
-        looked_at: how many there are.
-        old: to be removed, in this order: a marker goes behind the versions that it hides.
+        looked_at: number of versions of segments that begin below the end offset of the request.
+        old: versions to be removed, in this order: markers after all other versions.
         orphans: log objects that can be read and that the metadata does not know.
     """
 
@@ -36,13 +36,13 @@ def plan_versions(
     known: Container[UUID],
     end_offset: int,
 ) -> VersionsPlan:
-    """Choose what of ``versions`` may hold a key that was erased.
+    """Choose the versions that may hold a key that was erased.
 
     Args:
-        versions: of every object of the partition.
-        keys: that tell what a key is about.
-        known: ids of segments that the metadata has; what can be read of those was looked through, or goes by itself.
-        end_offset: of the request; what begins there or later is not its business.
+        versions: versions of every object of the partition.
+        keys: factories that parse the object keys.
+        known: ids of segments that the metadata has; their current objects were searched, or go with the segment.
+        end_offset: end offset of the request; segments that begin there or later are left out.
     """
     factories = tuple(keys)
     looked_at, old, orphans = 0, list[ObjectVersion](), list[ObjectVersion]()
@@ -64,26 +64,26 @@ def plan_versions(
 
 @dataclass(frozen=True, slots=True)
 class VersionsOutcome:
-    """Outcome of a plan: a note where no version is left, else the reason why some are."""
+    """Outcome of ``OldVersions.clear``: the note where nothing is left that may hold a key, else the problem."""
 
     note: VersionsNote | None = None
     problem: str = ""
 
 
 class OldVersions:
-    """Removes old versions of a partition's objects. Every call may be repeated; cancelled, some are left."""
+    """Remover of old versions of a partition's objects. Every call may be repeated; a cancelled one leaves some."""
 
     def __init__(self, store: ObjectStore, keys: ObjectKeyFactory) -> None:
-        """``keys``: of new segments; older ones are found by their custom metadata."""
+        """Take the store, and the ``keys`` of new segments; older segments are found by their custom metadata."""
         self._store = store
         self._keys = keys
 
     async def clear(self, request: EraseRequest, view: PartitionView, *, now_ms: int) -> VersionsOutcome:
-        """Remove what may hold a key, look again, and say whether anything is left.
+        """Remove the old versions that may hold a key, list again, and return the note or what is left.
 
         Raises:
-            ObjectVersionsUnknownError: the store cannot tell, or not to us.
-            RemoteStorageError: it did not answer.
+            ObjectVersionsUnknownError: the store cannot list versions, or does not let tierd list them.
+            RemoteStorageError: the store did not answer.
         """
         planned = await self._plan(request, view)
         kept = await self._delete(planned.old)
@@ -113,7 +113,7 @@ class OldVersions:
         return VersionsOutcome(note)
 
     async def _delete(self, versions: Iterable[ObjectVersion]) -> dict[str, str]:
-        """Remove versions, markers last; return by key why one is kept, whose marker stays to hide it."""
+        """Remove versions in their order; return by key why one is kept, whose marker stays to hide it."""
         kept: dict[str, str] = {}
         for version in versions:
             if version.kept_until_ms is not None:
@@ -126,7 +126,7 @@ class OldVersions:
         return kept
 
     async def _abort_uploads(self, request: EraseRequest, view: PartitionView, *, now_ms: int) -> int:
-        """Abort uploads that dead processes left of unknown segments; return how many may be under way."""
+        """Abort the uploads of unknown segments that are over an hour old; return the number of younger ones."""
         young = 0
         for factory in self._factories(request, view):
             for upload in await self._store.list_unfinished_uploads(factory.partition_prefix(request.partition)):
@@ -149,7 +149,7 @@ class OldVersions:
         return plan_versions(versions, keys=factories, known=view.segments, end_offset=request.end_offset)
 
     def _factories(self, request: EraseRequest, view: PartitionView) -> tuple[ObjectKeyFactory, ...]:
-        """Every prefix that segments of the partition have lain under, as far as is known."""
+        """Return the key factories of every prefix that segments of the partition have had, as far as is known."""
         told = [each.custom_metadata for each in (*view.list(), *view.tombstones.values())]
         told += [each.custom_metadata for each in request.left]
         topic = request.partition.topic

@@ -9,7 +9,7 @@ from tierd.pipeline.erasing.request import EraseRequest
 
 
 def what_is_in_the_way(request: EraseRequest, outlook: Outlook, *, now_ms: int) -> str:
-    """The first thing that has to happen before ``request`` can get on; empty when nothing has."""
+    """Return the first thing that has to happen before ``request`` leaves its phase; empty when there is none."""
     if outlook.unsearched:
         return _unsearched(request, outlook.unsearched)
     if outlook.unreachable:

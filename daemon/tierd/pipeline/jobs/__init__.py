@@ -1,7 +1,7 @@
-"""The job on Spark that carries out an order: ``python -m tierd.pipeline.jobs``, or ``__main__.py`` for spark-submit.
+"""Job on Spark that carries out an order: ``python -m tierd.pipeline.jobs``, or ``__main__.py`` for spark-submit.
 
-``Run`` is the driver's part; ``scanning`` and ``tasks`` run in Python workers; ``layout``, ``prospects`` and
-``outcomes`` decide and are pure. Nothing here imports pyspark before it is asked for.
+``run`` is the driver's part; ``auditing``, ``scanning`` and ``tasks`` run in Python workers; ``layout``, ``prospects``
+and ``outcomes`` decide and are pure. The package itself imports no pyspark.
 """
 
 __all__ = []

@@ -1,4 +1,4 @@
-"""The entry point, for ``python -m tierd.pipeline.jobs`` and, as a file, for spark-submit."""
+"""Entry point, for ``python -m tierd.pipeline.jobs`` and, as a file, for spark-submit."""
 
 import sys
 

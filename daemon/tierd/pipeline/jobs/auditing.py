@@ -1,4 +1,4 @@
-"""The deep check of a segment by an executor: every byte of it, as its manifest, its batches and a reader see them."""
+"""Deep check of a segment by an executor: all bytes of its log, its batches, its manifest and its indexes."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from tierd.pipeline.rewriting import InputLog
 
 
 def audit_split(context: RunContext, split: InputSplit) -> Iterator[AuditNote]:
-    """Check the inputs of a split; what is wrong, or could not be looked at, is noted."""
+    """Check the inputs of a split; yield a note for each, also for one that could not be read."""
     with context.access.open() as tier:
         for place in split.inputs:
             metadata = context.work(place).inputs[place.segment]
@@ -24,7 +24,7 @@ def audit_split(context: RunContext, split: InputSplit) -> Iterator[AuditNote]:
 
 
 def _problem(tier: OpenTier, metadata: RemoteLogSegmentMetadata) -> str | None:
-    """The first thing that is wrong; chunks and indexes are held against their checksums as they are read."""
+    """Return the first problem of a segment, or None. Reads compare chunks and indexes with their checksums."""
     manifest = tier.manifest(metadata)
     log = InputLog(
         name=str(metadata.segment),

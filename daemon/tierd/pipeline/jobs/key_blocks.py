@@ -1,10 +1,10 @@
-"""Keys on their way through a shuffle: hashes and offsets as packed columns, never a row a key.
+"""Keys on their way through a shuffle: hashes and offsets as packed columns, not one row per key.
 
 ::
 
     block    hi int64[n] | lo int64[n] | offset int64[n]      of one partition, in one bucket, at most BLOCK_ROWS rows
 
-Spark sees pairs of a number and a few tens of kilobytes, so what it does a row costs nothing a key.
+Spark sees pairs of a number and a few tens of kilobytes, so that its cost per row is small per key.
 """
 
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ FOLD_ROWS: Final = 1 << 20  # 24 MiB of keys gathered before the superseded ones
 
 @dataclass(frozen=True, slots=True)
 class KeyBlock:
-    """The latest offsets of some keys of partition ``index``, packed."""
+    """Latest offsets of some keys of partition ``index``, packed."""
 
     index: int
     columns: bytes
 
 
 class LatestKeys:
-    """The latest offset of every key that was added, in memory that follows the number of different keys."""
+    """Latest offset of every key that was added, in memory that grows with the number of different keys."""
 
     def __init__(self, fold_rows: int = FOLD_ROWS) -> None:
         self._smallest_fold = fold_rows
@@ -38,7 +38,7 @@ class LatestKeys:
         self._rows = 0
 
     def add(self, hi: np.ndarray, lo: np.ndarray, offset: np.ndarray) -> None:
-        """Add rows, one a record."""
+        """Add rows, one per record."""
         self._parts.append((hi, lo, offset))
         self._rows += len(hi)
         if self._rows >= self._fold_at:
@@ -46,16 +46,16 @@ class LatestKeys:
             self._fold_at = max(self._smallest_fold, 2 * self._rows)
 
     def add_block(self, block: KeyBlock) -> None:
-        """Add what ``key_blocks`` packed."""
+        """Add a block that ``key_blocks`` packed."""
         self.add(*np.frombuffer(block.columns, dtype=np.int64).reshape(3, -1))
 
     @property
     def is_full(self) -> bool:
-        """Return True if most of what is held are keys that differ, so that holding more of them would not pay."""
+        """Return True if a fold left over half of ``fold_rows``: most keys differ, and to gather more would not pay."""
         return self._fold_at > self._smallest_fold
 
     def take(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return one row a key as (hi, lo, offset), int64 each, in no order, and be empty again."""
+        """Return one row per key as (hi, lo, offset), int64 each, in no order, and empty this object."""
         if not self._parts:
             nothing = np.empty(0, dtype=np.int64)
             return nothing, nothing, nothing
@@ -71,7 +71,7 @@ class LatestKeys:
 
 
 def key_blocks(keys: LatestKeys, *, index: int, buckets: BucketRange) -> Iterator[tuple[int, KeyBlock]]:
-    """Empty ``keys`` and yield its rows as (bucket, block); which bucket, only the hash decides."""
+    """Empty ``keys`` and yield its rows as (bucket, block); the hash alone decides the bucket within the range."""
     hi, lo, offset = keys.take()
     bucket = (hi.view(np.uint64) >> np.uint64(40)) % np.uint64(buckets.count)
     order = np.argsort(bucket.astype(np.uint16), kind="stable")

@@ -1,4 +1,4 @@
-"""Jobs that Spark runs: two shuffles of packed blocks, whose result the groups are rewritten from.
+"""Spark jobs of a run: two shuffles of packed blocks, whose result is read to rewrite the groups, audits and searches.
 
 Blocks instead of rows: 10 million keys shuffled as rows of a data frame took over three times as long. The result of
 both shuffles stays on the executors' disks as long as the RDD lives, so that groups can be rewritten some at a time.
@@ -32,11 +32,12 @@ Context = Broadcast[RunContext]
 
 @dataclass(frozen=True, slots=True)
 class GroupSurvey:
-    """Findings of the first pass about group ``number``.
+    """Findings of both shuffles about group ``number``.
 
     Attributes:
-        latest: how many of its records are the latest of their keys.
-        notes: of inputs of its partition; every input has one, with the partition's first group.
+        latest: number of its records that are the latest of their keys.
+        notes: notes of inputs of its partition: of all of them with the partition's first group, else of inputs of the
+            group that could not be read.
     """
 
     number: int
@@ -54,16 +55,16 @@ def shuffled_offsets(
     first_numbers: Mapping[int, int],
     groups: int,
 ) -> "RDD[GroupRows]":
-    """The latest offsets of every group, a partition of the RDD each, with its number. Nothing runs yet.
+    """Return the latest offsets of every group with its number, as one RDD partition per group. Nothing runs yet.
 
     Args:
         spark: the session.
         context: of the run.
         splits: all inputs whose keys count.
-        read: counts their bytes once they are read.
-        buckets: how many the keys are spread over.
+        read: counts the bytes of splits that were read.
+        buckets: number of buckets that the keys are spread over.
         first_numbers: the number of each partition's first group.
-        groups: how many there are in the order.
+        groups: number of groups in the order.
     """
     rows = spark.parallelize(splits, max(len(splits), 1)).flatMap(partial(_scan, context, read))
     joined = rows.partitionBy(buckets, _same).mapPartitions(partial(_join, context, dict(first_numbers)))
@@ -71,7 +72,7 @@ def shuffled_offsets(
 
 
 def no_offsets(spark: SparkContext, groups: int) -> "RDD[GroupRows]":
-    """The same for groups that are rewritten whatever the keys in them are."""
+    """Return the RDD of ``shuffled_offsets`` without any offsets, for groups that are rewritten whatever their keys."""
     empty: RDD[tuple[int, OffsetBlock | InputNote]] = spark.parallelize([], groups)
     return empty.mapPartitionsWithIndex(_numbered, preservesPartitioning=True)
 
@@ -79,26 +80,26 @@ def no_offsets(spark: SparkContext, groups: int) -> "RDD[GroupRows]":
 def find_erased_keys(
     spark: SparkContext, context: Context, splits: Sequence[InputSplit], read: Accumulator[int]
 ) -> list[ErasureNote]:
-    """Look in all inputs of the splits for keys that are to be erased, and count in ``read`` the bytes."""
+    """Search all inputs of the splits for keys that are to be erased, and count their bytes in ``read``."""
     return spark.parallelize(splits, len(splits)).flatMap(partial(_find, context, read)).collect()
 
 
 def audit_segments(
     spark: SparkContext, context: Context, splits: Sequence[InputSplit], read: Accumulator[int]
 ) -> list[AuditNote]:
-    """Check all inputs of the splits, and count in ``read`` the bytes."""
+    """Audit all inputs of the splits, and count their bytes in ``read``."""
     return spark.parallelize(splits, len(splits)).flatMap(partial(_audit, context, read)).collect()
 
 
 def survey_groups(spark: SparkContext, offsets: "RDD[GroupRows]", numbers: Sequence[int]) -> list[GroupSurvey]:
-    """Run both shuffles and return what they say of each group."""
+    """Run both shuffles and return the findings about each group."""
     return spark.runJob(offsets, _survey, numbers)
 
 
 def rewrite_groups(
     spark: SparkContext, offsets: "RDD[GroupRows]", context: Context, tasks: Mapping[int, GroupTask]
 ) -> list[tuple[GroupPlace, Outcome]]:
-    """Run one task a group, by its number, and return what became of them."""
+    """Run one task per group, by its number, and return the outcomes."""
     return spark.runJob(offsets, partial(_rewrite, context, dict(tasks)), sorted(tasks))
 
 

@@ -26,7 +26,7 @@ MAX_WAVE_GROUPS: Final = 256
 
 @dataclass(frozen=True, slots=True, order=True)
 class GroupPlace:
-    """A group by its partition's index in the order and its place in that partition's groups."""
+    """Place of a group: its partition's index in the order, and its place in that partition's groups."""
 
     index: int
     group: int
@@ -34,7 +34,7 @@ class GroupPlace:
 
 @dataclass(frozen=True, slots=True, order=True)
 class InputPlace:
-    """A segment by its partition's index in the order and its place in that partition's inputs."""
+    """Place of a segment: its partition's index in the order, and its place in that partition's inputs."""
 
     index: int
     segment: int
@@ -42,7 +42,7 @@ class InputPlace:
 
 @dataclass(frozen=True, slots=True)
 class BucketRange:
-    """The buckets that one partition's keys go to: ``count`` of them, from ``first`` on."""
+    """Buckets that one partition's keys go to: ``count`` of them, from ``first`` on."""
 
     first: int
     count: int
@@ -57,12 +57,12 @@ class InputSplit:
 
 
 def group_places(order: WorkOrder) -> tuple[GroupPlace, ...]:
-    """Every group of the order; a group's place in here is its number."""
+    """Return every group of the order; the place of a group in the result is its number."""
     return tuple(GroupPlace(work.index, group) for work in order.partitions for group in range(len(work.groups)))
 
 
 def cut_splits(works: Iterable[PartitionWork], *, parallelism: int) -> tuple[InputSplit, ...]:
-    """Cut the inputs into splits of about one size, so that every core has several to do."""
+    """Cut the inputs into splits of about one size, several per core, within fixed limits of bytes."""
     inputs = [(InputPlace(work.index, at), row.size_bytes) for work in works for at, row in enumerate(work.inputs)]
     total = sum(size for _, size in inputs)
     limit = min(max(total // (parallelism * _SPLITS_PER_CORE), _MIN_SPLIT_BYTES), _MAX_SPLIT_BYTES)
@@ -85,7 +85,7 @@ def bucket_count(works: Iterable[PartitionWork], *, parallelism: int) -> int:
 
 
 def bucket_ranges(works: Iterable[PartitionWork], buckets: int) -> dict[int, BucketRange]:
-    """Share the buckets by offsets: the partitions lie end to end along them, each in at least a part of one."""
+    """Share the buckets among partitions in proportion to offsets; small neighbours share a bucket."""
     sizes = {work.index: input_offsets(work.inputs) for work in works}
     total = max(sum(sizes.values()), 1)
     ranges: dict[int, BucketRange] = {}
@@ -99,17 +99,17 @@ def bucket_ranges(works: Iterable[PartitionWork], buckets: int) -> dict[int, Buc
 
 
 def input_bytes(inputs: Iterable[RemoteLogSegmentMetadata]) -> int:
-    """Bytes of the inputs' logs."""
+    """Return the bytes of the inputs' logs."""
     return sum(row.size_bytes for row in inputs)
 
 
 def input_offsets(inputs: Iterable[RemoteLogSegmentMetadata]) -> int:
-    """Offsets from the inputs' starts to their ends: they have no more records than that."""
+    """Return the number of offsets from the inputs' starts to their ends, which bounds the number of records."""
     return sum(row.end_offset - row.start_offset + 1 for row in inputs)
 
 
 def total_bytes(works: Iterable[PartitionWork]) -> int:
-    """Bytes of all inputs of some partitions."""
+    """Return the bytes of all inputs of some partitions."""
     return sum(input_bytes(work.inputs) for work in works)
 
 
@@ -118,13 +118,13 @@ def cut_waves(
 ) -> list[tuple[GroupPlace, ...]]:
     """Cut groups into the sets that are rewritten by one job, in order.
 
-    A wave has a group for every core; small groups are taken together until they are worth a job, so that commits
-    come early and scratch files are few.
+    A wave has a group for every core, up to ``MAX_WAVE_GROUPS``, except for the last wave. Small groups are taken
+    together until they are worth a job, so that commits come early and scratch files are few.
 
     Args:
         sizes: each group and the bytes of its inputs.
-        parallelism: how many tasks run at once.
-        wave_bytes: what a wave may read, a core.
+        parallelism: number of tasks that run at once.
+        wave_bytes: bytes per core that a wave may read.
     """
     waves: list[tuple[GroupPlace, ...]] = []
     taken: list[GroupPlace] = []

@@ -1,4 +1,4 @@
-"""LeaderWatch: notices at once that the leader has gone, and tells it now and then how far the run is."""
+"""LeaderWatch: notices at once that the leader has gone, and reports the progress of the run to it."""
 
 import os
 import select
@@ -15,13 +15,13 @@ _PROGRESS_INTERVAL_S: Final = 2.0
 
 
 class LeaderWatch:
-    """A thread beside the run. A context manager; leaving it ends the thread.
+    """Thread beside the run, as a context manager; the end of the context ends the thread.
 
     Args:
-        leader: is not closed here.
+        leader: the connection, which is not closed here.
         progress: of the run.
-        on_gone: called from the thread, once.
-        interval_s: between two reports.
+        on_gone: called once from the thread when the leader is gone.
+        interval_s: time between two reports.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class LeaderWatch:
             self._on_gone()
 
     def _report(self) -> bool:
-        """Tell how far it is; return whether the leader is still there."""
+        """Report the progress; return True if the leader is still there."""
         stage, done, total = self._progress.reached()
         try:
             self._leader.progress(stage, done=done, total=total)

@@ -1,4 +1,4 @@
-"""Look: what has to be read before anything can be rewritten, and what follows from it for each group."""
+"""Look: reads what has to be read before groups are rewritten, and decides the prospect of each group."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ from tierd.pipeline.planning import PartitionWork, WorkKind, WorkOrder
 
 
 class Look:
-    """Reads the inputs of an order once, as far as its kinds of work need it."""
+    """Survey of the inputs of an order, which reads them once, as far as the kinds of work need it."""
 
     def __init__(
         self, spark: SparkContext, context: Context, order: WorkOrder, progress: JobProgress, *, buckets: int
@@ -41,7 +41,7 @@ class Look:
         self._places = group_places(order)
 
     def run(self) -> "tuple[RDD[GroupRows], dict[GroupPlace, Prospect]]":
-        """Return what the groups are rewritten from, and what is known of each.
+        """Return the latest offsets from which groups are rewritten, and the prospect of each group.
 
         Raises:
             PipelineError: Spark failed.
@@ -97,7 +97,7 @@ class Look:
     def _survey(
         self, offsets: "RDD[GroupRows]", works: Sequence[PartitionWork]
     ) -> tuple[dict[InputPlace, InputNote], dict[GroupPlace, int]]:
-        """Run both shuffles; return a note of every input, and how many latest records every group has."""
+        """Run both shuffles; return a note of every input, and the number of latest records in every group."""
         indices = {work.index for work in works}
         numbers = [number for number, place in enumerate(self._places) if place.index in indices]
         with spark_errors(self._spark, "looking for the latest records"):
@@ -108,5 +108,5 @@ class Look:
 
 
 def works_of(order: WorkOrder, kind: WorkKind) -> list[PartitionWork]:
-    """The partitions to which ``kind`` is to be done, and that have anything to do."""
+    """Return the works of ``kind`` that have a group."""
     return [work for work in order.partitions if work.kind is kind and work.groups]

@@ -40,7 +40,7 @@ _SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 
 
 def main(arguments: Sequence[str]) -> JobExit:
-    """Carry out what the leader on the socket has to be done; return how that ended."""
+    """Carry out the order of the leader on the socket; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tierd.pipeline.jobs", description=__doc__)
     parser.add_argument("--leader", type=Path, required=True, metavar="SOCKET", help="where the daemon listens")
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="the daemon's configuration")
@@ -84,7 +84,7 @@ def _run(config: TierdConfig, config_file: Path, socket: Path) -> None:
 
 @contextmanager
 def spark_session(config: TierdConfig) -> Iterator[SparkContext]:
-    """Give the session of a run, with this very Python for its workers where they are on this host.
+    """Open the session of a run; workers on this host use this process's Python.
 
     Raises:
         PipelineError: the session is open to others than its own processes; nothing secret has been in it.
@@ -99,13 +99,13 @@ def spark_session(config: TierdConfig) -> Iterator[SparkContext]:
         stack.callback(spark.stop)
         require_protection(spark)
         cores = spark.defaultParallelism
-        spark.parallelize(range(cores), cores).count()  # the workers are part of the session: now they are there
+        spark.parallelize(range(cores), cores).count()  # starts the workers, which belong to the session
         yield spark
 
 
 @contextmanager
 def _own_java(config: TierdConfig) -> Iterator[None]:
-    """Have pyspark start Java as spark-submit does: settings in a file, and every file for the owner alone."""
+    """Have pyspark start Java as tierd starts spark-submit: settings in a file, every file for the owner alone."""
     master = config.pipeline.master
     os.environ.setdefault(WORKER_UMASK, f"{process_umask():o}")
     os.environ |= spark_environment(master)
@@ -135,7 +135,7 @@ def require_protection(spark: SparkContext) -> None:
     """Check the settings in force, which may come from elsewhere than the configuration.
 
     Raises:
-        PipelineError: they leave the session open.
+        PipelineError: the settings leave the session open to other processes.
     """
     faults = protection_faults(str(spark.master), dict(spark.getConf().getAll()))
     if faults:
@@ -144,7 +144,7 @@ def require_protection(spark: SparkContext) -> None:
 
 
 def _exit_at_once() -> None:
-    """End the process, and with it Spark: what runs in it, and on its executors, ends when the driver does."""
+    """End the process, and with it Spark, whose tasks and executors end with the driver."""
     log.error("leader_gone", problem="the leader hung up; the run is over")
     sys.stderr.flush()
     os._exit(JobExit.LEADER_GONE)

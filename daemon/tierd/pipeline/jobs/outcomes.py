@@ -10,11 +10,11 @@ from tierd.remote import SegmentManifest
 
 @dataclass(frozen=True, slots=True)
 class WrittenGroup:
-    """Log and indexes of the output are in the store.
+    """Outcome of a group whose output's log and indexes are in the store.
 
     Attributes:
         counts: what was done to the records, in numbers.
-        erased: how many records of each erased key went.
+        erased: number of removed records by erased key.
     """
 
     output: Output
@@ -25,10 +25,10 @@ class WrittenGroup:
 
 @dataclass(frozen=True, slots=True)
 class UnchangedGroup:
-    """The output would be what the one input is; nothing was stored.
+    """Outcome of a group that is right as it is, or whose audit found no problem; nothing was stored.
 
     Attributes:
-        counts: what people are to know of it all the same.
+        counts: counts of the group that are reported all the same.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -36,19 +36,19 @@ class UnchangedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The output would differ, but none was begun; nothing was stored."""
+    """Outcome of a first try: the output would differ from the input; no output was begun, and nothing was stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The leader did not let the group be begun, and has noted that."""
+    """Outcome of a group that the leader refused to begin; the leader has noted it."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class FailedGroup:
-    """The group stays as it is."""
+    """Outcome of a group that could not be rewritten or whose audit found a problem; it stays as it is."""
 
     problem: str
 
@@ -58,10 +58,11 @@ Outcome = Settled | Changed
 
 
 class Turns:
-    """Puts outcomes in order: of one partition in that of its groups, whatever the order in which tasks end.
+    """Commit order of outcomes: those of one partition in the order of its groups, in whatever order tasks end.
 
-    A later group may take away what an earlier one still needs, such as a tombstone before the record that it deletes.
-    So the leader hears of the earlier one first, and refuses the later one if that failed.
+    A later group may remove a record that an earlier group still needs, such as a tombstone before the record that it
+    deletes. So the leader gets the outcome of the earlier group first, and refuses the later group if the earlier one
+    failed.
     """
 
     def __init__(self, places: Iterable[GroupPlace]) -> None:
@@ -71,7 +72,7 @@ class Turns:
         self._settled: dict[GroupPlace, Settled] = {}
 
     def settle(self, place: GroupPlace, outcome: Settled) -> list[tuple[GroupPlace, Settled]]:
-        """Take an outcome; return those whose turn has come, in order."""
+        """Take an outcome; return the outcomes that may be reported now, in order."""
         self._settled[place] = outcome
         waiting = self._waiting[place.index]
         due: list[tuple[GroupPlace, Settled]] = []

@@ -1,4 +1,4 @@
-"""RunProgress: set by the threads that work, read by the thread that reports to the leader."""
+"""JobProgress: the progress of a run, set by the threads that work, read by the thread that reports to the leader."""
 
 import threading
 from collections.abc import Callable
@@ -17,7 +17,7 @@ class Stage(StrEnum):
 
 
 class Reached(NamedTuple):
-    """Bytes of inputs that are done in a stage, and their total."""
+    """Progress in a stage: bytes of inputs that are done, and the total of the stage."""
 
     stage: Stage
     done: int
@@ -25,7 +25,7 @@ class Reached(NamedTuple):
 
 
 class JobProgress:
-    """For any thread."""
+    """Progress of a run. Any thread may call it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,12 +33,12 @@ class JobProgress:
         self._measure: Callable[[], int] | None = None
 
     def begin(self, stage: Stage, total: int, measure: Callable[[], int] | None = None) -> None:
-        """Begin a stage; ``measure`` returns what is done, where ``advance`` is not called."""
+        """Begin a stage of ``total`` bytes; ``measure`` returns the bytes done, in a stage without ``advance``."""
         with self._lock:
             self._reached, self._measure = Reached(stage, 0, total), measure
 
     def advance(self, size_bytes: int) -> None:
-        """Count inputs as done in this stage."""
+        """Count bytes of inputs as done in this stage."""
         with self._lock:
             stage, done, total = self._reached
             self._reached = Reached(stage, min(done + size_bytes, total), total)

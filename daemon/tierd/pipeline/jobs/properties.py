@@ -1,4 +1,4 @@
-"""Settings of Spark as a file that only we can read: what stands in arguments shows in the list of processes."""
+"""Settings of Spark as a file for the owner alone, since arguments show in the list of processes."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ def write_properties(path: Path, settings: Mapping[str, str]) -> None:
 
 
 def _escaped(text: str) -> str:
-    """As Java's properties have it: ASCII, with what separates or continues lines escaped."""
+    """Escape text for Java's properties: ASCII, with the characters escaped that separate or continue lines."""
     escaped = "".join(f"\\{c}" if c in "\\:=#! " else c for c in text)
     escaped = escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     return "".join(c if c.isascii() else "".join(f"\\u{unit:04x}" for unit in _utf16(c)) for c in escaped)

@@ -1,4 +1,4 @@
-"""Facts about each group before it is rewritten: the need to rewrite it, and its initial state. Pure."""
+"""Prospects of groups: to be rewritten, with the transactions open before them, unchanged, or failed. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from tierd.pipeline.rewriting import TransactionTrace
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """The group is to be rewritten.
+    """Prospect of a group that is to be rewritten.
 
     Attributes:
-        open_producers: whose transactions go on where it begins.
-        is_certain: whether its output will differ; otherwise a first try tells.
+        open_producers: producers whose transactions are open where the group begins.
+        is_certain: True if the output will differ; otherwise a first try finds out.
         unread_from: base offset of the partition's first batch that cannot be opened; None without any.
     """
 
@@ -31,15 +31,15 @@ Prospect = Rewrite | UnchangedGroup | FailedGroup
 def compaction_prospects(
     work: PartitionWork, notes: Mapping[InputPlace, InputNote], latest: Mapping[GroupPlace, int]
 ) -> dict[GroupPlace, Prospect]:
-    """Judge the groups of a partition that is compacted.
+    """Return the prospects of the groups of a partition that is compacted.
 
-    A group with an input that cannot be read is left alone. So are those behind such an input that is in no group: what
-    of it is still there is unknown, so nothing that it may need can be taken away.
+    A group with an input that cannot be read fails. All groups behind such an input fail if the input is in no group:
+    its records are unknown, so no record that may hide one of them can be removed.
 
     Args:
         work: of the partition.
-        notes: of all of its inputs.
-        latest: by group, how many of its records are the latest of their keys.
+        notes: notes of all inputs of the partition.
+        latest: by group, the number of records that are the latest of their keys.
     """
     prospects: dict[GroupPlace, Prospect] = {}
     before, at = _Before(work, notes.values()), 0
@@ -60,9 +60,9 @@ class _Before:
     """State of the log before a group.
 
     Attributes:
-        problem: why nothing behind it may be rewritten.
-        open_producers: whose transactions may go on there: once an input could not be read, all that are known. Its
-            data may be there still, and without their marker, ABORT or COMMIT, its transaction would never end.
+        problem: why no group behind this place may be rewritten.
+        open_producers: producers whose transactions may be open here: behind an input that could not be read, all
+            known producers. Data of the unread input may stay, and its transaction would never end without the marker.
     """
 
     def __init__(self, work: PartitionWork, notes: Iterable[InputNote]) -> None:
@@ -77,7 +77,7 @@ class _Before:
         return self._trace.open_producers | self._unknown
 
     def read(self, notes: Sequence[InputNote], *, is_grouped: bool) -> None:
-        """Go on behind some inputs."""
+        """Move behind some inputs."""
         for note in notes:
             self._trace.extend(note.trace)
         if problem := _problem_of(notes):
@@ -90,7 +90,7 @@ def _problem_of(notes: Iterable[InputNote | ErasureNote | AuditNote]) -> str | N
 
 
 def erasure_prospects(work: PartitionWork, notes: Iterable[ErasureNote]) -> dict[GroupPlace, Prospect]:
-    """Judge the groups of a partition from which keys are to be erased: only those with such keys are rewritten."""
+    """Return the prospects of groups from which keys are to be erased: only groups with such keys are rewritten."""
     found = {note.place.segment: note for note in notes}
     prospects: dict[GroupPlace, Prospect] = {}
     for group, (first, last) in enumerate(work.groups):
@@ -104,7 +104,7 @@ def erasure_prospects(work: PartitionWork, notes: Iterable[ErasureNote]) -> dict
 
 
 def audit_prospects(work: PartitionWork, notes: Iterable[AuditNote]) -> dict[GroupPlace, Prospect]:
-    """Every group stays as it is; a finding in one of its segments is a failure of it."""
+    """Return the prospects of audited groups: unchanged, or failed with the finding in one of the segments."""
     found = {note.place.segment: note for note in notes}
     prospects: dict[GroupPlace, Prospect] = {}
     for group, (first, last) in enumerate(work.groups):
@@ -114,5 +114,5 @@ def audit_prospects(work: PartitionWork, notes: Iterable[AuditNote]) -> dict[Gro
 
 
 def merge_prospects(work: PartitionWork) -> dict[GroupPlace, Prospect]:
-    """Every group is to be rewritten: nothing has to be known for it."""
+    """Return the prospects of groups that are merged: every group is rewritten, without a first pass."""
     return {GroupPlace(work.index, group): Rewrite() for group in range(len(work.groups))}

@@ -1,4 +1,4 @@
-"""Run: the driver's part of an order, from its keys to the last commit. Nothing here is held a key."""
+"""JobRun: does the driver's part of an order, from the keys to the last commit. The driver's memory holds no keys."""
 
 import threading
 from collections import Counter
@@ -35,18 +35,18 @@ from tierd.pipeline.planning import WorkKind, WorkOrder
 
 log = structlog.get_logger()
 
-_WAVES_AT_ONCE: Final = 2  # while the last task of one wave ends, those of the next have the other cores
+_WAVES_AT_ONCE: Final = 2  # while the last task of one wave ends, tasks of the next wave use the other cores
 
 
 class JobRun:
-    """Carries out one order.
+    """Driver's part of one order.
 
     Args:
         spark: the session; it is not stopped.
-        leader: hears of every group, of each partition's in order.
+        leader: gets the outcome of every group, those of a partition in order.
         access: to the tier, for executors.
         order: what to do.
-        progress: is told how far it is.
+        progress: is set to the progress of the run.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class JobRun:
         self._look = Look(spark, self._context, order, progress, buckets=buckets)
 
     def run(self) -> Mapping[str, int]:
-        """Rewrite what has to be rewritten, and return how many groups ended how.
+        """Rewrite the groups that have to be rewritten, and return the number of groups by outcome.
 
-        A group that cannot be rewritten is told to the leader, and others go on.
+        A group that cannot be rewritten is reported to the leader, and others go on.
 
         Raises:
-            LeaderChannelError: the leader is gone; what was begun is its to put away.
+            LeaderChannelError: the leader is gone, which abandons the outputs that were begun.
             PipelineError: Spark failed where the inputs are read, so that nothing was done.
         """
         offsets, prospects = self._look.run()
@@ -100,7 +100,7 @@ class JobRun:
                 raise
 
     def _rewrite_wave(self, offsets: "RDD[GroupRows]", wave: Mapping[GroupPlace, Rewrite]) -> None:
-        """Rewrite the groups of a wave; those that perhaps stay as they are are tried first, and begun only then."""
+        """Rewrite the groups of a wave; a group that may stay as it is gets a first try before its output is begun."""
         tries = {
             place: GroupTask(place, rewrite.open_producers, None, rewrite.unread_from)
             for place, rewrite in wave.items()
@@ -135,7 +135,7 @@ class JobRun:
         return outcomes | self._rewrite(offsets, begun)
 
     def _rewrite(self, offsets: "RDD[GroupRows]", tasks: Mapping[GroupPlace, GroupTask]) -> dict[GroupPlace, Outcome]:
-        """Run the tasks; if Spark gives up, each by itself, so that only the group that ends a worker fails."""
+        """Run the tasks; if Spark gives up, run each by itself, so that only the group that ends a worker fails."""
         if not tasks:
             return {}
         numbered = {self._numbers[place]: task for place, task in tasks.items()}
@@ -152,7 +152,7 @@ class JobRun:
         return one_by_one
 
     def _settle(self, place: GroupPlace, outcome: Settled) -> None:
-        """Tell the leader what became of a group, and of those that waited for it."""
+        """Report the outcome of a group to the leader, and the outcomes that waited for it."""
         with self._turn:
             for due, settled in self._turns.settle(place, outcome):
                 self._counts[self._told(due, settled)] += 1
@@ -163,12 +163,12 @@ class JobRun:
             return self._tell(place, outcome)
         except LeaderChannelError:
             raise
-        except PipelineError as error:  # the leader could not take it in: at the end it puts away what is open
+        except PipelineError as error:  # the leader could not take the outcome: at the end it abandons what is open
             log.warning("group_failed", index=place.index, group=place.group, problem=str(error))
             return "groups_failed"
 
     def _tell(self, place: GroupPlace, outcome: Settled) -> str:
-        """Tell the leader, and return in a word how it ended."""
+        """Report an outcome to the leader, and return the name under which it is counted."""
         of_group = log.bind(partition=str(self._order.partitions[place.index].partition), group=place.group)
         match outcome:
             case UnchangedGroup(counts):

@@ -1,4 +1,4 @@
-"""RunContext: what every task of a run knows; Spark brings it to each worker once."""
+"""RunContext: the facts that every task of a run has; Spark brings them to each worker once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tierd.pipeline.rewriting import RewriteRules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """The order, how it was cut up, and the way to the tier.
+    """Order of a run, buckets of its keys, and access to the tier.
 
     Attributes:
         buckets: of each partition whose keys are shuffled, by its index.
@@ -23,14 +23,14 @@ class RunContext:
     buckets: Mapping[int, BucketRange]
 
     def work(self, place: GroupPlace | InputPlace) -> PartitionWork:
-        """The partition's part of the order."""
+        """Return the partition's part of the order."""
         return self.order.partitions[place.index]
 
     def rules(self, place: GroupPlace | InputPlace) -> RewriteRules:
         """Return the rules for the partition's records.
 
         Raises:
-            CorruptIndexError: the snapshot of its producers cannot be understood.
+            CorruptIndexError: the producer snapshot of the partition cannot be understood.
         """
         work = self.work(place)
         return RewriteRules(
@@ -47,5 +47,5 @@ class RunContext:
 
 
 def scratch_directory(spark_local_dirs: str) -> Path:
-    """Return the directory for a task's temporary files: the first of Spark's own, which goes with the session."""
+    """Return the directory for a task's temporary files: the first of Spark's own, which end with the session."""
     return Path(spark_local_dirs.partition(",")[0])

@@ -1,13 +1,13 @@
-"""Search for the latest record of each key: one task reads a split, another one joins a bucket of keys.
+"""Search for the latest record of each key, in which tasks read splits and others join buckets; and for erased keys.
 
 ::
 
     split ──scan──► (bucket, KeyBlock) ──shuffle──► bucket ──join──► (group, OffsetBlock) ──shuffle──► group
                     (bucket, InputNote)                              (group, InputNote)
 
-Both are generators over bounded memory, and give the same for the same input, in whatever order it comes. Spark runs
-them again when it lost what came of them, at any time: so an input that cannot be read is noted in every bucket, and
-every bucket tells the input's group. To it a key that is missing would look like one that a later record supersedes.
+Scan and join are generators over bounded memory, and their result does not depend on the order of the input. Spark may
+run them again at any time, when it has lost a result. So an input that cannot be read is noted in every bucket of its
+partition, and every bucket notes the input's group. Otherwise the group would take a missing key for a superseded one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,17 +33,17 @@ _BLOCK_OFFSETS = 16384  # 64 KiB
 
 @dataclass(frozen=True, slots=True)
 class OffsetBlock:
-    """Offsets that are the latest of their keys, as uint32 distances from the start of their group's first input."""
+    """Offsets that are the latest of their keys, as uint32 distances from the start of the group's first input."""
 
     distances: bytes
 
     @property
     def count(self) -> int:
-        """Return the number of entries."""
+        """Return the number of offsets."""
         return len(self.distances) // 4
 
     def offsets(self, start_offset: int) -> np.ndarray:
-        """The offsets, int64, ascending."""
+        """Return the offsets, int64, ascending."""
         return np.frombuffer(self.distances, dtype=np.uint32).astype(np.int64) + start_offset
 
 
@@ -52,10 +52,10 @@ class InputNote:
     """Facts about an input that was read, for the driver.
 
     Attributes:
-        keyed: how many records could be the latest of a key.
-        trace: the transactions that go on behind it.
-        problem: why it could not be read to its end.
-        unread_from: base offset of its first batch that cannot be opened; None without any.
+        keyed: number of records that could be the latest of a key.
+        trace: the transactions that go on behind the input.
+        problem: why the input could not be read to its end; None when it could.
+        unread_from: base offset of the input's first batch that cannot be opened; None without any.
     """
 
     place: InputPlace
@@ -70,7 +70,7 @@ class ErasureNote:
     """Number of records of an input that are to be erased, or the reason why it is unknown.
 
     Attributes:
-        records: those with a key that is to be erased; a batch that goes unopened counts as one.
+        records: number of records with a key that is to be erased; a batch that cannot be opened counts as one.
     """
 
     place: InputPlace
@@ -80,7 +80,7 @@ class ErasureNote:
 
 @dataclass(frozen=True, slots=True)
 class AuditNote:
-    """Problem of a segment; None when there is none."""
+    """Result of the audit of a segment: its first problem, None when there is none."""
 
     place: InputPlace
     problem: str | None
@@ -126,13 +126,13 @@ def _scan_input(
 def join_bucket(
     context: RunContext, first_numbers: Mapping[int, int], rows: Iterable[tuple[int, KeyBlock | InputNote]]
 ) -> Iterator[tuple[int, OffsetBlock | InputNote]]:
-    """Join the keys of a bucket and yield by group's number which offsets are the latest.
+    """Join the keys of a bucket and yield the latest offsets by the number of their group.
 
     Args:
         context: of the run.
         first_numbers: the number of each partition's first group.
-        rows: as ``scan_split`` yields them, from all splits. Notes go to the partition's first group, and those of
-            problems to the input's own group too.
+        rows: rows of ``scan_split``, from all splits. A note goes to the partition's first group, and a note of a
+            problem to the input's own group too.
     """
     partitions: dict[int, LatestKeys] = {}
     for _, row in rows:
@@ -140,7 +140,7 @@ def join_bucket(
             first_number = first_numbers[row.place.index]
             yield first_number, row
             group = context.work(row.place).group_of(row.place.segment) if row.problem else None
-            if group:  # the first one has it
+            if group:  # the first group has the note already
                 yield first_number + group, row
         else:
             partitions.setdefault(row.index, LatestKeys()).add_block(row)
@@ -162,7 +162,7 @@ def _by_group(context: RunContext, index: int, offsets: np.ndarray) -> Iterator[
 
 
 def find_erased(context: RunContext, split: InputSplit) -> Iterator[ErasureNote]:
-    """Look in the inputs of a split for the keys that are to be erased; an input that cannot be read is noted."""
+    """Search the inputs of a split for the keys that are to be erased; yield a note for each, with any problem."""
     with context.access.open() as tier:
         for place in split.inputs:
             work = context.work(place)

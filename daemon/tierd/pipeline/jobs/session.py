@@ -10,7 +10,7 @@ from tierd.config import PipelineSettings, is_on_this_host
 
 PRIVATE_UMASK: Final = 0o077
 WORKER_UMASK: Final = "TIERD_WORKER_UMASK"
-"""Tells workers the umask of tierd: objects of a tier in a directory get the modes that its copies have."""
+"""Environment variable with the umask of tierd, for workers: the objects that they write get the modes of copies."""
 _TASK_ATTEMPTS: Final = 4
 _BRIEF_JAVA: Final = "-XX:+UseSerialGC"
 """The serial collector suffices: Java only encrypts blocks and passes them on. The second compiler stays on, since AES
@@ -24,12 +24,12 @@ _UMASK = re.compile(r"^Umask:\s*([0-7]+)$", re.MULTILINE)
 def spark_settings(settings: PipelineSettings, scratch: Path) -> dict[str, str]:
     """Return the properties of the session, those of ``spark_conf`` last. They may hold a secret.
 
-    What is shuffled are hashes, which no compression makes smaller. A local master gives a task as many attempts as a
-    cluster does; by itself it would give up a whole job with its first worker that is killed.
+    Shuffled blocks are hashes, which no compression makes smaller. A local master gets as many attempts per task as a
+    cluster; by default it would give up a whole job with its first worker that is killed.
 
     Args:
         settings: of the pipeline.
-        scratch: where Spark keeps its files; on a cluster only those of the driver.
+        scratch: directory of Spark's files; on a cluster only of the driver's files.
     """
     settled = {
         "spark.master": settings.master,
@@ -50,12 +50,12 @@ def spark_settings(settings: PipelineSettings, scratch: Path) -> dict[str, str]:
 
 
 def spark_environment(master: str) -> dict[str, str]:
-    """Return variables for Java's environment: where all of Spark is on this host, its pages listen for it alone."""
+    """Return variables for Java's environment; with all of Spark on this host, it listens on the loopback address."""
     return {"SPARK_LOCAL_IP": "127.0.0.1"} if is_on_this_host(master) else {}
 
 
 def process_umask() -> int:
-    """Return the umask of this process. To ask for it by the system call would change it for other threads."""
+    """Return the umask of this process. The system call for it would change the umask for other threads."""
     found = _UMASK.search(Path("/proc/self/status").read_text(encoding="ascii", errors="replace"))
     return int(found[1], 8) if found else PRIVATE_UMASK
 
@@ -82,5 +82,5 @@ def _local_settings(master: str, scratch: Path) -> dict[str, str]:
 
 
 def _mebibytes(size_bytes: int) -> str:
-    """As Java takes a heap's size: it knows no suffix for bytes."""
+    """Format the size of a heap for Java, in mebibytes, since Java has no suffix for bytes."""
     return f"{size_bytes >> 20}m"

@@ -17,10 +17,10 @@ _EXCEPTION = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+(?P<kind>[\w$]+)(?:: (?P
 
 @contextmanager
 def spark_errors(spark: SparkContext, doing: str) -> Iterator[None]:
-    """Translate the failure of a job.
+    """Translate the failure of a job that runs in the context.
 
     Raises:
-        PipelineError: it failed.
+        PipelineError: the job failed.
     """
     try:
         yield
@@ -31,7 +31,7 @@ def spark_errors(spark: SparkContext, doing: str) -> Iterator[None]:
 
 
 def _problem_of(spark: SparkContext, error: Py4JJavaError) -> str:
-    """Return why a job failed, from the innermost exception; a full disk is named."""
+    """Return why a job failed, from the innermost exception, masked; a full disk is named."""
     text = masked(str(error.java_exception.getMessage() or error.java_exception))
     if "No space left on device" in text:
         return f"no space is left in {spark.getConf().get('spark.local.dir', '')}, Spark's local directory"

@@ -1,4 +1,4 @@
-"""One group rewritten by one task: its inputs are read from the store, its output goes there."""
+"""Rewrite of one group by one task: the inputs are read from the store, the output is written to the store."""
 
 import errno
 import os
@@ -29,8 +29,8 @@ class GroupTask:
     """Work of a task on one group.
 
     Attributes:
-        open_producers: whose transactions go on where the group begins.
-        output: None where it is only to be found out whether there is anything to do.
+        open_producers: producers whose transactions are open where the group begins.
+        output: None for a first try, which only finds out if the output would differ.
         unread_from: base offset of the partition's first batch that cannot be opened; None without any.
     """
 
@@ -41,15 +41,15 @@ class GroupTask:
 
 
 def rewrite(context: RunContext, task: GroupTask, rows: Iterable[OffsetBlock | InputNote]) -> Outcome:
-    """Rewrite a group and store its output, unless it has none or would be as its only input.
+    """Rewrite a group and store its output, unless the task has no output, or it would equal its only input.
 
-    What goes wrong with the group is its outcome. The scratch file is gone when this returns.
+    A failure is returned as the outcome of the group. The scratch file is gone when this returns.
     """
     scratch = scratch_directory(os.environ["SPARK_LOCAL_DIRS"])
     try:
         with tempfile.TemporaryDirectory(prefix="tierd-", dir=scratch) as directory, context.access.open() as tier:
             return _rewrite(context, task, rows, tier, Path(directory) / "output.log")
-    except BatchTooLargeError as error:  # the rules did not cover it: where keys are to be erased, people decide
+    except BatchTooLargeError as error:  # the rules do not cover this batch: a person decides if keys are to be erased
         return FailedGroup(f"{error}: {UNREAD_ADVICE}" if context.work(task.place).erased_keys else str(error))
     except TierError as error:
         return FailedGroup(str(error))
@@ -89,9 +89,10 @@ def _told(statistics: RewriteStatistics) -> Mapping[str, int]:
 
 
 def finished(metadata: RemoteLogSegmentMetadata, segment: RewrittenSegment) -> RemoteLogSegmentMetadata:
-    """The output's metadata with what is known of its content only now.
+    """Return the output's metadata with the true size, largest timestamp and ``txn_index_empty``.
 
-    Where no batch of it has a timestamp, the newest of its inputs stays: -1 would be older than any retention.
+    If no batch of the output has a timestamp, the largest one of the inputs stays: -1 would be older than any
+    retention.
     """
     return replace(
         metadata,
@@ -102,10 +103,10 @@ def finished(metadata: RemoteLogSegmentMetadata, segment: RewrittenSegment) -> R
 
 
 def _latest(context: RunContext, place: GroupPlace, rows: Iterable[OffsetBlock | InputNote]) -> OffsetSet | None:
-    """The offsets that are the latest of their keys; None where that does not matter.
+    """Return the offsets that are the latest of their keys; None for work that compacts nothing.
 
     Raises:
-        PipelineError: not all of them are known, since an input could not be read.
+        PipelineError: not all keys are known, since an input could not be read.
     """
     work = context.work(place)
     if not work.compacts:
@@ -120,7 +121,7 @@ def _latest(context: RunContext, place: GroupPlace, rows: Iterable[OffsetBlock |
 
 
 def _blocks(work: PartitionWork, place: GroupPlace, rows: Iterable[OffsetBlock | InputNote]) -> Iterator[OffsetBlock]:
-    """The blocks, as long as no note says that keys of the group itself are missing."""
+    """Yield the blocks; raise ``PipelineError`` at a note that an input of the group could not be read."""
     for row in rows:
         if isinstance(row, OffsetBlock):
             yield row

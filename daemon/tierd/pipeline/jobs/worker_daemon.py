@@ -1,8 +1,8 @@
 """Process that Spark forks its Python workers from: it has imported and compiled what they need.
 
-By itself every worker would do that again, which takes seconds of each run; and Spark's loop collects garbage after
-each task, which takes 100 ms as long as the modules' objects are looked through. Named in
-``spark.python.daemon.module``.
+Without this process every worker would import and compile again, which takes seconds of each run. Spark's loop collects
+garbage after each task, which takes 100 ms unless the modules' objects are frozen. ``spark.python.daemon.module`` names
+this module.
 """
 
 import ctypes
@@ -25,9 +25,10 @@ _KEPT_BYTES: Final = 256 << 20
 
 
 def keep_freed_memory() -> None:
-    """Have glibc keep what pieces of logs were in for the next ones; any other library goes on as it does.
+    """Have glibc keep the freed memory of log pieces for the next pieces; a libc without ``mallopt`` is left alone.
 
-    To touch a fresh page takes longer than to fill it: reading a segment took up to 1.8 times as long.
+    To touch a fresh page takes longer than to fill it: with fresh pages, to read a segment took up to 1.8 times as
+    long.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -37,7 +38,7 @@ def keep_freed_memory() -> None:
 
 
 def give_workers_their_umask() -> None:
-    """Have what is forked write with the umask that tierd was started with; the socket here is for the owner alone."""
+    """Have forked workers write with the umask of tierd; this process keeps its own, so that its socket is private."""
     umask = os.environ.get(WORKER_UMASK)
     if umask is not None:
         os.register_at_fork(after_in_child=partial(os.umask, int(umask, 8)))

@@ -20,17 +20,18 @@ def audit_works(
     random: Callable[[], float],
     first_index: int,
 ) -> list[PartitionWork]:
-    """The order to audit a sample: one work a partition, one group a segment, numbered from ``first_index``.
+    """Return the audit of a sample: one work per partition, one group per segment, numbered from ``first_index``.
 
-    A segment is chosen by its size, so that every byte of the tier has the same chance. The first is taken whatever its
-    size: one larger than ``max_bytes`` would never have its turn. Those that do not fit any more are passed over.
+    A segment is chosen by its size, so that every byte of the tier has the same chance. The first segment is taken
+    whatever its size, since otherwise a segment larger than ``max_bytes`` would never be audited. Later segments that
+    do not fit are passed over.
 
     Args:
-        candidates: partitions that may be looked at.
-        max_bytes: of the logs together; 0 for none at all. A small segment counts as 64 KiB.
-        but: ids that are left out.
-        random: in [0, 1).
-        first_index: of the first work in the order.
+        candidates: partitions that may be audited.
+        max_bytes: bytes of the logs together; 0 for no audit. A small segment counts as 64 KiB.
+        but: ids of segments that are left out.
+        random: returns a number in [0, 1).
+        first_index: index of the first work in the order.
     """
     if not max_bytes:
         return []
@@ -52,7 +53,7 @@ def audit_works(
 
 
 def _readable(candidate: Candidate) -> Iterator[RemoteLogSegmentMetadata]:
-    """Yield the segments that readers take at least a part of."""
+    """Yield the segments of which readers take at least a part, one per start offset."""
     chain = candidate.chain()
     yield from chain.segments
     begins = {metadata.start_offset for metadata in chain.segments}
@@ -62,7 +63,7 @@ def _readable(candidate: Candidate) -> Iterator[RemoteLogSegmentMetadata]:
 
 
 def _turn(metadata: RemoteLogSegmentMetadata, random: Callable[[], float]) -> float:
-    """Return a sort key: ascending, it is a choice by weight without replacement (Efraimidis, Spirakis)."""
+    """Return a random sort key; its ascending order is a choice by size without replacement (Efraimidis, Spirakis)."""
     return -math.log(1.0 - random()) / max(metadata.size_bytes, _LEAST_BYTES)
 
 

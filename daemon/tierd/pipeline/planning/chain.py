@@ -1,4 +1,4 @@
-"""The chain: the readable segments of a partition along its lineage, and where one does not continue the other."""
+"""The chain: the readable segments of a partition along its lineage, and the breaks between them."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -12,9 +12,9 @@ class Chain:
     """Segments that readers find and that can be rewritten, in the order of the log.
 
     Attributes:
-        segments: each begins and ends above the one before it; every one of them is of our branch from end to end.
-        breaks: places of segments before which offsets are missing, or are in two segments: no group goes over those.
-        elsewhere: what readers find in other segments, each of which goes on with a branch that was given up.
+        segments: each begins and ends above the one before it, and is of the lineage from end to end.
+        breaks: places of segments before which offsets are missing, or are in two segments: no group crosses a break.
+        elsewhere: ranges that readers find in other segments, each of which goes on with an abandoned branch.
     """
 
     segments: tuple[RemoteLogSegmentMetadata, ...] = ()
@@ -23,29 +23,30 @@ class Chain:
 
     @property
     def covered_to(self) -> int | None:
-        """Below it readers find nothing that is not in ``segments``; None where that is so to the end.
+        """Return the offset below which readers find all records in ``segments``; None if that is so to the end.
 
-        What they find there in another segment, an older record of a key among it, no rewrite of these takes away.
+        From that offset on readers also find records, perhaps older ones of a key, in other segments, from which no
+        rewrite of ``segments`` removes them.
         """
         return self.elsewhere[0].start_offset if self.elsewhere else None
 
     @property
     def end_offset(self) -> int:
-        """Exclusive; 0 for an empty chain."""
+        """Return the end of the last segment, exclusive; 0 for an empty chain."""
         return self.segments[-1].end_offset + 1 if self.segments else 0
 
     def below(self, offset: int) -> Self:
-        """The part whose segments end below ``offset``."""
+        """Return the part whose segments end below ``offset``."""
         count = sum(metadata.end_offset < offset for metadata in self.segments)
         breaks = frozenset(place for place in self.breaks if place < count)
         return replace(self, segments=self.segments[:count], breaks=breaks)
 
     def covered(self) -> Self:
-        """The part before anything that readers find elsewhere."""
+        """Return the part whose segments end before anything that readers find elsewhere."""
         return self if self.covered_to is None else self.below(self.covered_to)
 
     def broken_at(self, offset: int | None) -> Self:
-        """The same with a break before the segment that begins at ``offset``, if one does."""
+        """Return the chain with a break before the segment that begins at ``offset``, if there is such a segment."""
         places = (place for place, metadata in enumerate(self.segments) if metadata.start_offset == offset)
         return replace(self, breaks=self.breaks.union(places))
 
@@ -53,7 +54,7 @@ class Chain:
 def readable_chain(view: PartitionView, lineage: Lineage) -> Chain:
     """Walk along ``lineage``, which is that of both tiers, from the log start to the end of the tier.
 
-    A segment of which readers take only the beginning, for it goes on with a branch that was given up, is left out.
+    A segment of which readers take only the beginning, since it goes on with an abandoned branch, is in ``elsewhere``.
     """
     branch = OwnBranch(view, lineage)
     segments: list[RemoteLogSegmentMetadata] = []
@@ -72,7 +73,7 @@ def readable_chain(view: PartitionView, lineage: Lineage) -> Chain:
 
 
 def _continues(metadata: RemoteLogSegmentMetadata, previous: RemoteLogSegmentMetadata) -> bool:
-    """Return whether readers go from ``previous`` to ``metadata`` without a hole, and find no offset in both."""
+    """Return True if readers go from ``previous`` to ``metadata`` without a hole, and find no offset in both."""
     following = previous.end_offset + 1
     return metadata.start_offset == metadata.first_readable_offset == following
 

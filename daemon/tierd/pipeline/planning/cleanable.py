@@ -1,4 +1,4 @@
-"""Part of a partition that is worth compacting (log-format 9.1; Kafka: LogToClean, LogCleanerManager)."""
+"""Part of a partition worth compacting (log-format 9.1; Kafka: LogToClean, LogCleanerManager.cleanableOffsets)."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ class Cleanable:
     Attributes:
         first_dirty_offset: below it everything was compacted before.
         first_uncleanable_offset: exclusive end of the round: a segment's start, or the end of the chain.
-        clean_bytes: of segments that begin below ``first_dirty_offset``.
-        cleanable_bytes: of segments from there to ``first_uncleanable_offset``; one that ``first_dirty_offset`` lies
-            inside counts in both.
-        is_overdue: whether the oldest dirty record may be older than ``max_compaction_lag``.
+        clean_bytes: bytes of segments that begin below ``first_dirty_offset``.
+        cleanable_bytes: bytes of segments from ``first_dirty_offset`` to ``first_uncleanable_offset``; a segment that
+            has ``first_dirty_offset`` inside counts in both.
+        is_overdue: True if a dirty segment may hold a record older than ``max_compaction_lag``.
     """
 
     first_dirty_offset: int
@@ -27,12 +27,12 @@ class Cleanable:
 
     @property
     def ratio(self) -> float:
-        """Share that is dirty; 0 where there is nothing at all."""
+        """Return the dirty share of the bytes; 0 if there are no bytes."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
     def is_due(self, min_ratio: float) -> bool:
-        """Return True if to compact now: dirty enough, strictly, or overdue with anything to do."""
+        """Return True if the dirty share is above ``min_ratio``, or an overdue chain has cleanable bytes."""
         return self.ratio > min_ratio or (self.is_overdue and self.cleanable_bytes > 0)
 
 
@@ -50,10 +50,10 @@ def cleanable_of(
 
     Args:
         chain: in place of Kafka's segments up to the active one: all of a tier is rolled.
-        compacted_to: as the partition row has it. Outside the log it tells nothing, and all is dirty.
-        log_end_offset: of the tier; exclusive. The chain may be only its beginning.
+        compacted_to: as the partition row has it. An offset outside the log is ignored, and all is dirty.
+        log_end_offset: of the tier; exclusive. The chain may be only the beginning of the tier.
         last_stable_offset: of the tier; exclusive.
-        min_compaction_lag_ms: how old a segment's newest record must be; 0 for no such rule.
+        min_compaction_lag_ms: age that a segment's newest record must have; 0 for no such rule.
         max_compaction_lag_ms: None for no such rule.
         now_ms: wall clock.
     """
@@ -81,8 +81,9 @@ def cleanable_of(
 def _is_older(segments: tuple[RemoteLogSegmentMetadata, ...], first_dirty: int, cutoff_ms: int) -> bool:
     """Return True if a dirty segment may hold a record older than ``cutoff_ms``.
 
-    Kafka asks the first batch of each, of which metadata tells nothing. It is about as old as the newest record of the
-    segment before: so a compaction may be early by as much as a topic pauses between the two, and is never late.
+    Kafka uses the time of each segment's first batch, which metadata does not have. The first batch is about as old as
+    the newest record of the segment before it. So a compaction may be early by a pause of the topic between the two
+    segments, but not late.
     """
     for place in range(first_dirty, len(segments)):
         newest = [m.max_timestamp_ms for m in segments[max(0, place - 1) : place + 1] if m.max_timestamp_ms > 0]

@@ -19,9 +19,9 @@ class GroupLimits:
     """Limits of one output, measured by its inputs.
 
     Attributes:
-        segment_bytes: of the log.
-        index_bytes: of each index, which is built anew at one entry per ``INDEX_INTERVAL_BYTES``.
-        age_spread_ms: between the newest records of any two inputs; None for no such rule.
+        segment_bytes: bytes of the log.
+        index_bytes: bytes of each index, which is built anew at one entry per ``INDEX_INTERVAL_BYTES``.
+        age_spread_ms: time between the newest records of any two inputs; None for no such rule.
     """
 
     segment_bytes: int
@@ -68,24 +68,24 @@ class _Sum:
 
 
 def index_bytes(log_bytes: int) -> int:
-    """Return the largest size of the larger index of a log of that size."""
+    """Return the size that the larger index of a log of that size has at most."""
     return (log_bytes // INDEX_INTERVAL_BYTES + 1) * _TIME_INDEX_ENTRY_BYTES if log_bytes else 0
 
 
 def compaction_groups(chain: Chain, limits: GroupLimits) -> tuple[Group, ...]:
-    """Every segment in one group, each group as large as the limits allow; none goes over a break."""
+    """Put every segment in a group, each group as large as the limits allow; no group crosses a break."""
     return _packed(chain, limits, lambda _: True)
 
 
 def merge_groups(
     chain: Chain, limits: GroupLimits, *, may_merge: Callable[[RemoteLogSegmentMetadata], bool]
 ) -> tuple[Group, ...]:
-    """Two or more neighbours, all of which may be merged, as many as the limits allow; none goes over a break."""
+    """Group two or more neighbours that may all be merged, as many as the limits allow; no group crosses a break."""
     return tuple(group for group in _packed(chain, limits, may_merge) if group.last > group.first)
 
 
 def single_groups(chain: Chain, *, but: Container[UUID]) -> tuple[Group, ...]:
-    """Every segment by itself, except for those with these ids."""
+    """Put every segment in a group by itself, except for the ids in ``but``."""
     ids = (metadata.segment.id for metadata in chain.segments)
     return tuple(Group(place, place) for place, segment_id in enumerate(ids) if segment_id not in but)
 
@@ -110,5 +110,5 @@ def _packed(
 
 
 def _reaches(total: _Sum, following: RemoteLogSegmentMetadata) -> bool:
-    """Return True if offsets relative to the group's base still fit its indexes; those tell nothing of an empty log."""
+    """Return True if offsets relative to the group's base still fit its indexes; an empty log has no entries there."""
     return following.size_bytes == 0 or following.end_offset - total.first_offset <= MAX_OFFSET_SPAN

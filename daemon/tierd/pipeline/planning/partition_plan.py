@@ -9,18 +9,18 @@ from tierd.pipeline.planning.grouping import GroupLimits, compaction_groups, mer
 from tierd.pipeline.planning.proposal import Candidate, Proposal, Skipped
 from tierd.pipeline.planning.work_order import Group, WorkKind
 
-_OF_RETENTION: Final = 10  # a tenth: what has less of its life left is not merged, and a merge adds no more to it
+_OF_RETENTION: Final = 10  # a segment with less than a tenth of its life left is not merged; a merge adds no more
 
 
 def plan_partition(candidate: Candidate, *, now_ms: int, last_stable_offset: int | None = None) -> Proposal | Skipped:
-    """Choose what to do: compact what is dirty, or erase what a person asked to, or merge what is small.
+    """Choose the work on a partition: compact it if it is dirty enough, or else erase keys, or else merge segments.
 
-    A compaction erases on its way; so a segment that cannot be read keeps no partition from being compacted.
+    A compaction erases keys, too. So a segment that cannot be read does not keep the partition from being compacted.
 
     Args:
-        candidate: whose metadata is loaded.
+        candidate: partition with its metadata loaded.
         now_ms: wall clock.
-        last_stable_offset: of the tier; None while it is unknown: then the answer is an upper bound.
+        last_stable_offset: of the tier; None while it is unknown: then the result is an upper bound.
     """
     chain = candidate.chain()
     if not chain.segments:
@@ -117,7 +117,7 @@ def _merge(candidate: Candidate, chain: Chain, stable: int, *, now_ms: int) -> P
 
 
 def _renumbered(groups: tuple[Group, ...]) -> tuple[Group, ...]:
-    """The groups among nothing but their own members."""
+    """Return the groups by the places of their members among these members alone."""
     found: list[Group] = []
     for first, last in groups:
         begins = found[-1].last + 1 if found else 0

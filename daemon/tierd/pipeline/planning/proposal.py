@@ -1,4 +1,4 @@
-"""Candidates for a run, and what is proposed for one: with the evidence of its objects that becomes an order."""
+"""Candidates for a run, and proposals for them, which become works with the evidence of the partition's objects."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -14,7 +14,7 @@ from tierd.pipeline.planning.work_order import Group, PartitionWork, WorkKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningPolicy:
-    """The settings of one topic that planning obeys.
+    """Settings of one topic that planning obeys.
 
     Attributes:
         compacts: the cleanup policy has ``compact``.
@@ -35,13 +35,13 @@ class CleaningPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A partition that a run may do something to.
+    """Partition that a run may work on.
 
     Attributes:
-        lineage: as the local log has it; empty where there is none.
-        erased_keys: keys whose records are to go, in whichever segment they are.
-        removes_unread: batches that unpack to more than tierd opens are to go with them.
-        searched: ids of segments that need not be looked through for those.
+        lineage: as the local log has it; empty without a local log.
+        erased_keys: keys whose records are to be removed from every segment.
+        removes_unread: True if batches that unpack to more than tierd opens are to be removed, too.
+        searched: ids of segments that need not be searched for ``erased_keys``.
     """
 
     view: PartitionView
@@ -53,17 +53,17 @@ class Candidate:
 
     @property
     def partition(self) -> TopicIdPartition:
-        """Return the partition."""
+        """Return the partition of the view."""
         return self.view.partition
 
     def chain(self) -> Chain:
-        """Its readable segments."""
+        """Return the readable segments of the partition. Slow: it reads every row."""
         return readable_chain(self.view, effective_lineage(self.view, self.lineage))
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A partition that stays as it is, and why, in words."""
+    """Partition that stays as it is, and why, in words."""
 
     partition: TopicIdPartition
     reason: str
@@ -75,8 +75,8 @@ class TierEvidence:
 
     Attributes:
         producer_snapshot: of the last finished segment, as Kafka writes it.
-        last_stable_offset: the tier's own, exclusive: the marker of a transaction may lie beyond its end.
-        aborted: of every segment of the chain, ascending by their markers.
+        last_stable_offset: of the tier alone, exclusive: the marker of a transaction may lie beyond the tier's end.
+        aborted: aborted transactions of all that readers find in the tier, ascending by their markers.
     """
 
     producer_snapshot: bytes
@@ -89,7 +89,7 @@ class Proposal:
     """Work on one partition that is worth doing.
 
     Attributes:
-        ratio: dirty share, by which proposals of a kind are ordered; 0 where it is not about that.
+        ratio: dirty share, by which compactions are ordered; 0 for other kinds.
     """
 
     candidate: Candidate
@@ -107,15 +107,15 @@ class Proposal:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the logs that would be rewritten."""
+        """Return the bytes of the logs in all groups."""
         sizes = [metadata.size_bytes for metadata in self.chain.segments]
         return sum(sum(sizes[first : last + 1]) for first, last in self.groups)
 
     def cut(self, max_bytes: int) -> Self:
-        """A proposal that rewrites no more than that, if that gets the partition anywhere; otherwise this one.
+        """Return a proposal of at most ``max_bytes`` that still makes progress; this one where there is none.
 
-        A compaction is cut at its end, for every record that is left out would be one that nothing supersedes. It
-        must still reach a dirty segment, or run after run would rewrite what is clean.
+        A compaction loses segments at its end: the keys of segments that it leaves out supersede no record. A shorter
+        compaction must still reach a dirty segment, or run after run would rewrite what is clean.
         """
         if self.size_bytes <= max_bytes:
             return self
@@ -145,7 +145,7 @@ class Proposal:
         return replace(self, groups=taken) if taken else None
 
     def with_evidence(self, index: int, evidence: TierEvidence, *, now_ms: int) -> PartitionWork:
-        """The order of this work, at place ``index``."""
+        """Return the work for an order, at place ``index``."""
         policy, expire_before_ms = self.candidate.policy, None
         if self.kind is WorkKind.COMPACT and policy.retention_ms is not None and now_ms > policy.retention_ms:
             expire_before_ms = now_ms - policy.retention_ms

@@ -1,4 +1,4 @@
-"""SegmentRow: a segment's metadata inside a JSON document, by the codec of the metadata store."""
+"""SegmentRow: the type of a segment's metadata inside a JSON document, by the codec of the metadata store."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ from tierd.model import (
 
 
 def _encoded(metadata: RemoteLogSegmentMetadata) -> list[str | int]:
-    """Topic id, topic, partition, segment id, and the value that the metadata store has under them."""
+    """Return topic id, topic, partition, segment id, and the value of the segment's row in the metadata store."""
     partition = metadata.segment.topic_id_partition
     ids = (uuid_to_text(partition.topic_id), partition.topic, partition.partition, uuid_to_text(metadata.segment.id))
     return [*ids, encode_segment(metadata).decode()]

@@ -11,9 +11,9 @@ _FIRST: Final = (WorkKind.ERASE, WorkKind.COMPACT, WorkKind.MERGE)
 
 
 def by_urgency(proposals: Iterable[Proposal], *, behind: Container[TopicIdPartition] = ()) -> list[Proposal]:
-    """Erasures, then compactions, the dirtiest first, then merges, the most segments first (CLM-01).
+    """Sort proposals: erasures, then compactions, the dirtiest first, then merges, the most segments first (CLM-01).
 
-    Of each kind the partitions ``behind`` come last.
+    Within each kind the partitions ``behind`` come last.
     """
 
     def urgency(proposal: Proposal) -> tuple[int, bool, float, int, TopicIdPartition]:
@@ -24,18 +24,18 @@ def by_urgency(proposals: Iterable[Proposal], *, behind: Container[TopicIdPartit
 
 
 class RunBudget:
-    """The bytes that one run may rewrite, given away one proposal after the other."""
+    """Budget of the bytes that one run may rewrite, from which proposals take in turn."""
 
     def __init__(self, max_bytes: int | None) -> None:
-        """``max_bytes``: None for no limit."""
+        """Begin with ``max_bytes``; None for no limit."""
         self._left = max_bytes
         self._is_untouched = True
 
     def take(self, proposal: Proposal) -> Proposal | None:
-        """Return the part of a proposal that fits, None when it has to wait for another run.
+        """Return the part of a proposal that fits, None when the proposal has to wait for another run.
 
-        The first is cut to what is there, and goes beyond it only where less would bring it nowhere: otherwise a
-        partition larger than the limit would never have its turn. Later ones are taken whole.
+        The first proposal is cut to the budget, and exceeds it only where a smaller part would make no progress:
+        otherwise a partition larger than the limit would never be rewritten. Later proposals are taken whole.
         """
         if self._left is None:
             return proposal

@@ -1,4 +1,4 @@
-"""WorkOrder: everything that a job must know of one run, decided before it starts; values only.
+"""WorkOrder: everything that a job must know of one run, decided before the job starts; values only.
 
 ::
 
@@ -46,16 +46,17 @@ class PartitionWork:
     """One partition's part of an order.
 
     Attributes:
-        index: its place in the order; by it the job names the partition.
-        inputs: ascending by offset, COPY_SEGMENT_FINISHED; all that the latest record of a key is looked for in.
-        groups: ascending and apart from one another. An input in no group stays as it is.
+        index: place of this work in the order; the job names the work by it.
+        inputs: ascending by offset, COPY_SEGMENT_FINISHED; all segments in which the latest record of a key is
+            searched.
+        groups: ascending and disjoint. An input in no group stays as it is.
         first_dirty_offset: below it everything was compacted before.
         round_end_offset: exclusive; the last input ends before it, and no batch of the round lies beyond it.
-        delete_retention_ms: how long a tombstone, or the marker of a transaction without data, is kept.
-        expire_before_ms: records with an older timestamp go; None where records do not expire one by one.
-        erased_keys: every record with such a key goes, tombstones too.
-        removes_unread: a batch that unpacks to more than tierd opens goes too, for such a key may be in it.
-        is_compacted_topic: whatever is done in this run, readers take a record for the latest of its key.
+        delete_retention_ms: time for which a tombstone, or the marker of a transaction without data, is kept.
+        expire_before_ms: records with an older timestamp are removed; None where records do not expire one by one.
+        erased_keys: every record with such a key is removed, tombstones too.
+        removes_unread: a batch that unpacks to more than tierd opens is removed too, for an erased key may be in it.
+        is_compacted_topic: True if readers take the last record of a key for its value, whatever the kind of this work.
         aborted: transactions of the whole tier that begin below ``round_end_offset``, ascending by their markers.
         producer_snapshot: of the last finished segment of the tier, as Kafka writes it; empty in an audit.
 
@@ -103,21 +104,21 @@ class PartitionWork:
 
     @property
     def is_ordered(self) -> bool:
-        """Return True if a record that goes may hide what is left in a group before it."""
+        """Return True if a removed record may have hidden an older one of its key in an earlier group."""
         return self.compacts or (self.is_compacted_topic and bool(self.erased_keys))
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the logs of all groups together."""
+        """Return the bytes of the logs of all groups together."""
         return sum(metadata.size_bytes for number in range(len(self.groups)) for metadata in self.group_inputs(number))
 
     def group_inputs(self, number: int) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """The inputs of group ``number``, ascending."""
+        """Return the inputs of group ``number``, ascending."""
         first, last = self.groups[number]
         return self.inputs[first : last + 1]
 
     def group_of(self, place: int) -> int | None:
-        """The number of the group that has the input at ``place``; None where none has."""
+        """Return the number of the group that has the input at ``place``; None if no group has it."""
         return next((number for number, (first, last) in enumerate(self.groups) if first <= place <= last), None)
 
     def erased_places(self, counts: Mapping[bytes, int]) -> dict[int, int]:
@@ -125,7 +126,7 @@ class PartitionWork:
         return {place: counts[key] for place, key in enumerate(sorted(self.erased_keys)) if key in counts}
 
     def erased_counts(self, places: Mapping[int, int]) -> dict[bytes, int]:
-        """Return what ``erased_places`` was given.
+        """Return the counts by erased key: the inverse of ``erased_places``.
 
         Raises:
             WorkOrderError: there is no erased key at a place.
@@ -153,9 +154,9 @@ class WorkOrder:
 
     Attributes:
         now_ms: wall clock of the run, for every decision in it.
-        secret: key of the hash that keys are compared by: no producer can prepare keys that collide. Not in ``repr``.
-        partitions: at the place that their ``index`` says. An audit is a work of its own, beside another one of the
-            same partition but never of the same segments.
+        secret: key of the hash by which keys are compared: no producer can prepare keys that collide. Not in ``repr``.
+        partitions: works, each at the place of its ``index``. An audit is a work of its own, perhaps beside another
+            work of the same partition, but of other segments.
 
     Raises:
         ValueError: the parts do not fit together.
@@ -179,15 +180,15 @@ class WorkOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """The segment that a group is to become.
+    """Segment that a group is to become.
 
     Attributes:
         index: of the partition in the order.
         group: place in that partition's ``groups``.
         metadata: COPY_SEGMENT_STARTED, with provisional size, largest timestamp and ``txn_index_empty``. The
             task that writes the objects replaces these by the true ones, and changes nothing else.
-        key_seed: secret; with the content of the output it gives its data key, so that every task that makes the same
-            content makes the same objects. Not in ``repr``.
+        key_seed: secret from which, with the content of the output, the data key is made, so that every task with the
+            same content makes the same objects. Not in ``repr``.
 
     Raises:
         ValueError: the seed has another length.

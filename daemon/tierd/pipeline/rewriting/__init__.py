@@ -1,6 +1,7 @@
-"""The log cleaner's work on segments that come in pieces: which records are the latest, and groups written anew.
+"""Work of the log cleaner on segments that come in pieces: the search for the latest records, and new groups.
 
-Synchronous, no Spark, no I/O but the output file: the same bytes in, the same bytes out, wherever a task runs.
+The code is synchronous, uses no Spark, and does no I/O but the output file: the same input gives the same bytes on any
+host.
 """
 
 from tierd.pipeline.rewriting.batch_rewriter import BatchRewriter

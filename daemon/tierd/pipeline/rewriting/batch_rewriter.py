@@ -1,4 +1,4 @@
-"""BatchRewriter: takes a group's batches one by one, and writes what stays of each (log-format 9.4 to 9.6)."""
+"""BatchRewriter: takes a group's batches in order, and writes what stays of each (log-format 9.4 to 9.6)."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -34,9 +34,9 @@ class BatchRewriter:
     """One pass over one group.
 
     Attributes:
-        statistics: so far.
+        statistics: counts so far.
         aborted: the aborted transactions whose marker is in the output and still matters, ascending.
-        erased: how many records of each erased key went.
+        erased: number of removed records by erased key.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class BatchRewriter:
         open_producers: Collection[int],
         unread: UnreadBatches | None = None,
     ) -> None:
-        """Begin where the group does.
+        """Begin at the start of the group.
 
         Args:
             rules: as ``rewrite_group``.
             latest: as ``rewrite_group``.
             output: of the group.
             open_producers: as ``rewrite_group``.
-            unread: of a pass over the whole log in order, group after group: the batches so far that could not be
-                opened; it takes note of the next ones. None where the rules know of them.
+            unread: for a pass over the whole log in order, group after group: the batches so far that could not be
+                opened, to which the rewriter adds the next ones. None where the rules have ``unread_from``.
 
         Raises:
             ValueError: the rules compact, and ``latest`` is None.
@@ -73,15 +73,15 @@ class BatchRewriter:
 
     @property
     def open_producers(self) -> frozenset[int]:
-        """The producers whose transaction goes on where the next group begins."""
+        """Return the producers whose transaction is open where the next group begins."""
         return self._transactions.open_producers
 
     def take(self, found: CheckedRun | RecordBatch) -> None:
         """Take the next batches.
 
         Raises:
-            BatchTooLargeError: one cannot be opened, and the rules do not say what becomes of it.
-            InvalidRecordError: the records of one cannot be decoded.
+            BatchTooLargeError: a batch cannot be opened, and the rules do not cover it.
+            InvalidRecordError: the records of a batch cannot be decoded.
             OffsetOverflowError: as ``OutputLog.append``.
             OSError: as ``OutputLog.append``.
         """
@@ -102,7 +102,7 @@ class BatchRewriter:
                 self._take_batch(one.batch(0), opened, reasons[slice(*found.first_rows[index : index + 2].tolist())])
 
     def _take_plain(self, stretch: CheckedRun, reasons: np.ndarray, keep: np.ndarray) -> None:
-        """Take batches that ``plain_batches`` has chosen, all of them."""
+        """Take neighbouring batches, all of which ``plain_batches`` has chosen."""
         self.statistics.batches_read += len(stretch)
         self.statistics.bytes_read += int(stretch.bounds[-1] - stretch.bounds[0])
         self._count(stretch.rows, reasons)
@@ -140,7 +140,7 @@ class BatchRewriter:
             self._take_data(batch, opened, self._survivors.reasons(opened.rows) if reasons is None else reasons)
 
     def _note_unread(self, batch: RecordBatch) -> None:
-        """From here on go by the rules that hold behind a batch that cannot be opened, if this pass finds them out."""
+        """Apply the rules for batches behind an unopened one from here on, if this pass notes unopened batches."""
         if self._unread is not None:
             self._unread.note(batch)
             self._rules = rules_behind(self._unread, self._rules)
@@ -188,7 +188,7 @@ class BatchRewriter:
         self.erased.update(rows.key(index) for index in np.flatnonzero(reasons == Reason.ERASED).tolist())
 
     def _discard(self, batch: RecordBatch) -> None:
-        """End a batch whose records all go, undecoded."""
+        """End a batch whose records are all removed, undecoded."""
         count = batch.record_count
         fate = fate_of(batch, self._rules, kept_count=0, record_count=count, sets_horizon=False)
         self._end(batch, fate, None, None, None)
@@ -204,7 +204,7 @@ class BatchRewriter:
         keep: np.ndarray | None,
         horizon_ms: int | None,
     ) -> None:
-        """Write what stays: the records of ``keep``, or all of them; ``opened`` is None of an unopened batch."""
+        """Write what stays: the records of ``keep``, or all of them; ``opened`` is None for an unopened batch."""
         match fate:
             case Fate.COPIED:
                 self._append(fate, NewBatch.copied(batch, None if opened is None else opened.rows))
@@ -228,6 +228,6 @@ class BatchRewriter:
 
 
 def _runs(flags: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield the begin and end of each run of equal neighbours."""
+    """Return the begin and the exclusive end of each run of equal neighbours."""
     changes = (np.flatnonzero(flags[1:] != flags[:-1]) + 1).tolist()
     return zip([0, *changes], [*changes, flags.size], strict=True)

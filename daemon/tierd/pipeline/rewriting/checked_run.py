@@ -1,4 +1,4 @@
-"""Stretch: neighbouring batches of a log whose records were decoded at once, for a call per batch costs the most."""
+"""CheckedRun: neighbouring batches of a log whose records were decoded at once, for a call per batch costs the most."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ from tierd.log import (
 from tierd.pipeline.rewriting.rows import RecordRows
 
 _RECORD_COUNT_AT: Final = 57
-_DECOMPRESSED_BYTES: Final = 4 << 20  # a stretch ends behind the batch that reaches it
+_DECOMPRESSED_BYTES: Final = 4 << 20  # a run ends behind the batch that reaches this size
 
 HEADERS: Final = np.dtype(
     [
@@ -46,18 +46,18 @@ HEADERS: Final = np.dtype(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedRun:
-    """At least one batch of magic 2, checked; of use until the next one is asked for, since it refers to its piece.
+    """One or more checked batches of magic 2; valid until the next run is taken, since a run refers to its piece.
 
     Attributes:
         name: of the log, for errors.
-        position: where ``data`` begins in the log.
+        position: position of ``data`` in the log.
         data: the batches as they lie in the log, and more.
-        bounds: int64[n + 1], where in ``data`` each begins and the last one ends.
-        plain: the batches without compression: ``data`` itself, where none is compressed.
-        plain_bounds: int64[n + 1], likewise in ``plain``.
-        headers: HEADERS[n], of ``plain``, which differ from those of ``data`` in length and codec.
+        bounds: int64[n + 1], positions in ``data`` at which each batch begins and the last one ends.
+        plain: the batches without compression: ``data`` itself if no batch is compressed.
+        plain_bounds: int64[n + 1], the same positions in ``plain``.
+        headers: HEADERS[n] of ``plain``, which differ from the headers in ``data`` in length and codec.
         rows: the records of all batches; they refer to ``plain``.
-        first_rows: int64[n + 1], where in ``rows`` those of each begin and those of the last one end.
+        first_rows: int64[n + 1], places in ``rows`` at which each batch's rows begin and the last one's end.
     """
 
     name: str
@@ -75,7 +75,7 @@ class CheckedRun:
 
     @property
     def is_compressed(self) -> bool:
-        """Return True if the batches are, all of them."""
+        """Return True if all batches are compressed; otherwise none is."""
         return self.plain is not self.data
 
     @property
@@ -91,24 +91,24 @@ class CheckedRun:
         return found
 
     def flagged(self, flags: int) -> np.ndarray:
-        """Return the batches that have one of the attributes: bool[n]."""
+        """Return which batches have one of the attribute bits ``flags``: bool[n]."""
         found: np.ndarray = (self.headers["attributes"] & flags) != 0
         return found
 
     def batch(self, index: int) -> RecordBatch:
-        """One batch, as it lies in the log."""
+        """Return one batch, as it lies in the log."""
         start, end = self.bounds[index : index + 2].tolist()
         batch = _first_batch(self.data[start:end], self.name, self.position + start)
         assert batch is not None, "it was whole when it was found"
         return batch
 
     def records(self, index: int) -> bytes | memoryview:
-        """The encoded records of one batch, not compressed."""
+        """Return the encoded records of one batch, not compressed."""
         start, end = self.plain_bounds[index : index + 2].tolist()
         return self.plain[start + OVERHEAD_BYTES : end]
 
     def part(self, first: int, end: int) -> "CheckedRun":
-        """The batches from ``first`` to ``end``, exclusive."""
+        """Return the batches from ``first`` to ``end``, exclusive."""
         bounds = slice(first, end + 1)
         start, stop = self.first_rows[[first, end]].tolist()
         return replace(
@@ -121,7 +121,7 @@ class CheckedRun:
         )
 
     def rows_in(self, is_chosen: np.ndarray) -> np.ndarray:
-        """Return the rows of the chosen batches, bool[n]: bool[m]."""
+        """Return which rows, bool[m], are of the batches of ``is_chosen``, bool[n]."""
         return np.repeat(is_chosen, np.diff(self.first_rows))
 
     def count_by_batch(self, is_chosen: np.ndarray) -> np.ndarray:
@@ -130,12 +130,12 @@ class CheckedRun:
 
 
 def iter_stretches(pieces: Iterable[bytes | memoryview], *, name: str) -> Iterator[CheckedRun | RecordBatch]:
-    """Walk the batches of a log whose bytes come in pieces; no more is kept than a piece and a batch.
+    """Yield the batches of a log whose bytes come in pieces; no more is kept in memory than a piece and a batch.
 
     A batch comes by itself where it has to be opened by itself: legacy, undecodable, large, or cut by a piece's end.
 
     Args:
-        pieces: consecutive bytes, the first of which begin a batch; below 1 GiB each.
+        pieces: consecutive bytes, which begin with a batch; below 1 GiB each.
         name: of the log, for errors.
 
     Raises:
@@ -161,7 +161,7 @@ def iter_stretches(pieces: Iterable[bytes | memoryview], *, name: str) -> Iterat
 
 
 def _first_batch(data: memoryview, name: str, position: int) -> RecordBatch | None:
-    """The batch that ``data`` begins with, not checked; None while bytes of it are missing."""
+    """Return the batch that ``data`` begins with, not checked; None while bytes of it are missing."""
     header = parse_header(data, 0, name=name, position=position)
     if header is None or header.size_bytes > len(data):
         return None
@@ -169,7 +169,7 @@ def _first_batch(data: memoryview, name: str, position: int) -> RecordBatch | No
 
 
 def _first_stretch(data: memoryview, name: str, position: int) -> CheckedRun | None:
-    """The batches that ``data`` begins with; None where the first of them has to be opened by itself."""
+    """Return the batches that ``data`` begins with; None where the first of them has to be opened by itself."""
     if len(data) < OVERHEAD_BYTES or data[16] != 2:
         return None
     if data[FLAGS_AT] & CODEC_BITS:
@@ -179,7 +179,7 @@ def _first_stretch(data: memoryview, name: str, position: int) -> CheckedRun | N
 
 
 def _decompressed(data: memoryview, name: str, position: int) -> tuple[bytes, list[int]]:
-    """The compressed batches that ``data`` begins with, decompressed, and where each of them begins and ends there."""
+    """Return the compressed batches that ``data`` begins with, decompressed, and their bounds in ``data``."""
     pieces: list[bytes] = []
     bounds, records, plain_bytes = [0], 0, 0
     while plain_bytes < _DECOMPRESSED_BYTES and _is_compressed(data, bounds[-1]):
@@ -191,7 +191,7 @@ def _decompressed(data: memoryview, name: str, position: int) -> tuple[bytes, li
             break
         try:
             pieces.append(decompress_batch(batch.checked()))
-        except InvalidRecordError:  # it is reported when the batch is opened by itself
+        except InvalidRecordError:  # the error is reported when the batch is opened by itself
             break
         plain_bytes += len(pieces[-1])
         bounds.append(at + batch.size_bytes)

@@ -9,7 +9,7 @@ from tierd.pipeline.rewriting.rules import RewriteRules
 
 
 class Fate(Enum):
-    """Part of a batch that the output has."""
+    """Disposition of a batch: the part of it that the output has."""
 
     COPIED = "copied"  # byte for byte
     REWRITTEN = "rewritten"
@@ -18,11 +18,11 @@ class Fate(Enum):
 
 
 def discards_records(batch: BatchHeader, *, is_discardable: bool, now_ms: int) -> bool:
-    """Return True if all records of a batch go: aborted data at once, a marker once its time has come.
+    """Return True if all records of a batch are removed: aborted data at once, a marker at its delete horizon.
 
     Args:
         batch: any.
-        is_discardable: its records were aborted, or it is a control batch that says nothing any more.
+        is_discardable: its records were aborted, or it is a control batch that has no effect any more.
         now_ms: time of the pass.
     """
     if not is_discardable or not batch.is_control:
@@ -32,10 +32,10 @@ def discards_records(batch: BatchHeader, *, is_discardable: bool, now_ms: int) -
 
 
 def is_protected(batch: BatchHeader, rules: RewriteRules) -> bool:
-    """Return True if a batch stays even without records: its producer's state rests on it, or the end of the round.
+    """Return True if a batch stays even without records: it holds its producer's state, or the end of the round.
 
-    A producer that has data is known by its last batch of data, another one by a marker of its epoch. One that the
-    tier does not know any more has expired and protects nothing.
+    The state of a producer with data is in its last batch of data, the state of another producer in a marker of its
+    epoch. A producer that is not in the tier's state has expired and protects no batch.
     """
     if batch.last_offset + 1 == rules.round_end_offset:
         return True
@@ -58,7 +58,7 @@ def may_be_protected(producer_ids: np.ndarray, last_offsets: np.ndarray, rules: 
 
 
 def needs_horizon(batch: BatchHeader, *, keeps_tombstone: bool, is_discardable: bool) -> bool:
-    """Return True if the time begins in this pass after which what is left of the batch may go."""
+    """Return True if this pass sets a delete horizon: for a kept tombstone or a discardable marker without one."""
     waits = keeps_tombstone or (batch.is_control and is_discardable)
     return waits and batch.delete_horizon_ms is None
 
@@ -69,13 +69,13 @@ def fate_of(batch: BatchHeader, rules: RewriteRules, *, kept_count: int, record_
     Args:
         batch: the batch.
         rules: of the pass.
-        kept_count: how many records stay.
-        record_count: how many there are, decoded.
-        sets_horizon: it begins to wait in this pass.
+        kept_count: number of records that stay.
+        record_count: number of records, decoded.
+        sets_horizon: the batch gets its delete horizon in this pass.
     """
     if not kept_count:
         if not is_protected(batch, rules) and (record_count or rules.compacts):
             return Fate.REMOVED
-        return Fate.EMPTIED if record_count else Fate.COPIED  # it came empty
+        return Fate.EMPTIED if record_count else Fate.COPIED  # the batch was empty before
     is_legacy = batch.magic < 2 and rules.compacts
     return Fate.REWRITTEN if kept_count < record_count or sets_horizon or is_legacy else Fate.COPIED

@@ -1,4 +1,4 @@
-"""rewrite_group: consecutive segments in, one segment out, as the log cleaner would write it (log-format 9)."""
+"""rewrite_group: makes one segment of consecutive ones, as the log cleaner would write it (log-format 9)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +16,12 @@ from tierd.pipeline.rewriting.statistics import RewriteStatistics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenSegment:
-    """The output of a group.
+    """Output of a group.
 
     Attributes:
-        max_timestamp_ms: of its batches; -1 when it has none, or none with a timestamp.
-        txn_index_empty: no aborted transaction matters to its readers.
-        erased: how many records of each erased key went.
+        max_timestamp_ms: of the batches; -1 without a batch that has a timestamp.
+        txn_index_empty: True if no aborted transaction matters to readers of the output.
+        erased: number of removed records by erased key.
     """
 
     data: LogSegmentData
@@ -42,7 +42,7 @@ def rewrite_group(
     input_epochs: bytes,
     open_producers: Collection[int],
 ) -> RewrittenSegment:
-    """Rewrite a group; a piece, a batch and its records are in memory at a time. Blocking. The same twice: same bytes.
+    """Rewrite a group with a piece, a batch and its records in memory. Equal calls give equal bytes. Blocking.
 
     Args:
         inputs: the group's segments, ascending.
@@ -50,11 +50,11 @@ def rewrite_group(
         latest: the offsets of the group that are the latest of their key in all of the round; None if the rules do not
             compact.
         base_offset: of the output: the start offset of the first input.
-        output: where the log is written; it may come out empty. On an error nothing is left there.
+        output: path of the log, which may be empty in the end. After an error there is no file.
         input_snapshot: producer snapshot of the last input, which is the output's too.
-        input_epochs: leader epochs of the last input, likewise.
-        open_producers: producers whose transaction goes on where the group begins, and has batches in earlier inputs
-            of the round: ``TransactionTrace`` over all of those tells. Too many are harmless.
+        input_epochs: leader epochs of the last input, which are the output's too.
+        open_producers: producers whose transaction is open where the group begins, and has batches in earlier inputs
+            of the round, as ``TransactionTrace`` over these inputs finds. Too many producers are harmless.
 
     Raises:
         CorruptRecordError: a batch is damaged or misplaced; names the input and the position.

@@ -1,4 +1,4 @@
-"""InputLog: one segment that is rewritten, as its bytes come in."""
+"""InputLog: one segment that is rewritten, in pieces."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -28,10 +28,10 @@ class InputLog:
     pieces: Iterable[bytes | memoryview] = field(repr=False)
 
     def stretches(self) -> Iterator[CheckedRun | RecordBatch]:
-        """The batches, in order; they refer to their piece, and are of use until the next ones are asked for.
+        """Yield the batches in order; they refer to their piece, and are valid until the next ones are taken.
 
         Raises:
-            CorruptRecordError: as ``iter_stretches``, or a batch whose offsets do not belong there.
+            CorruptRecordError: as ``iter_stretches``, or the offsets of a batch do not fit its place.
         """
         expected = self.start_offset
         for found in iter_stretches(self.pieces, name=self.name):
@@ -48,7 +48,7 @@ class InputLog:
             yield found
 
     def count_batches(self) -> int:
-        """Walk to the end, and return how many batches there are.
+        """Walk to the end, and return the number of batches.
 
         Raises:
             CorruptRecordError: as ``stretches``.

@@ -1,4 +1,4 @@
-"""KeySet: finds the records of a few keys among many, without looking at each one's bytes."""
+"""KeySet: finds the records of a few keys among many, mostly without a comparison of bytes."""
 
 from collections.abc import Collection
 
@@ -7,11 +7,11 @@ import numpy as np
 from tierd.kernels import hash_keys
 from tierd.pipeline.rewriting.rows import RecordRows
 
-_SECRET = bytes(16)  # keys that collide are compared, so knowing it gains nothing
+_SECRET = bytes(16)  # keys that collide are compared, so a producer gains nothing by knowing this
 
 
 class KeySet:
-    """Keys, and their sizes and hashes, which rule out nearly all records that have another one."""
+    """Keys with their sizes and hashes, which rule out nearly all records with another key."""
 
     def __init__(self, keys: Collection[bytes]) -> None:
         """Take the keys; none at all is allowed."""
@@ -26,7 +26,7 @@ class KeySet:
         return bool(self._keys)
 
     def matches(self, rows: RecordRows) -> np.ndarray:
-        """Return the records that have one of the keys: bool[n]."""
+        """Return which records have one of the keys: bool[n]."""
         found = np.zeros(rows.size, dtype=np.bool_)
         candidates = np.flatnonzero(np.isin(rows.key_size, self._sizes))
         if candidates.size:

@@ -1,4 +1,4 @@
-"""NewBatch: the bytes of a batch in the output, whichever way they came about (log-format 9.6)."""
+"""NewBatch: the bytes of a batch in the output: copied, emptied or rewritten (log-format 9.6)."""
 
 from dataclasses import dataclass, field
 from itertools import compress
@@ -17,12 +17,12 @@ _LOG_APPEND_TIME = "LogAppendTime"
 
 @dataclass(frozen=True, slots=True)
 class NewBatch:
-    """A batch, and what index and counts need to know of its bytes.
+    """Batch of the output, with the facts that indexes and counts need.
 
     Attributes:
-        last_offset: as its header has it.
+        last_offset: of the header.
         max_timestamp_ms: of the header.
-        timestamps: of the records, the header's included; None without any, or where they are not known.
+        timestamps: range of the records' and the header's timestamps; None without records, or where they are unknown.
     """
 
     data: bytes | bytearray | memoryview = field(repr=False)
@@ -33,7 +33,7 @@ class NewBatch:
 
     @classmethod
     def copied(cls, batch: RecordBatch, rows: RecordRows | None) -> Self:
-        """The batch byte for byte; ``rows`` are None of a control batch, whose one record the header tells."""
+        """Return the batch byte for byte; ``rows`` is None for a control batch, whose record the header describes."""
         if rows is None:
             count, times = batch.record_count, np.array([batch.max_timestamp_ms])
         else:
@@ -43,22 +43,22 @@ class NewBatch:
 
     @classmethod
     def unread(cls, batch: RecordBatch) -> Self:
-        """The batch byte for byte, of which nothing but the header is known; a legacy one does not say how many."""
+        """Return an unopened batch byte for byte; a legacy header without a record count counts as one record."""
         return cls(batch.data, batch.last_offset, max(batch.record_count, 1), batch.max_timestamp_ms, None)
 
     @classmethod
     def emptied(cls, batch: BatchHeader, rows: RecordRows | None) -> Self:
-        """The header alone; of a legacy batch the ``rows`` say where it began."""
+        """Return the header alone; the base offset of a legacy batch is taken from ``rows``."""
         base_offset = batch.base_offset if batch.magic >= 2 or rows is None else int(rows.offset[0])
         data = empty_batch(batch, base_offset=base_offset)
         return cls(data, batch.last_offset, 0, batch.max_timestamp_ms, None)
 
     @classmethod
     def of_kept(cls, batch: RecordBatch, opened: Opened, keep: np.ndarray, horizon_ms: int | None) -> Self:
-        """The kept records, at least one, in magic 2; ``horizon_ms`` if the batch gets a delete horizon now.
+        """Return the kept records, at least one, in magic 2; ``horizon_ms`` if the batch gets a delete horizon now.
 
         Raises:
-            InvalidRecordError: they cannot be told apart, or magic 2 cannot express them.
+            InvalidRecordError: the records cannot be told apart, or magic 2 cannot express them.
         """
         if batch.magic < 2:
             return cls._upgraded(batch, keep, horizon_ms)
@@ -78,7 +78,7 @@ class NewBatch:
         kept_ms = opened.rows.timestamp_ms[keep]
         is_appended = batch.timestamp_type == _LOG_APPEND_TIME
         keeps_base = is_appended or batch.delete_horizon_ms is not None
-        # otherwise the first record's, as Kafka's builder does, which knows no other
+        # otherwise the timestamp of the first record, as in Kafka's builder, which has no other
         base_ms = batch.base_timestamp_ms if keeps_base else int(kept_ms[0])
         base_ms = base_ms if horizon_ms is None else horizon_ms
         shift_ms = batch.base_timestamp_ms - base_ms

@@ -1,4 +1,4 @@
-"""OffsetSet: which offsets of a group are the latest of their key, in little memory whether dense or sparse."""
+"""OffsetSet: the offsets of a group that are the latest of their key, in little memory, be they dense or sparse."""
 
 import struct
 import zlib
@@ -23,7 +23,7 @@ class OffsetSet:
 
     Attributes:
         base_offset: of the group.
-        span: how many offsets there may be: every one is below ``base_offset + span``.
+        span: number of offsets of the group: each offset is below ``base_offset + span``.
     """
 
     def __init__(self, base_offset: int, span: int) -> None:
@@ -34,7 +34,7 @@ class OffsetSet:
 
     @classmethod
     def of(cls, base_offset: int, end_offset: int, offsets: np.ndarray) -> Self:
-        """A set of ``offsets``.
+        """Return a set of ``offsets``.
 
         Args:
             base_offset: of the group.
@@ -42,7 +42,7 @@ class OffsetSet:
             offsets: int64[n], in any order.
 
         Raises:
-            ValueError: an offset that is not of the group.
+            ValueError: an offset is not of the group.
         """
         found = cls(base_offset, end_offset - base_offset)
         found.union_in_place(offsets)
@@ -55,7 +55,7 @@ class OffsetSet:
         """Add offsets, int64[n], in any order.
 
         Raises:
-            ValueError: an offset that is not of the group; nothing was added.
+            ValueError: an offset is not of the group; nothing was added.
         """
         if not offsets.size:
             return
@@ -69,7 +69,7 @@ class OffsetSet:
             self._pages[number] = _packed(low if known is None else np.union1d(_unpacked(known), low))
 
     def contains(self, offsets: np.ndarray) -> np.ndarray:
-        """Return the members among ``offsets``, int64[n] ascending: bool[n]."""
+        """Return which of ``offsets``, int64[n] ascending, are in the set: bool[n]."""
         relative = offsets - self.base_offset
         if relative.size and relative[0] >> _PAGE_BITS == relative[-1] >> _PAGE_BITS:
             return self._in_page(int(relative[0]) >> _PAGE_BITS, relative & _PAGE_OFFSETS - 1)
@@ -91,7 +91,7 @@ class OffsetSet:
         return found
 
     def to_bytes(self) -> bytes:
-        """Everything, compressed."""
+        """Encode the set, compressed."""
         pieces = [_HEADER.pack(_VERSION, self.base_offset, self.span)]
         for number, page in sorted(self._pages.items()):
             content = page.astype(page.dtype.newbyteorder("<")).tobytes()
@@ -103,7 +103,7 @@ class OffsetSet:
         """Return the set that ``to_bytes`` encoded.
 
         Raises:
-            ValueError: it is of another version.
+            ValueError: the data is of another version.
         """
         plain = zlib.decompress(data)
         version, base_offset, span = _HEADER.unpack_from(plain)
@@ -122,7 +122,7 @@ class OffsetSet:
 
 
 def _by_page(relative: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Number and lower bits of each page's part of ascending offsets."""
+    """Yield the number and the lower bits of each page's part of ascending offsets."""
     numbers = relative >> _PAGE_BITS
     starts = np.flatnonzero(np.diff(numbers, prepend=-1))
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), relative.size], strict=False):

@@ -1,4 +1,4 @@
-"""OutputLog: the segment that a group becomes; indexes, checksums and counts are taken while it is written."""
+"""OutputLog: writes the segment that a group becomes, with its indexes, checksums and counts."""
 
 from pathlib import Path
 from types import TracebackType
@@ -18,13 +18,13 @@ _MAX_INT: Final = (1 << 31) - 1
 
 
 class OutputLog:
-    """Writes batches one behind the other. A context: on an error the file is removed.
+    """Output file of a group, as a context manager; an error removes the file.
 
     Attributes:
-        size_bytes: so far.
-        batch_count: so far.
-        record_count: as the headers say.
-        max_timestamp_ms: of the headers; -1 without any.
+        size_bytes: bytes so far.
+        batch_count: batches so far.
+        record_count: records so far.
+        max_timestamp_ms: largest timestamp of the headers; -1 without any.
     """
 
     def __init__(self, path: Path, *, base_offset: int) -> None:
@@ -35,7 +35,7 @@ class OutputLog:
             base_offset: of the segment.
 
         Raises:
-            OSError: it cannot be made.
+            OSError: the file cannot be made.
         """
         self.size_bytes = 0
         self.batch_count = 0
@@ -65,8 +65,8 @@ class OutputLog:
         """Append a batch.
 
         Raises:
-            OffsetOverflowError: no index can express its offset or place.
-            OSError: the disk does not take it.
+            OffsetOverflowError: no index can express the offset or position of the batch.
+            OSError: the batch cannot be written.
         """
         self._add(len(batch.data), batch.last_offset, batch.max_timestamp_ms)
         if batch.record_count:
@@ -111,7 +111,7 @@ class OutputLog:
     def _add_timestamps(
         self, positions: np.ndarray, sizes: np.ndarray, earliest_ms: np.ndarray, latest_ms: np.ndarray
     ) -> None:
-        """Take in the times of batches, those at once that overlap the same blocks."""
+        """Add the timestamps of batches; batches that overlap the same blocks are added together."""
         blocks = positions // CHECKSUM_BLOCK_BYTES, (positions + sizes - 1) // CHECKSUM_BLOCK_BYTES
         heads = np.flatnonzero(np.any(np.diff(blocks, prepend=-1), axis=0))
         together = (
@@ -123,10 +123,10 @@ class OutputLog:
             self._timestamps.add(size_bytes, TimestampRange(earliest, latest))
 
     def finish(self) -> BlockChecksums:
-        """Write the rest, end the indexes, and return the checksums of the whole.
+        """Write the rest, end the indexes, and return the checksums of the whole log.
 
         Raises:
-            OSError: the disk does not take it.
+            OSError: the rest cannot be written.
         """
         if self._filled:
             self._end_block()
@@ -135,17 +135,17 @@ class OutputLog:
 
     @property
     def offset_index(self) -> bytes:
-        """Return the index of what was finished."""
+        """Return the offset index, which is complete after ``finish``."""
         return bytes(self._indexes.offsets)
 
     @property
     def time_index(self) -> bytes:
-        """Return the index of what was finished."""
+        """Return the time index, which is complete after ``finish``."""
         return bytes(self._indexes.times)
 
     @property
     def chunk_timestamps(self) -> tuple[TimestampRange | None, ...]:
-        """Times of the records in each block of checksums, as ``LogSegmentData`` has them."""
+        """Return the timestamps of the records in each block of checksums, as ``LogSegmentData`` has them."""
         return self._timestamps.ranges()
 
     def _write(self, data: memoryview) -> None:

@@ -1,4 +1,4 @@
-"""Plain batches: those whose fate only their own records decide, rewritten many at a time (log-format 9.5 and 9.6)."""
+"""Rewrite of plain batches, many at a time: their records alone decide about them (log-format 9.5 and 9.6)."""
 
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -25,17 +25,17 @@ from tierd.pipeline.rewriting.rules import RewriteRules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBatches:
-    """Batches in the output, one behind the other, each with records; those that are gone are none of them.
+    """Batches in the output, one behind the other, each with records; removed batches are not among them.
 
     Attributes:
-        data: all of them.
-        ends: where in ``data`` each ends.
-        last_offsets: int64[n], as their headers have it.
+        data: the bytes of all batches.
+        ends: position in ``data`` at which each batch ends.
+        last_offsets: int64[n], of the headers.
         record_counts: int64[n].
-        max_timestamps_ms: int64[n], of their headers.
+        max_timestamps_ms: int64[n], of the headers.
         earliest_ms: int64[n], of records and header.
-        latest_ms: int64[n], likewise.
-        copied_count: how many are as they were; all others were rewritten.
+        latest_ms: int64[n], of records and header.
+        copied_count: number of batches that are as they were; all others were rewritten.
     """
 
     data: memoryview = field(repr=False)
@@ -49,13 +49,15 @@ class NewBatches:
 
 
 def plain_batches(stretch: CheckedRun, keep: np.ndarray, rules: RewriteRules) -> np.ndarray:
-    """Return the batches of data outside of transactions that have no delete horizon and get none: bool[n].
+    """Return which batches are plain: bool[n].
 
-    Such a batch is copied if it keeps all records, rewritten if it keeps some, and gone if it keeps none.
+    A plain batch is data outside of transactions. It has no delete horizon and gets none. If it keeps no record, it had
+    records and is not protected. A plain batch is copied if it keeps all records, rewritten if it keeps some, and
+    removed if it keeps none.
 
     Args:
         stretch: n batches with m rows.
-        keep: bool[m], which records stay.
+        keep: bool[m], True for records that stay.
         rules: of the pass.
     """
     plain = ~stretch.flagged(IS_CONTROL | IS_TRANSACTIONAL | HAS_DELETE_HORIZON)
@@ -67,20 +69,20 @@ def plain_batches(stretch: CheckedRun, keep: np.ndarray, rules: RewriteRules) ->
     asked = may_be_protected(
         stretch.headers["producer_id"][loses_all].astype(np.int64), stretch.last_offsets[loses_all], rules
     )
-    asked |= np.diff(stretch.first_rows)[loses_all] == 0  # it came empty
+    asked |= np.diff(stretch.first_rows)[loses_all] == 0  # the batch was empty before
     plain[loses_all[asked]] = False
     return plain
 
 
 def rewrite_plain(stretch: CheckedRun, keep: np.ndarray) -> NewBatches | None:
-    """Rewrite plain batches; None when nothing of them is left.
+    """Rewrite plain batches; return None when no batch is left.
 
     Args:
-        stretch: n of them with m rows.
-        keep: bool[m], which records stay.
+        stretch: n plain batches with m rows.
+        keep: bool[m], True for records that stay.
 
     Raises:
-        InvalidRecordError: their records cannot be told apart.
+        InvalidRecordError: the records cannot be told apart.
     """
     counts = stretch.count_by_batch(keep)
     left = np.flatnonzero(counts)
@@ -110,15 +112,15 @@ def rewrite_plain(stretch: CheckedRun, keep: np.ndarray) -> NewBatches | None:
 def _timestamps(
     headers: np.ndarray, is_copied: np.ndarray, counts: np.ndarray, kept_ms: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Base and maximum for the headers, earliest and latest of records and header: int64[n] each.
+    """Return base and maximum for the headers, earliest and latest of records and header: int64[n] each.
 
-    The base becomes that of the first record, as Kafka's builder does, which knows no other; the broker's own stays.
+    The base becomes the timestamp of the first kept record, as in Kafka's builder; with LogAppendTime it stays.
 
     Args:
-        headers: as they were.
-        is_copied: which stay as they are.
-        counts: how many records each keeps, at least one.
-        kept_ms: of all those records.
+        headers: headers before the rewrite.
+        is_copied: True for batches that stay as they are.
+        counts: number of records that each batch keeps, at least one.
+        kept_ms: timestamps of all kept records.
     """
     starts = np.cumsum(counts) - counts
     earliest, latest = np.minimum.reduceat(kept_ms, starts), np.maximum.reduceat(kept_ms, starts)
@@ -131,7 +133,7 @@ def _timestamps(
 def _rewritten(
     stretch: CheckedRun, keep: np.ndarray, left: np.ndarray, base_ms: np.ndarray, max_ms: np.ndarray
 ) -> tuple[memoryview, list[int]]:
-    """The batches that are left, uncompressed, without new checksums, and where each ends."""
+    """Return the batches that are left, uncompressed, without new checksums, and the end of each."""
     bases, greatest = np.zeros((2, len(stretch)), dtype=np.int64)
     bases[left], greatest[left] = base_ms, max_ms
     found = rewrite_batches(stretch.plain, stretch.plain_bounds, stretch.first_rows, keep, (bases, greatest))
@@ -143,7 +145,7 @@ def _rewritten(
 def _compressed(
     stretch: CheckedRun, left: np.ndarray, is_copied: np.ndarray, plain: memoryview, ends: list[int]
 ) -> tuple[memoryview, list[int]]:
-    """The same compressed again, those that were copied as they lie in the log."""
+    """Return the batches compressed again, and the end of each; copied batches are taken from the log as they are."""
     pieces: list[bytes | bytearray | memoryview] = []
     for index, start, end, copied in zip(left.tolist(), [0, *ends], ends, is_copied.tolist(), strict=False):
         begin, stop = stretch.bounds[index : index + 2].tolist()

@@ -1,4 +1,4 @@
-"""RecordRows: the fields of records that decide about them, as columns."""
+"""RecordRows: the fields of records that decide which records stay, as columns."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Self
@@ -14,10 +14,10 @@ MAX_OPENED_RECORDS: Final = 1 << 21
 
 
 class RecordRows(NamedTuple):
-    """The records of a batch, or of several.
+    """Records of a batch, or of several.
 
     Attributes:
-        payload: what holds the keys.
+        payload: bytes that hold the keys.
         offset: int64[n], ascending.
         timestamp_ms: int64[n].
         key_start: int32[n], in ``payload``.
@@ -51,7 +51,7 @@ class RecordRows(NamedTuple):
 
     @classmethod
     def of_records(cls, records: Sequence[Record]) -> Self:
-        """The rows of records that were decoded one by one: legacy ones."""
+        """Return the rows of records that were decoded one by one, such as legacy records."""
         sizes = np.array([_size(record.key) for record in records], dtype=np.int32)
         ends = np.cumsum(np.maximum(sizes, 0), dtype=np.int32)
         return cls(
@@ -64,22 +64,22 @@ class RecordRows(NamedTuple):
         )
 
     def where(self, chosen: np.ndarray | slice) -> Self:
-        """The chosen rows, bool[n] or a slice; of the same payload."""
+        """Return the rows of ``chosen``, bool[n] or a slice; the payload is shared."""
         payload, *columns = self
         return type(self)(payload, *(column[chosen] for column in columns))
 
     def key(self, index: int) -> bytes:
-        """The key of a record that has one."""
+        """Return the key of a record that has one."""
         start = int(self.key_start[index])
         return bytes(self.payload[start : start + int(self.key_size[index])])
 
 
 class Opened(NamedTuple):
-    """A batch's records.
+    """Records of a batch.
 
     Attributes:
-        rows: of them.
-        records: encoded, not compressed, without the header; of no use in a legacy batch.
+        rows: the fields of the records.
+        records: the encoded records, not compressed, without the header; empty for a legacy batch.
     """
 
     rows: RecordRows
@@ -90,8 +90,8 @@ def open_batch(batch: RecordBatch) -> Opened:
     """Open a batch of any magic.
 
     Raises:
-        BatchTooLargeError: it unpacks to too many bytes, or has more than ``MAX_OPENED_RECORDS`` records.
-        InvalidRecordError: its records cannot be decoded.
+        BatchTooLargeError: the batch unpacks to too many bytes, or has more than ``MAX_OPENED_RECORDS`` records.
+        InvalidRecordError: the records cannot be decoded.
     """
     if batch.record_count > MAX_OPENED_RECORDS:
         problem = f"a batch of {batch.record_count} records; tierd opens at most {MAX_OPENED_RECORDS} at once"

@@ -1,4 +1,4 @@
-"""The map stage: which keys a log has and at which offsets, and which offsets have certain keys."""
+"""Scans of a log: the hashes and offsets of its keys, and the offsets of certain keys."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from tierd.pipeline.rewriting.unread import UnreadBatches
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """Keyed records, ascending in offset.
+    """Hashed keys of records, ascending in offset.
 
     Attributes:
         hash_hi: int64[n], upper half of the keys' hashes.
@@ -44,17 +44,17 @@ def scan_keys(
     trace: TransactionTrace | None = None,
     unread: UnreadBatches | None = None,
 ) -> Iterator[KeyColumns]:
-    """Hash the keys of all records that may be the latest of theirs: of live data, no control and no aborted ones.
+    """Yield the hashed keys of all records of live data: no control records, no aborted ones.
 
     Args:
         pieces: consecutive bytes of a log, or of a part of it that begins with a batch.
-        rules: of the pass; what was aborted counts.
+        rules: of the pass; only ``aborted`` is used.
         name: of the log, for errors.
         secret: 16 bytes, the same throughout a run.
-        step: how many records to give at least at a time, but for the last ones.
-        trace: takes note of every batch, if given, and is complete when everything was taken.
-        unread: likewise of every batch of live data that cannot be opened; what is decided of other records has to
-            take them into account.
+        step: number of records that are yielded at least at a time, except for the last ones.
+        trace: takes note of every batch that matters to it, if given, and is complete at the end of the iteration.
+        unread: takes note of every batch of live data that cannot be opened, if given; decisions about other records
+            have to consider these batches.
 
     Raises:
         BatchTooLargeError: a batch cannot be opened, and ``unread`` is None.
@@ -84,11 +84,11 @@ def find_keys(
     name: str,
     unread: UnreadBatches | None = None,
 ) -> Iterator[np.ndarray]:
-    """The offsets, int64[n] ascending, of every record with one of ``keys``: live ones, superseded ones, aborted ones.
+    """Yield the offsets, int64[n] ascending, of every record with one of ``keys``, be it superseded or aborted.
 
     Args:
         pieces: consecutive bytes of a log, or of a part of it that begins with a batch.
-        keys: what is looked for.
+        keys: the keys that are searched.
         name: of the log, for errors.
         unread: takes note of every batch of data that cannot be opened, if given.
 
@@ -112,14 +112,14 @@ def find_keys(
 
 @dataclass(frozen=True, slots=True)
 class _Hider:
-    """Shows the records of live data, and takes note of every batch."""
+    """Filter that lets the records of live data pass, and takes note of transactional and control batches."""
 
     aborted: AbortedTransactions
     trace: TransactionTrace
     unread: UnreadBatches | None
 
     def rows(self, found: CheckedRun | RecordBatch) -> RecordRows | None:
-        """The rows that are no control records and were not aborted; None without any."""
+        """Return the rows that are no control records and were not aborted; None without any."""
         if not isinstance(found, CheckedRun):
             return None if self._is_hidden(found) else _rows_of(found, self.unread)
         flagged = np.flatnonzero(found.flagged(IS_CONTROL | IS_TRANSACTIONAL)).tolist()
@@ -135,7 +135,7 @@ class _Hider:
 
 
 def _rows_of(batch: RecordBatch, unread: UnreadBatches | None) -> RecordRows | None:
-    """The rows of a batch; None of one that cannot be opened, which is noted."""
+    """Return the rows of a batch; None for a batch that cannot be opened, which is noted."""
     try:
         return open_batch(batch).rows
     except BatchTooLargeError:
@@ -146,7 +146,7 @@ def _rows_of(batch: RecordBatch, unread: UnreadBatches | None) -> RecordRows | N
 
 
 def keys_of(rows: RecordRows, secret: bytes) -> KeyColumns:
-    """Hash the keys of those records that have one, under a secret of 16 bytes."""
+    """Hash the keys of the records that have one, under a secret of 16 bytes."""
     has_key = rows.key_size >= 0
     keyed = rows if has_key.all() else rows.where(has_key)
     return KeyColumns(*hash_keys(keyed.payload, keyed.key_start, keyed.key_size, secret), keyed.offset)

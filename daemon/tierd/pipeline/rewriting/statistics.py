@@ -1,4 +1,4 @@
-"""RewriteStatistics: what a rewrite has read, and what became of it."""
+"""RewriteStatistics: counts of what a rewrite has read, kept and removed."""
 
 from dataclasses import dataclass, fields
 
@@ -9,19 +9,18 @@ from tierd.pipeline.rewriting.survivors import Reason
 
 @dataclass(slots=True, kw_only=True)
 class RewriteStatistics:
-    """Counts of one group, or of several added up. Every record that was read is counted once more below.
+    """Counts of one group, or of several added up. A record of ``records_read`` is counted in one other field, too.
 
     Attributes:
-        bytes_read: of the inputs, as they lie in the segments.
-        bytes_written: of the output.
-        batches_copied: byte for byte.
-        batches_emptied: of which the header alone is left.
-        batches_unread: which unpack to more than tierd opens: copied, or gone where the rules say so. Their headers are
-            believed, and what goes counts as erased.
-        records_read: control records too; none of what goes unopened, which are batches of aborted data and of
-            markers, is decoded, so their headers are believed.
-        records_superseded: a later record has their key.
-        records_keyless: invalid in a compacted topic.
+        bytes_read: bytes of the inputs, as they lie in the segments.
+        bytes_written: bytes of the output.
+        batches_copied: batches that are copied byte for byte.
+        batches_emptied: batches of which the header alone is left.
+        batches_unread: batches that unpack to more than tierd opens: copied, or removed where the rules say so. The
+            record counts of their headers are used, and removed records count as erased.
+        records_read: records of all kinds. Batches of aborted data and of markers are counted by their headers.
+        records_superseded: a later record has the same key.
+        records_keyless: records without a key, which are invalid in a compacted topic.
         records_tombstone: tombstones whose delete horizon is past.
         records_aborted: data of aborted transactions.
         records_marker: markers of transactions without any data left, whose delete horizon is past.
@@ -48,7 +47,7 @@ class RewriteStatistics:
     records_erased: int = 0
 
     def count(self, reasons: np.ndarray) -> None:
-        """Count the records of a batch by why they go: a ``Reason`` each, uint8[n]."""
+        """Count records by ``reasons``, uint8[n], a ``Reason`` each."""
         self.records_read += reasons.size
         _, erased, keyless, superseded, tombstone, expired = np.bincount(reasons, minlength=len(Reason)).tolist()
         self.records_erased += erased
@@ -64,10 +63,10 @@ class RewriteStatistics:
 
     @property
     def records_dropped(self) -> int:
-        """For whatever reason."""
+        """Return the number of records that were removed for any reason."""
         return self.records_read - self.records_kept
 
     def add(self, other: "RewriteStatistics") -> None:
-        """Count what ``other`` counted."""
+        """Add the counts of ``other``."""
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))

@@ -1,4 +1,4 @@
-"""Survivors: which records stay, and why others go (log-format 9.5); decided for many of them at once."""
+"""Survivors: decides for many records at once which stay, and why others are removed (log-format 9.5)."""
 
 from enum import IntEnum
 from typing import Protocol
@@ -12,7 +12,7 @@ from tierd.pipeline.rewriting.rules import RewriteRules
 
 
 class Reason(IntEnum):
-    """Reason why a record goes: the first of these that applies."""
+    """Reason why a record is removed: the first of these that applies."""
 
     NONE = 0  # it stays
     ERASED = 1
@@ -26,18 +26,18 @@ class LatestRecords(Protocol):
     """Knowledge of the latest record of every key."""
 
     def keeps(self, rows: RecordRows) -> np.ndarray:
-        """Return which records no later one of their key supersedes: bool[n]; of keyless ones it tells nothing."""
+        """Return which records no later one of their key supersedes: bool[n], of no meaning for keyless records."""
 
 
 class Survivors:
-    """Decides about the records of batches of data that were not aborted."""
+    """Decision about the records of data batches that were not aborted."""
 
     def __init__(self, rules: RewriteRules, latest: LatestRecords | None) -> None:
         """Prepare for a group.
 
         Args:
             rules: of the pass.
-            latest: which records of the group are the latest of their key; None when the rules do not compact.
+            latest: knows which records of the group are the latest of their key; None when the rules do not compact.
 
         Raises:
             ValueError: the rules compact, and the latest records are not given.
@@ -52,8 +52,8 @@ class Survivors:
         self._mapped_end_offset = rules.mapped_end_offset
 
     def reasons(self, rows: RecordRows) -> np.ndarray:
-        """Return why records go, as far as that does not depend on their batch: a ``Reason`` each, uint8[n]."""
-        reasons = np.zeros(rows.size, dtype=np.uint8)  # the last word is the first of the reasons, so from behind
+        """Return why records are removed, by reasons that do not depend on the batch: a ``Reason`` each, uint8[n]."""
+        reasons = np.zeros(rows.size, dtype=np.uint8)  # a reason overwrites those that come after it in ``Reason``
         if self._expire_before_ms is not None:
             is_old = (rows.timestamp_ms < self._expire_before_ms) & (rows.timestamp_ms >= 0)
             if self._unread_from is not None:
@@ -68,16 +68,16 @@ class Survivors:
         return reasons
 
     def reasons_in(self, batch: BatchHeader, reasons: np.ndarray, value_size: np.ndarray) -> np.ndarray:
-        """Return why the records of one batch go.
+        """Return why the records of one batch are removed, with the reasons that depend on the batch.
 
         Args:
             batch: magic 2 or legacy.
-            reasons: of its records, from ``reasons``; left as they are.
-            value_size: of its records, int32[n].
+            reasons: of the batch's records, from ``reasons``; the array is not changed.
+            value_size: of the batch's records, int32[n].
         """
         horizon_ms = batch.delete_horizon_ms
         if batch.last_offset >= self._mapped_end_offset:
-            return reasons  # older values of its keys may still be there, which its tombstones hide
+            return reasons  # older values of the batch's keys may still be there, which its tombstones hide
         if self._latest is None or horizon_ms is None or horizon_ms > self._now_ms:
             return reasons
         if self._unread_from is not None and batch.base_offset >= self._unread_from:

@@ -1,4 +1,4 @@
-"""Timetable, process, limits and history of the job. No pyspark here."""
+"""Schedule, leases, process, limits and history of the runs. No pyspark here."""
 
 from tierd.pipeline.running.history import RunHistory, RunReport, report_json
 from tierd.pipeline.running.leasing import PartitionLeases

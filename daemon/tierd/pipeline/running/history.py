@@ -1,4 +1,4 @@
-"""RunHistory: what past runs did, for ``tierd compact --history``; JSON lines in the state directory.
+"""RunHistory: keeps what past runs did, for ``tierd compact --history``, as JSON lines in the state directory.
 
 ::
 
@@ -42,21 +42,21 @@ class RunOutcome(StrEnum):
 
     @property
     def is_problem(self) -> bool:
-        """Return True if an operator should look."""
+        """Return True if an operator should look into the run."""
         return self in (RunOutcome.PARTLY, RunOutcome.FAILED, RunOutcome.TIMED_OUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """One run.
+    """Report of one run.
 
     Attributes:
         trigger: ``schedule`` or ``command``.
-        attempt: 1 for the first; a run that failed is tried again.
-        tally: what came of it.
-        counts: what the job counted, such as records read and dropped.
+        attempt: 1 for the first; a scheduled run that failed is tried again.
+        tally: results of the run.
+        counts: counts of the job, such as records read and dropped.
         problems: the first few.
-        log_file: of the job; empty when none was started.
+        log_file: log of the job; empty if no job was started.
     """
 
     run_id: str
@@ -72,7 +72,7 @@ class RunReport:
 
 
 def report_json(report: RunReport) -> dict[str, JsonValue]:
-    """A run as the history has it and ``tierd compact --history --json`` prints it; the tally is not apart."""
+    """Return a run as the history and ``tierd compact --history --json`` have it, with the tally's fields in it."""
     facts: dict[str, JsonValue] = _LINE.dump_python(report, mode="json")
     return facts
 
@@ -94,7 +94,7 @@ _LINE: Final = TypeAdapter(Annotated[RunReport, BeforeValidator(_nested), WrapSe
 
 
 class RunHistory:
-    """The runs of one state directory, whose lock the caller holds. Blocking."""
+    """Runs of one state directory, whose lock the caller holds. Blocking."""
 
     def __init__(self, state_dir: Path, *, runs_kept: int = _RUNS_KEPT) -> None:
         """Keep at most ``runs_kept`` runs."""
@@ -102,10 +102,10 @@ class RunHistory:
         self._runs_kept = runs_kept
 
     def append(self, record: RunReport) -> None:
-        """Add a run; durable when this returns, and a crash leaves the file as it was or as it is to be.
+        """Add a run, durably; a crash leaves the former file or the new one.
 
         Raises:
-            StateDirError: it cannot be written.
+            StateDirError: the file cannot be read or written.
         """
         lines = [*(_LINE.dump_json(known) for known in self.read()[-self._runs_kept + 1 :]), _LINE.dump_json(record)]
         temporary = self._path.with_suffix(".tmp")
@@ -122,7 +122,7 @@ class RunHistory:
             ) from error
 
     def read(self) -> list[RunReport]:
-        """Every run that is kept, the oldest first; a line that cannot be understood is left out.
+        """Return the runs that are kept, the oldest first; a line that cannot be understood is left out.
 
         Raises:
             StateDirError: the file cannot be read.

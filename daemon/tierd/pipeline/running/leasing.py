@@ -1,4 +1,4 @@
-"""PartitionLeases: two daemons never spend a run on the same partition at once; what is written is fenced besides."""
+"""PartitionLeases: keeps two daemons from runs on the same partition at once. Their writes are fenced besides."""
 
 import asyncio
 import contextlib
@@ -20,10 +20,10 @@ _AT_ONCE: Final = 16  # leases asked for together: one after the other, those of
 
 
 class PartitionLeases:
-    """The leases of one process at a time, in the metadata store."""
+    """Leases of this process on partitions, in the metadata store."""
 
     def __init__(self, store: KeyValueStore, keys: MetadataKeyFactory, *, holder: str, clock: Clock) -> None:
-        """Prepare to ask for leases; ``holder`` names this process, and one that may go on in its place, for others."""
+        """Prepare to ask for leases; ``holder`` names this process to others, and a process that takes its place."""
         self._store = store
         self._keys = keys
         self._holder = holder
@@ -33,9 +33,9 @@ class PartitionLeases:
     async def held(
         self, partitions: Sequence[TopicIdPartition]
     ) -> AsyncIterator[tuple[list[TopicIdPartition], dict[TopicIdPartition, str]]]:
-        """Hold the leases of these partitions; give those that are ours, and why the others are not.
+        """Hold the leases of these partitions; yield the partitions held, and the reasons for the others.
 
-        Renewed until the block ends, then given back. Of a process that is killed they run out after ``LEASE_S``.
+        Leases are renewed until the block ends, then released. The leases of a killed process expire after ``LEASE_S``.
 
         Raises:
             TierError: the store does not answer; nothing is held for longer than ``LEASE_S``.
@@ -74,7 +74,7 @@ class PartitionLeases:
             leases[partition] = await renew_lease(
                 self._store, self._keys, leases[partition], ttl_s=LEASE_S, now_ms=self._clock.now_ms()
             )
-        except LeaseLostError as error:  # its commits are refused if leadership went with it
+        except LeaseLostError as error:  # commits of the partition are refused if its leadership was lost, too
             log.warning("pipeline_lease_lost", partition=str(partition), problem=str(error))
             del leases[partition]
         except TierError as error:
@@ -91,7 +91,7 @@ class PartitionLeases:
 
 
 async def _for_each(partitions: Sequence[TopicIdPartition], do: Callable[[TopicIdPartition], Awaitable[None]]) -> None:
-    """Call ``do`` for every partition, for some of them at a time; the first failure ends it, and what is under way."""
+    """Call ``do`` for every partition, some at a time; the first failure cancels the other calls and is raised."""
     left = iter(partitions)
 
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""RunProgress: how far the run that is under way has come, for status and metrics, and in the end for the history."""
+"""RunProgress: the progress of the run under way, for status and metrics, and in the end for the history."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -17,9 +17,11 @@ class RunProgress:
     """Progress of the run under way, set by its tasks; lives on the event loop.
 
     Attributes:
-        stage: what it is at, in a word or two.
-        done: of ``total``, in the unit of the stage; ``total`` is 0 while it is unknown.
-        problems: the first few, and ``problem_count`` of all.
+        stage: present stage of the run, in a word or two.
+        done: part of ``total`` that is done, in the unit of the stage.
+        total: size of the stage; 0 while it is unknown.
+        problems: the first few problems.
+        problem_count: number of all problems.
     """
 
     run_id: str
@@ -37,11 +39,11 @@ class RunProgress:
     _told: Callable[[], RunStatistics] | None = None
 
     def follow(self, statistics: Callable[[], RunStatistics]) -> None:
-        """From now on ``refresh`` takes over what the leader of the run has to tell."""
+        """Have ``refresh`` take over the statistics of the run's leader from now on."""
         self._told = statistics
 
     def refresh(self) -> None:
-        """Take over what the leader tells by now."""
+        """Take over the present statistics of the leader."""
         if self._told is None:
             return
         told = self._told()
@@ -49,11 +51,11 @@ class RunProgress:
         self.tally, self.counts = told.tally, dict(told.counts)
 
     def enter(self, stage: str, *, done: int = 0, total: int = 0) -> None:
-        """Say what it is at."""
+        """Set the present stage."""
         self.stage, self.done, self.total = stage, done, total
 
     def add_problem(self, problem: str) -> None:
-        """Note what went wrong; the run goes on."""
+        """Note a problem; the run goes on."""
         self.problem_count += 1
         if len(self.problems) < PROBLEMS_KEPT:
             self.problems.append(problem[:_LONGEST_PROBLEM])
@@ -67,7 +69,7 @@ class RunProgress:
         return RunOutcome.SUCCEEDED if tally.partitions or tally.audited_segments else RunOutcome.NOTHING_DUE
 
     def ended(self, outcome: RunOutcome, now_ms: int) -> RunReport:
-        """The report of the run."""
+        """Return the report of the run."""
         return RunReport(
             run_id=self.run_id,
             trigger=self.trigger,
@@ -99,7 +101,7 @@ class RunTotals:
         self.counts.update(record.counts)
 
     def use(self, current: RunProgress | None, next_begin_ms: int | None) -> PipelineUse:
-        """Everything, as metrics show it."""
+        """Return the totals and the run under way, as metrics show them."""
         if current is not None:
             current.refresh()
         tally = self.tally

@@ -23,7 +23,7 @@ class SparkInstallation:
     Attributes:
         home: Spark's own directory; ``bin/spark-submit`` is below it.
         java_home: None where ``java`` on the path is used.
-        java_version: its major version.
+        java_version: major version of Java.
     """
 
     home: Path
@@ -32,7 +32,7 @@ class SparkInstallation:
 
     @property
     def submit(self) -> Path:
-        """The command that starts a job."""
+        """Return the path of the command that starts a job."""
         return self.home / "bin" / "spark-submit"
 
 
@@ -43,7 +43,7 @@ async def find_spark(java_home: Path | None) -> SparkInstallation:
         java_home: as configured; None takes ``JAVA_HOME``, then ``java`` on the path.
 
     Raises:
-        SparkMissingError: one of them is missing or cannot be run, or Java is too old.
+        SparkMissingError: pyspark or Java is missing, or Java cannot be run or is too old.
     """
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
@@ -60,7 +60,7 @@ async def find_spark(java_home: Path | None) -> SparkInstallation:
 
 
 def java_version(text: str) -> int | None:
-    """The major version in the answer of ``java -version``; None when it has none."""
+    """Return the major version in the answer of ``java -version``; None when the answer has none."""
     found = _VERSION.search(text)
     return int(found[1]) if found else None
 

@@ -23,7 +23,10 @@ _LONGEST_SLEEP_S: Final = 60.0  # the wall clock may be set meanwhile
 _RETRY: Final = Backoff(base_s=60.0, cap_s=900.0)
 
 Work = Callable[[RunProgress, Sequence[TopicPartition] | None], Awaitable[None]]
-"""One run, from planning to the last commit; partitions None means all that are led here. It fills the progress."""
+"""Function that does one run, from planning to the last commit, and fills the progress.
+
+Partitions None means all partitions that this broker leads.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +34,8 @@ class RunLimits:
     """Limits of one run.
 
     Attributes:
-        timeout_s: then it is cancelled.
-        retries: of a scheduled run that failed.
+        timeout_s: time after which a run is cancelled.
+        retries: further attempts of a scheduled run that failed.
     """
 
     timeout_s: float
@@ -40,7 +43,7 @@ class RunLimits:
 
 
 class PipelineScheduler:
-    """Owns the run that is under way. Lives on the event loop."""
+    """Owner of the run that is under way. Lives on the event loop."""
 
     def __init__(
         self,
@@ -52,7 +55,7 @@ class PipelineScheduler:
         clock: Clock,
         random: Callable[[], float],
     ) -> None:
-        """Prepare to run ``work``; ``random`` is in [0, 1)."""
+        """Prepare to run ``work``; ``random`` returns a number in [0, 1)."""
         self._work = work
         self._timetable = timetable
         self._limits = limits
@@ -65,7 +68,7 @@ class PipelineScheduler:
         self.next_begin_ms: int | None = None
 
     async def run(self) -> None:
-        """Run by the timetable until cancelled; the run that is under way is cancelled too."""
+        """Run by the timetable until cancelled; a scheduled run that is under way is cancelled too."""
         while True:
             await self._until_due()
             self.next_begin_ms = self._after(self._clock.now_ms())  # what is due by now is not the next any more
@@ -74,7 +77,7 @@ class PipelineScheduler:
                 continue
             try:
                 await self._run_with_retries()
-            except StateDirError as error:  # the run is over, and the history alone lacks it
+            except StateDirError as error:  # the run is over, and is missing in the history alone
                 log.warning("run_not_remembered", problem=str(error), remedy=error.remedy)
 
     async def run_now(self, names: Sequence[TopicPartition] | None, *, trigger: str = "command") -> RunReport:
@@ -82,12 +85,12 @@ class PipelineScheduler:
 
         Raises:
             PipelineBusyError: a run is under way.
-            StateDirError: the run is over, but cannot be remembered.
+            StateDirError: the run is over, but the history cannot be written.
         """
         return await self._attempt(trigger, 1, names, until_ms=None)
 
     def statistics(self) -> PipelineUse:
-        """The run under way and those since the start, as metrics show them."""
+        """Return the run under way and the totals since the start, as metrics show them."""
         return self._totals.use(self.current, self.next_begin_ms)
 
     async def _run_with_retries(self) -> None:
@@ -120,7 +123,7 @@ class PipelineScheduler:
             raise
         finally:
             record = progress.ended(outcome, self._clock.now_ms())
-            try:  # a waiter that is told of the end finds it in the history, and the next run is added behind it
+            try:  # a caller that waits for the end finds it in the history, and the next run is added behind it
                 await asyncio.shield(self._remember(record))
             finally:
                 self.current, self.last = None, record
@@ -129,7 +132,7 @@ class PipelineScheduler:
     async def _bounded(
         self, progress: RunProgress, names: Sequence[TopicPartition] | None, until_ms: int | None
     ) -> RunOutcome:
-        """Work until it is done, its time is up or a pause begins; say how it ended."""
+        """Work until the run is done, its time is up or a pause begins; return the outcome."""
         limit_s, outcome, why = (
             self._limits.timeout_s,
             RunOutcome.TIMED_OUT,
@@ -174,7 +177,7 @@ class PipelineScheduler:
         return self._timetable.next_pause_ms(self._clock.now_ms())
 
     async def _until_due(self) -> None:
-        """Sleep until a run is due; when that is, is found out anew where the wall clock is set back meanwhile."""
+        """Sleep until a run is due; the due time is computed again if the wall clock is set back meanwhile."""
         looked_ms = self._clock.now_ms()
         self.next_begin_ms = begin_ms = self._after(looked_ms)
         while (now_ms := self._clock.now_ms()) < begin_ms:
@@ -188,7 +191,7 @@ class PipelineScheduler:
             await self._sleep_towards(until_ms)
 
     async def _sleep_towards(self, moment_ms: int) -> None:
-        """Sleep until then, but not for long: the wall clock is looked at again."""
+        """Sleep towards a moment, but not for long, so that the caller reads the wall clock again."""
         left_s = (moment_ms - self._clock.now_ms()) / 1000
         await self._clock.sleep(min(max(left_s, 0.0), _LONGEST_SLEEP_S))
 

@@ -1,4 +1,4 @@
-"""SparkProcess: one spark-submit with everything that it starts, in a process group of its own."""
+"""SparkProcess: runs one spark-submit with everything that it starts, in a process group of its own."""
 
 import asyncio
 import contextlib
@@ -29,25 +29,25 @@ ENTRY: Final = Path(__file__).parents[1] / "jobs" / "__main__.py"
 _LOG_TAIL_BYTES: Final = 16384  # the trace of a Java exception is some kilobytes long
 _FRAME: Final = re.compile(r"\s*(at \S+\(.*\)|\.\.\. \d+ (more|common frames omitted))\s*$")
 _PRIVATELY: Final = ("/bin/sh", "-c", f'umask {PRIVATE_UMASK:03o} && exec "$@"', "sh")
-"""Sets the umask of the job, whose files are for its owner alone; uvloop cannot set it for a process that it starts."""
+"""Command that sets the umask of the job, whose files are for its owner alone; uvloop cannot set a child's umask."""
 _IO_CLASSES: Final = {"best-effort": ("-c", "2", "-n", "7"), "idle": ("-c", "3")}
 
 
 class JobProcess(Protocol):
-    """A job that can be started; tests have one without Spark."""
+    """Job that can be started; tests have one without Spark."""
 
     async def run(self, socket: Path, log_file: Path, *, stop_timeout_s: float) -> int:
         """Start the job for the leader on ``socket`` and return its exit code.
 
-        Cancelled, it asks the job to stop, kills it after ``stop_timeout_s``, and leaves no process behind.
+        A cancelled call asks the job to stop, kills it after ``stop_timeout_s``, and leaves no process behind.
 
         Raises:
-            PipelineError: it cannot be started.
+            PipelineError: the job cannot be started.
         """
 
 
 class SparkProcess:
-    """Starts jobs as the settings say."""
+    """Job on Spark, by the settings of the pipeline."""
 
     def __init__(
         self, settings: PipelineSettings, spark: SparkInstallation, *, config_file: Path, scratch: Path
@@ -56,9 +56,9 @@ class SparkProcess:
 
         Args:
             settings: of the pipeline.
-            spark: what is installed.
-            config_file: the job reads it again, for the stores.
-            scratch: an own directory of the run; it need not be there yet.
+            spark: the installation of Spark and Java.
+            config_file: configuration, which the job reads again, for the stores.
+            scratch: an own directory of the run, which need not exist yet.
         """
         self._settings = settings
         self._spark = spark
@@ -103,7 +103,7 @@ class SparkProcess:
             log.close()
 
     def _prepare(self) -> Path:
-        """Write the properties into a file that only we can read: arguments show in the list of processes."""
+        """Write the properties into a file for the owner alone, since arguments show in the list of processes."""
         self._scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._scratch / "spark.properties"
         write_properties(path, spark_settings(self._settings, self._scratch))
@@ -121,7 +121,7 @@ class SparkProcess:
 def submit_command(
     settings: PipelineSettings, spark: SparkInstallation, *, properties: Path, socket: Path, config_file: Path
 ) -> Sequence[str]:
-    """The command line of a job; ``nice`` and ``ionice`` go first where they are installed."""
+    """Return the command line of a job; ``nice`` and ``ionice`` go first where they are set and installed."""
     command: list[str] = []
     if settings.nice and (nice := shutil.which("nice")):
         command += [nice, "-n", str(settings.nice)]
@@ -132,9 +132,9 @@ def submit_command(
 
 
 def last_lines(log_file: Path, *, lines: int = 3) -> str:
-    """The last lines of a log that say something, masked, for an error; empty when there are none. Blocking.
+    """Return the last lines of a log that are not blank, masked, for an error; empty without any. Blocking.
 
-    Where a Java exception was thrown tells a person nothing: the frames of its trace are left out.
+    The frames of Java traces are left out, for they tell a person nothing.
     """
     try:
         with log_file.open("rb") as file:
@@ -147,10 +147,10 @@ def last_lines(log_file: Path, *, lines: int = 3) -> str:
 
 
 def _require_executable(path: Path) -> None:
-    """Raise unless ``path`` can be run: the shell would say so in the log alone.
+    """Require that ``path`` can be run: the shell would report a failure in the log alone.
 
     Raises:
-        OSError: it cannot.
+        OSError: ``path`` cannot be run.
     """
     if not os.access(path, os.X_OK):
         missing = errno.EACCES if path.exists() else errno.ENOENT
@@ -162,7 +162,7 @@ def _owner_only(path: str, flags: int) -> int:
 
 
 async def _to_its_end(ending: "asyncio.Task[None]") -> None:
-    """Wait for ``ending``. A cancellation cancels it, which kills the job at once, and waits for it all the same."""
+    """Wait for ``ending``. A cancellation cancels ``ending``, which kills the job at once, and waits for its end."""
     try:
         await asyncio.shield(ending)
     except asyncio.CancelledError:
@@ -172,14 +172,14 @@ async def _to_its_end(ending: "asyncio.Task[None]") -> None:
 
 
 async def _end(process: asyncio.subprocess.Process, stop_timeout_s: float) -> None:
-    """Ask the whole group to stop, then kill it; nothing of it is left when this returns. Cancelled, kill it."""
+    """Ask the process group to stop, then kill what is left of it. A cancelled call kills the group at once."""
     try:
         if process.returncode is None:
             _signal(process.pid, signal.SIGTERM)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), stop_timeout_s)
     finally:
-        _signal(process.pid, signal.SIGKILL)  # workers may outlive the one that we started
+        _signal(process.pid, signal.SIGKILL)  # workers may outlive the process that was started here
         await process.wait()
 
 

@@ -28,9 +28,9 @@ from tierd.pipeline.running.spark_process import JobProcess, last_lines
 log = structlog.get_logger()
 
 _LOGS_KEPT: Final = 30
-_LAST_WORDS_S: Final = 1.0  # what a job that has ended had to say is on its way
+_LAST_WORDS_S: Final = 1.0  # the last messages of a job that has ended are on their way
 AfterRun = Callable[[str, Sequence[PartitionRound], RunStatistics], Awaitable[None]]
-"""Function that takes note of what a run did to each of its partitions, also of a run that failed."""
+"""Function that takes note of what a run did to each of its partitions, also of a run that failed; not of audits."""
 Candidates = Callable[[Sequence[TopicPartition] | None], Awaitable[Sequence[Candidate]]]
 
 
@@ -85,7 +85,7 @@ class SparkRun:
         self._settings = settings
 
     async def plan(self, names: Sequence[TopicPartition] | None) -> PreparedRun:
-        """Return the plan of a run now, and why it is not more; nothing is begun.
+        """Return the order that a run would get now, and the partitions it skips, with reasons; nothing is begun.
 
         Raises:
             TierError: a named partition is not led here, or a store does not answer.
@@ -98,7 +98,7 @@ class SparkRun:
                 await self._planner.end()
 
     async def __call__(self, progress: RunProgress, names: Sequence[TopicPartition] | None) -> None:
-        """Do one run. Cancelled, it ends the job and gives up the open outputs.
+        """Do one run. A cancelled run ends the job and abandons the open outputs.
 
         Raises:
             PipelineError: the job could not be started, or failed as a whole; what was committed stays.
@@ -150,17 +150,17 @@ class SparkRun:
             ) from error
 
     async def _converse(self, running: "asyncio.Future[int]", server: LeaderServer, log_file: Path) -> None:
-        """Answer the job until it is done; whichever of the two ends in disorder ends the other."""
+        """Answer the job until it is done; a failure of the job or of the leader's side ends the other one."""
         serving = asyncio.create_task(server.serve(), name="leader of the run")
         both: tuple[asyncio.Future[int] | asyncio.Future[bool], ...] = (running, serving)
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             patience_s = _LAST_WORDS_S if running.done() else self._settings.stop_timeout_s
-            await asyncio.wait(both, timeout=patience_s)  # in order they end together
+            await asyncio.wait(both, timeout=patience_s)  # without a failure both end together
             if serving.done() and serving.exception() is None and serving.result():
                 if running.done():
                     running.result()
-                else:  # its Spark does not stop, and what counts is committed
+                else:  # the job's Spark does not stop, but everything is committed
                     log.warning("job_does_not_end", log_file=str(log_file), after_s=self._settings.stop_timeout_s)
                 return
             raise await asyncio.to_thread(_failure, running, serving, log_file)
@@ -186,13 +186,13 @@ class SparkRun:
 
 
 def sweep_runs(directory: Path) -> None:
-    """Remove what a process that was killed left of its runs. Blocking; the caller holds the instance lock."""
+    """Remove the run directories that a killed process left. Blocking; the caller holds the instance lock."""
     shutil.rmtree(directory / "runs", ignore_errors=True)
 
 
 def _prepare(scratch: Path, logs: Path) -> None:
     make_private_directory(scratch.parent.parent)
-    require_unchangeable(scratch.parent.parent)  # whoever could put another scratch in its place would have its secrets
+    require_unchangeable(scratch.parent.parent)  # a process that swaps the scratch would get the secrets
     for directory in (scratch.parent, logs):
         make_own_directory(directory)
     scratch.mkdir(mode=PRIVATE_DIRECTORY)
@@ -202,7 +202,10 @@ def _prepare(scratch: Path, logs: Path) -> None:
 
 
 def _failure(running: "asyncio.Future[int]", serving: "asyncio.Future[bool]", log_file: Path) -> PipelineError:
-    """Return why a run failed, from the job's log or else from the leader. Blocking."""
+    """Return why a run failed: an error of the process or of the leader, or else the exit code and the log's end.
+
+    Any other exception than ``TierError`` is a bug and raised. Blocking.
+    """
     for task in (running, serving):
         if task.done() and (error := task.exception()) is not None:
             if not isinstance(error, TierError):

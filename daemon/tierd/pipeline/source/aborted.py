@@ -12,7 +12,7 @@ from tierd.pipeline.source.splits import Split
 
 
 class AbortedSearch:
-    """Reads the transaction indexes of one partition, each once."""
+    """Search in the transaction indexes of one partition, each of which is read once."""
 
     def __init__(self, tier: OpenTier, snapshot: PartitionSnapshot) -> None:
         self._tier = tier
@@ -31,7 +31,7 @@ class AbortedSearch:
             self._load([s.metadata for s in self._snapshot.stretches(start, end) if not s.metadata.txn_index_empty])
 
     def touching(self, start_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions that touch ``[start_offset, end_offset)``, each once (remote-tiering 14.4).
+        """Return the aborted transactions that touch ``[start_offset, end_offset)``, each once (remote-tiering 14.4).
 
         Raises:
             DataLossError: a local index is gone meanwhile.

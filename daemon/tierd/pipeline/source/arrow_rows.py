@@ -1,4 +1,4 @@
-"""Decoded records to Arrow batches with the columns that a query asked for, and no work for the others."""
+"""Conversion of decoded records to Arrow batches with the columns that a query asked for; no other column is made."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -22,12 +22,12 @@ _LARGEST_MS: Final = ((1 << 63) - 1) // _MS_US
 
 
 class Chosen(NamedTuple):
-    """Records of some columns.
+    """Chosen records of some columns.
 
     Attributes:
         columns: the records.
-        rows: which of them, ascending; None: all.
-        timestamp_type: of each that is chosen, or of all.
+        rows: places of the chosen records, ascending; None: all.
+        timestamp_type: of each chosen record, or of all.
     """
 
     columns: RecordColumns
@@ -38,16 +38,16 @@ class Chosen(NamedTuple):
         return len(self.columns) if self.rows is None else len(self.rows)
 
     def numbers(self, column: memoryview) -> "np.ndarray[tuple[int], np.dtype[np.int64 | np.int32]]":
-        """The values of ``column`` that are chosen."""
+        """Return the values of ``column`` for the chosen records."""
         whole = np.asarray(column)
         return whole if self.rows is None else whole[self.rows]
 
 
 class ArrowRows:
-    """Makes the Arrow batches of one partition."""
+    """Maker of the Arrow batches of one partition."""
 
     def __init__(self, schema: pa.Schema, name: TopicPartition) -> None:
-        """Make rows of ``schema``, whose columns are of the source's."""
+        """Prepare to make rows of ``schema``, whose columns are among those of the source."""
         self._schema = schema
         self._name = name
 
@@ -59,7 +59,7 @@ class ArrowRows:
                 yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def of_records(self, records: list[Record]) -> pa.RecordBatch:
-        """The rows of records that came one by one, as those of the legacy formats do."""
+        """Return the rows of records that were decoded one by one, such as legacy records."""
         values: Mapping[str, Callable[[Record], object]] = {
             "key": lambda r: r.key,
             "value": lambda r: r.value,
@@ -75,7 +75,7 @@ class ArrowRows:
 
 
 def timestamp_types(runs: list[BatchRun], rows: Int64s | None) -> int | Int32s:
-    """The timestamp types of some records, as Spark's Kafka source numbers them."""
+    """Return the timestamp types of some records, as Spark's Kafka source numbers them."""
     kinds = [int(run.is_log_append_time) for run in runs]
     if len(set(kinds)) <= 1:
         return kinds[0] if kinds else 0
@@ -132,10 +132,10 @@ def _timestamp(chosen: Chosen, kind: pa.DataType, name: TopicPartition) -> Arrow
 
 
 def _require_expressible(timestamp_ms: int, name: TopicPartition) -> int:
-    """Return a time that microseconds can tell, too.
+    """Return ``timestamp_ms``, which must be expressible in microseconds.
 
     Raises:
-        ReadOptionError: they cannot: a producer gave nanoseconds, perhaps.
+        ReadOptionError: it is not; a producer gave nanoseconds, perhaps.
     """
     if abs(timestamp_ms) > _LARGEST_MS:
         raise ReadOptionError(

@@ -1,4 +1,4 @@
-"""TierBatchReader: one batch query, planned on the driver and read by tasks."""
+"""TierBatchReader: reads one batch query, which is planned on the driver and read by tasks."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -28,9 +28,9 @@ class TierPartition(InputPartition):
 class TierBatchReader(DataSourceReader):
     """Reader of a snapshot that is pinned when the query is planned.
 
-    Picklable: it travels to the tasks, and leaves the password of the metadata store behind.
+    The reader is pickled to the tasks, without the password of the metadata store.
 
-    It takes no filters: a Spark that gives one reader to several queries would give all of them what one has filtered.
+    The reader takes no filters: a Spark that gives one reader to several queries would apply one's filters to all.
     """
 
     def __init__(self, access: TierAccess, options: ReadOptions, schema: StructType) -> None:
@@ -40,13 +40,13 @@ class TierBatchReader(DataSourceReader):
         self.bounds = RecordBounds()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Look at the tier and cut what is wanted of it into tasks; what is there later is not read.
+        """Plan the tasks of the query from the present state of the tier; later records are not read.
 
         Raises:
-            TierError: a store or a log dir cannot be read, or what the query asks for is not there.
+            TierError: a store or a log dir cannot be read, or a partition or offset of the query is not there.
         """
         with with_remedy():
-            if self.access.metadata is None:  # a reader that has travelled plans where filters were pushed into it
+            if self.access.metadata is None:  # Spark pickles a reader with pushed filters, which then plans
                 self.access = configured_access(self._options)
             with self.access.open() as tier:
                 return [TierPartition(split) for split in self.plan(tier)] or [TierPartition(None)]
@@ -79,7 +79,7 @@ class FilteringTierReader(TierBatchReader):
     """Reader that takes filters over, for a Spark of which ``makes_a_reader_for_each_scan`` is true."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take over what filters say of offset, timestamp, topic and partition; give back the others."""
+        """Take over filters on offset, timestamp, topic and partition; return those that Spark still has to apply."""
         self.bounds, left = push(self.bounds, filters)
         return left
 

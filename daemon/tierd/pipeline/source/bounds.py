@@ -74,11 +74,11 @@ class RecordBounds:
 
 
 def push(bounds: RecordBounds, filters: Sequence[Filter]) -> tuple[RecordBounds, list[Filter]]:
-    """Take over what can be told from offset, timestamp, topic and partition.
+    """Take over filters on offset, timestamp, topic and partition.
 
     Returns:
-        The narrower bounds, and the filters that still have to be evaluated by Spark: what is not understood, and
-        sets of numbers, of which the bounds only know the ends.
+        The narrower bounds, and the filters that Spark still has to evaluate: filters that are not understood, and
+        sets of numbers, of which the bounds have only the ends.
     """
     left = []
     for condition in filters:
@@ -90,7 +90,7 @@ def push(bounds: RecordBounds, filters: Sequence[Filter]) -> tuple[RecordBounds,
 
 
 def _pushed(bounds: RecordBounds, condition: Filter) -> tuple[RecordBounds, bool]:
-    """The bounds with ``condition``, and whether they say all that it says."""
+    """Return the bounds with ``condition``, and True if they express it completely."""
     column: tuple[str, ...] = getattr(condition, "attribute", ())
     if len(column) != 1:
         return bounds, False
@@ -129,14 +129,14 @@ def _offset_range(condition: Filter, value: object) -> Range | None:
 
 
 def _time_range(condition: Filter, value: object) -> Range | None:
-    """In milliseconds, which records have, from the microseconds that Spark compares."""
+    """Return a condition's range in milliseconds, as records have, from the microseconds that Spark compares."""
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
     return _numbers(condition, (value - _EPOCH) // timedelta(microseconds=1), _MS_US)
 
 
 def _numbers(condition: Filter, value: int, unit: int) -> Range:
-    """The whole numbers n for which ``n * unit`` compares as asked with ``value``."""
+    """Return the whole numbers n for which ``n * unit`` compares as asked with ``value``."""
     floor, ceiling = value // unit, -(-value // unit)
     match condition:
         case GreaterThan():
@@ -152,7 +152,7 @@ def _numbers(condition: Filter, value: int, unit: int) -> Range:
 
 
 def _is_comparable(condition: Filter, kind: type) -> bool:
-    """Return True if the condition compares with values of ``kind`` alone, and none of them null."""
+    """Return True if the condition compares only with values of ``kind``, none of which is null."""
     if isinstance(condition, In):
         return all(isinstance(value, kind) for value in condition.value)
     if isinstance(condition, (StringStartsWith, StringEndsWith, StringContains)):
@@ -161,7 +161,7 @@ def _is_comparable(condition: Filter, kind: type) -> bool:
 
 
 def _holds(condition: Filter, name: TopicPartition) -> bool:
-    """Return True if a condition that ``_is_comparable`` holds for the partition."""
+    """Return True if ``condition``, which ``_is_comparable`` accepts, holds for the partition."""
     own = name.topic if condition.attribute == ("topic",) else name.partition  # type: ignore[attr-defined]
     match condition:
         case EqualTo(value=value) | EqualNullSafe(value=value):

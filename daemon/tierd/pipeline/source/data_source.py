@@ -1,4 +1,4 @@
-"""TieredLogDataSource: the meaning of ``format("tierd")``."""
+"""TieredLogDataSource: the data source of ``format("tierd")``."""
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -18,20 +18,20 @@ class TieredLogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return "tierd"
 
     def schema(self) -> StructType:
-        """The columns of a row.
+        """Return the columns of a row.
 
         Raises:
-            ReadOptionError: an option is not known.
+            ReadOptionError: an option is not known, or ``includeHeaders`` has no usable value.
         """
         with with_remedy():
             return row_schema(has_headers=includes_headers(self.options))
 
     def reader(self, schema: StructType) -> TierBatchReader:
-        """A batch query.
+        """Return the reader of a batch query.
 
         Raises:
             TierError: an option or the configuration cannot be used.
@@ -41,7 +41,7 @@ class TieredLogDataSource(DataSource):
             return self._reads_with(configured_access(options), options, schema)
 
     def streamReader(self, schema: StructType) -> TierStreamReader:  # noqa: N802 - Spark's name
-        """A streaming query.
+        """Return the reader of a streaming query.
 
         Raises:
             TierError: an option or the configuration cannot be used.
@@ -52,6 +52,6 @@ class TieredLogDataSource(DataSource):
 
 
 class FilteringTieredLogDataSource(TieredLogDataSource):
-    """The same source, which takes filters over from a Spark that makes a reader for each scan."""
+    """Data source that takes filters over, for a Spark that makes a reader for each scan."""
 
     _reads_with = FilteringTierReader

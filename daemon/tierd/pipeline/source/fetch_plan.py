@@ -18,28 +18,28 @@ class Bytes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChunkTimes:
-    """A chunk of the stored log, and the times of the records that overlap it; None where they are not known."""
+    """Chunk of the stored log, with the timestamps of the records that overlap it; None where they are unknown."""
 
     content: Bytes
     min_timestamp_ms: int | None
     max_timestamp_ms: int | None
 
     def may_hold(self, timestamps_ms: Range) -> bool:
-        """Return True if a record of the chunk may have such a time."""
+        """Return True if a record of the chunk may have a timestamp in the range."""
         is_old = self.max_timestamp_ms is not None and self.max_timestamp_ms < timestamps_ms.low
         is_young = self.min_timestamp_ms is not None and self.min_timestamp_ms > timestamps_ms.high
         return not (is_old or is_young)
 
 
 def chunks_to_read(chunks: Sequence[ChunkTimes], timestamps_ms: Range, size_bytes: int) -> list[Bytes]:
-    """The bytes of the chunks that may hold records of the wanted times, neighbours joined."""
+    """Return the bytes of the chunks that may hold records of the wanted times, neighbours joined."""
     if timestamps_ms.is_all:
         return [Bytes(0, size_bytes)] if size_bytes else []
     return list(_joined(chunk.content for chunk in chunks if chunk.may_hold(timestamps_ms)))
 
 
 def whole_batches(wanted: Sequence[Bytes], index: OffsetIndex, size_bytes: int) -> list[Bytes]:
-    """Widen ``wanted`` so that each piece begins and ends where the index says that a batch begins, or at the end."""
+    """Widen ``wanted`` so that each piece begins and ends at a batch that the index lists, or at an end of the log."""
     return list(_joined(Bytes(_floor(index, w.start), _ceiling(index, w.end, size_bytes)) for w in wanted))
 
 
@@ -58,7 +58,7 @@ def clipped(wanted: Sequence[Bytes], limits: Bytes) -> list[Bytes]:
 
 
 def _joined(pieces: "Iterator[Bytes] | Sequence[Bytes]") -> Iterator[Bytes]:
-    """Ascending pieces, those that touch or overlap as one."""
+    """Yield ascending pieces; pieces that touch or overlap are joined."""
     begun: Bytes | None = None
     for piece in pieces:
         if begun is None:

@@ -31,7 +31,7 @@ _READ_BYTES: Final = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class LocalTail:
-    """The local log of a partition at one moment. It is picklable, and readable on this host only.
+    """Local log of a partition at one moment, which is picklable, and readable on this host only.
 
     Attributes:
         high_watermark: exclusive end of the readable offsets.
@@ -46,7 +46,7 @@ class LocalTail:
 
     @property
     def start_offset(self) -> int:
-        """The first offset on disk."""
+        """Return the first offset on disk; the high watermark without segments."""
         return self.scan.segments[0].base_offset if self.scan.segments else self.high_watermark
 
     def size_bytes(self, start_offset: int) -> int:
@@ -92,10 +92,10 @@ class LocalTail:
 
 
 class LocalTails:
-    """The local logs of partitions, for a query that is planned on the broker's host. Every call blocks."""
+    """Local logs of partitions, for a query that is planned on the broker's host. Every call blocks."""
 
     def __init__(self, log_dirs: Sequence[Path]) -> None:
-        """Search in ``log_dirs``.
+        """Take the log dirs, at least one of which must be on this host.
 
         Raises:
             ReadOptionError: this host has none of the log dirs.
@@ -108,7 +108,7 @@ class LocalTails:
         self._log_dirs = log_dirs
 
     def partitions(self) -> dict[TopicIdPartition, PartitionDirectory]:
-        """The replicas on this host, without those that are being deleted or moved.
+        """Return the replicas on this host that have a topic id and are not being deleted or moved.
 
         Raises:
             LogDirOfflineError: a log dir cannot be listed.
@@ -118,9 +118,9 @@ class LocalTails:
         return {d.partition: d for d in current if d.topic_id is not None}
 
     def tail(self, directory: PartitionDirectory) -> LocalTail | None:
-        """The partition as it is now; None where the broker has not said yet how far it is committed.
+        """Return the local log of a partition as it is now; None while the broker has stored no high watermark of it.
 
-        The checkpoints come first, for what they say only grows.
+        The checkpoints are read before the log, for their offsets only grow.
 
         Raises:
             DataLossError: the directory is changing.
@@ -139,7 +139,7 @@ class LocalTails:
 
 
 def _behind(data: bytes) -> int:
-    """The offset behind the last of some whole batches."""
+    """Return the offset behind the last of some whole batches."""
     return deque(iter_batches(data, name="local log", check_crc=False), maxlen=1)[0].last_offset + 1
 
 

@@ -14,7 +14,7 @@ from tierd.pipeline.source.splits import Part, QuerySpan
 
 
 def narrowed(tier: OpenTier, span: QuerySpan, bounds: RecordBounds) -> QuerySpan:
-    """Return ``span`` without the segments in which nothing can be wanted, and what is left of the others.
+    """Return ``span`` without parts that cannot hold wanted records, and with the other parts cut to the offsets.
 
     Raises:
         DataLossError: a segment is gone meanwhile.
@@ -28,7 +28,7 @@ def narrowed(tier: OpenTier, span: QuerySpan, bounds: RecordBounds) -> QuerySpan
 
 
 def _of_times(tier: OpenTier, parts: Sequence[Part], times: Range) -> list[Part]:
-    """The parts that may hold records of such times; a manifest is read where the metadata does not tell."""
+    """Return the parts that may hold records of such times; manifests are read unless the metadata rules a part out."""
     remote = [
         (part, part.source.metadata)
         for part in parts

@@ -1,4 +1,4 @@
-"""The options of a query, parsed once. The names are those of Spark's own Kafka source, and a few of ours."""
+"""Options of a query, parsed once. The names are those of Spark's own Kafka source, and a few of tierd's."""
 
 import difflib
 import re
@@ -52,7 +52,7 @@ class PartitionChoice:
 
     @property
     def required_topics(self) -> frozenset[str]:
-        """Topics that must be there; a pattern requires none."""
+        """Return the topics that must be there; a pattern requires none."""
         return self.topics or frozenset(name.topic for name in self.assigned or ())
 
 
@@ -63,10 +63,10 @@ class ReadOptions:
     Attributes:
         config: tierd's configuration file, read where the query is planned.
         partition_bytes: stored bytes that one task should read.
-        min_partitions: at least so many tasks, where there are enough offsets.
+        min_partitions: least number of tasks, where there are enough offsets.
         max_records_per_partition: offsets that one task may have at most.
-        max_offsets_per_trigger: of a micro-batch.
-        max_bytes_per_trigger: stored bytes of a micro-batch, about.
+        max_offsets_per_trigger: offsets of a micro-batch at most.
+        max_bytes_per_trigger: stored bytes of a micro-batch at most, about.
     """
 
     choice: PartitionChoice
@@ -85,14 +85,14 @@ class ReadOptions:
 
 
 def parse_options(given: Mapping[str, str], *, is_streaming: bool) -> ReadOptions:
-    """Parse what a query says in its options.
+    """Parse the options of a query.
 
     Args:
-        given: as Spark hands them over; the case of names does not matter.
-        is_streaming: then there is no end, and the default start is the latest offset.
+        given: options from Spark; the case of names does not matter.
+        is_streaming: True for a query without an end, whose default start is the latest offset.
 
     Raises:
-        ReadOptionError: an unknown option, with the nearest name that there is, or a value that cannot be used.
+        ReadOptionError: an option is unknown, and the nearest known name is shown, or a value cannot be used.
     """
     options = _Options(_known(given))
     starting = options.starting(LogPlace.LATEST if is_streaming else LogPlace.EARLIEST)
@@ -139,7 +139,7 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
 
 
 class _Options:
-    """The known options by name, and how each kind of value is read."""
+    """Known options by name, with a parser for each kind of value."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
@@ -213,7 +213,7 @@ class _Options:
         return self._position("ending", LogPlace.LATEST, or_latest=True)
 
     def _position(self, which: str, default: LogPlace, *, or_latest: bool) -> Position:
-        """A time wins over times for each partition, and both over offsets, as in Spark's Kafka source."""
+        """Return a position; a time wins over times per partition, and both win over offsets, as in Spark's source."""
         if (name := f"{which}Timestamp") in self:
             value = self._given[name].strip()
             if not value.isascii() or not value.isdigit():

@@ -14,7 +14,7 @@ EARLIEST: Final = -2
 
 
 class LogPlace(Enum):
-    """A place in the log that every partition has."""
+    """Place in the log that every partition has."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -22,28 +22,28 @@ class LogPlace(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """An offset for each partition; -1 is the latest, -2 the earliest."""
+    """Offsets by partition; -1 is the latest, -2 the earliest."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class SinceTime:
-    """The first record no older than a time.
+    """Position of the first record that is no older than a time.
 
     Attributes:
-        timestamp_ms: for every partition, or one for each.
-        or_latest: where there is no such record: True begins at the end, False is an error.
+        timestamp_ms: one time for all partitions, or one for each.
+        or_latest: without such a record, True takes the end of the log, and False is an error.
     """
 
     timestamp_ms: int | Mapping[TopicPartition, int]
     or_latest: bool
 
     def of(self, name: TopicPartition) -> int:
-        """The time for one partition.
+        """Return the time for one partition.
 
         Raises:
-            ReadOptionError: none is given for it.
+            ReadOptionError: no time is given for the partition.
         """
         if isinstance(self.timestamp_ms, int):
             return self.timestamp_ms
@@ -54,10 +54,10 @@ Position = LogPlace | AtOffsets | SinceTime
 
 
 def given_for(name: TopicPartition, values: Mapping[TopicPartition, int], *, what: str) -> int:
-    """The value that an option gives for a partition.
+    """Return the value that an option gives for a partition.
 
     Raises:
-        ReadOptionError: none.
+        ReadOptionError: the option has no value for it.
     """
     if name not in values:
         raise ReadOptionError(
@@ -70,7 +70,7 @@ def parse_position(text: str, *, option: str) -> LogPlace | AtOffsets:
     """Parse ``earliest``, ``latest``, or JSON such as ``{"orders": {"0": 23, "1": -2}}``.
 
     Raises:
-        ReadOptionError: it is none of them.
+        ReadOptionError: the text is none of them.
     """
     word = text.strip().lower()
     if word in (LogPlace.EARLIEST.value, LogPlace.LATEST.value):
@@ -82,7 +82,7 @@ def parse_offsets(text: str, *, option: str, smallest: int) -> Mapping[TopicPart
     """Parse JSON of topics to partitions to numbers.
 
     Raises:
-        ReadOptionError: it is none, or a number is below ``smallest``.
+        ReadOptionError: the text is no such JSON, or a number is below ``smallest``.
     """
     try:
         topics = parse_json(text)
@@ -102,7 +102,7 @@ def parse_offsets(text: str, *, option: str, smallest: int) -> Mapping[TopicPart
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """The progress of a streaming query, as its checkpoint keeps it: the next offset of each partition."""
+    """Encode the progress of a streaming query for its checkpoint: the next offset of each partition."""
     encoded: dict[str, dict[str, int]] = {}
     for name in sorted(offsets):
         encoded.setdefault(name.topic, {})[str(name.partition)] = offsets[name]
@@ -110,7 +110,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str,
 
 
 def decode_offsets(progress: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """The inverse of ``encode_offsets``."""
+    """Decode ``encode_offsets``."""
     return {TopicPartition(topic, int(n)): offset for topic, each in progress.items() for n, offset in each.items()}
 
 

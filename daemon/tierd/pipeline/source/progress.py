@@ -32,11 +32,11 @@ def admitted(
 ) -> dict[TopicPartition, int]:
     """Return the end of the next micro-batch in each partition, exclusive; each gets its share of what is waiting.
 
-    A partition in which something waits goes on by one offset at least, so that every query comes to its end.
+    A partition with waiting offsets moves on by one offset at least, so that every query comes to its end.
 
     Args:
-        spans: what waits.
-        starts: where the batch begins; partitions without a span stay there.
+        spans: ranges that wait.
+        starts: begin of the batch by partition; partitions without a span stay there.
         limits: of the batch.
     """
     waiting = {name: span for name, span in spans.items() if span.end_offset > starts[name]}
@@ -56,7 +56,7 @@ def _share(limit: int | None, waiting: int) -> float:
 
 
 def _end_of_bytes(span: QuerySpan, share: float) -> int:
-    """Return the offset at which the first ``share`` of a span's bytes ends; of offsets it may be any share."""
+    """Return the offset at which the first ``share`` of a span's bytes ends, whatever share of the offsets it is."""
     left_bytes = span.size_bytes * share
     for part in span.parts:
         if part.size_bytes > left_bytes:

@@ -1,4 +1,4 @@
-"""QueryPlanner: options and metadata to what is read, on the driver."""
+"""QueryPlanner: plans on the driver what a query reads, from options and metadata."""
 
 import difflib
 import os
@@ -32,7 +32,7 @@ _NOWHERE: Final = "is neither in the tier nor behind its end in the broker's log
 
 
 def configured_access(options: ReadOptions) -> TierAccess:
-    """Return the way to the tier that the configuration names, with its metadata store. Blocking.
+    """Return the access to the tier of the configuration, with the metadata store. Blocking.
 
     Raises:
         ConfigError: the configuration cannot be used.
@@ -41,7 +41,7 @@ def configured_access(options: ReadOptions) -> TierAccess:
 
 
 class QueryPlanner:
-    """Looks at the tier and says what each task reads. For one thread."""
+    """Planner of what each task reads from the tier. For one thread."""
 
     def __init__(self, access: TierAccess, tier: OpenTier, options: ReadOptions) -> None:
         self._tier = tier
@@ -50,10 +50,10 @@ class QueryPlanner:
         self._local = LocalTails(access.log_dirs) if options.include_local else None
 
     def look(self, wants: Callable[[TopicPartition], bool] = lambda _: True) -> dict[TopicPartition, PartitionSnapshot]:
-        """Return what the query may read now of the partitions that it chose and that ``wants`` accepts.
+        """Return a snapshot of each partition that the query chose and that ``wants`` accepts, in order of names.
 
         Raises:
-            UnknownPartitionError: a topic or partition that it names is not there.
+            UnknownPartitionError: a topic or partition that the query names is not there.
             TierError: a store or a log dir cannot be read.
         """
         local = self._local_directories()
@@ -67,14 +67,14 @@ class QueryPlanner:
         }
 
     def _local_directories(self) -> dict[TopicIdPartition, PartitionDirectory]:
-        """Return the chosen replicas of this host; none where local segments are not to be read."""
+        """Return the chosen replicas of this host; none if the query reads no local segments."""
         found = self._local.partitions() if self._local is not None else {}
         return {p: directory for p, directory in found.items() if p.topic_partition in self._options.choice}
 
     def _views(
         self, local: Mapping[TopicIdPartition, PartitionDirectory]
     ) -> tuple[dict[TopicIdPartition, LocalTail], dict[TopicIdPartition, PartitionView]]:
-        """The local tails first: what the broker deletes meanwhile is in the tier by then."""
+        """Return local tails and remote views; tails are read first: what the broker deletes later is in the tier."""
         chosen = self._options.choice
         found = {p: self._local.tail(directory) for p, directory in local.items()} if self._local is not None else {}
         tails = {partition: tail for partition, tail in found.items() if tail is not None}
@@ -84,10 +84,10 @@ class QueryPlanner:
     def offsets_at(
         self, position: Position, snapshots: Mapping[TopicPartition, PartitionSnapshot]
     ) -> dict[TopicPartition, int]:
-        """The offset that ``position`` means in each partition; it may lie outside of what can be read.
+        """Return the offset that ``position`` means in each partition, which may not be readable.
 
         Raises:
-            ReadOptionError: it says nothing of a partition, or there is no record so young.
+            ReadOptionError: the position has no value for a partition, or no record is young enough.
             TierError: a store or a log dir cannot be read.
         """
         return {name: self._offset_at(position, snapshot) for name, snapshot in snapshots.items()}
@@ -116,7 +116,7 @@ class QueryPlanner:
         ends: Offsets,
         bounds: RecordBounds,
     ) -> list[Split]:
-        """The tasks that read ``[start, end)`` of each partition, as far as ``bounds`` may want it.
+        """Return the tasks that read ``[start, end)`` of each partition, as far as ``bounds`` may want it.
 
         Raises:
             DataLossError: offsets are not there, and the query is to fail then.
@@ -142,10 +142,10 @@ class QueryPlanner:
         ]
 
     def span(self, snapshot: PartitionSnapshot, start_offset: int, end_offset: int) -> QuerySpan:
-        """Return the location of ``[start_offset, end_offset)`` of a partition.
+        """Return the readable part of ``[start_offset, end_offset)`` of a partition, with its locations.
 
         Raises:
-            DataLossError: some of it is not there, and the query is to fail then.
+            DataLossError: some of the offsets are not there, and the query is to fail then.
         """
         start, end = max(start_offset, snapshot.start_offset), min(end_offset, snapshot.end_offset)
         if start_offset < min(start, end_offset):

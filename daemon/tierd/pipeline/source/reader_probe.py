@@ -1,4 +1,4 @@
-"""makes_a_reader_for_each_scan: tells whether filters may be pushed into a Python source of this Spark.
+"""makes_a_reader_for_each_scan: finds out if filters may be pushed into a Python source of this Spark.
 
 Spark up to 4.3.0 keeps one reader for all queries of a data frame (``PythonDataSourceV2.setReadInfo``). The filters
 that were pushed last decide what each query of the frame reads, and the other sides of a union or a join as well.
@@ -21,16 +21,16 @@ _NUMBERS: Final = range(5)
 
 
 def makes_a_reader_for_each_scan(spark: "SparkSession") -> bool:
-    """Return whether filters of one query of a data frame stay with this query.
+    """Return True if filters of one query of a data frame stay with this query.
 
-    Versions that are known to keep readers are not asked. Others have to answer some queries of one small data frame
-    right, with ``FILTER_PUSHDOWN`` switched on meanwhile.
+    Versions that are known to keep readers are not probed. Later versions have to answer some queries of one small data
+    frame right, with ``FILTER_PUSHDOWN`` switched on meanwhile.
     """
     return _version(spark.version) > _KEEPS_READERS_UP_TO and answers_right(spark, FilteredNumbers)
 
 
 def answers_right(spark: "SparkSession", source: type[DataSource]) -> bool:
-    """Return whether each query of one data frame gets its own rows of ``source``, which has the numbers 0 to 4."""
+    """Return True if each query of one data frame gets its own rows of ``source``, which has the numbers 0 to 4."""
     spark.dataSource.register(source)
     with _pushing_filters(spark):
         numbers = spark.read.format(source.name()).load()
@@ -65,7 +65,7 @@ def _pushing_filters(spark: "SparkSession") -> Iterator[None]:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """The numbers of a version such as ``4.4.0-preview1``; a version without three of them is taken for an old one."""
+    """Parse a version such as ``4.4.0-preview1``; a text without three numbers counts as an old version."""
     found = re.match(r"(\d+)\.(\d+)\.(\d+)", text)
     return tuple(map(int, found.groups())) if found else (0,)
 
@@ -99,15 +99,15 @@ class Numbers(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return "tierd_numbers"
 
     def schema(self) -> str:
-        """The one column."""
+        """Return the schema of the one column."""
         return "n int"
 
     def reader(self, schema: StructType) -> NumbersReader:
-        """A batch query."""
+        """Return the reader of a batch query."""
         del schema
         return NumbersReader()
 
@@ -117,10 +117,10 @@ class FilteredNumbers(Numbers):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return "tierd_filtered_numbers"
 
     def reader(self, schema: StructType) -> NumbersReader:
-        """A batch query."""
+        """Return the reader of a batch query."""
         del schema
         return FilteredNumbersReader()

@@ -1,4 +1,4 @@
-"""A split's records as Arrow batches: what a task does, wherever it runs."""
+"""Reading of a split's records as Arrow batches, which is the work of a task."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -31,7 +31,7 @@ def read_split(tier: OpenTier, split: Split, bounds: RecordBounds, schema: pa.Sc
     Raises:
         DataLossError: a segment is gone that was there when the query was planned.
         BatchTooLargeError: a batch that is wanted unpacks to more than tierd opens.
-        RemoteIntegrityError: what is stored is damaged.
+        RemoteIntegrityError: stored data is damaged.
         RemoteStorageError: the store failed.
         LogError: the local log is damaged.
     """
@@ -62,7 +62,7 @@ def _read_part(
             f"grace (expire.grace) is over, removed it ({error})",
             remedy="load the data frame again and query that one: it reads what took the segment's place",
         ) from error
-    except BatchTooLargeError:  # nothing is damaged, and its own remedy is the right one
+    except BatchTooLargeError:  # nothing is damaged, and the error's own remedy is the right one
         raise
     except CorruptRecordError as error:
         raise RemoteIntegrityError(str(error), remedy=f"run tierd verify --deep {name}") from error
@@ -100,18 +100,18 @@ class WantedRecords:
         return batch.magic < 2 or batch.max_timestamp_ms >= self.bounds.timestamps_ms.low
 
     def wants(self, offset: int, timestamp_ms: int) -> bool:
-        """Return True if a record is wanted that is in no transaction."""
+        """Return True if a record that is in no transaction is within the bounds."""
         offsets, times = self.bounds.offsets, self.bounds.timestamps_ms
         return offsets.low <= offset <= offsets.high and times.low <= timestamp_ms <= times.high
 
     def choose(self, columns: RecordColumns) -> Chosen:
-        """Those of some records that are wanted."""
+        """Return the wanted records among ``columns``."""
         runs = list(columns.runs())
         rows = self._rows(columns, runs)
         return Chosen(columns, rows, timestamp_types(runs, rows))
 
     def _rows(self, columns: RecordColumns, runs: list[BatchRun]) -> Int64s | None:
-        """The indexes of what is wanted; None for all, which is the usual case."""
+        """Return the indexes of the wanted records; None for all, which is the usual case."""
         offsets, times = np.asarray(columns.columns.offset), np.asarray(columns.columns.timestamp_ms)
         masks = [*_within(offsets, self.bounds.offsets), *_within(times, self.bounds.timestamps_ms)]
         hidden = [run for run in runs if run.is_control or run.producer_id in self._aborted]
@@ -134,7 +134,7 @@ class WantedRecords:
 
 
 def _by_producer(aborted: Iterable[AbortedTransaction]) -> Mapping[int, tuple[Int64s, Int64s]]:
-    """First and last offsets of each producer's aborted transactions, ascending."""
+    """Return first and last offsets of each producer's aborted transactions, ascending."""
     spans: dict[int, set[tuple[int, int]]] = {}
     for each in aborted:
         spans.setdefault(each.producer_id, set()).add((each.first_offset, each.last_offset))
@@ -145,7 +145,7 @@ def _by_producer(aborted: Iterable[AbortedTransaction]) -> Mapping[int, tuple[In
 
 
 def _within(values: Int64s, wanted: Range) -> "list[np.ndarray[tuple[int], np.dtype[np.bool_]]]":
-    """A mask for each end of ``wanted`` that leaves something out."""
+    """Return a mask for each end of ``wanted`` that excludes a value."""
     if not len(values):
         return []
     return [

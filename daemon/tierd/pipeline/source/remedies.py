@@ -8,7 +8,7 @@ from tierd.errors import TierError
 
 @contextmanager
 def with_remedy() -> Iterator[None]:
-    """Add the remedy of every error of ours to what is printed of it."""
+    """Add the remedy of a ``TierError`` to its notes, which a traceback shows."""
     try:
         yield
     except TierError as error:

@@ -1,4 +1,4 @@
-"""The columns of a row, and which of them a query asked for."""
+"""Columns of a row, and the choice of a query among them."""
 
 import difflib
 from typing import Final
@@ -33,15 +33,15 @@ _COLUMNS: Final[dict[str, DataType]] = {
 
 
 def row_schema(*, has_headers: bool) -> StructType:
-    """The schema of the source, as that of Spark's Kafka source; with headers unless they are not wanted."""
+    """Return the schema of the source, which is that of Spark's Kafka source, with or without headers."""
     return StructType([StructField(n, kind) for n, kind in _COLUMNS.items() if has_headers or n != "headers"])
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The same for Arrow, as Spark wants it.
+    """Return ``schema`` for Arrow, as Spark wants it.
 
     Raises:
-        ReadOptionError: a column that the source has not, or not of that type.
+        ReadOptionError: the source has no such column, or has it with another type.
     """
     for asked in schema.fields:
         known = _COLUMNS.get(asked.name)

@@ -1,4 +1,4 @@
-"""The bytes of a remote segment that a task needs, and no others as far as indexes and manifest tell."""
+"""Fetch of the bytes of a remote segment that a task needs, and no others as far as indexes and manifest allow."""
 
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
@@ -28,17 +28,17 @@ class PieceRun(NamedTuple):
 
 
 def runs_of(tier: OpenTier, stretch: ReadableRange, bounds: RecordBounds, *, ahead: int = AHEAD) -> Iterator[PieceRun]:
-    """Yield the runs of batches that may hold what is wanted of ``stretch``. Each is to be used up before the next.
+    """Yield the runs of batches that may hold wanted records of ``stretch``. Each is to be used up before the next.
 
     Args:
-        tier: where the segment is.
-        stretch: which of its offsets are read.
-        bounds: what is wanted of them.
-        ahead: pieces asked for before they are wanted.
+        tier: the open tier.
+        stretch: the segment and its offsets that are read.
+        bounds: the bounds of wanted records.
+        ahead: pieces that are fetched ahead.
 
     Raises:
         RemoteResourceNotFoundError: the segment's objects are gone.
-        RemoteIntegrityError: what is stored is damaged.
+        RemoteIntegrityError: stored data is damaged.
         RemoteStorageError: the store failed.
     """
     for start, end in fetch_plan(tier, stretch, bounds):
@@ -46,7 +46,7 @@ def runs_of(tier: OpenTier, stretch: ReadableRange, bounds: RecordBounds, *, ahe
 
 
 def fetch_plan(tier: OpenTier, stretch: ReadableRange, bounds: RecordBounds) -> list[Bytes]:
-    """Return the ranges to read; the indexes are fetched only where they narrow them.
+    """Return the ranges to read; indexes and manifest are read only where they may narrow the ranges.
 
     Raises:
         As ``runs_of``.
@@ -71,12 +71,12 @@ def fetch_plan(tier: OpenTier, stretch: ReadableRange, bounds: RecordBounds) -> 
 
 
 def chunk_times(tier: OpenTier, metadata: RemoteLogSegmentMetadata, times: Range) -> list[ChunkTimes]:
-    """Return the timestamps of the chunks by the manifest, which is not read where every time is wanted."""
+    """Return the chunks with their timestamps from the manifest; none, without a read, where every time is wanted."""
     return [] if times.is_all else times_of_chunks(tier.manifest(metadata))
 
 
 def times_of_chunks(manifest: SegmentManifest) -> list[ChunkTimes]:
-    """The chunks of a segment's log, with the times of their records."""
+    """Return the chunks of a segment's log, with the timestamps of their records."""
     size, step = manifest.size_bytes, manifest.log.chunk_size_bytes
     return [
         ChunkTimes(Bytes(n * step, min((n + 1) * step, size)), chunk.min_timestamp_ms, chunk.max_timestamp_ms)
@@ -85,7 +85,7 @@ def times_of_chunks(manifest: SegmentManifest) -> list[ChunkTimes]:
 
 
 def _first_offset_since(tier: OpenTier, metadata: RemoteLogSegmentMetadata, timestamp_ms: int) -> int:
-    """The first offset that may have so young a record: what an entry covers is no younger than the entry."""
+    """Return the first offset that may have so young a record; an entry bounds the timestamps of earlier records."""
     data = tier.read_index(metadata, IndexType.TIMESTAMP)
     name = f"{metadata.segment} timestamp index"
     try:

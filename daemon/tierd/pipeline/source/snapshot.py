@@ -1,4 +1,4 @@
-"""View of one partition that a query has, pinned when it is planned."""
+"""View of one partition that a query has, pinned when the query is planned."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -17,12 +17,12 @@ _KEPT: Final = 10_000
 
 @dataclass(frozen=True)
 class PartitionSnapshot:
-    """The segments of both tiers that a query may read.
+    """Segments of the tier and of the local log that a query may read.
 
     Attributes:
-        branch: the remote ones, of our own lineage.
-        tail: the local ones, None where they are not to be read.
-        end_offset: exclusive end of what may be read under the query's isolation; never below ``start_offset``.
+        branch: the remote segments, of the effective lineage.
+        tail: the local log; None where it is not to be read.
+        end_offset: exclusive end of the offsets that the query's isolation allows; at least ``start_offset``.
     """
 
     partition: TopicIdPartition
@@ -32,12 +32,12 @@ class PartitionSnapshot:
 
     @property
     def name(self) -> TopicPartition:
-        """The partition without its incarnation."""
+        """Return the partition without its incarnation."""
         return self.partition.topic_partition
 
     @cached_property
     def start_offset(self) -> int:
-        """First offset that may be read in either tier."""
+        """Return the first offset that may be read, in the tier or the local log."""
         view, first_remote = self.branch.view, [m.first_readable_offset for m in self.branch.finished[:1]]
         first_local = [self.tail.start_offset] if self.tail is not None and self.tail.scan.segments else []
         if not first_remote and view.log_start_offset is None and self.tail is not None:
@@ -46,16 +46,16 @@ class PartitionSnapshot:
 
     @property
     def known_end_offset(self) -> int:
-        """Exclusive end of what the tier proves of the log; the log start where all of the tier has expired."""
+        """Return the exclusive end of the log as the tier proves it; at least ``start_offset``."""
         return max(self.branch.end_offset, self.start_offset)
 
     @property
     def remote_end_offset(self) -> int:
-        """Exclusive end of what is read from the tier."""
+        """Return the exclusive end of the offsets that are read from the tier."""
         return min(self.branch.end_offset, self.end_offset)
 
     def stretches(self, start_offset: int, end_offset: int) -> list[ReadableRange]:
-        """The remote segments to read of ``[start_offset, end_offset)``, ascending."""
+        """Return the ranges of remote segments in ``[start_offset, end_offset)``, ascending."""
         return list(self.branch.stretches(start_offset, min(end_offset, self.branch.end_offset)))
 
     def local_start(self, start_offset: int) -> int | None:
@@ -66,7 +66,7 @@ class PartitionSnapshot:
 
 
 class Snapshots:
-    """Takes them. Remembers where the tier was stable, so that looking often costs little. For one thread."""
+    """Maker of snapshots, which remembers stable ends, so that later snapshots cost little. For one thread."""
 
     def __init__(self, tier: OpenTier, *, is_committed: bool) -> None:
         self._tier = tier
@@ -74,12 +74,12 @@ class Snapshots:
         self._stable: dict[UUID, int] = {}
 
     def take(self, partition: TopicIdPartition, view: PartitionView, tail: LocalTail | None) -> PartitionSnapshot:
-        """Look at the partition.
+        """Take a snapshot of a partition.
 
         Args:
-            partition: which.
-            view: its remote segments, read after ``tail``: what the broker deletes in between is in the tier already.
-            tail: its local ones.
+            partition: the partition.
+            view: remote segments, read after ``tail``: what the broker deletes in between is in the tier already.
+            tail: the local log; None where it is not to be read.
 
         Raises:
             RemoteStorageError: the store failed.
@@ -92,9 +92,9 @@ class Snapshots:
         return replace(found, end_offset=max(end, found.start_offset))
 
     def _stable_end(self, branch: OwnBranch) -> int:
-        """Return the begin of a transaction whose marker is not in the tier yet, exclusive; the tier's end without one.
+        """Return the begin of the earliest transaction that is open behind the last whole segment, else its end.
 
-        Only decided data is copied, but what it was decided to be may stand behind the last segment.
+        Only decided data is copied, but the marker may stand behind the last segment. Without a segment the end is 0.
         """
         last = branch.last_whole
         if last is None:
@@ -116,7 +116,7 @@ def incarnations(
 ) -> dict[TopicPartition, TopicIdPartition]:
     """Return the incarnation that each name means: the one in a log dir, else the one that was copied last.
 
-    A name whose incarnation in the log dir has no view is left out: what an earlier topic of the name had is not meant.
+    A name whose incarnation in the log dir has no view is left out: an earlier topic of the name is not meant.
 
     Args:
         views: of every incarnation that may be read.

@@ -1,4 +1,4 @@
-"""Ranges of offsets to tasks of about the same size. Pure."""
+"""Division of ranges of offsets into tasks of about the same size. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Part:
 
     Attributes:
         source: the remote segment that holds them, or the local log.
-        size_bytes: about what is to be fetched for them.
+        size_bytes: bytes to be fetched for them, about.
     """
 
     source: ReadableRange | LocalTail
@@ -36,8 +36,8 @@ class Split:
     """Work of one task: exactly the records with an offset in ``[start_offset, end_offset)``. Picklable.
 
     Attributes:
-        parts: where they are, ascending.
-        aborted: every aborted transaction that touches them, where only committed records are wanted.
+        parts: locations of the records, ascending.
+        aborted: every aborted transaction that touches the records, where only committed records are wanted.
     """
 
     name: TopicPartition
@@ -48,7 +48,7 @@ class Split:
 
     @property
     def size_bytes(self) -> int:
-        """About what is to be fetched."""
+        """Return the bytes to be fetched, about."""
         return sum(part.size_bytes for part in self.parts)
 
 
@@ -63,7 +63,7 @@ class QuerySpan:
 
     @property
     def size_bytes(self) -> int:
-        """About what is to be fetched."""
+        """Return the bytes to be fetched, about."""
         return sum(part.size_bytes for part in self.parts)
 
 
@@ -73,9 +73,9 @@ def plan_splits(
     """Cut ``spans`` so that no task has much more to do than another.
 
     Args:
-        spans: what is to be read; empty ones give no task.
-        target_bytes: what a task should fetch, about.
-        min_splits: at least so many tasks, where there are enough offsets.
+        spans: ranges to be read; an empty one gives no task.
+        target_bytes: bytes that a task should fetch, about.
+        min_splits: least number of tasks, where there are enough offsets.
         max_records: offsets that a task may have at most.
     """
     spans = [span for span in spans if span.parts]
@@ -102,7 +102,7 @@ def _cut(span: QuerySpan, count: int, max_records: int | None) -> Iterator[Split
 
 
 def _places(parts: Iterable[Part], count: int) -> Iterator[int]:
-    """The offsets at which ``parts`` come apart into ``count`` pieces of one size."""
+    """Yield the offsets at which ``parts`` come apart into ``count`` pieces of one size."""
     weighed = [(part, max(part.size_bytes, 1)) for part in parts]
     share = sum(weight for _, weight in weighed) / count
     before, wanted = 0.0, share

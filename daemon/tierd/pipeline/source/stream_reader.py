@@ -1,4 +1,4 @@
-"""TierStreamReader: a streaming query's progress through the tier, micro-batch by micro-batch."""
+"""TierStreamReader: moves a streaming query through the tier, micro-batch by micro-batch."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,9 +35,9 @@ Progress = dict[str, dict[str, int]]
 
 
 class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One query. Its progress is the next offset of each partition; where it stands is in Spark's checkpoint alone.
+    """Reader of one streaming query, whose progress, the next offset of each partition, is in Spark's checkpoint alone.
 
-    Picklable: so it travels to the tasks, which only ``read``, without the password of the metadata store.
+    The reader is pickled to the tasks, which only ``read``, without the password of the metadata store.
     """
 
     def __init__(self, access: TierAccess, options: ReadOptions, schema: StructType) -> None:
@@ -52,14 +52,14 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the begin of a query without a checkpoint.
 
         Raises:
-            TierError: a store or a log dir cannot be read, or what the query asks for is not there.
+            TierError: a store or a log dir cannot be read, or a partition or offset of the query is not there.
         """
         with with_remedy():
             planner = self._require_planner()
             return encode_offsets(planner.offsets_at(self._options.starting, planner.look()))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return the limit of the options; Spark knows one limit at a time, the other one is kept beside it."""
+        """Return the limit of offsets, else of bytes; Spark takes one limit, ``latestOffset`` adds the other one."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.max_bytes_per_trigger is not None:
@@ -67,7 +67,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Take what there is now as the end of the query.
+        """Take the present ends of the partitions as the end of the query.
 
         Raises:
             TierError: as ``initialOffset``.
@@ -95,7 +95,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return encode_offsets(ends)
 
     def reportLatestOffset(self) -> Progress | None:  # noqa: N802 - Spark's name
-        """Return the present end, for the query's status.
+        """Return the present end of each partition, for the query's status.
 
         Raises:
             TierError: as ``initialOffset``.
@@ -104,7 +104,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return encode_offsets({name: s.end_offset for name, s in self._require_planner().look().items()})
 
     def partitions(self, start: Progress, end: Progress) -> Sequence[InputPartition]:
-        """The tasks of a micro-batch; none where nothing is new.
+        """Return the tasks of a micro-batch; none where nothing is new.
 
         Raises:
             DataLossError: offsets of the batch are not there, and the query is to fail then.
@@ -149,7 +149,7 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _starts(
         self, progress: Mapping[TopicPartition, int], snapshots: Mapping[TopicPartition, PartitionSnapshot]
     ) -> dict[TopicPartition, int]:
-        """Return where to go on; a new partition begins at its beginning.
+        """Return the next offset of each partition; a new partition begins at its beginning.
 
         Raises:
             DataLossError: a partition is gone, and the query is to fail then.
@@ -165,7 +165,11 @@ class TierStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _ends(
         self, starts: Mapping[TopicPartition, int], snapshots: Mapping[TopicPartition, PartitionSnapshot]
     ) -> dict[TopicPartition, int]:
-        """Return the present ends, at or above ``starts``, and within the range of the query."""
+        """Return the present ends, at or above ``starts``; a query that ends with what is there stops at its target.
+
+        Raises:
+            DataLossError: a log ends below its start of the batch, and the query is to fail then.
+        """
         ends = dict(starts)
         for name, snapshot in snapshots.items():
             end = snapshot.end_offset

@@ -1,4 +1,4 @@
-"""From a timestamp to an offset in both tiers, as Kafka's offsetsForTimes answers it (remote-tiering 15)."""
+"""Search for the offset of a timestamp in tier and local log, as Kafka's offsetsForTimes does (remote-tiering 15)."""
 
 import numpy as np
 
@@ -12,12 +12,12 @@ from tierd.pipeline.source.snapshot import PartitionSnapshot
 
 
 def offset_for_time(tier: OpenTier, snapshot: PartitionSnapshot, timestamp_ms: int) -> int | None:
-    """The offset of the first readable record that is no older than ``timestamp_ms``; None when there is none.
+    """Return the offset of the first readable record that is no older than ``timestamp_ms``; None when there is none.
 
     Raises:
         BatchTooLargeError: a batch that may have it unpacks to more than tierd opens.
         DataLossError: a local file is gone meanwhile.
-        RemoteIntegrityError: what is stored is damaged.
+        RemoteIntegrityError: stored data is damaged.
         RemoteStorageError: the store failed.
     """
     start, end = snapshot.start_offset, snapshot.end_offset
