@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class OrderedCopy:
-    """One leadership's copies. Cancelled or failed anywhere, no segment counts as copied that is not finished."""
+    """Copies of one leadership. Cancelled or failed anywhere, no segment counts as copied that is not finished."""
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ class FetchTask:
         """Prepare to read.
 
         Args:
-            snapshot: returns the present state of both tiers; called when a read begins and when segments change.
+            snapshot: returns the state of tier and local log; called when a read begins and when segments change.
             remote: the store of the remote bytes.
             recorder: receives the events of remote reads.
             prefetch_bytes: bytes that a sequential reader has under way ahead of itself, across segments.
