@@ -23,7 +23,7 @@ class OwnedObjectStore(ForwardingObjectStore):
     """
 
     def __init__(self, inner: ObjectStore, claim: Callable[[], Awaitable[None]]) -> None:
-        """``claim`` returns when the prefix is ours; it may be called again after a failure."""
+        """Claim nothing yet; ``claim`` returns when the prefix is ours, and may be called again after a failure."""
         super().__init__(inner)
         self._claim = claim
         self._claiming = asyncio.Lock()

@@ -1,4 +1,4 @@
-"""Readiness: what keeps the daemon from its work at this moment, the most general cause first."""
+"""Readiness: the causes that keep the daemon from its work at this moment, the most general cause first."""
 
 from collections.abc import Sequence
 from typing import Final

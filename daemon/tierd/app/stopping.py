@@ -18,7 +18,7 @@ class StopRequest:
     """Request to stop, set by signals and by parts of the daemon that cannot go on."""
 
     def __init__(self, *, give_up: Callable[[int], None] = os._exit) -> None:
-        """``give_up`` ends the process with an exit code when even the end at once takes too long."""
+        """Ask for nothing yet; ``give_up`` ends the process with an exit code when the end at once takes too long."""
         self.asked = asyncio.Event()
         self.at_once = asyncio.Event()
         self.reason = ""

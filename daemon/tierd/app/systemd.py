@@ -16,7 +16,7 @@ class SystemdNotifier:
     """Sender of state to the socket in ``NOTIFY_SOCKET``; silent where there is none. Never blocks, never fails."""
 
     def __init__(self, address: str | None, *, watchdog_s: float | None = None) -> None:
-        """``address`` is a path, or a name in the abstract namespace after ``@``."""
+        """Send nothing yet; ``address`` is a path, or a name in the abstract namespace after ``@``."""
         self._address = "\0" + address[1:] if address and address.startswith("@") else address
         self.watchdog_s = watchdog_s if address else None
         """Seconds that systemd waits for a sign of life; None when it does not watch."""

@@ -21,7 +21,7 @@ class TopicPolicies:
     """
 
     def __init__(self, topics: Callable[[], TopicsSettings], broker: BrokerSettings | None) -> None:
-        """``topics``: the file's section in force; ``broker``: None where no connection to Kafka is configured."""
+        """Read the file's section in force from ``topics``; ``broker`` is None without a connection to Kafka."""
         self._topics = topics
         self._broker = broker
 

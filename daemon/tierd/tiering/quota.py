@@ -22,7 +22,7 @@ class RateQuota:
     def __init__(
         self, limit: float = UNLIMITED, *, windows: int = DEFAULT_WINDOWS, window_s: float = DEFAULT_WINDOW_S
     ) -> None:
-        """``limit`` in bytes per second; ``windows`` of ``window_s`` seconds are remembered, the current one included.
+        """Remember ``windows`` of ``window_s`` seconds, the current one included; ``limit`` is in bytes per second.
 
         Raises:
             ValueError: a limit or a window that is not positive.

@@ -1,4 +1,4 @@
-"""TieringRecorder: what the room reports of its work, for metrics. Injected, so that tiering knows no metric names."""
+"""TieringRecorder: the reports of this room for metrics. Injected, so that tiering knows no metric names."""
 
 from typing import Protocol
 
@@ -31,7 +31,7 @@ class TieringRecorder(Protocol):
         """Record that a remote read failed otherwise than by an offset out of range."""
 
     def fetch_throttled(self, throttle_ms: int) -> None:
-        """Record that the fetch quota delays a remote read (KIP-956: remote-fetch-throttle-time)."""
+        """Record that the exceeded fetch quota prevented a remote read (KIP-956: remote-fetch-throttle-time)."""
 
     def delete_requested(self, topic: str) -> None:
         """Record that the objects of a segment are about to be deleted."""

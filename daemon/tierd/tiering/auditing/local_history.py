@@ -13,7 +13,7 @@ log = structlog.get_logger()
 
 
 class LocalHistory:
-    """Comparison of one segment with the local log. A local log without such offsets, as expired, differs in nothing.
+    """Comparison of one segment with the local log. Offsets that the local log does not have are not compared.
 
     Attributes:
         problem: the first difference, None while there is none.

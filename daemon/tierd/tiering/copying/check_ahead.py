@@ -19,7 +19,7 @@ class CheckAhead:
     """
 
     def __init__(self, slots: asyncio.Semaphore, check: SegmentChecker) -> None:
-        """``slots`` bounds the segments that are checked or uploaded at once, over all partitions."""
+        """Check nothing yet; ``slots`` bounds the segments of all partitions that are checked or uploaded at once."""
         self._slots = slots
         self._check = check
         self._current: asyncio.Task[CheckedSegment] | None = None

@@ -37,9 +37,10 @@ class OrderedCopy:
         on_step: Callable[[str], None],
         on_copied: Callable[[HeldSegment, CopiedThrough], Awaitable[None]],
     ) -> None:
-        """``on_step`` is told what goes on, in words that begin with ``queued`` while it waits for others.
+        """Copy nothing yet.
 
-        ``on_copied`` is told of every segment once its copy is finished, durably.
+        ``on_step`` is called with each step in words, which begin with ``queued`` while the copy waits for others.
+        ``on_copied`` is called with every segment once its copy is finished, durably.
         """
         self._local = local
         self._leader_epoch = leader_epoch

@@ -1,4 +1,4 @@
-"""ProducerHistory: what was known of producers where a segment begins, for what the broker lost of the segment.
+"""ProducerHistory: the producers known where a segment begins, to restore what the broker lost of the segment.
 
 A broker creates the next segment first and writes the producer snapshot of the roll a moment later, or never if it is
 killed in between; and whenever it truncates or loads a log it deletes snapshots above the end and not above the start,
@@ -69,7 +69,7 @@ class ProducerHistory:
     """Producer states of one log during one pass over it, of the branch that the pass copies."""
 
     def __init__(self, local: PartitionLog, remote: RemoteStorageManager) -> None:
-        """``remote`` bounds its calls in time."""
+        """Read nothing yet; calls of ``remote`` have deadlines of their own."""
         self._local = local
         self._remote = remote
         self._taken: tuple[int, bytes] = (0, b"")

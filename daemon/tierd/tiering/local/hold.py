@@ -60,7 +60,7 @@ class SegmentHold:
     def __init__(
         self, *, mode: HoldMode, hold_dir: Path, max_bytes: int | None, max_descriptors: int | None = None
     ) -> None:
-        """``max_bytes`` of log files are held at most, None is no limit; descriptors default to half the fd limit."""
+        """Hold at most ``max_bytes`` of log files, None for no limit, and by default half the limit of descriptors."""
         self._mode: HoldMode = mode
         self._hold_dir = hold_dir
         self._max_bytes = max_bytes

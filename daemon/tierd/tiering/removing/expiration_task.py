@@ -1,4 +1,4 @@
-"""ExpirationTask: takes from the tier what retention does not keep, one pass at a time (Kafka: RLMExpirationTask).
+"""ExpirationTask: removes segments that retention does not keep, one pass at a time (Kafka: RLMExpirationTask).
 
 ::
 

@@ -1,4 +1,4 @@
-"""LeftDeletions: ends what was begun in partitions that this broker led last and that have left its log dirs.
+"""LeftDeletions: ends the deletions of partitions that this broker led last and that have left its log dirs.
 
 A topic that the cluster deleted has no leader any more. Its tier may stay (``topics.delete_with_topic``), and deletions
 that had begun in it, or copies that never ended, would stay for good: the tasks of a leader end with the leadership.
