@@ -126,7 +126,7 @@ class ReadSession:
         )
 
     def give_back(self, piece: Piece, used: int) -> None:
-        """Take back the batches of the last ``piece`` behind the first ``used`` ones; a read behind those has the rest."""
+        """Take back the batches of the last ``piece`` behind the first ``used``; the read behind those has them."""
         if piece.segment is not None and used < len(piece.batches):
             begins = piece.batches[used - 1].last_offset + 1 if used else piece.batches[0].base_offset
             self._rest = _Rest(piece.segment, begins, piece.batches[used:])
