@@ -94,7 +94,7 @@
     │   ├── ReadOptionError                an option of a query that cannot be used; names it (also ValueError)
     │   ├── DataLossError                  offsets that a query needs are not there, or not there any more
     │   └── LeaderChannelError             the leader or the job is gone, too slow, or breaks the protocol
-    └── OffsetOutOfRangeError              the offset is in neither tier
+    └── OffsetOutOfRangeError              the offset is neither in the local log nor in the tier
 
 A message says what, which, and what next.
 """
@@ -580,7 +580,7 @@ class ForeignClusterError(KafkaError):
 
 
 class OffsetOutOfRangeError(TierError):
-    """The offset is in neither tier."""
+    """The offset is neither in the local log nor in the tier."""
 
 
 class PipelineError(TierError):

@@ -1,4 +1,4 @@
-"""The least that the object store must allow, for the features that are switched on. Pure."""
+"""Least permissions that tierd needs in the object store, for the features that are switched on. Pure."""
 
 from typing import TypeAlias
 
@@ -10,7 +10,7 @@ Policy: TypeAlias = dict[str, JsonValue]
 
 
 def access_policy(settings: RemoteSettings, *, cluster_id: str | None) -> Policy:
-    """Return what an administrator of the store is to allow, in the store's own form.
+    """Return the permissions that an administrator of the store has to grant, in the store's own form.
 
     Args:
         settings: of the object store.
@@ -38,11 +38,11 @@ def _s3_policy(s3: S3Settings, key_prefix: str, cluster_id: str) -> Policy:
         _allow("TierdObjects", objects, f"arn:aws:s3:::{s3.bucket}/{tier}"),
         {
             **_allow("TierdListings", ["s3:ListBucket"], f"arn:aws:s3:::{s3.bucket}"),
-            # IfExists: for a key that is not there the store says so only to those who may list, and asks without one.
+            # IfExists: the store reports a missing key only to a caller that may list, and checks without a prefix.
             "Condition": {"StringLikeIfExists": {"s3:prefix": [folder, tier]}},
         },
         _allow("TierdUploads", ["s3:ListBucketMultipartUploads"], f"arn:aws:s3:::{s3.bucket}"),
-        # Of tierd erase alone: a bucket that keeps versions keeps what was deleted.
+        # Only tierd erase needs these two: a bucket that keeps versions keeps deleted objects.
         _allow("TierdErasure", ["s3:DeleteObjectVersion"], f"arn:aws:s3:::{s3.bucket}/{tier}"),
         _allow("TierdVersions", ["s3:ListBucketVersions"], f"arn:aws:s3:::{s3.bucket}"),
     ]

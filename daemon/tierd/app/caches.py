@@ -26,8 +26,8 @@ async def chunk_cache(
         store: the objects that are cached.
         cache_dir: the directory of all caches.
         clock: for the pause after a failed write.
-        is_daemon: the daemon owns the directory, and makes a missing one. A command of another user reads without a
-            cache, and leaves no files in the directory that the daemon could not read.
+        is_daemon: the caller is the daemon, which owns the directory and makes a missing one. A command of a user who
+            does not own the directory gets no cache, and leaves no files in it that the daemon could not read.
     """
     directory = cache_dir / CHUNKS_DIRECTORY
     if not settings.cache_bytes or not (is_daemon or _is_ours(directory)):
@@ -47,7 +47,7 @@ async def chunk_cache(
 
 
 def reading_use(statistics: FetchStatistics) -> ReadingUse:
-    """Return the statistics of the reads from the tier as the metrics have them."""
+    """Return the statistics of the reads from the tier in the form of the metrics."""
     gate = statistics.gate
     caches = {"chunks": statistics.chunks, "indexes": statistics.indexes}
     return ReadingUse(

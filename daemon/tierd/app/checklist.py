@@ -1,4 +1,4 @@
-"""Checklist: named steps, each with what came of it, why, and what to do next."""
+"""Checklist: named steps, each with its outcome, the reason and the next step."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Outcome: TypeAlias = Literal["ok", "failed", "unreachable"]
 
 @dataclass(frozen=True, slots=True)
 class CheckStep:
-    """One step that was taken; ``next_step`` is empty where nothing is to be done."""
+    """Step that was taken; ``next_step`` is empty where nothing is to be done."""
 
     area: str
     name: str
@@ -21,14 +21,14 @@ class CheckStep:
 
 
 class Checklist:
-    """Takes steps one after the other and keeps what came of each; ``tell`` hears of it at once."""
+    """Steps that are taken one after the other, with their outcomes; ``tell`` is called with each step at once."""
 
     def __init__(self, *, tell: Callable[[CheckStep], object] = lambda _: None) -> None:
         self.steps: list[CheckStep] = []
         self._tell = tell
 
     async def step(self, area: str, name: str, work: Callable[[], Awaitable[str]]) -> bool:
-        """Do ``work``, which returns what it saw, and note it; return whether it went well."""
+        """Do ``work``, which returns its observation, and record the outcome; return True if the step succeeded."""
         try:
             taken = CheckStep(area, name, "ok", await work())
         except TierError as error:

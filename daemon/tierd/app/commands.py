@@ -57,7 +57,7 @@ def control_handlers(
 
 
 def _known(manager: RemoteLogManager, wanted: Sequence[TopicPartition]) -> list[TopicPartition] | None:
-    """Return ``wanted``, or None for all partitions.
+    """Return ``wanted``; None, which stands for all partitions, if it is empty.
 
     Raises:
         UnknownPartitionError: this broker does not have one of them.

@@ -54,7 +54,7 @@ async def plan_compaction(config: TierdConfig, config_file: Path, names: Sequenc
 async def compact(config: TierdConfig, config_file: Path, names: Sequence[TopicPartition], *, tell: Tell) -> Facts:
     """Have one run done and return its report; ``tell`` is called with the progress.
 
-    Cancelled, a run of this process is ended and what it began is given up; a run of the daemon goes on.
+    Cancelled, a run of this process ends and abandons what it began; a run of the daemon goes on.
 
     Raises:
         PipelineBusyError: a run is under way.

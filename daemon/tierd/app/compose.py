@@ -60,7 +60,7 @@ from tierd.tiering import (
 
 @dataclass(slots=True)
 class LiveSettings:
-    """Configuration in force. A reload replaces it."""
+    """Configuration in force, which a reload replaces."""
 
     config: TierdConfig
 
@@ -82,7 +82,7 @@ class Engine:
     store: OwnedObjectStore
     storage: SegmentStorage
     ring: KeyRing
-    new_storage: "partial[SegmentStorage]"  # another one over the same objects, as for reads through a cache
+    new_storage: "partial[SegmentStorage]"  # makes another one over the same objects, as for reads through a cache
     hold: SegmentHold
     session_id: UUID
     control: ControlPlane
@@ -94,7 +94,7 @@ class Engine:
     usage: UsageKeeper
 
     def new_tiering(self, supervisor: Supervisor) -> Tiering:
-        """Return the tiering of this broker, whose tasks ``supervisor`` runs."""
+        """Build the tiering of this broker, whose tasks ``supervisor`` runs, and let the metrics watch it."""
         config = self.settings.config
         tiering = assemble(
             TieringContext(
@@ -167,7 +167,7 @@ async def compose(config: TierdConfig, config_file: Path) -> AsyncIterator[Engin
     Raises:
         ConfigError: cluster or node are not known, or contradictory.
         MetadataError: the metadata store is damaged.
-        BackendUnavailableError: it cannot be opened.
+        BackendUnavailableError: the metadata store cannot be opened.
     """
     clock = SystemClock()
     metrics = Metrics(version=__version__, clock=clock)

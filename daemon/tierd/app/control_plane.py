@@ -38,7 +38,7 @@ class ControlPlane:
         return "" if isinstance(self.leadership, StaticLeadership) else self.leadership.not_ready()
 
     def require_heard(self) -> None:
-        """Return when roles were learned at least once.
+        """Require that roles were learned at least once; waits for nothing.
 
         Raises:
             KafkaError: the cluster never answered, so it is not known what this broker leads.
@@ -55,7 +55,7 @@ class ControlPlane:
         return {**said, "topic_settings_problem": settings_problem}
 
     def use(self) -> LeadershipUse | None:
-        """Return the use of leadership for the metrics; None where no broker is asked."""
+        """Return the statistics of leadership for the metrics; None where no broker is asked for leaders."""
         if isinstance(self.leadership, StaticLeadership):
             return None
         said = self.leadership.statistics()
@@ -67,7 +67,7 @@ class ControlPlane:
         )
 
     def close(self) -> None:
-        """Close the connections to the brokers."""
+        """Close the connections of the leadership source to the brokers."""
         if not isinstance(self.leadership, StaticLeadership):
             self.leadership.close()
 

@@ -1,4 +1,4 @@
-"""The running daemon: the root TaskGroup, what lives in it, and its orderly stop.
+"""The running daemon: the root TaskGroup, its tasks, and its orderly stop.
 
 ::
 
@@ -54,7 +54,7 @@ log = structlog.get_logger()
 STATUS_INTERVAL_S = 30.0
 _STALL_FACTOR = 3  # a segment above 1 GiB has its deadline twice, and is checked before the deadline begins
 _STALL_MARGIN_S = 300.0
-_PUT_AWAY_S = 10.0  # what a run takes to give up what it began, once its job has stopped
+_PUT_AWAY_S = 10.0  # what a run takes to abandon what it began, once its job has stopped
 
 
 async def run_until_stopped(config: TierdConfig, config_file: Path, env: Mapping[str, str]) -> int:
@@ -63,7 +63,7 @@ async def run_until_stopped(config: TierdConfig, config_file: Path, env: Mapping
     Raises:
         TierError: it could not start: state dir in use, metadata damaged, tier of another store, address taken.
     """
-    raise_descriptor_limit()  # first: what may be held is a part of the limit
+    raise_descriptor_limit()  # first: holds may take a share of the limit
     await asyncio.to_thread(make_state_dir, config.state_dir)
     notifier = SystemdNotifier.from_environment(env)
     with instance_lock(config.state_dir):
@@ -98,7 +98,7 @@ class Daemon:
         """Run until asked to stop, stop in order, and return the exit code.
 
         Raises:
-            TierError: what made it end, where that has an exit code of its own.
+            TierError: the fault that ended the run, where that fault has an exit code of its own.
         """
         with handled_signals(self._stop, self._reloader.ask):
             async with fetching(self._engine) as fetches, asyncio.TaskGroup() as group:
@@ -181,9 +181,9 @@ class Daemon:
             await asyncio.wait(vital)
 
     async def _stop_in_order(self, pipeline: asyncio.Task[None]) -> None:
-        """Begin no copy, let running copies end until the deadline or a second signal, then cancel them.
+        """Begin no pass, let running passes end until the deadline or a second signal, then cancel them.
 
-        A run of the pipeline is ended meanwhile. It has the time that its job may take to stop.
+        A run of the pipeline is ended meanwhile, and has the time that its job may take to stop.
         """
         self._notifier.stopping()
         self._tiering.manager.stop_intake()
@@ -240,7 +240,7 @@ class Daemon:
         await self._engine.usage.run(lambda: self._engine.stored_bytes(self._tiering.manager))
 
     async def _tell_readiness(self) -> None:
-        """Report readiness to systemd once all partitions were loaded, and then the status at intervals."""
+        """Report readiness to systemd once all log dirs were scanned and all partitions loaded, then new statuses."""
         await self._tiering.manager.first_reconcile_done.wait()
         await self._tiering.manager.everything_loaded()
         self._loaded = True
@@ -254,7 +254,7 @@ class Daemon:
                 self._notifier.status(summary)
 
     def _status_line(self) -> str:
-        """Return the line for ``systemctl status``, which also says that the file was rejected at the last reload."""
+        """Return the line for ``systemctl status``, with a note if the last reload rejected the file."""
         line = self.status().status_line()
         return (
             f"the configuration file was rejected: tierd check-config; {line}" if self._reloader.is_rejected else line

@@ -22,26 +22,26 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class DescriptorUse:
-    """Descriptors that are open, and how many may be."""
+    """Count of open descriptors, and their limit."""
 
     open: int
     limit: int
 
     @property
     def is_near_limit(self) -> bool:
-        """Return whether a person should know: the alert of docs/operations.md has the same threshold."""
+        """Return whether the count is above the threshold of the alert in docs/operations.md."""
         return self.open > _NEAR_LIMIT * self.limit
 
     @property
     def is_short(self) -> bool:
-        """Return whether what is left belongs to holds and copies alone."""
+        """Return whether so few descriptors are left that only holds and copies may take more."""
         return self.open > _SHORT * self.limit
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit of open files to the hard one, as far as it makes sense, and return it.
+    """Raise the soft limit of open files to the hard limit, but not above a million; return the limit in force.
 
-    Holds by descriptor take up to half of it. A limit that cannot be raised stays as it is.
+    Holds by descriptor take up to half of the limit. A limit that cannot be raised stays as it is.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MAX_LIMIT if hard == resource.RLIM_INFINITY else min(hard, _MAX_LIMIT)
@@ -68,7 +68,7 @@ class DescriptorCount:
         self._counted_s = -math.inf
 
     def use(self) -> DescriptorUse:
-        """Return what is open now, or was within the last second."""
+        """Return the count of open descriptors, which is at most a second old."""
         now_s = self._clock.monotonic_s()
         if now_s - self._counted_s >= _COUNT_INTERVAL_S:
             self._counted_s, self._use = now_s, descriptor_use()
@@ -76,7 +76,7 @@ class DescriptorCount:
 
 
 def descriptor_use() -> DescriptorUse:
-    """Return what is open now."""
+    """Count the descriptors that are open now."""
     try:
         count = _OWN.stat().st_size or len(os.listdir(_OWN))  # noqa: PTH208 - how many is all that is wanted
     except OSError:  # a listing needs a descriptor, and there is none
@@ -85,12 +85,12 @@ def descriptor_use() -> DescriptorUse:
 
 
 def http_limits(limit: int) -> ConnectionLimits:
-    """Return what the HTTP port may take of ``limit`` descriptors: a sixteenth, from 8 to 64 connections."""
+    """Return the limits of the HTTP port: a sixteenth of ``limit`` descriptors, from 8 to 64 connections."""
     connections = min(max(limit // 16, 8), 64)
     return ConnectionLimits(connections=connections, per_peer=max(connections // 4, 4))
 
 
 def control_limits(limit: int) -> ConnectionLimits:
-    """Return what the control socket may take of ``limit`` descriptors: a part of 32, from 4 to 32 connections."""
+    """Return the limits of the control socket: a 32nd of ``limit`` descriptors, from 4 to 32 connections."""
     connections = min(max(limit // 32, 4), 32)
     return ConnectionLimits(connections=connections, per_peer=connections)

@@ -25,10 +25,10 @@ from tierd.tiering import FetchService, Removals
 
 
 class HostCaches:
-    """Caches of chunks and indexes on disk. The caches of a running daemon forget the segments too."""
+    """Caches of chunks and indexes on disk; open caches evict by themselves, of others the files are deleted."""
 
     def __init__(self, cache_dir: Path, keys: ObjectKeyFactory, fetches: FetchService | None) -> None:
-        """Evict nothing yet; ``keys`` name new segments, and the custom metadata of older ones names those."""
+        """Evict nothing yet; ``keys`` names new segments, and older segments are named by their custom metadata."""
         self._chunks = cache_dir / CHUNKS_DIRECTORY
         self._indexes = cache_dir  # as ``fetching`` gives it to the service
         self._keys = keys
@@ -36,14 +36,14 @@ class HostCaches:
 
     @property
     def host(self) -> str:
-        """The name of this host."""
+        """Return the name of this host."""
         return socket.gethostname()
 
     async def evict(self, partition: TopicIdPartition, segments: Sequence[LeftSegment]) -> int:
         """Evict everything of these segments; return how many files are left because they are in use.
 
         Raises:
-            StateDirError: a directory cannot be looked at.
+            StateDirError: a directory of the caches cannot be read or changed.
         """
         keys = [
             self._keys.for_custom_metadata(each.custom_metadata, partition.topic).object(
@@ -68,7 +68,7 @@ class HostCaches:
     async def _evict_indexes(self, ids: Collection[UUID]) -> int:
         cache = self._fetches.index_cache if self._fetches is not None else None
         if cache is not None:
-            cache.remove(ids)  # its files go a little later
+            cache.remove(ids)  # the cache deletes the files a little later
         return await asyncio.to_thread(_remove_indexes, self._indexes, ids, only_count=cache is not None)
 
 
@@ -96,7 +96,7 @@ def erasure_keeper(
 
 
 def _remove_indexes(directory: Path, ids: Collection[UUID], *, only_count: bool) -> int:
-    """Remove the index files of these segments, or only count them; return how many are left."""
+    """Remove the index files of these segments, or only count them; return the number of files that are left."""
     texts = {uuid_to_text(each) for each in ids}
     try:
         files = [path for path in directory.iterdir() if _segment_of(path.name) in texts]

@@ -47,7 +47,7 @@ async def file_erasure(config: TierdConfig, config_file: Path, request: FileEras
 
     Raises:
         UnknownPartitionError: the partition is not led here.
-        RefusedError: no key, too many, or the partition is paused.
+        RefusedError: no key, too many keys, or the partition is paused or its log cannot be read.
         AlreadyRunningError: a daemon holds the state directory and does not answer.
         TierError: the request is not filed, or it is unknown whether it is: look at ``tierd erase list``.
     """
@@ -55,12 +55,12 @@ async def file_erasure(config: TierdConfig, config_file: Path, request: FileEras
 
 
 async def cancel_erasure(config: TierdConfig, config_file: Path, request_id: str) -> ErasureReport:
-    """Give a request up and return its report; what was erased stays so.
+    """Withdraw a request and return its report; what was erased stays erased.
 
     Raises:
         UnknownErasureError: there is no request of that id.
         RefusedError: the request is done.
-        TierError: the request could not be given up.
+        TierError: the request could not be withdrawn.
     """
     request = CancelErasureRequest(request_id=_request_id(request_id))
     return await _ask_or_run(config, config_file, CANCEL_ERASURE, request, _cancel)
@@ -81,7 +81,7 @@ async def attest_erasure(
 
 
 async def step_erasures(config: TierdConfig, config_file: Path, names: Sequence[TopicPartition]) -> SteppedErasures:
-    """Take the open requests of these partitions, none means all, as far as they may go now; return their reports.
+    """Take every open request as far as it may go now; return the reports of these partitions, none means all.
 
     Without a daemon, what is due to expire is expired first, because no other process does it.
 
@@ -104,7 +104,7 @@ async def step_erasures(config: TierdConfig, config_file: Path, names: Sequence[
 
 
 async def list_erasures(config: TierdConfig, config_file: Path, name: TopicPartition | None) -> list[ErasureSummary]:
-    """Return every request, of one partition or of all, in the order in which they were filed; also beside a daemon.
+    """Return every request, of one partition or of all, in the order of filing. A daemon may run meanwhile.
 
     Raises:
         TierError: the metadata store cannot be read.
@@ -115,7 +115,7 @@ async def list_erasures(config: TierdConfig, config_file: Path, name: TopicParti
 
 
 async def read_erasure(config: TierdConfig, config_file: Path, request_id: str) -> ErasureReport:
-    """Return the report of one request; also beside a daemon.
+    """Return the report of one request. A daemon may run meanwhile.
 
     Raises:
         UnknownErasureError: there is no request of that id.
@@ -172,7 +172,7 @@ async def _ask_or_run(
     request: _RequestT,
     carry_out: Callable[[Pipeline, _RequestT], Awaitable[ErasureReport]],
 ) -> ErasureReport:
-    """Return the answer of the daemon, or that of the daemon's own handler in this process."""
+    """Return the answer of the daemon; without a daemon, the answer of ``carry_out`` in this process."""
 
     async def run_here() -> ErasureReport:
         async with _here(config, config_file) as (pipeline, _):

@@ -45,7 +45,7 @@ def _close_to_others(state_dir: Path) -> None:
     with os.scandir(state_dir) as entries:
         for entry in entries:
             _require_owner(entry, {status.st_uid, os.geteuid(), 0})
-            with contextlib.suppress(FileNotFoundError):  # as a command that runs beside removes it
+            with contextlib.suppress(FileNotFoundError):  # another command may remove it meanwhile
                 make_private(Path(entry.path))
 
 

@@ -35,11 +35,11 @@ Tell = Callable[[str], None]
 async def follow_segments(
     config: TierdConfig, config_file: Path, partition: TopicIdPartition, *, interval_s: float
 ) -> AsyncGenerator[SegmentChange, None]:
-    """Yield the partition's segments, then what becomes of them, until it is deleted.
+    """Yield the partition's segments, then every change of them, until the partition is deleted.
 
     Raises:
         BackendUnavailableError: the metadata store cannot be reached.
-        MetadataError: it is damaged.
+        MetadataError: the metadata store is damaged.
     """
     keys = await _metadata_keys(config, config_file)
     async with (
@@ -51,7 +51,7 @@ async def follow_segments(
 
 
 async def export_metadata(config: TierdConfig, config_file: Path, write: Callable[[str], object], *, tell: Tell) -> int:
-    """Give every line of the export to ``write``; return how many there were. A daemon may run meanwhile.
+    """Give every line of the export to ``write``; return the number of lines. A daemon may run meanwhile.
 
     Raises:
         MetadataError: the store is damaged, or its import is not complete.
@@ -93,9 +93,9 @@ async def rebuild_metadata(
     Args:
         config: the settings.
         config_file: where they were read from.
-        dry_run: look and compare, write nothing.
-        accepts_unauthenticated: believe also what no holder of the key ring is proven to have written.
-        tell: is told how far it is.
+        dry_run: read and compare, write nothing.
+        accepts_unauthenticated: believe also objects that no holder of the key ring is proven to have written.
+        tell: is called with reports of progress.
 
     Raises:
         AlreadyRunningError: one runs.
@@ -147,7 +147,7 @@ async def rebuild_metadata(
 
 
 async def _restore_erasures(report: RebuildReport, restore: Callable[..., Awaitable[tuple[EraseRequest, ...]]]) -> None:
-    """File again the requests to erase keys of which the bucket has reports, and add to ``report`` what came of it."""
+    """File again the requests to erase keys of which the bucket has reports, and add the outcome to ``report``."""
 
     def damaged(key: str, problem: RemoteStorageError) -> None:
         severity, kind = RebuildSeverity.DAMAGE, "damaged erasure report"

@@ -18,7 +18,8 @@ async def copy_once(
     """Copy what is due and return the outcome of each partition; None means all that this broker leads.
 
     Raises:
-        TierError: the pass could not begin: state dir in use, store unreachable, tier of another metadata store.
+        TierError: the pass could not begin: state dir in use, store unreachable, tier of another metadata store. Or a
+            part was left out, although the rest was copied: the cluster never answered, or a log dir is offline.
     """
     await asyncio.to_thread(make_state_dir, config.state_dir)
     with instance_lock(config.state_dir):

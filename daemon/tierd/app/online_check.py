@@ -37,14 +37,14 @@ async def check_online(
     clock: Clock | None = None,
     new_id: Callable[[], UUID] = uuid4,
 ) -> list[CheckStep]:
-    """Look at everything that the configuration names; a daemon may run meanwhile.
+    """Check everything that the configuration names; a daemon may run meanwhile.
 
     Args:
         config: a valid configuration.
         config_file: named by faults.
-        tell: hears of each step when it is taken.
+        tell: is called with each step when it is taken.
         clock: of this host.
-        new_id: makes the name of a folder of its own.
+        new_id: makes the name of a scratch folder that no other check uses.
     """
     checklist = Checklist(tell=tell)
     for log_dir in config.log_dirs:
@@ -131,7 +131,7 @@ def _log_dir_and_hold(log_dir: Path, hold_dir: Path) -> str:
 
 
 def _hold_mode(segment: Path, hold_dir: Path) -> str:
-    """Link a segment for a moment, as a hold does: the only way to know whether it can be."""
+    """Link a segment for a moment, as a hold does, and return which kind of hold this host allows."""
     folder = next(each for each in (hold_dir, *hold_dir.parents) if each.exists())
     link = folder / f".tierd-check-{uuid4().hex}"
     try:
@@ -156,7 +156,7 @@ async def _try_metadata(config: TierdConfig, cluster_id: str, new_id: Callable[[
 
 
 async def _try_fencing(rows: KeyValueStore, folder: str) -> None:
-    """Claim a scratch row, be refused with an older claim, and remove the folder of the row again."""
+    """Write a scratch row, require that a write with a stale precondition is refused, and remove the row."""
     key = f"{folder}row"
     await rows.create(key, b"epoch 1")
     try:

@@ -105,8 +105,8 @@ def service_settings(cleaner: LogCleanerSettings) -> ServiceSettings:
 def log_config(policy: TopicPolicy, settings: TopicDefaults, *, is_tiered: bool) -> LogConfig:
     """Turn a policy, and what the file says of tierd's own logs, into the settings of a log (remote-tiering 17.1, 19).
 
-    What the tier does not know keeps everything: a policy without any cleanup is one without limits. Local limits that
-    lie above the total ones, or that copies which are switched off have made void, are the total ones.
+    A policy without a cleanup policy, as while the brokers have not answered, has no limits and keeps everything. A
+    local limit that is above the total limit counts as the total limit; so does every local limit where copies are off.
     """
     tiered = is_tiered and "compact" not in policy.cleanup_policy
     log, max_lag_s = settings.log, settings.max_compaction_lag_s

@@ -19,16 +19,16 @@ T = TypeVar("T")
 class OwnedObjectStore(ForwardingObjectStore):
     """An ``ObjectStore`` that proves its ownership before the first change; reads pass through.
 
-    So a daemon may start while the object store is away: partitions are watched and held meanwhile.
+    A daemon may therefore start while the object store is away: partitions are watched and segments held meanwhile.
     """
 
     def __init__(self, inner: ObjectStore, claim: Callable[[], Awaitable[None]]) -> None:
-        """``claim`` returns when the prefix is ours; it may be called again after a failure."""
+        """Claim nothing yet; ``claim`` returns when the prefix is ours, and may be called again after a failure."""
         super().__init__(inner)
         self._claim = claim
         self._claiming = asyncio.Lock()
         self.problem = "the object store has not answered yet"
-        """Why the tier is not ours yet; empty when it is."""
+        """Reason why the tier is not ours yet; empty once the tier is ours."""
 
     async def own(self) -> None:
         """Claim the prefix unless that is done.

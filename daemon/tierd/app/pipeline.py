@@ -130,7 +130,7 @@ async def require_pipeline(engine: Engine) -> None:
 
 
 async def require_spark(config: TierdConfig) -> None:
-    """Make sure that this host can start what the configuration enables; where it enables nothing, nothing is needed.
+    """Require that this host can run the job on Spark, if the configuration enables the pipeline.
 
     Raises:
         SparkMissingError: pyspark or Java is missing or too old.
@@ -238,5 +238,5 @@ def _partition_of(status: PartitionStatus) -> TopicIdPartition:
 
 
 def _holder(engine: Engine) -> str:
-    """Return the holder of the leases; the next process on this state directory has the same holder."""
+    """Return the holder of the leases: the next process on this state directory takes over those of a killed one."""
     return f"broker {engine.identity.node_id} on {socket.gethostname()}, {engine.settings.config.state_dir}"

@@ -8,18 +8,18 @@ from tierd.tiering import RemoteLogManager
 
 
 class PolicyChanges:
-    """Applies them one after the other; several that come together are one."""
+    """Application of changed policies, one after the other; changes that come together are applied once."""
 
     def __init__(self, logs: LocalLogs) -> None:
         self._logs = logs
         self._changed = asyncio.Event()
 
     def tell(self, topics: Collection[str] = ()) -> None:
-        """Some policies may have changed; of which topics hardly matters, for what is in force is asked for anyway."""
+        """Report that policies may have changed; ``topics`` is unused: the policies of all topics are read anew."""
         self._changed.set()
 
     async def run(self, manager: RemoteLogManager) -> None:
-        """Apply whatever changes, until cancelled."""
+        """Apply the policies after each report, until cancelled."""
         while True:
             await self._changed.wait()
             self._changed.clear()

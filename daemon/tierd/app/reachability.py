@@ -1,4 +1,4 @@
-"""Reachability: what the calls to one service say of it. It answers, or it has not answered since a moment."""
+"""Reachability: the state of one service by the outcomes of the calls to it."""
 
 import asyncio
 
@@ -37,7 +37,7 @@ class Reachability:
         self._last_outcome_s = clock.monotonic_s()
         self._outage: Outage | None = None
         self.suspected = asyncio.Event()
-        """Set from the first call that failed, or was given up without an answer, to the next answer."""
+        """Event that is set from the first call that failed, or was cancelled without an answer, to the next answer."""
 
     @property
     def outage(self) -> Outage | None:

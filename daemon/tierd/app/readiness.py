@@ -1,4 +1,4 @@
-"""Readiness: what keeps the daemon from its work at this moment, the most general cause first."""
+"""Readiness: the causes that keep the daemon from its work at this moment, the most general cause first."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -22,7 +22,7 @@ def not_ready_causes(
     Args:
         outages: services that do not answer. An outage is told once: what follows from it is left out.
         stopping: why the daemon stops; empty while it does not.
-        is_reconciled: every log dir was looked at completely once.
+        is_reconciled: every log dir was scanned completely once.
         loading: partitions whose metadata was never loaded yet; empty once all were.
         unknown_roles: why the roles of partitions are not known; empty when they are.
         unowned_tier: why the prefix in the store is not proven to be this daemon's; empty when it is.

@@ -1,4 +1,4 @@
-"""TierReader: the common part of the reading commands. It writes nothing, so it works beside a daemon and without."""
+"""TierReader: the common part of the reading commands, which writes nothing. A daemon may run meanwhile."""
 
 import asyncio
 import contextlib
@@ -81,7 +81,7 @@ class Located:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierReaderSettings:
-    """Settings of a reader of both tiers.
+    """Settings of a reader of the tier and the local logs.
 
     Attributes:
         log_dirs: the log dirs of the broker.
@@ -99,7 +99,7 @@ class TierReaderSettings:
 
 
 class TierReader:
-    """Reader of both tiers. It writes nothing.
+    """Reader of the tier and the local logs, which writes nothing.
 
     Attributes:
         tier: the tier in its two stores.
@@ -157,10 +157,10 @@ class TierReader:
         return await read_partition(self._metadata, self._keys, partition)
 
     async def tiered_log(self, located: Located) -> TieredLog:
-        """Read both tiers anew; the local directory is found again, because it may have moved or gone.
+        """Read the tier and the local log anew; the local directory is found again, because it may have moved or gone.
 
         The metadata is read last: a segment that the broker deletes after the listing is in the tier already. The other
-        order could miss a segment in both tiers. The checkpoints are read first, because their offsets grow.
+        order could miss the segment in both places. The checkpoints are read first, because their offsets only grow.
         """
         directories = await self._local_directories()
         directory = next((d for d in directories if d.topic_id and d.partition == located.partition), None)
@@ -206,7 +206,7 @@ class TierReader:
                     yield finding
 
     async def tiered_log_of(self, partition: TopicIdPartition) -> TieredLog:
-        """Read both tiers of a partition anew."""
+        """Read the tier and the local log of a partition anew."""
         return await self.tiered_log(Located(partition, None))
 
     async def local_partitions(self) -> list[TopicIdPartition]:
@@ -290,7 +290,7 @@ class TierReader:
 async def list_offsets(
     config: TierdConfig, config_file: Path, name: TopicPartition, *, timestamp_ms: int | None
 ) -> dict[str, TimestampOffset | None]:
-    """Return the named offsets of a partition; with ``timestamp_ms`` also ``time``, the first record no older.
+    """Return the named offsets of a partition; with ``timestamp_ms`` also ``time``, the first record not older than it.
 
     Raises:
         UnknownPartitionError: neither a log dir nor the metadata knows the name.
@@ -364,7 +364,7 @@ async def _next_record(reader: TierReader, located: Located, tiered: TieredLog, 
 
 
 def _retained(state_dir: Path) -> frozenset[UUID]:
-    """Return the segments whose objects the store retained, as the ledger has them. It blocks."""
+    """Return the segments whose objects the store retained, as the ledger has them. Blocking."""
     lines = read_ledger(state_dir)
     return frozenset(uuid_from_text(line.segment_id) for line in lines if line.step == LedgerStep.RETAINED)
 

@@ -1,4 +1,4 @@
-"""Reloader: reads the configuration again after SIGHUP. A bad file changes nothing."""
+"""Reloader: reads the configuration again after SIGHUP. A bad file changes nothing, a good one its live keys."""
 
 import asyncio
 import sys
@@ -25,7 +25,7 @@ def log_config_warnings(config: TierdConfig) -> None:
 
 
 class Reloader:
-    """Reader of changed configurations. It applies one reload at a time; requests that arrive meanwhile are one."""
+    """Reader of changed configurations, one reload at a time; requests that arrive meanwhile count as one."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Reloader:
             config_file: is read again.
             env: variables in it.
             notifier: tells systemd that a reload begins and ends.
-            on_topics: is told when what is tiered, or what is kept of it, has changed.
+            on_topics: is called when the tiered topics, or their policies, have changed.
             status_line: what systemd shows when a reload has ended.
         """
         self._engine = engine

@@ -16,7 +16,7 @@ from tierd.tiering import ExpireOutcome, TakenBack
 
 
 def expire_answer(outcomes: Iterable[ExpireOutcome]) -> ExpiredPartitions:
-    """Return what goes of each partition, and why."""
+    """Return the segments of each partition that expire, with the reasons."""
     return ExpiredPartitions(
         tuple(
             ExpiredPartition(

@@ -72,7 +72,7 @@ async def undelete(state_dir: Path, load: Load, config_file: Path, request: Unde
     Raises:
         RefusedError: a rule speaks against it; nothing was done.
         AlreadyRunningError: a daemon holds the state directory and does not answer.
-        TierError: it could not begin, or stopped half-way; repeat the call.
+        TierError: the call could not begin, or stopped half-way; repeat the call.
     """
 
     async def undelete_here() -> UndeletedSegments:

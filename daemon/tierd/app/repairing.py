@@ -42,12 +42,14 @@ class RepairRequest:
 
     Attributes:
         names: partitions; none means everything below the prefix.
-        dry_run: only plan; may run beside a daemon. What this host has a replica of counts as led then.
+        dry_run: only plan; may run beside a daemon. A partition counts as led then if this host has a replica of it, or
+            if this broker led it last.
         deep: also download every segment and check every batch.
-        is_confirmed: also what takes away something that was readable once.
-        accepts_unauthenticated: also adopt what no holder of the key ring is proven to have written.
-        min_age_s: of what has no row before it is touched; None is an hour, or ``copy.dangling_grace`` if that is more.
-        tell: is told how far it is.
+        is_confirmed: also carry out actions that take away something that was readable once.
+        accepts_unauthenticated: also adopt segments that no holder of the key ring is proven to have written.
+        min_age_s: age below which objects without a row are left alone; None is an hour, or ``copy.dangling_grace`` if
+            that is more.
+        tell: is called with reports of progress.
     """
 
     names: Sequence[TopicPartition] = ()
@@ -62,7 +64,7 @@ class RepairRequest:
 async def repair_tier(
     config: TierdConfig, config_file: Path, request: RepairRequest
 ) -> AsyncGenerator[RepairOutcome, None]:
-    """Yield what would be done, or what became of it.
+    """Yield the outcome of every action; in a dry run, the plan.
 
     Raises:
         AlreadyRunningError: a daemon holds the state directory.

@@ -17,7 +17,7 @@ from tierd.remote import KeyRewrapping, ObjectKeyFactory, RewrapOutcome, open_ke
 async def rewrap_keys(
     config: TierdConfig, config_file: Path, partitions: list[TopicPartition] | None, *, dry_run: bool
 ) -> AsyncGenerator[RewrapOutcome, None]:
-    """Yield what became of every manifest. May run beside a daemon.
+    """Yield the outcome for every manifest. A daemon may run meanwhile.
 
     Raises:
         ConfigError: no key is active, or the cluster is not known.
@@ -47,7 +47,7 @@ async def rewrap_keys(
 async def _factories(
     rows: KeyValueStore, row_keys: MetadataKeyFactory, configured: ObjectKeyFactory
 ) -> list[ObjectKeyFactory]:
-    """The configured prefix, and every other one under which a segment lies: old ones need their keys as well."""
+    """Return the configured prefix, and every other one under which a segment lies: old segments are rewrapped too."""
     prefixes = {configured.prefix: configured}
     for partition in await list_partitions(rows, row_keys):
         for metadata in (await read_partition(rows, row_keys, partition)).list():

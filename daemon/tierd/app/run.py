@@ -1,4 +1,4 @@
-"""The way to the daemon for commands that share this room and mostly do something else."""
+"""Entry to the daemon, which imports the daemon only when it runs: other commands share the importing module."""
 
 from collections.abc import Mapping
 from pathlib import Path

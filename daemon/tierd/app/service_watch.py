@@ -12,7 +12,7 @@ from tierd.remote import ObjectStoreCall
 from tierd.serve import Outage, Service
 
 Probe = Callable[[], Awaitable[object]]
-"""Asks a service for something small. Its outcome reaches the watch on the way of every call."""
+"""Small call to a service. The watch learns the outcome as it does that of every call."""
 
 _PROBE_BACKOFF: Final = Backoff(base_s=3.0, cap_s=15.0)
 _PROBE_TIMEOUT_S: Final = 10.0
@@ -55,9 +55,9 @@ class ServiceWatch:
                 self.object_store.given_up(call.duration_s)
 
     async def run(self, probes: Mapping[Service, Probe]) -> None:
-        """Ask a service that failed, and that nobody calls, until it answers; ends only when cancelled.
+        """Ask a service that failed, and that no other call reaches, until it answers; ends only when cancelled.
 
-        A daemon with nothing to copy would otherwise report an outage that is over. Nothing is asked while all is well.
+        A daemon with nothing to copy would otherwise report an outage that is over. No service that answers is asked.
         """
         async with asyncio.TaskGroup() as group:
             for service, probe in probes.items():
@@ -84,4 +84,4 @@ class ServiceWatch:
                 f"no answer within {_PROBE_TIMEOUT_S:g} s", remedy="look at the network and the service"
             )
         except TierError:
-            pass  # its outcome was noted where every call's is
+            pass  # the outcome was noted where that of every call is

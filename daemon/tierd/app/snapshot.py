@@ -1,4 +1,4 @@
-"""The status snapshot: what every room says of itself at one moment."""
+"""The status snapshot: the facts of every room at one moment."""
 
 import os
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def status_snapshot(
     pipeline: Mapping[str, JsonValue],
     descriptors: Mapping[str, JsonValue],
 ) -> StatusSnapshot:
-    """Ask every room; blocks for no I/O."""
+    """Return the facts of every room at this moment; blocks for no I/O."""
     held = engine.hold.statistics()
     metadata = engine.metadata.statistics()
     return StatusSnapshot(

@@ -11,14 +11,14 @@ import structlog
 log = structlog.get_logger()
 
 AT_ONCE_GRACE_S = 5.0
-"""How long an end at once may still clean up, abort uploads for one, before the process is taken away."""
+"""Time in which an end at once may still clean up, such as abort uploads, before the process is ended."""
 
 
 class StopRequest:
-    """Set by signals, and by parts of the daemon that cannot go on."""
+    """Request to stop, set by signals and by parts of the daemon that cannot go on."""
 
     def __init__(self, *, give_up: Callable[[int], None] = os._exit) -> None:
-        """``give_up`` ends the process with an exit code when even the end at once takes too long."""
+        """Ask for nothing yet; ``give_up`` ends the process with an exit code when the end at once takes too long."""
         self.asked = asyncio.Event()
         self.at_once = asyncio.Event()
         self.reason = ""

@@ -20,14 +20,14 @@ _CLEAN_UP_TIMEOUT_S = 60.0
 
 
 class _InterruptedOnPurposeError(TierError):
-    """Ends the upload that is to be aborted."""
+    """End of the upload that is to be aborted."""
 
 
 class StoreSelfTest:
-    """Writes, reads, lists, replaces and deletes below ``folder``, and leaves nothing there, however it ends.
+    """Test that writes, reads, lists, replaces and deletes below ``folder``, and leaves nothing there, however it ends.
 
     Args:
-        store: a stack without many retries: who asks wants an answer soon.
+        store: a stack with few retries, because the caller wants an answer soon.
         folder: ends with a slash; used by this test alone.
         large_bytes: more than one part of an upload.
         clock: whose wall-clock time is compared with the store's.
@@ -44,7 +44,7 @@ class StoreSelfTest:
         self._block = os.urandom(_CHUNK_BYTES)
 
     async def run(self, checklist: Checklist) -> None:
-        """Take every step until one fails in a way that leaves the others without sense; then clean up."""
+        """Take every step, then clean up; stop early if the store cannot be reached or takes no object."""
         step = partial(checklist.step, _AREA)
         if not await step("reach", self._reach):
             return

@@ -28,7 +28,7 @@ async def object_store(
     on_call: Callable[[ObjectStoreCall], None] | None = None,
     on_attempt: Callable[[ObjectStoreCall], None] | None = None,
 ) -> AsyncIterator[ObjectStore]:
-    """Give the configured object store, with deadlines, retries and observation around it; close it afterwards."""
+    """Open the configured object store, with deadlines, retries and observation around it; close it afterwards."""
     store = open_object_store(
         config.remote,
         clock=clock,
@@ -45,7 +45,7 @@ async def object_store(
 def segment_storage(
     config: TierdConfig, identity: BrokerIdentity, store: ObjectStore, transform: Transform
 ) -> partial[SegmentStorage]:
-    """Return a maker of segment storages over ``store``, which takes the way to read ranges."""
+    """Return a maker of segment storages over ``store``; a cache to read ranges through may be given to the maker."""
     return segment_storages(config.remote, store, transform, cluster_id=identity.cluster_id, broker_id=identity.node_id)
 
 
@@ -53,11 +53,11 @@ def segment_storage(
 async def metadata_store(config: TierdConfig, *, read_only: bool) -> AsyncIterator[KeyValueStore]:
     """Open the configured metadata store; close it afterwards.
 
-    Read only, a store that was never made is an empty one: then nothing was ever copied.
+    Read only, a store that was never made counts as empty: nothing was ever copied then.
 
     Raises:
-        MetadataError: it is damaged, or refuses us, or the package that it needs is not installed.
-        BackendUnavailableError: it cannot be opened.
+        MetadataError: the store is damaged, or refuses us, or the package that it needs is not installed.
+        BackendUnavailableError: the store cannot be opened.
     """
     store = await open_metadata(config.metadata, sqlite_path=config.sqlite_path, read_only=read_only)
     try:
@@ -70,7 +70,7 @@ async def log_dir_identities(config: TierdConfig) -> dict[Path, FoundIdentity]:
     """Read the ``meta.properties`` of every log dir; one that is offline says nothing while another one does.
 
     Raises:
-        CheckpointError: one cannot be understood.
-        LogDirOfflineError: none can be read.
+        CheckpointError: a ``meta.properties`` cannot be understood.
+        LogDirOfflineError: no log dir can be read.
     """
     return await asyncio.to_thread(read_identities, [log_dir.path for log_dir in config.log_dirs])

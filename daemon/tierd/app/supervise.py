@@ -29,7 +29,7 @@ REST: Final = "rest"
 
 @dataclass(slots=True, eq=False)
 class _Supervised:
-    """One task and how it fares."""
+    """Task and its health."""
 
     task: PartitionTask
     retry: asyncio.Event = field(default_factory=asyncio.Event)  # set by hand: ends a quarantine early
@@ -41,7 +41,7 @@ class _Supervised:
 
 
 class TaskSupervisor:
-    """Runs every partition task in a task of its own, so that none dies unseen and none takes another down."""
+    """Supervisor of partition tasks, each in an asyncio task of its own: none dies unseen or takes another down."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class TaskSupervisor:
         progress_of: Callable[[PartitionTask], object] = lambda _: None,
         stall_s: float = float("inf"),
     ) -> None:
-        """``progress_of`` gives a value that changes while a pass gets on; unchanged for ``stall_s`` it stalls."""
+        """Run nothing yet; a pass has stalled when its value from ``progress_of`` is unchanged for ``stall_s``."""
         self._group = group
         self._clock = clock
         self._random = random
@@ -92,21 +92,21 @@ class TaskSupervisor:
                 supervised.retry.set()
 
     def statistics(self) -> Mapping[str, TaskHealth]:
-        """The health of every running task, by name."""
+        """Return the health of every running task, by name."""
         return {name: supervised.health for name, supervised in self._supervised.items()}
 
     @property
     def failures_total(self) -> int:
-        """Passes that failed since start."""
+        """Return the number of passes that failed since the start."""
         return self._failures_total
 
     @property
     def running_passes(self) -> int:
-        """Passes under way at this moment."""
+        """Return the number of passes under way at this moment."""
         return len(self._passes)
 
     def stalled(self) -> str | None:
-        """Name a task whose pass has outlived every deadline of its own; None when all is well."""
+        """Return the name of a task whose pass has made no progress for longer than ``stall_s``; None without one."""
         now_s = self._clock.monotonic_s()
         for supervised in self._passes:
             mark = self._progress_of(supervised.task)
@@ -120,7 +120,7 @@ class TaskSupervisor:
         """Begin no further pass, let running ones end until the deadline, then cancel them.
 
         Returns:
-            Whether every pass ended by itself.
+            True if every pass ended by itself.
         """
         self._draining = True
         everyone = list(self._supervised.values())
@@ -178,7 +178,7 @@ class TaskSupervisor:
         return delay_s
 
     async def _rest(self, supervised: _Supervised, delay_s: float | None) -> None:
-        """Wait for news or the delay; a quarantined task hears no news, or each event would cut its backoff short."""
+        """Wait for the task's event or the delay; a quarantined task waits for a retry by hand instead of its event."""
         event = supervised.retry if supervised.health.failures else supervised.task.wake
         if delay_s is None:
             await event.wait()  # an idle partition costs one sleeping task and no timer

@@ -13,13 +13,13 @@ log = structlog.get_logger()
 
 
 class SystemdNotifier:
-    """Sends state to the socket in ``NOTIFY_SOCKET``; silent where there is none. Never blocks, never fails."""
+    """Sender of state to the socket in ``NOTIFY_SOCKET``; silent where there is none. Never blocks, never fails."""
 
     def __init__(self, address: str | None, *, watchdog_s: float | None = None) -> None:
-        """``address`` is a path, or a name in the abstract namespace after ``@``."""
+        """Send nothing yet; ``address`` is a path, or a name in the abstract namespace after ``@``."""
         self._address = "\0" + address[1:] if address and address.startswith("@") else address
         self.watchdog_s = watchdog_s if address else None
-        """How long systemd waits for a sign of life; None when it does not watch."""
+        """Seconds that systemd waits for a sign of life; None when it does not watch."""
 
     @property
     def is_heard(self) -> bool:
@@ -35,19 +35,19 @@ class SystemdNotifier:
         return cls(env.get("NOTIFY_SOCKET") or None, watchdog_s=int(microseconds) / 1e6 if watched else None)
 
     def ready(self, status: str) -> None:
-        """Start-up, or a reload, has ended."""
+        """Report that the start-up, or a reload, has ended."""
         self._send(f"READY=1\nSTATUS={visible(status)}")
 
     def status(self, status: str) -> None:
-        """One line for ``systemctl status``."""
+        """Report one line for ``systemctl status``."""
         self._send(f"STATUS={visible(status)}")
 
     def reloading(self, *, monotonic_s: float) -> None:
-        """A reload began; ``monotonic_s`` is CLOCK_MONOTONIC, as Type=notify-reload asks."""
+        """Report that a reload began; ``monotonic_s`` is CLOCK_MONOTONIC, as Type=notify-reload asks."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={int(monotonic_s * 1e6)}")
 
     def stopping(self) -> None:
-        """The orderly stop began."""
+        """Report that the orderly stop began."""
         self._send("STOPPING=1\nSTATUS=stopping")
 
     def alive(self) -> None:
@@ -68,8 +68,8 @@ class SystemdNotifier:
 async def feed_watchdog(notifier: SystemdNotifier, stalled: Callable[[], str | None], *, clock: Clock) -> None:
     """Feed the watchdog at half its period for as long as ``stalled`` names nothing; runs until cancelled.
 
-    The loop that turns is the first half of the proof; ``stalled`` is the second: it names a task that has run past
-    its own deadline. Once something stalls, the silence lets systemd restart the service.
+    The loop that turns is the first half of the proof; ``stalled`` is the second: it names a task that makes no
+    progress. Once a task stalls, the silence lets systemd restart the service.
     """
     if notifier.watchdog_s is None:
         return

@@ -14,19 +14,19 @@ BrokerSettings = Callable[[str], Mapping[str, str] | None]
 
 
 class TopicPolicies:
-    """The policy of a topic as it is in force now.
+    """Policies of topics as they are in force now.
 
-    What only the brokers can say, and have not said yet, is taken as what keeps the most: no limit, and a cleanup
-    policy that neither deletes nor compacts. So nothing expires because a broker was silent.
+    A setting that only the brokers can tell, and have not told yet, counts as the one that keeps the most: no limit,
+    and a cleanup policy that neither deletes nor compacts. So nothing expires because a broker was silent.
     """
 
     def __init__(self, topics: Callable[[], TopicsSettings], broker: BrokerSettings | None) -> None:
-        """``topics``: the file's section in force; ``broker``: None where no connection to Kafka is configured."""
+        """Read the file's section in force from ``topics``; ``broker`` is None without a connection to Kafka."""
         self._topics = topics
         self._broker = broker
 
     def __call__(self, topic: str) -> TopicPolicy:
-        """Return what holds for ``topic``; blocks for nothing."""
+        """Return the policy of ``topic``; blocks for nothing."""
         settings = self._topics().for_topic(topic)
         said: Mapping[str, str] | None = {}
         if self._broker is not None and needs_broker(settings):
@@ -34,7 +34,7 @@ class TopicPolicies:
         return resolve_policy(settings, said, has_broker=self._broker is not None)
 
     def cleaning(self, topic: str, pipeline: PipelineSettings) -> CleaningPolicy:
-        """Return what the Spark job does with ``topic``; blocks for nothing."""
+        """Return the rules of the Spark job for ``topic``; blocks for nothing."""
         return resolve_cleaning(self._topics().for_topic(topic), self(topic), pipeline)
 
 
@@ -51,12 +51,12 @@ def needs_broker(settings: TopicDefaults) -> bool:
 
 
 def resolve_policy(settings: TopicDefaults, said: Mapping[str, str] | None, *, has_broker: bool) -> TopicPolicy:
-    """Put the file's and the brokers' words together.
+    """Combine the settings of the file and of the brokers into the policy of a topic.
 
     Args:
         settings: the file's, for this topic.
         said: the brokers' settings of the topic, None while they have not answered.
-        has_broker: whether there is a broker to ask; without, ``cleanup_policy`` is Kafka's default, ``delete``.
+        has_broker: there is a broker to ask; without one, ``cleanup_policy`` is Kafka's default, ``delete``.
     """
     return TopicPolicy(
         retention_ms=_number(settings.retention_ms, said, "retention.ms", otherwise=-1),
@@ -73,7 +73,7 @@ def resolve_policy(settings: TopicDefaults, said: Mapping[str, str] | None, *, h
 
 
 def resolve_cleaning(settings: TopicDefaults, policy: TopicPolicy, pipeline: PipelineSettings) -> CleaningPolicy:
-    """Return the rules of the job for a topic of that policy, and of the file's settings for the job."""
+    """Return the job's rules for a topic, from its policy and from the settings that concern the job alone."""
     compacts = pipeline.compact and "compact" in policy.cleanup_policy
     max_lag_s = settings.max_compaction_lag_s
     return CleaningPolicy(

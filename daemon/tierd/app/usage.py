@@ -29,12 +29,12 @@ _DAY_MS = 24 * HOUR_MS
 
 
 class UsageKeeper:
-    """Counts attempts at calls of the store, and writes the ledger once an hour and at the end."""
+    """Counter of attempts at calls of the store, which writes the ledger once an hour and at the end."""
 
     def __init__(
         self, config: TierdConfig, keys: ObjectKeyFactory, *, clock: Clock, record: Callable[[str, str, int, int], None]
     ) -> None:
-        """``record`` is told of every billed call: topic, request class, requests and bytes."""
+        """Count nothing yet; ``record`` is called for every billed call: topic, request class, requests and bytes."""
         self._usage = Usage(part_size_bytes=config.remote.s3.part_size_bytes if config.remote.s3 else None)
         self._ledger = _ledger(config)
         self._keys = keys

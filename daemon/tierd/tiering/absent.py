@@ -17,10 +17,10 @@ _INTERVAL_S: Final = 3600.0  # a cluster that did not answer for long enough is 
 
 
 class AbsentPartitions:
-    """Has leadership asked about what only the metadata knows, where it matters that a topic is gone.
+    """Questions to leadership about partitions that only the metadata knows, of topics that take their tier with them.
 
-    A ``PartitionTask``, to be started once the log dirs have been listed. Such a partition may as well live on other
-    brokers: then leadership says nothing, and forgets it after a while.
+    A ``PartitionTask``, to be started once the log dirs have been listed. Such a partition may also live on other
+    brokers: then leadership announces nothing, and forgets the partition after a while.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class AbsentPartitions:
         policies: TopicPolicies,
         is_here: Callable[[TopicIdPartition], bool],
     ) -> None:
-        """``is_here``: whether a log dir of this host holds the partition."""
+        """Ask nothing yet; ``is_here`` returns True if a log dir of this host has the partition."""
         self._store = store
         self._keys = keys
         self._leadership = leadership
@@ -42,19 +42,19 @@ class AbsentPartitions:
 
     @property
     def name(self) -> str:
-        """There is one."""
+        """Return the name; there is one such task."""
         return "ask about absent partitions"
 
     @property
     def wake(self) -> asyncio.Event:
-        """Return an event that is not set: an hour is soon enough."""
+        """Return an event that is never set: an hour is soon enough."""
         return self._wake
 
     async def run_once(self) -> float:
-        """Ask about all of them; return seconds until the next time.
+        """Ask about all absent partitions; return the seconds until the next time.
 
         Raises:
-            MetadataError: the store cannot say what there is.
+            MetadataError: the metadata store does not answer, or is damaged.
         """
         asked = 0
         for partition in await list_partitions(self._store, self._keys):

@@ -82,7 +82,7 @@ class BrokerTasks:
         await self._uploads.run_until_judged(self._replicas.loaded)
 
     async def everything_loaded(self) -> None:
-        """Return when the metadata of every led partition was loaded, or one attempt to load it has failed."""
+        """Return when one attempt to load each led partition's metadata has ended, well or not, or after a minute."""
         try:
             async with asyncio.timeout(_LOADING_DEADLINE_S):
                 for replica in self._replicas.all():

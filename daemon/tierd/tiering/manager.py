@@ -96,11 +96,11 @@ class RemoteLogManager:
 
     @property
     def first_reconcile_done(self) -> asyncio.Event:
-        """Set once all log dirs were listed and scanned for the first time."""
+        """Return the event that is set once all log dirs were listed and scanned for the first time."""
         return self._tasks.first_reconcile_done
 
     async def everything_loaded(self) -> None:
-        """Return when the metadata of every led partition was loaded, or one attempt to load it has failed."""
+        """Return when one attempt to load each led partition's metadata has ended, well or not, or after a minute."""
         await self._tasks.everything_loaded()
 
     def led(self) -> dict[TopicIdPartition, int]:
@@ -137,7 +137,7 @@ class RemoteLogManager:
     async def sync(self, partitions: Collection[TopicPartition] | None = None) -> tuple[PartitionStatus, ...]:
         """Scan all log dirs now; return when every led partition has had a pass, quarantined partitions included.
 
-        Bound it with a deadline: a pass may take as long as its segments do.
+        The caller sets a deadline: a pass may take as long as its segments do.
         """
         await self._log_dirs.reconcile()
         chosen = [replica for replica in self._replicas.all() if replica.is_among(partitions)]

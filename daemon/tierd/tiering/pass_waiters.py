@@ -1,4 +1,4 @@
-"""PassWaiters: who waits for a pass of a task that had not begun yet when they asked."""
+"""PassWaiters: futures for callers that wait for a pass of a task which begins after their call."""
 
 import asyncio
 
@@ -10,23 +10,23 @@ class PassWaiters:
         self._waiting: list[asyncio.Future[None]] = []
 
     def next_pass(self) -> "asyncio.Future[None]":
-        """Done when a pass has ended that had not begun at this moment, or when there will be none."""
+        """Return a future that is done when the next pass that begins has ended, or when there will be none."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         return waiter
 
     def begin(self) -> "list[asyncio.Future[None]]":
-        """A pass begins: take those who wait for it; ``release`` them at its end."""
+        """Begin a pass: return the futures that wait for it, which the caller gives to ``release`` at its end."""
         waiting, self._waiting = self._waiting, []
         return waiting
 
     def close(self) -> None:
-        """There will be no pass any more."""
+        """Release all futures: there will be no pass any more."""
         release(self.begin())
 
 
 def release(waiting: "list[asyncio.Future[None]]") -> None:
-    """Tell those who waited for the pass that it has ended."""
+    """Mark the futures as done: the pass that they wait for has ended."""
     for waiter in waiting:
         if not waiter.done():
             waiter.set_result(None)

@@ -13,11 +13,11 @@ class OffsetSpan(Protocol):
 
     @property
     def base_offset(self) -> int:
-        """First offset."""
+        """Return the first offset."""
 
     @property
     def next_base_offset(self) -> int | None:
-        """First offset of the successor, exclusive end; None for the active segment."""
+        """Return the first offset of the successor, exclusive end; None for the active segment."""
 
 
 Span = TypeVar("Span", bound=OffsetSpan)
@@ -66,7 +66,7 @@ def highest_copied(
 
 
 def first_offset_due(*, copied_through: int, log_start_offset: int) -> int:
-    """The first offset that has to be in the tier and is not."""
+    """Return the first offset that has to be in the tier and is not."""
     return max(copied_through + 1, log_start_offset)
 
 
@@ -132,7 +132,7 @@ class CopyDelay:
     """Time for which a rolled segment stays local only, to be copied late (KIP-1241; remote-tiering 10.5).
 
     Attributes:
-        lag_ms: age at which a segment is copied; 0 delays nothing, and below 0 age alone never lets it go.
+        lag_ms: age at which a segment is copied; 0 delays nothing, and below 0 age alone never releases it.
         lag_bytes: bytes of log behind a segment at which it is copied; in the same way.
     """
 
@@ -141,7 +141,7 @@ class CopyDelay:
 
     @classmethod
     def resolve(cls, *, lag_ms: int, lag_bytes: int, local_retention_ms: int, local_retention_bytes: int) -> Self:
-        """From the settings of a topic, where a lag of -1 stands for the local retention, whose -1 is no limit."""
+        """Return the delay of a topic; a lag of -1 stands for the local retention, whose -1 is no limit."""
         return cls(
             lag_ms=local_retention_ms if lag_ms == -1 else lag_ms,
             lag_bytes=local_retention_bytes if lag_bytes == -1 else lag_bytes,
@@ -168,7 +168,7 @@ class Ripe(NamedTuple):
 
 
 def ripe_segments(ages: Iterable[Age], delay: CopyDelay, *, now_ms: int) -> Ripe:
-    """Choose those whose delay is over, oldest first; the first that has to wait ends it (remote-tiering 10.5).
+    """Choose the segments whose delay is over, oldest first, up to the first that has to wait (remote-tiering 10.5).
 
     A timestamp in the future, or none at all, is no reason to wait, since the end of the wait would be unknown.
     """
@@ -189,7 +189,7 @@ def _is_old(age: Age, delay: CopyDelay, now_ms: int) -> bool:
 
 
 def gaps(segments: Iterable[OffsetSpan], *, due_from: int) -> list[OffsetRange]:
-    """Yield the offsets from ``due_from`` on before or between ``segments``: deleted before they were copied."""
+    """Return the offsets from ``due_from`` on before or between ``segments``: deleted before they were copied."""
     found = []
     expected = due_from
     for segment in segments:
@@ -229,10 +229,11 @@ def initial_log_start_offset(
     """Return the start of the total log of a partition whose start was never stored (remote-tiering 10.2).
 
     Only finished segments count: a start taken from an attempt that failed would skip what lies before it for good.
-    Of the two tiers the lower start counts: the first segments of the tier may be lost, and the local log have them.
+    The lower start of tier and local log counts: the first segments of the tier may be lost, and the local log have
+    them.
 
     Args:
-        lineage: of both tiers.
+        lineage: of the total log.
         list_epoch: the rows of an epoch.
         local_log_start_offset: of the broker's own log, None where it has no segment.
     """
@@ -248,11 +249,11 @@ def initial_log_start_offset(
 def deleted_records_before(
     *, checkpointed: int | None, segments: Iterable[OffsetSpan], high_watermark: int | None
 ) -> int | None:
-    """The offset that a DeleteRecords request raised the log start to, None when there was none.
+    """Return the offset that a DeleteRecords request raised the log start to, None when there was none.
 
-    The broker's own retention moves the local start to a segment's base; that is no deletion for the tier. While it
-    is at it the start is raised and checkpointed before the files are renamed, so a base above the first one says
-    nothing either: only a request can put the start inside a segment. When in doubt nothing was requested, for a log
+    The broker's own retention moves the local start to a segment's base; that is no deletion for the tier. Retention
+    raises and checkpoints the start before it renames the files, so a base above the first one says nothing either:
+    only a request can put the start inside a segment. When in doubt nothing counts as requested, for a log
     start that is too high hides history for good, and one that is too low hides nothing.
 
     Args:

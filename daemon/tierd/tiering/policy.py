@@ -1,4 +1,4 @@
-"""TopicPolicy: what is kept of a topic, where, and whether it is copied, as configuration and broker together say."""
+"""TopicPolicy: retention, cleanup and copying of a topic, from configuration and broker together."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ AS_TOTAL: Final = -2  # Kafka's default of local retention
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPolicy:
-    """The settings of one topic that this room obeys. ``-1`` is no limit, as in Kafka; units are in the names.
+    """Settings of one topic that this room obeys. ``-1`` is no limit, as in Kafka; units are in the names.
 
     Attributes:
-        retention_ms: age at which records leave both tiers.
-        retention_bytes: of one partition over both tiers, each byte counted once.
+        retention_ms: age at which records leave the total log.
+        retention_bytes: of the total log of one partition, each byte counted once.
         local_retention_ms: the same on local disk, for logs that tierd owns; -2 is as much as ``retention_ms``.
         local_retention_bytes: the same.
         cleanup_policy: any of ``delete`` and ``compact``; retention by time and size needs ``delete``.
@@ -22,7 +22,7 @@ class TopicPolicy:
         copy_lag_ms: a segment waits that long before it is copied (KIP-1241).
         copy_lag_bytes: or until that much has followed it; -1 is the local retention.
         segment_bytes: size at which tierd rolls a segment of its own logs.
-        delete_with_topic: whether the tier goes when the cluster says that the topic was deleted.
+        delete_with_topic: the tier is deleted when the cluster says that the topic was deleted.
     """
 
     retention_ms: int = UNLIMITED
@@ -43,24 +43,24 @@ class TopicPolicy:
 
     @property
     def expires_ms(self) -> int:
-        """Age at which a remote segment expires; -1 for never."""
+        """Return the age at which a remote segment expires; -1 for never."""
         return self.retention_ms if self.deletes else UNLIMITED
 
     @property
     def expires_bytes(self) -> int:
-        """Size above which remote segments expire; -1 for never."""
+        """Return the size above which remote segments expire; -1 for never."""
         return self.retention_bytes if self.deletes else UNLIMITED
 
     @property
     def effective_local_retention_ms(self) -> int:
-        """Age at which a local segment may go, -2 resolved."""
+        """Return the age at which a local segment may go, -2 resolved."""
         return self.retention_ms if self.local_retention_ms == AS_TOTAL else self.local_retention_ms
 
     @property
     def effective_local_retention_bytes(self) -> int:
-        """Size above which local segments may go, -2 resolved."""
+        """Return the size above which local segments may go, -2 resolved."""
         return self.retention_bytes if self.local_retention_bytes == AS_TOTAL else self.local_retention_bytes
 
 
 TopicPolicies = Callable[[str], TopicPolicy]
-"""The policy of a topic as it is in force now, by name."""
+"""Lookup of the policy of a topic as it is in force now, by name."""

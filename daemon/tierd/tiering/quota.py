@@ -6,7 +6,7 @@
     ├──────┼──────┼──────┼ ... ┼──────┼──────┼──────────┤
     forgotten │<------ span: elapsed since the oldest ->│   rate = recorded / span, span at least one window
 
-Copy and fetch each have one, for the whole broker. It decides nothing by itself and never blocks.
+Copy and fetch each have one, for the whole broker. A quota decides nothing by itself and never blocks.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ class RateQuota:
     def __init__(
         self, limit: float = UNLIMITED, *, windows: int = DEFAULT_WINDOWS, window_s: float = DEFAULT_WINDOW_S
     ) -> None:
-        """``limit`` in bytes per second; ``windows`` of ``window_s`` seconds are remembered, the current one included.
+        """Remember ``windows`` of ``window_s`` seconds, the current one included; ``limit`` is in bytes per second.
 
         Raises:
             ValueError: a limit or a window that is not positive.
@@ -36,7 +36,7 @@ class RateQuota:
 
     @property
     def limit(self) -> float:
-        """Bytes per second."""
+        """Return the limit in bytes per second."""
         return self._limit
 
     @property
@@ -46,14 +46,14 @@ class RateQuota:
 
     @property
     def window_s(self) -> float:
-        """Length of one."""
+        """Return the length of a window in seconds."""
         return self._window_s
 
     def set_limit(self, limit: float) -> None:
-        """Hold the same history against another limit from now on.
+        """Compare the same history with another limit from now on.
 
         Raises:
-            ValueError: it is not positive.
+            ValueError: the limit is not positive.
         """
         if limit <= 0:
             raise ValueError(f"a quota of {limit} bytes per second lets nothing through")
@@ -67,7 +67,7 @@ class RateQuota:
         self._recorded[-1][1] += size_bytes
 
     def rate(self, now_s: float) -> float:
-        """Bytes per second, as observed."""
+        """Return the observed rate in bytes per second."""
         total, span_s = self._observed(now_s)
         return total / span_s
 

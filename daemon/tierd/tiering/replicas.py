@@ -87,7 +87,7 @@ class Replicas:
 
     @property
     def has_problem(self) -> bool:
-        """True while a partition could not be scanned the last time, or cannot be led."""
+        """Return True while a partition could not be scanned the last time, or cannot be led."""
         return bool(self._failed) or any(replica.problem for replica in self._table.all())
 
     def log_dirs(self) -> tuple[LogDirState, ...]:
@@ -107,7 +107,7 @@ class Replicas:
 
     @property
     def online(self) -> tuple[Path, ...]:
-        """The log dirs that the last listing could read."""
+        """Return the log dirs that the last listing could read."""
         return tuple(state.path for state in self._log_dirs.values() if not state.problem)
 
     async def recover_holds(self) -> None:
@@ -164,7 +164,7 @@ class Replicas:
             del self._asked_ns[log_dir]
 
     def _silence(self, log_dir: Path) -> str:
-        """Return how long the look at a log dir lasts that is under way; empty when none does for long."""
+        """Return the problem of a log dir whose listing or scan has lasted for a minute; empty without a problem."""
         silent_ns = self._now_ns() - self._asked_ns.get(log_dir, self._now_ns())
         if silent_ns < _SILENT_NS:
             return ""
@@ -274,7 +274,7 @@ class Replicas:
         log.info("partition_gone", partition=str(partition), path=str(replica.local.path), holds_dropped=dropped)
 
     async def _drop_orphaned_holds(self) -> None:
-        """Drop the holds of partitions that no log dir has. All log dirs are healthy: the topics were deleted."""
+        """Release the holds of partitions that no log dir has. All log dirs are healthy: the topics were deleted."""
         if not self._hold.partitions():
             return
         here = {replica.local.key for replica in self._table.all()}

@@ -1,4 +1,4 @@
-"""RoleTasks: what runs for one replica, by its role."""
+"""RoleTasks: the tasks of one replica, by its role."""
 
 from dataclasses import dataclass
 
@@ -11,13 +11,13 @@ from tierd.tiering.supervision import PartitionTask
 
 @dataclass(slots=True)
 class RoleTasks:
-    """The tasks of one replica; none of them while its role is not known.
+    """Tasks of one replica; none of them while its role is not known.
 
     Attributes:
-        copy: while it is led and its topic is copied.
-        expire: while it is led.
-        follow: while it is followed.
-        sweep: what ``copy`` and ``expire`` share.
+        copy: while the replica is led and its topic is copied.
+        expire: while the replica is led.
+        follow: while the replica is followed.
+        sweep: the sweep that ``copy`` and ``expire`` share.
     """
 
     copy: CopyTask | None = None
@@ -26,10 +26,10 @@ class RoleTasks:
     sweep: DanglingSweep | None = None
 
     def all(self) -> tuple[PartitionTask, ...]:
-        """Those that run."""
+        """Return the tasks that run."""
         return tuple(task for task in (self.copy, self.expire, self.follow) if task is not None)
 
     def wake(self) -> None:
-        """Tell all of them that there is news."""
+        """Wake all tasks: there is something new for them to do."""
         for task in self.all():
             task.wake.set()

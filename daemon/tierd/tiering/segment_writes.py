@@ -1,4 +1,4 @@
-"""SegmentWrites: the segments that this process writes into the tier now, and those that it gave up half-way."""
+"""SegmentWrites: the segments that this process writes into the tier now, and those that it abandoned."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ class SegmentWrites:
         """Begin with no write.
 
         Args:
-            on_abandoned: takes over a segment that was begun and given up.
+            on_abandoned: takes over a segment that was begun and abandoned.
             new_id: makes fresh segment ids.
         """
         self.ids: set[UUID] = set()
@@ -44,5 +44,5 @@ class SegmentWrites:
             self.ids.discard(segment_id)
 
     def abandon(self, started: RemoteLogSegmentMetadata) -> None:
-        """Hand over a segment that was begun and given up: its objects may arrive later."""
+        """Hand over a segment that was begun and abandoned: its objects may arrive later."""
         self._on_abandoned(started)

@@ -1,4 +1,4 @@
-"""One pass over partitions, right here and without a supervisor: what ``tierd copy --once`` does."""
+"""One pass over partitions in this process, without a supervisor, as ``tierd copy`` makes it."""
 
 import asyncio
 from collections.abc import Collection, Iterable
@@ -22,7 +22,7 @@ class CopyOutcome:
 
 
 def copied_replicas(replicas: Iterable[Replica], partitions: Collection[TopicPartition] | None) -> list[Replica]:
-    """Those that are copied here, None for all of them, or the ones that are named.
+    """Return the replicas that are copied here: those of ``partitions``, None for all.
 
     Raises:
         UnknownPartitionError: a named partition is in no log dir, or this broker does not lead it.
@@ -38,7 +38,7 @@ def copied_replicas(replicas: Iterable[Replica], partitions: Collection[TopicPar
 
 
 async def pass_over(replicas: Iterable[Replica], board: StatusBoard) -> tuple[CopyOutcome, ...]:
-    """Copy what is due of each of ``copied_replicas``, all at once, and return how it ended, by name."""
+    """Copy what is due of each of ``copied_replicas``, all at once, and return the outcomes, by name."""
     async with asyncio.TaskGroup() as group:
         passes = [
             group.create_task(_pass_once(replica, board), name=f"copy {replica.local.partition}")

@@ -11,7 +11,7 @@ class Slots(asyncio.Semaphore):
         super().__init__(size)
         self._size = size
         self._taken = 0
-        self._surplus = 0  # slots still about that a smaller size has no room for; they go when they are given back
+        self._surplus = 0  # slots in use that a smaller size has no room for; they go when they are released
 
     @property
     def size(self) -> int:
@@ -22,7 +22,7 @@ class Slots(asyncio.Semaphore):
         """Have ``size`` slots from now on; a task keeps the slot that it has.
 
         Raises:
-            ValueError: not even one.
+            ValueError: ``size`` is below 1.
         """
         if size < 1:
             raise ValueError(f"{size} slots let nobody in")
@@ -38,13 +38,13 @@ class Slots(asyncio.Semaphore):
         return max(0.0, 1 - self._taken / self._size)
 
     async def acquire(self) -> Literal[True]:
-        """Wait for one and take it."""
+        """Wait for a slot and take it."""
         await super().acquire()
         self._taken += 1
         return True
 
     def release(self) -> None:
-        """Give one back."""
+        """Release a slot."""
         self._taken -= 1
         self._give()
 

@@ -1,4 +1,4 @@
-"""PartitionStatus: what an operator is told of one partition."""
+"""PartitionStatus: the status of one partition for operators."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -17,21 +17,21 @@ PartitionState = Literal["copying", "idle", "waiting", "paused", "quarantined", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """One partition at this moment.
+    """Status of one partition at one moment.
 
     Attributes:
         topic_id: in Kafka's 22-character form.
         role: ``unknown`` while the source of leadership has not said; ``deleted`` once it says that the topic is gone.
         leader_epoch: the one it is copied under, None unless led.
         copied_through: the frontier, last offset in the tier; -1 when nothing is, None while that is not known.
-        log_start_offset: first offset of both tiers, None while it is not known.
+        log_start_offset: first offset of the total log, None while it is not known.
         local_log_start_offset: base of the first local segment, None without one.
         state: in one word.
         reason: why nothing moves, or what does; empty when there is nothing to say.
         last_error: of the latest failed pass, None after a pass that ended well.
         retry_at_ms: wall clock of the next attempt while quarantined.
-        lag: rolled segments that the tier does not hold.
-        expiration: what is to go from the tier and has not gone.
+        lag: rolled segments that are not in the tier.
+        expiration: segments that are to leave the tier and have not left it.
     """
 
     partition: TopicPartition
@@ -61,15 +61,15 @@ def partition_status(
     problem: str,
     log_start_offset: int | None = None,
 ) -> PartitionStatus:
-    """Put together what the log, the tasks and their supervisor say.
+    """Return the status of a partition, from its log, its tasks and their supervisor.
 
     Args:
         local: the local side.
-        leadership: as its source said last.
-        tasks: those of the role.
-        health: of the task that fares worst.
-        paused: whether an operator stopped the intake.
-        problem: why the directory could not be looked at, or cannot be led; empty when all is well.
+        leadership: the latest announcement of the leadership source.
+        tasks: the tasks of the role.
+        health: of the task with the most failures.
+        paused: an operator stopped the intake.
+        problem: why the directory could not be scanned, or cannot be led; empty without a problem.
         log_start_offset: as the metadata has it now; None where only a task may know.
     """
     knowing = tasks.copy or tasks.follow

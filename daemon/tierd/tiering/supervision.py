@@ -9,17 +9,18 @@ from typing import Protocol
 class PartitionTask(Protocol):
     """Work on one partition, done in passes. The supervisor calls ``run_once``, one pass at a time.
 
-    After a pass it waits until ``wake`` is set or the returned delay is over; None waits for ``wake`` alone, so that
-    an idle partition costs nothing. It clears ``wake`` before a pass, never after, so that no event is lost.
+    After a pass the supervisor waits until ``wake`` is set or the returned delay is over; None waits for ``wake``
+    alone, so that an idle partition costs nothing. The supervisor clears ``wake`` before a pass, never after, so that
+    no event is lost.
     """
 
     @property
     def name(self) -> str:
-        """Unique among running tasks."""
+        """Return the name, which is unique among running tasks."""
 
     @property
     def wake(self) -> asyncio.Event:
-        """Event that wakes the task."""
+        """Return the event that wakes the task."""
 
     async def run_once(self) -> float | None:
         """Do what is due; return seconds until there is more, None when only an event can bring more.
@@ -45,7 +46,7 @@ class TaskHealth:
 
 
 class Supervisor(Protocol):
-    """Runs tasks so that none dies unseen and none takes another down."""
+    """Runner of tasks: none dies unseen and none takes another down."""
 
     def start(self, task: PartitionTask) -> None:
         """Begin to run ``task``; its first pass comes at once. A name that runs already is a bug."""
@@ -57,11 +58,11 @@ class Supervisor(Protocol):
         """Let failed tasks try again at once; None means all of them."""
 
     def statistics(self) -> Mapping[str, TaskHealth]:
-        """The health of every running task, by name."""
+        """Return the health of every running task, by name."""
 
 
 class PassiveSupervisor:
-    """Runs nothing: for commands that run one pass of every task themselves and end."""
+    """Supervisor that runs nothing, for commands that run one pass of every task themselves and end."""
 
     def start(self, task: PartitionTask) -> None:
         """Do nothing; the maker of the task runs it."""

@@ -47,7 +47,7 @@ class TieringSettings:
 
     @property
     def sweep(self) -> SweepSettings:
-        """The settings of sweeps."""
+        """Return the settings of sweeps."""
         return SweepSettings(
             grace_s=self.copying.dangling_grace_s,
             limit=self.copying.dangling_max_per_run,
@@ -193,7 +193,7 @@ class TaskFactory:
         )
 
     def follower_task(self, local: PartitionLog) -> FollowerTask:
-        """Return the task of a follower."""
+        """Return the task of a follower, which keeps the frontier known and holds segments that are not copied."""
         settings = self._context.settings.copying
         return FollowerTask(
             local,

@@ -24,7 +24,7 @@ class WatermarkWaker:
         self._log_offsets = log_offsets
 
     async def wake_waiting(self, log_dir: Path) -> None:
-        """Wake the tasks of ``log_dir`` whose high watermark has moved. Tasks that do not wait cost no read."""
+        """Wake the waiting tasks of ``log_dir`` whose high watermark has moved or cannot be read."""
         for replica in self._replicas.all():
             task = replica.tasks.copy
             if task is None or not task.state.awaits_high_watermark or replica.local.log_dir != log_dir:

@@ -1,1 +1,1 @@
-"""The tier held against its metadata, its objects and its offsets."""
+"""Audit and repair: the tier compared with its metadata, its objects and its offsets."""

@@ -8,10 +8,10 @@ from tierd.remote import SegmentManifest
 
 
 class BatchWalk:
-    """Every batch of a log that arrives in chunks.
+    """Walk over every batch of a log that arrives in chunks.
 
     Attributes:
-        wrong_times: what the manifest says of times and is not so, as the batches say; None while there is nothing.
+        wrong_times: the latest batch whose timestamp the manifest contradicts, in a sentence; None while there is none.
         taken: the batches that the latest chunk completed.
     """
 
@@ -24,7 +24,7 @@ class BatchWalk:
         self.taken: list[RecordBatch] = []
 
     def take(self, content: bytes, crc: int, start: int, timestamps: TimestampRange | None = None) -> str | None:
-        """Check one chunk and the batches that it completes; return what is wrong. Blocking.
+        """Check one chunk and the batches that it completes; return the problem, None without one. Blocking.
 
         Args:
             content: of the chunk.

@@ -57,16 +57,16 @@ def explain(
     remote_key: str | None,
     next_record: int | None = None,
 ) -> Explanation:
-    """Say where ``offset`` is.
+    """Return where ``offset`` is, and why.
 
     Args:
-        log: both tiers.
+        log: the tier and the local log.
         offset: of a record, existing or not.
         last_stable_offset: exclusive; of the local log, or the remote end without one.
         log_end_offset: exclusive; of the local log, or the remote end without one.
         remote_key: of the object that ``log.remote_segment(offset)`` names, None when it names none.
         next_record: offset of the first record that readers get from ``offset`` on, the log's end where there is none;
-            None where nobody looked.
+            None where it was not looked for.
     """
     remote = log.remote_segment(offset) if offset >= log.log_start_offset else None
     local = _local_segment(log, offset) if offset < log_end_offset else None
@@ -148,7 +148,7 @@ def _local_place(log: TieredLog, offset: int, local: SegmentFiles, last_stable_o
 
 
 def _local_segment(log: TieredLog, offset: int) -> SegmentFiles | None:
-    """The live segment whose range has ``offset``."""
+    """Return the local segment whose range has ``offset``; None where there is none."""
     segments = log.scan.segments if log.scan else ()
     return next(
         (s for s in reversed(segments) if s.base_offset <= offset),

@@ -33,14 +33,14 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong.
+    """Fault of a tier.
 
     Attributes:
         kind: a fixed word, such as ``gap``.
-        what: in one sentence.
+        what: the fault, in one sentence.
         where: partition, segment or object key.
         remedy: the next step.
-        artefact: which of a segment's objects is not as it should be, by its suffix; empty where that is none of them.
+        artefact: suffix of the segment's object that is not as it should be; empty where the fault is in no object.
     """
 
     severity: Severity
@@ -52,7 +52,7 @@ class Finding:
 
 
 def offset_findings(log: TieredLog) -> Iterator[Finding]:
-    """Gaps between what the tiers hold, and segments that hold the same offsets of one epoch."""
+    """Yield gaps between the offsets of tier and local log, and segments that have the same offsets of one epoch."""
     for gap in missing_offsets(log):
         yield Finding(
             Severity.ERROR,
@@ -73,7 +73,7 @@ def offset_findings(log: TieredLog) -> Iterator[Finding]:
 
 
 def missing_offsets(log: TieredLog) -> Iterator[OffsetRange]:
-    """Offsets between log start and end that neither tier has, and that tierd does not hold to copy them, ascending."""
+    """Yield the offsets between log start and end that no tier, no local log and no held segment has, ascending."""
     for gap in _in_neither_tier(log):
         left: tuple[OffsetRange, ...] = (gap,)
         for held in log.held:
@@ -82,7 +82,7 @@ def missing_offsets(log: TieredLog) -> Iterator[OffsetRange]:
 
 
 def _in_neither_tier(log: TieredLog) -> Iterator[OffsetRange]:
-    """Offsets between log start and end that no reader finds in either tier, ascending."""
+    """Yield the offsets between log start and end that a reader finds neither locally nor in the tier, ascending."""
     offset = log.log_start_offset
     local_start = log.local_start_offset
     end = max(log.remote_end_offset, local_start or 0)
@@ -129,7 +129,7 @@ def row_findings(
     limits: AuditLimits,
     is_retained: bool = False,
 ) -> Iterator[Finding]:
-    """A copy or a deletion that was begun and not ended, once it is older than the grace.
+    """Yield a finding for a copy or a deletion that was begun and not ended, once it is older than the grace.
 
     A copy whose objects are all there has only its row left to write, however long its upload may take: the margin of
     an attempt is enough for the row, also where the grace is shorter.
@@ -174,7 +174,7 @@ def _stored_ms(objects: Objects) -> int | None:
 
 
 def object_findings(row: RemoteLogSegmentMetadata | None, objects: Objects) -> Iterator[Finding]:
-    """Objects of no segment, and a finished segment without all its objects."""
+    """Yield a finding for each object of no segment, and for each object that a finished segment lacks."""
     if row is None:
         for info in objects.values():
             what = f"an object of {info.size_bytes} bytes belongs to no segment"
@@ -210,7 +210,7 @@ def tombstone_findings(
 
 
 def size_findings(manifest: SegmentManifest, objects: Objects) -> Iterator[Finding]:
-    """Objects of another size than the manifest says, which of a transformed log is not the size of the segment."""
+    """Yield a finding for each object whose size is not the stored size that the manifest gives."""
     for suffix, size_bytes in ((LOG, manifest.log.size_bytes), (INDEXES, manifest.indexes_size_bytes)):
         info = objects.get(suffix)
         if info is not None and info.size_bytes != size_bytes:
@@ -225,7 +225,7 @@ def size_findings(manifest: SegmentManifest, objects: Objects) -> Iterator[Findi
 
 
 def checksum_findings(row: RemoteLogSegmentMetadata, manifest: SegmentManifest, objects: Objects) -> Iterator[Finding]:
-    """A log whose checksum, where the store tells it, is another one than the manifest's."""
+    """Yield a finding for a log whose checksum, where the store tells it, is not the manifest's."""
     info = objects.get(LOG)
     if info is None or info.crc32c is None or manifest.is_transformed or info.size_bytes != manifest.log.size_bytes:
         return  # of a transformed log the store's checksum is that of the stored bytes
@@ -235,7 +235,7 @@ def checksum_findings(row: RemoteLogSegmentMetadata, manifest: SegmentManifest, 
 
 
 def missing_object(metadata: RemoteLogSegmentMetadata, suffix: str) -> Finding:
-    """A finished segment lacks an object."""
+    """Return the finding that a finished segment lacks an object."""
     what = f"the {suffix} object of a finished segment is not there"
     return Finding(Severity.ERROR, "missing-object", what, str(metadata.segment), REPAIR, suffix)
 
@@ -245,7 +245,7 @@ def manifest_findings(
 ) -> Iterator[Finding]:
     """Yield a finding for each field in which manifest and row differ.
 
-    Who copied it, and under which leader epoch, is not compared: a segment that was adopted has a row of its own.
+    The broker and the leader epoch of the copy are not compared: a segment that was adopted has a row of its own.
     """
     partition = metadata.segment.topic_id_partition
     said = {
@@ -285,5 +285,5 @@ def manifest_findings(
 
 
 def damaged(metadata: RemoteLogSegmentMetadata, kind: str, problem: str, artefact: str) -> Finding:
-    """Stored bytes that are not what they were."""
+    """Return the finding that stored bytes are not what they were."""
     return Finding(Severity.ERROR, kind, problem, str(metadata.segment), REPAIR, artefact)

@@ -1,4 +1,4 @@
-"""LocalHistory: a stored log held against the committed part of the local log, as far as both have its offsets."""
+"""LocalHistory: a stored log compared with the committed part of the local log, as far as both have its offsets."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ log = structlog.get_logger()
 
 
 class LocalHistory:
-    """The comparison of one segment. Beside a local log that has expired, or has no such offsets, it finds nothing.
+    """Comparison of one segment with the local log. Offsets that the local log does not have are not compared.
 
     Attributes:
         problem: the first difference, None while there is none.

@@ -25,7 +25,7 @@ class OrphanInspector:
         check: checks the content of a segment.
         bucket: reads manifests.
         segments: the segments of the tier, read without a cache.
-        tiered_log: reads both tiers of a partition anew.
+        tiered_log: reads the tier and the local log of a partition anew.
         clock: time.
     """
 
@@ -104,7 +104,10 @@ class OrphanInspector:
         return "; ".join(finding.what for finding in findings)
 
     async def _lineage(self, metadata: RemoteLogSegmentMetadata, tiered: TieredLog) -> Lineage:
-        """Return the log's epochs up to and with those that the next readable segment knew."""
+        """Return the log's epochs: those before the next readable segment as that segment knew them, then its own.
+
+        A segment keeps epochs that the log has forgotten. Without a readable list of epochs the log's lineage is used.
+        """
         following = next((m for m in tiered.finished if m.start_offset > metadata.end_offset), None)
         if following is None:
             return lineage_behind_tier(metadata, tiered)

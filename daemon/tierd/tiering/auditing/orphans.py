@@ -23,11 +23,11 @@ class OrphanUse(Enum):
 
 
 def use_of(orphan: RemoteLogSegmentMetadata, log: TieredLog, lineage: Lineage) -> OrphanUse:
-    """Say what ``orphan`` would add to what the tiers hold.
+    """Return the use of ``orphan``: the offsets that it would add to the tier.
 
     Args:
         orphan: as its manifest describes it.
-        log: both tiers.
+        log: the tier and the local log.
         lineage: of the log, as far back as it is known: a broker forgets epochs, and so do rows that are lost.
     """
     first = max(orphan.first_readable_offset, stored_log_start(log))
@@ -43,7 +43,7 @@ def use_of(orphan: RemoteLogSegmentMetadata, log: TieredLog, lineage: Lineage) -
 
 
 def stored_log_start(log: TieredLog) -> int:
-    """Below it nothing is wanted: expiration or a request moved it, and never because rows were lost."""
+    """Return the offset below which no record is wanted; expiration or a request moved it, and never a loss of rows."""
     deleted = deleted_records_before(
         checkpointed=log.log_start_checkpoint,
         segments=log.scan.segments if log.scan else (),
@@ -53,7 +53,7 @@ def stored_log_start(log: TieredLog) -> int:
 
 
 def is_covered_or_ahead(log: TieredLog, first: int) -> bool:
-    """Return True if the tier holds everything from ``first`` on up to its end."""
+    """Return True if the tier has every offset from ``first`` up to its end, or ends before ``first``."""
     last = log.remote_end_offset - 1
     return first > last or is_covered(log, OffsetRange(first, last))
 
@@ -61,8 +61,8 @@ def is_covered_or_ahead(log: TieredLog, first: int) -> bool:
 def lineage_behind_tier(orphan: RemoteLogSegmentMetadata, log: TieredLog) -> Lineage:
     """Return what is known of the epochs of an orphan that no readable remote segment follows.
 
-    Between the end of the tier and the first epoch that the broker remembers nothing says which epochs there were: the
-    last one of the tier need not reach so far. There the local lineage alone is the answer, which says nothing either.
+    Between the end of the tier and the first epoch that the broker remembers, the epochs are unknown: the last epoch of
+    the tier need not reach so far. An orphan there gets the local lineage, which has no epoch for its offsets either.
     """
     first = log.scan.lineage.earliest if log.scan else None
     if log.scan is None or first is None:
@@ -74,7 +74,7 @@ def lineage_behind_tier(orphan: RemoteLogSegmentMetadata, log: TieredLog) -> Lin
 def is_of_lineage(segment: RemoteLogSegmentMetadata, lineage: Lineage, first: int) -> bool:
     """Return True if the lineage gives each offset of the segment, from ``first`` on, to the epoch of the segment.
 
-    Below its first entry it says nothing, and the segment's epoch only must not be a later one.
+    Below the first entry of the lineage, the segment's epoch only must not be later than that of the first entry.
     """
     starts = {first} | {entry.start_offset for entry in segment.segment_leader_epochs}
     starts |= {entry.start_offset for entry in lineage.entries}

@@ -47,13 +47,13 @@ class LocalSource:
     segments: tuple[HeldSegment, ...]
 
     def is_same_size(self, row: RemoteLogSegmentMetadata) -> bool:
-        """Return True if they have as many bytes as the remote copy: neither side was compacted by itself."""
+        """Return True if these segments have as many bytes as the remote copy: neither was compacted by itself."""
         return sum(held.log_file.size_bytes for held in self.segments) == row.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteSource:
-    """The stored log itself, which is whole; what is around it can be made anew."""
+    """The stored log itself, which is whole; the other artefacts are fetched or made anew."""
 
 
 Source = LocalSource | RemoteSource
@@ -62,7 +62,8 @@ Source = LocalSource | RemoteSource
 def local_source(row: RemoteLogSegmentMetadata, tiered: TieredLog, hold_dir: Path) -> LocalSource | None:
     """Find segments of this host with every offset of ``row``; None when there are none. Blocking.
 
-    Only what ends below the end of the tier: all of that is committed, and its transactions were decided.
+    Only segments that end below the end of the tier are used: their records are committed, and their transactions were
+    decided.
     """
     if tiered.scan is None:
         return None
@@ -93,7 +94,7 @@ def _of_holds(partition: TopicIdPartition, hold_dir: Path) -> Iterator[HeldSegme
 
 
 def _covering(candidates: Iterable[HeldSegment], start: int, end: int) -> tuple[HeldSegment, ...]:
-    """A chain without holes from ``start`` to ``end``; the very same segment if it is among them."""
+    """Return a chain without holes from ``start`` to ``end``, or the very same segment; empty without either."""
     held = sorted(candidates, key=lambda each: (each.base_offset, each.end_offset))
     same = [each for each in held if (each.base_offset, each.end_offset) == (start, end)]
     if same:
@@ -131,7 +132,7 @@ def prepare_local(held: HeldSegment, tiered: TieredLog) -> ReadyCopy:
 
 
 class RemoteLogCopy:
-    """Fetches the log of a remote segment into a directory of its own, and makes what belongs to it.
+    """Fetcher of the log of a remote segment into a directory of its own, with the artefacts that belong to it.
 
     Args:
         store: the objects.
@@ -145,13 +146,13 @@ class RemoteLogCopy:
         self._keys = keys
 
     async def prepare(self, row: RemoteLogSegmentMetadata, tiered: TieredLog, directory: Path) -> ReadyCopy:
-        """Fetch and check it. What it leaves in ``directory`` is the caller's to remove, however it ends.
+        """Fetch and check the log of ``row``. The caller removes what is left in ``directory``, however the call ends.
 
         Raises:
             MissingArtefactError: something that cannot be derived is gone: aborted transactions, or producers.
             LogError: the stored log is damaged.
-            RemoteStorageError: it cannot be read.
-            StateDirError: there is no room for it.
+            RemoteStorageError: the stored log cannot be read.
+            StateDirError: ``directory`` has no room for the log.
         """
         path = directory / SegmentFile.LOG.name_for(base_offset=row.start_offset, next_base_offset=row.end_offset + 1)
         try:
@@ -183,7 +184,7 @@ class RemoteLogCopy:
         """Return True if there is a manifest to read the log by; a plain log needs none, for its batches prove it.
 
         Raises:
-            MissingArtefactError: there is none, and the log is not plain.
+            MissingArtefactError: there is no manifest, and the log is encrypted.
         """
         try:
             await self._storage.read_manifest(row)
@@ -199,7 +200,11 @@ class RemoteLogCopy:
         return True
 
     async def _fetch_index(self, row: RemoteLogSegmentMetadata, kind: IndexType, directory: Path) -> None:
-        """Put an index that can be believed beside the log; what is missing then is made anew, or missed."""
+        """Put an index that can be read beside the log; any other is left out, to be made anew.
+
+        Raises:
+            MissingArtefactError: the index of aborted transactions cannot be read, and the row says that it has some.
+        """
         try:
             content = await self._storage.fetch_index(row, kind)
         except RemoteStorageError as error:

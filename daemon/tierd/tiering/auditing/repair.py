@@ -1,7 +1,6 @@
 """TierRepair: carries a plan out, one action after the other, each under the claim of its partition.
 
-Whatever is done is planned again from what is there at that moment, so a repair that was broken off is gone on with by
-running it again::
+Each run plans from the state at that moment, so a repair that was broken off continues when it is run again::
 
     copy again    a fresh copy, finished ─► the damaged one DELETE_STARTED, tombstone; expiration removes it
     adopt         one row, COPY_FINISHED at once
@@ -63,7 +62,7 @@ class RepairResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RepairOutcome:
-    """An action, and what became of it; ``problem`` and ``remedy`` say why it was not done."""
+    """Outcome of an action; ``problem`` and ``remedy`` say why the action was not done."""
 
     action: RepairAction
     result: RepairResult
@@ -84,7 +83,7 @@ class RepairTools:
         storage: the same as segments.
         rows: the metadata as it is stored.
         metadata_keys: of the cluster.
-        tiered_log: looks at both tiers of a partition anew.
+        tiered_log: reads the tier and the local log of a partition anew.
         led: leader epochs of the partitions that this broker leads.
         ledger: is told before anything is removed.
         clock: time.
@@ -117,7 +116,7 @@ class RepairTools:
 
 
 class TierRepair:
-    """Repairs a tier. One at a time, by the only process that holds the claims of this broker."""
+    """Repair of a tier. One runs at a time, in the only process that has the claims of this broker."""
 
     def __init__(self, planner: RepairPlanner, tools: RepairTools) -> None:
         self._planner = planner
@@ -126,12 +125,12 @@ class TierRepair:
     async def run(
         self, only: Collection[TopicIdPartition] | None = None, *, deep: bool = False, is_confirmed: bool = False
     ) -> AsyncGenerator[RepairOutcome, None]:
-        """Do what can be done and yield what became of each action. Cancelled anywhere, another run goes on.
+        """Do what can be done and yield the outcome of each action. After a cancellation another run continues.
 
         Args:
             only: these partitions; None repairs everything below the prefix.
             deep: also download every segment and check every batch.
-            is_confirmed: also what takes away something that was readable once.
+            is_confirmed: also carry out actions that take away something that was readable once.
 
         Raises:
             ForeignTierError: the tier belongs to another metadata store; nothing more is done.
@@ -205,8 +204,8 @@ class TierRepair:
     async def _require_unchanged(self, report: AuditReport) -> None:
         """Claim the partition if it is ours, and make sure that the segment's row is what was planned with.
 
-        Under the claim nobody else can change it. Of a partition that nobody can lead, for the metadata does not know
-        it, a row would be new.
+        Under the claim no other process can change the row. A partition that the metadata does not know, or knows as
+        deleted, has no leader: a row that has appeared is a change.
         """
         tools, partition = self._tools, report.partition
         assert report.place is not None, "only segments are changed"
@@ -254,7 +253,7 @@ class TierRepair:
         )
 
     async def _give_up(self, row: RemoteLogSegmentMetadata, why: str) -> None:
-        """Begin to delete a damaged segment; expiration goes on with it after the grace."""
+        """Begin to delete a damaged segment; expiration ends the deletion after the grace."""
         await self._tools.deletion.begin(
             row,
             reason=DeleteReason.DAMAGED,

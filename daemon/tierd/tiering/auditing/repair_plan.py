@@ -48,13 +48,13 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RepairAction:
-    """One thing to do, or that cannot be done.
+    """Action of a repair; of the kind NOTHING where no action helps.
 
     Attributes:
-        kind: what.
+        kind: what the action does.
         where: partition, segment or object key.
         why: in one sentence.
-        is_dangerous: it takes away what was readable once; done only on request.
+        is_dangerous: the action takes away what was readable once; it is done only on request.
         remedy: the next step for a person, where nothing can be done; empty otherwise.
         partition: whose claim it needs; None of what belongs to none.
         report: what it is about; None where the kind says everything.
@@ -218,21 +218,21 @@ def plan_log_start(report: AuditReport, standing: Standing) -> RepairAction:
 
 
 def plan_gap(partition: TopicIdPartition, offsets: OffsetRange) -> RepairAction:
-    """Say of offsets that neither tier holds that nothing here can bring them back."""
+    """Return an action of the kind NOTHING for offsets that are neither in the local log nor in the tier."""
     why = f"offsets {offsets.start} to {offsets.end} are in neither tier, and no orphan has them"
     remedy = "run it on every broker that has a replica; one that still has them copies them as soon as it leads"
     return RepairAction(RepairKind.NOTHING, str(partition), why, remedy=remedy, partition=partition, offsets=offsets)
 
 
 def elsewhere(report: AuditReport) -> RepairAction:
-    """Leave something to the broker that leads its partition."""
+    """Return an action of the kind NOTHING: the broker that leads the partition has to repair it."""
     where = report.findings[0].where
     why = f"{report.findings[0].what}; this broker does not lead {report.partition}"
     return _cannot(report, where, why, "run it on the broker that leads the partition")
 
 
 def unknown(report: AuditReport) -> RepairAction:
-    """Leave alone an object of an unknown kind."""
+    """Return an action of the kind NOTHING for a finding that tierd cannot repair; the finding has the remedy."""
     finding = report.findings[0]
     return _cannot(report, finding.where, finding.what, finding.remedy)
 
@@ -247,7 +247,7 @@ def _cannot(report: AuditReport, where: str, why: str, remedy: str) -> RepairAct
 
 
 def _damage(findings: Iterable[Finding]) -> list[Finding]:
-    """Those that say that an object has to be stored again; none where a person has to act first."""
+    """Return the findings that call for storing an object again; none where a person has to act first."""
     found = list(findings)
     if any(finding.kind in _NEEDS_A_PERSON for finding in found):
         return []

@@ -1,4 +1,4 @@
-"""RepairPlanner: runs an audit and plans an action for each finding. It reads and writes nothing."""
+"""RepairPlanner: runs an audit and plans an action for each finding. It only reads."""
 
 import asyncio
 import contextlib
@@ -56,7 +56,7 @@ class RepairPlanner:
         audit: finds the faults.
         orphans: reads segments without a row.
         tier: the tier in its two stores.
-        tiered_log: reads both tiers of a partition anew.
+        tiered_log: reads the tier and the local log of a partition anew.
         led: the partitions that this broker leads.
         hold_dir: the directory of held segments.
         clock: time.
@@ -164,10 +164,11 @@ class RepairPlanner:
         return plan_damaged(report, source, problem, is_replaced=is_replaced)
 
     async def _source(self, report: AuditReport, row: RemoteLogSegmentMetadata, tiered: TieredLog) -> Source | None:
-        """Return the best source: the broker's own segment, or the stored log where the broker's segment differs.
+        """Return the best source of a segment's bytes, None where there is none.
 
-        A broker's segment may have records that compaction took out of the tier, also records of deleted keys. The
-        list of aborted transactions cannot be made from a stored log alone.
+        The local segment comes first if it has the same size, or if the segment has aborted transactions, which cannot
+        be listed from a stored log alone. Otherwise a whole stored log comes first: a local segment may have records
+        that compaction took out of the tier, also records of deleted keys.
         """
         local = await asyncio.to_thread(local_source, row, tiered, self._hold_dir)
         if local is not None and (local.is_same_size(row) or not row.txn_index_empty):

@@ -46,20 +46,20 @@ _UNREADABLE_ORPHAN: Final = (
 )
 
 Retained = Callable[[], Awaitable[Collection[UUID]]]
-"""Which segments' objects the store is known to keep although they were to be deleted."""
+"""Lookup of the segments whose objects the store is known to keep although they were to be deleted."""
 
 
 class SegmentCheck:
-    """Checks segments, several at once if the caller likes.
+    """Check of segments; several may run at once.
 
     Args:
         store: the objects.
         storage: the same as segments; it must not read through a cache.
         cluster_id: what manifests have to name.
         clock: time.
-        limits: how old what is under way may be.
+        limits: ages up to which work counts as under way.
         retained: asked only where a deletion is overdue.
-        tiered_log: gives both tiers of a partition, whose local log deep checks compare; None compares nothing.
+        tiered_log: reads a partition's tier and local log, with which deep checks compare; None compares nothing.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class SegmentCheck:
     async def run(
         self, row: RemoteLogSegmentMetadata | None, objects: Objects, claim: Claim | None, *, deep: bool
     ) -> tuple[Finding, ...]:
-        """Return what is wrong.
+        """Return the findings about one segment.
 
         Args:
             row: of the segment, None when it has none.
-            objects: what is there of it.
-            claim: who owns the partition.
+            objects: the stored objects of the segment.
+            claim: the owner of the partition.
             deep: also download it and check every chunk, batch and index.
 
         Raises:
@@ -116,7 +116,7 @@ class SegmentCheck:
         return found
 
     async def _unproven(self, objects: Objects) -> list[Finding]:
-        """Return a finding for the manifest of no row that no holder of the key ring is proven to have written."""
+        """Return a finding for a manifest without a row that no holder of the key ring is proven to have written."""
         info = objects.get(MANIFEST)
         if info is None or not self._storage.asks_for_proof:
             return []
@@ -161,7 +161,7 @@ class SegmentCheck:
         return findings
 
     async def _with_checksum(self, manifest: SegmentManifest, objects: Objects) -> Objects:
-        """The same objects with what the store knows of the log's checksum: a listing does not tell it."""
+        """Return the same objects with the store's checksum of the log, which a listing does not tell."""
         info = objects.get(LOG)
         if info is None or info.crc32c is not None or manifest.is_transformed:
             return objects
@@ -215,7 +215,7 @@ class SegmentCheck:
 
 
 def _unreadable(row: RemoteLogSegmentMetadata, error: RemoteStorageError) -> Finding | None:
-    """The finding for a manifest that cannot be believed; None for an error that is the store's."""
+    """Return the finding for a manifest that cannot be believed; None for an error of the store."""
     where = str(row.segment)
     match error:
         case RemoteKeyMissingError():

@@ -16,7 +16,7 @@ from tierd.tiering.reading.tiered_log import TieredLog
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """Findings about one segment or object.
+    """Findings about one segment, object, upload or partition.
 
     Attributes:
         findings: at least one.
@@ -25,7 +25,7 @@ class AuditReport:
         row: of that segment, None when it has none.
         objects: of that segment.
         upload: that was begun and never ended; None when it is about something else.
-        log: both tiers of the partition, where the whole of it is meant.
+        log: the tier and the local log, where the findings are gaps or overlaps of the partition; otherwise None.
     """
 
     findings: tuple[Finding, ...]
@@ -56,19 +56,19 @@ class OpenRows:
     rows: deque[RemoteLogSegmentMetadata] = field(default_factory=deque)
 
     def before(self, place: SegmentPlace) -> Iterator[SegmentPair]:
-        """The rows below ``place``, without objects; taken out."""
+        """Take out and yield the rows below ``place``, without objects."""
         while self.rows and SegmentPlace.of_row(self.rows[0]) < place:
             row = self.rows.popleft()
             yield SegmentPair(SegmentPlace.of_row(row), row, {}, self.claim)
 
     def rest(self) -> Iterator[SegmentPair]:
-        """All that are left, without objects; taken out."""
+        """Take out and yield all rows that are left, without objects."""
         while self.rows:
             row = self.rows.popleft()
             yield SegmentPair(SegmentPlace.of_row(row), row, {}, self.claim)
 
     def take(self, place: SegmentPlace) -> RemoteLogSegmentMetadata | None:
-        """The row at ``place``, taken out; None when there is none."""
+        """Take out and return the row at ``place``; None when there is none."""
         return self.rows.popleft() if self.rows and SegmentPlace.of_row(self.rows[0]) == place else None
 
 
@@ -83,7 +83,10 @@ class Prefixes:
     def sort_out(
         self, rows: Collection[RemoteLogSegmentMetadata], keys: ObjectKeyFactory
     ) -> tuple[list[RemoteLogSegmentMetadata], list[AuditReport]]:
-        """Return the rows that lie under ``keys``, and those of a later tierd whose place is unknown."""
+        """Return the rows that lie under ``keys``, and reports of rows of a later tierd, whose place is unknown.
+
+        Prefixes that the rows name join the walk. The reports come with the configured keys alone, so once.
+        """
         mine: list[RemoteLogSegmentMetadata] = []
         unknown: list[AuditReport] = []
         for row in rows:
@@ -100,18 +103,18 @@ class Prefixes:
         return mine, unknown
 
     def add(self, keys: ObjectKeyFactory) -> None:
-        """Note a prefix, or a form of keys below one, that is to be walked, too."""
+        """Add a prefix, or a form of keys below one, to the walk."""
         if keys not in self._known:
             self._known.add(keys)
             self._coming.append(keys)
 
     def next(self) -> ObjectKeyFactory | None:
-        """The next one to walk; None after the last."""
+        """Return the next prefix to walk; None after the last."""
         return self._coming.popleft() if self._coming else None
 
 
 OpenPartition = Callable[[TopicIdPartition], Awaitable[tuple[OpenRows, list[AuditReport]]]]
-"""Reads a partition's rows below the prefix that is walked, and says what is wrong with it as a whole."""
+"""Reader of a partition's rows below the prefix that is walked, and of the reports about the whole partition."""
 
 
 async def side_by_side(

@@ -28,12 +28,12 @@ class SegmentPlace:
 
     @classmethod
     def of(cls, segment: RemoteLogSegmentId, start_offset: int) -> "SegmentPlace":
-        """The place of a segment."""
+        """Return the place of a segment."""
         return cls(start_offset, uuid_to_text(segment.id), segment)
 
     @classmethod
     def of_row(cls, row: RemoteLogSegmentMetadata) -> "SegmentPlace":
-        """The place of a segment that has a row."""
+        """Return the place of a segment that has a row."""
         return cls.of(row.segment, row.start_offset)
 
     @property
@@ -51,7 +51,7 @@ class SegmentPlace:
         return self == SegmentPlace.of_row(row) and keys.for_custom_metadata(row.custom_metadata, topic) == keys
 
     def key(self, keys: ObjectKeyFactory, suffix: str) -> str:
-        """The key of one of its objects."""
+        """Return the key of one of the segment's objects."""
         return f"{keys.partition_prefix(self.partition)}{self.start_offset:020d}-{self.name}{suffix}"
 
 
@@ -114,7 +114,7 @@ def _is_left_out(
 
 
 async def look_at(store: ObjectStore, keys: ObjectKeyFactory, place: SegmentPlace) -> Objects:
-    """Ask for each object by itself: a listing may be older than what it leaves out, or lists.
+    """Ask the store for each object of a segment by its key: a listing may be out of date.
 
     Raises:
         RemoteStorageError: the store failed.
@@ -129,7 +129,7 @@ async def look_at(store: ObjectStore, keys: ObjectKeyFactory, place: SegmentPlac
 
 
 def place_of(key: SegmentKey | None) -> SegmentPlace | None:
-    """The place that a parsed key tells; None where there is no such key."""
+    """Return the place that a parsed key names; None without a key."""
     if key is None:
         return None
     partition = TopicIdPartition(uuid_from_text(key.topic_id), key.topic, key.partition)

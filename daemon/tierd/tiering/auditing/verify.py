@@ -2,8 +2,8 @@
 
 The listing of the bucket and the rows of the metadata are walked side by side, both ascending by key, so that memory
 holds a page of the one and a partition of the other. A pair that looks wrong is read again by itself: the row before
-and after, and every object by its own name. A listing may be old, and daemons copy and delete meanwhile. The audit
-reports a fault that stays the same.
+and after, and every object by its own name. A listing may be old, and daemons copy and delete meanwhile. Only a fault
+that stays the same is reported.
 """
 
 import asyncio
@@ -58,11 +58,11 @@ Tell = Callable[[str], None]
 
 
 class TierAudit:
-    """Audit of a tier. It reads and writes nothing; it may run beside daemons, whose work under way is no finding.
+    """Audit of a tier, which only reads. It may run beside daemons, whose work under way is no finding.
 
     Args:
         tier: the tier in its two stores.
-        tiered_log: reads both tiers of a partition anew.
+        tiered_log: reads the tier and the local log of a partition anew.
         clock: time.
         limits: the ages up to which work under way is no finding.
         retained: returns the segments whose objects the store is known to retain.
@@ -103,10 +103,10 @@ class TierAudit:
     async def run(
         self, only: Collection[TopicIdPartition] | None = None, *, deep: bool = False
     ) -> AsyncGenerator[AuditReport, None]:
-        """Yield what is wrong: with the tier itself, then partition by partition, then unfinished uploads.
+        """Yield the faults of the tier itself, then those of each partition, then unfinished uploads.
 
         Args:
-            only: these partitions; None looks at everything below the prefix, known to the metadata or not.
+            only: these partitions; None checks everything below the prefix, known to the metadata or not.
             deep: also download every segment and check every batch, chunk and index.
 
         Raises:
@@ -133,7 +133,7 @@ class TierAudit:
             yield report
 
     async def knows_a_segment(self) -> bool:
-        """Return whether a readable segment of this metadata lies below the configured prefix: the prefix is its own.
+        """Return whether a readable segment of this metadata lies below the configured prefix, which is ours then.
 
         Raises:
             RemoteStorageError: the store does not answer.
@@ -163,7 +163,7 @@ class TierAudit:
         *,
         deep: bool,
     ) -> AsyncGenerator[AuditReport, None]:
-        """Walk one prefix, and yield what stays wrong."""
+        """Walk one prefix, and yield the faults that stay."""
         waiting: list[SegmentPair] = []
         width = _DEEP_AT_ONCE if deep else _CHECKED_AT_ONCE
 
@@ -190,20 +190,20 @@ class TierAudit:
             yield report
 
     async def _log_of(self, partition: TopicIdPartition) -> TieredLog:
-        """Both tiers of a partition that is being walked, as they were when its rows were read."""
+        """Return tier and local log of a partition that is being walked, as they were when its rows were read."""
         return self._logs.get(partition) or await self._tiered_log(partition)
 
     async def _open(
         self, keys: ObjectKeyFactory, partition: TopicIdPartition, prefixes: "Prefixes"
     ) -> tuple["OpenRows", list[AuditReport]]:
-        """Read a partition's metadata, and look for holes in its offsets."""
+        """Read a partition's rows; report gaps and overlaps of its offsets, and faults of its log start record."""
         log = await self._tiered_log(partition)
         while len(self._logs) >= _LOGS_AT_ONCE:
             del self._logs[next(iter(self._logs))]
         self._logs[partition] = log
         mine, reports = prefixes.sort_out(log.view.list(), keys)
         if keys == self._keys and (found := tuple(offset_findings(log))):
-            again = await self._tiered_log(partition)  # a segment may have left one tier while we looked at the other
+            again = await self._tiered_log(partition)  # a segment may have left the local log while we read the tier
             lasting = set(found) & set(offset_findings(again))
             if findings := tuple(finding for finding in found if finding in lasting):
                 reports.append(AuditReport(findings, partition, log=again))
@@ -212,7 +212,7 @@ class TierAudit:
         return OpenRows(partition, log.view.claim, deque(sorted(mine, key=SegmentPlace.of_row))), reports
 
     async def _log_start(self, partition: TopicIdPartition, view: PartitionView) -> AuditReport | None:
-        """Return what stays wrong with the log start record of a partition while nothing changes its row."""
+        """Return the fault of a partition's log start record that a second read of row and record confirms."""
         key, records = self._keys.log_start(partition), self._storage.log_starts
         try:
             if disagreement(view.row, await records.read(partition), key) is None:
@@ -269,7 +269,7 @@ class TierAudit:
     async def _row_at(
         self, keys: ObjectKeyFactory, place: SegmentPlace
     ) -> tuple[RemoteLogSegmentMetadata | None, Claim | None]:
-        """Return the row of the segment whose objects lie at ``place``, and who owns the partition.
+        """Return the row of the segment whose objects lie at ``place``, and the claim on the partition.
 
         Objects elsewhere under the id of a segment are none of its own: a writer of the bucket can choose any id.
         """
@@ -318,8 +318,8 @@ class TierAudit:
     async def _require_alone(self, error: RemoteStorageError) -> None:
         """Raise ``error`` unless it concerns one object alone, so that the walk may go on.
 
-        A refusal may be that of one object, which lies in an archive or under a key of another account: whoever may put
-        objects can bring that about. It concerns every object where the tier's identity is refused too.
+        A refusal may be that of one object, which lies in an archive or under a key of another account: any writer of
+        the bucket can bring that about. A refusal concerns every object where the tier's identity is refused too.
         """
         if error.retriable:
             raise error

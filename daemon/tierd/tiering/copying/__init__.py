@@ -1,1 +1,1 @@
-"""From a rolled segment to a finished one in the tier."""
+"""Copies: the way from a rolled segment to a finished one in the tier."""

@@ -12,14 +12,14 @@ SegmentChecker = Callable[[HeldSegment], Coroutine[object, object, CheckedSegmen
 
 
 class CheckAhead:
-    """The checks of one pass: one in use and at most one ahead, each holding a copy slot from its begin to its end.
+    """Checks of one pass: one in use and at most one ahead, each holding a copy slot from its begin to its end.
 
-    Used as a context: what is still held or under way when it is left is given back and dropped. A thread that reads
-    for a dropped check goes on to its end, unheard.
+    Used as a context: leaving it releases the slots that are still held, and cancels the checks under way. The thread
+    that reads for a cancelled check runs to its end, and its result is dropped.
     """
 
     def __init__(self, slots: asyncio.Semaphore, check: SegmentChecker) -> None:
-        """``slots`` bounds the segments that are checked or uploaded at once, over all partitions."""
+        """Check nothing yet; ``slots`` bounds the segments of all partitions that are checked or uploaded at once."""
         self._slots = slots
         self._check = check
         self._current: asyncio.Task[CheckedSegment] | None = None
@@ -60,7 +60,7 @@ class CheckAhead:
             self._ahead = asyncio.create_task(self._check(following))
 
     def end(self) -> None:
-        """Be done with the segment whose result was given, and give its slot back."""
+        """End the segment whose result was given, and release its slot."""
         assert self._current is not None, "begun before"
         assert self._current.done(), "asked for before"
         self._current = None

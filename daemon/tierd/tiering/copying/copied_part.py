@@ -1,4 +1,4 @@
-"""CopiedPart: what a copied segment answers of one lineage, which a local log of that lineage is held against."""
+"""CopiedPart: the part of a copied segment that is of one lineage, with which a local log is compared."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from tierd.model import ByteRange, RemoteLogSegmentMetadata, RemoteLogSegmentSta
 
 @dataclass(frozen=True, slots=True)
 class CopiedPart:
-    """The first offsets of a readable segment, up to where another epoch of the lineage begins.
+    """First offsets of a readable segment, up to where another epoch of the lineage begins.
 
     Attributes:
         metadata: of the segment.
@@ -32,7 +32,7 @@ class CopiedPart:
 
     @property
     def start_offset(self) -> int:
-        """The base offset of the segment."""
+        """Return the base offset of the segment."""
         return self.metadata.start_offset
 
     def may_be_compared(self, scan: PartitionScan) -> bool:

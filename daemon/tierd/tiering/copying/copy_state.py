@@ -1,4 +1,4 @@
-"""CopyState: what a copy task is about, as a value; and the gate that it asks before it begins a segment."""
+"""CopyState: the state of a copy task, as a value; and the gate that the task asks before it begins a segment."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -19,12 +19,12 @@ class CopyPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """A frozen look at the task.
+    """State of a copy task at one moment.
 
     Attributes:
         copied_through: the frontier; None until the metadata was loaded.
         high_watermark: as the last pass saw it; None when there was none.
-        awaits_high_watermark: rolled segments are queued that only a higher high watermark lets go.
+        awaits_high_watermark: rolled segments are queued that only a higher high watermark releases.
         log_start_offset: of the tier; None until the metadata was loaded.
     """
 
@@ -37,7 +37,7 @@ class CopyState:
 
 
 class IntakeGate(Protocol):
-    """Says whether new segments may be begun; a segment under way always goes on to its end."""
+    """Gate of new segments; a segment under way always goes on to its end."""
 
     def closed_because(self) -> str | None:
-        """Return why no new copy is begun, None when it may be."""
+        """Return why no new copy is begun, None when one may be."""

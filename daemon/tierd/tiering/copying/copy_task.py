@@ -105,37 +105,37 @@ class CopyTask:
 
     @property
     def name(self) -> str:
-        """``copy <partition> <topic id> @<epoch>``: another incarnation or leadership is another task."""
+        """Return ``copy <partition> <topic id> @<epoch>``: another incarnation or leadership is another task."""
         return f"copy {self._partition} {self._partition.topic_id} @{self._leader_epoch}"
 
     @property
     def wake(self) -> asyncio.Event:
-        """Set when the directory changed, the high watermark moved, or an operator asks."""
+        """Return the event that is set when the directory changed, the high watermark moved, or a pass is asked for."""
         return self._wake
 
     @property
     def local(self) -> PartitionLog:
-        """The log that the task copies from."""
+        """Return the log that the task copies from."""
         return self._local
 
     @property
     def leader_epoch(self) -> int:
-        """The leader epoch that the task writes under."""
+        """Return the leader epoch that the task writes under."""
         return self._leader_epoch
 
     @property
     def state(self) -> CopyState:
-        """The present state of the task."""
+        """Return the present state of the task."""
         return self._state
 
     @property
     def loaded(self) -> asyncio.Event:
-        """Set once the partition is claimed and its metadata was there."""
+        """Return the event that is set once the partition is claimed, its metadata loaded and the frontier found."""
         return self._loaded
 
     @property
     def tried(self) -> asyncio.Event:
-        """Set once loading has ended for the first time, well or not."""
+        """Return the event that is set once loading has ended for the first time, well or not."""
         return self._tried
 
     async def run_once(self) -> float | None:
@@ -377,7 +377,7 @@ class CopyTask:
         return self._state.copied_through.offset
 
     def _log_start(self) -> int:
-        """Return the log start offset of both tiers; retention raises it in the metadata meanwhile."""
+        """Return the start offset of the total log; retention raises it in the metadata meanwhile."""
         assert self._state.log_start_offset is not None, "asked for after loading"
         return max(self._state.log_start_offset, self._metadata.view(self._partition).log_start_offset or 0)
 

@@ -1,4 +1,4 @@
-"""CopyTools: what the copy tasks of all partitions share."""
+"""CopyTools: the collaborators that the copy tasks of all partitions share."""
 
 import asyncio
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from tierd.tiering.removing.log_start_keeper import LogStartKeeper
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyTools:
-    """The same for every partition.
+    """Collaborators of copy tasks, the same for every partition.
 
     Attributes:
         metadata: what is in the tier.
-        remote: what is read of it.
-        segment_copy: brings one segment there.
+        remote: reads the tier.
+        segment_copy: copies one segment into the tier.
         log_starts: keeps the log start in the bucket.
-        log_offsets: what is committed, and who hears what was copied.
+        log_offsets: tells what is committed, and is told what was copied.
         slots: bounds the segments that are checked or uploaded at once.
         quota: passes segments on as fast as the broker may copy.
         recorder: is told of outcomes.

@@ -16,7 +16,7 @@ _ENTRY_BYTES = 12  # of a time index (log-format 3.1)
 def ages_of(due: Sequence[HeldSegment], scan: PartitionScan) -> list[Age]:
     """Ask the files of ``due``, ascending: for the last entry of each time index, and for the active segment's size.
 
-    Blocking. What the broker has deleted counts as old as can be: only its hold still keeps it.
+    Blocking. A segment that the broker has deleted counts as old as can be: only its hold still keeps it.
     """
     live = {segment.base_offset for segment in scan.segments}
     behind = data_bytes(scan.segments[-1]) if scan.segments and scan.segments[-1].next_base_offset is None else 0
@@ -28,7 +28,7 @@ def ages_of(due: Sequence[HeldSegment], scan: PartitionScan) -> list[Age]:
 
 
 def _largest_timestamp_ms(held: HeldSegment) -> int:
-    """As the time index says; the last append, where it does not (Kafka: LogSegment.largestTimestamp)."""
+    """Return the last timestamp of the time index, else the last append (Kafka: LogSegment.largestTimestamp)."""
     path = held.path(SegmentFile.TIME_INDEX)
     try:
         last = TimeIndex.from_bytes(_tail(path), held.base_offset, str(path)).entries if path else ()

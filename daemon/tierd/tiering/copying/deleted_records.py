@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 
 class DeletedRecords:
-    """The watch of one leadership over the log start of its broker."""
+    """Watch of one leadership over the log start of its broker."""
 
     def __init__(self, local: PartitionLog, *, leader_epoch: int, broker_id: int, is_sole_replica: bool) -> None:
         """Look at nothing yet. ``is_sole_replica``: the cluster named this broker as the only one with a replica."""
@@ -28,7 +28,7 @@ class DeletedRecords:
         self._retained: int | None = None  # a bound of segments that were copied
 
     def loaded(self, view: PartitionView) -> None:
-        """Take note of who has had the tier when the leadership began; a later load changes nothing.
+        """Note the brokers that had the tier before the leadership began; a later load changes nothing.
 
         Segments alone do not tell: a leader may have copied nothing, and its segments may be compacted away.
         """
@@ -58,11 +58,11 @@ class DeletedRecords:
         return inside if await self._is_request(inside) else None
 
     def look_again_s(self) -> float | None:
-        """Seconds until the broker has surely said more; None when it has said enough."""
+        """Return the seconds until the broker has surely said more; None when it has said enough."""
         return self._requests.look_again_s()
 
     def _candidate(self, offsets: BrokerOffsets, log_start_offset: int) -> int | None:
-        """Return a log start inside a segment that is news, and that was not judged before."""
+        """Return a log start that lies inside a segment and above the tier's, and was not judged before; else None."""
         inside = deleted_records_before(
             checkpointed=offsets.log_start_offset,
             segments=self._local.scan.segments,

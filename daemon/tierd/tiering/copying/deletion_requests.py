@@ -39,7 +39,7 @@ class DeletionRequests:
         self._taken_over = -1
 
     def look(self, offsets: BrokerOffsets) -> None:
-        """Take note of what the broker says; every pass does, before it asks."""
+        """Note the offsets that the broker wrote; every pass calls this before it asks."""
         if self._is_settled:
             return
         if offsets.log_start_offset is not None:
@@ -67,5 +67,5 @@ class DeletionRequests:
         return inside <= batch.last_offset or (leads and batch.partition_leader_epoch == self._leader_epoch)
 
     def look_again_s(self) -> float | None:
-        """Seconds until the checkpoint was surely written anew; None once that was seen."""
+        """Return the seconds until the checkpoint was surely written anew; None once that was seen."""
         return None if self._is_settled else LOOK_S

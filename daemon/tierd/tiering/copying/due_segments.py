@@ -1,4 +1,4 @@
-"""DueSegments: what of one log has rolled and is not in the tier, each segment held; and what was lost before that."""
+"""DueSegments: the rolled segments of one log that are not in the tier, each held; and offsets that are lost."""
 
 from collections.abc import Collection, Sequence
 
@@ -19,7 +19,7 @@ _LOOKS_AT_GAP = 3
 
 
 class DueSegments:
-    """Finds them, pass after pass; says once of every stretch that is missing that it is lost."""
+    """Finder of due segments, pass after pass. Each range of offsets that is missing is reported as lost once."""
 
     def __init__(self, local: PartitionLog, *, recorder: TieringRecorder) -> None:
         self._local = local
@@ -74,10 +74,10 @@ class DueSegments:
 
 
 def lineage_for(held: HeldSegment, scan: PartitionScan, view: PartitionView) -> Lineage:
-    """The lineage to copy ``held`` with: the broker's, and what it knew at the time of the hold.
+    """Return the lineage to copy ``held`` with: the broker's, and what the broker knew at the time of the hold.
 
     Raises:
-        MissingArtefactError: there is none.
+        MissingArtefactError: there is no lineage.
     """
     path = scan.directory.path
     if not scan.lineage and not held.lineage:

@@ -1,4 +1,4 @@
-"""FollowerTask: what a follower has to know of the tier: how far it holds its log, so that it lets go of the rest."""
+"""FollowerTask: finds how far the tier has a followed log, so that the follower releases the holds below."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,11 +15,11 @@ _HOLD_SHARE = 0.5  # of hold.max_bytes: what this broker leads itself goes befor
 
 
 class FollowerTask:
-    """One followed partition. It computes the frontier again and again and does nothing else (remote-tiering 17.2).
+    """Task of one followed partition, which computes the frontier again and again (remote-tiering 17.2).
 
     What has rolled and is not in the tier is held here too: the leader's host may be lost before it was copied, and
     the broker's retention goes by no tier. A partition that was never led, or whose topic is not copied, is not held,
-    or it were held for ever.
+    because it would be held for ever.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class FollowerTask:
         Args:
             local: the log.
             metadata: what the leader wrote.
-            log_offsets: hears what the tier holds.
+            log_offsets: is told what the tier has.
             slots: bounds the followers that ask the metadata store at once.
             interval_s: between two looks while something is held.
             idle_interval_s: between two looks at a partition that was never led yet.
@@ -60,12 +60,12 @@ class FollowerTask:
 
     @property
     def name(self) -> str:
-        """``follow <partition> <topic id>``."""
+        """Return ``follow <partition> <topic id>``."""
         return f"follow {self._partition} {self._partition.topic_id}"
 
     @property
     def wake(self) -> asyncio.Event:
-        """Event that is set when the directory changed, or on request."""
+        """Return the event that is set when the directory changed, or on request."""
         return self._wake
 
     @property
@@ -74,7 +74,7 @@ class FollowerTask:
         return self._state
 
     async def run_once(self) -> float | None:
-        """Look at the metadata once; return seconds until the next look, None when only a new segment calls for one.
+        """Read the metadata once; return seconds until the next read, None when only a new segment calls for one.
 
         Raises:
             TierError: the metadata cannot be read; what is held stays held.

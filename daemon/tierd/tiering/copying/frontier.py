@@ -88,7 +88,7 @@ def copied_without_hole(
         copied: the frontier.
         found: the holes below it, ascending.
         scan: of the log; what lies below its first segment is gone from it.
-        log_start_offset: of both tiers; nothing below it is wanted.
+        log_start_offset: of the total log; nothing below it is wanted.
     """
     wanted = max(log_start_offset, scan.segments[0].base_offset if scan.segments else 0)
     first = next((hole for hole in found if hole.end >= wanted), None)
@@ -101,8 +101,8 @@ def copied_without_hole(
 def began_anew_at(scan: PartitionScan, offsets: BrokerOffsets, *, log_start_offset: int) -> int | None:
     """Return the begin of a log that ends below the tier's log start; None for any other log.
 
-    Its disk was replaced, or an unclean election cut it. Until it had grown beyond that start, whatever it holds would
-    be copied and read by nobody.
+    The disk of such a log was replaced, or an unclean election cut the log. Until the log had grown beyond that start,
+    its segments would be copied and no consumer could read them.
     """
     if offsets.high_watermark is None or not scan.segments:
         return None

@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class OrderedCopy:
-    """One leadership's copies. Cancelled or failed anywhere, no segment counts as copied that is not finished."""
+    """Copies of one leadership. Cancelled or failed anywhere, no segment counts as copied that is not finished."""
 
     def __init__(
         self,
@@ -37,9 +37,10 @@ class OrderedCopy:
         on_step: Callable[[str], None],
         on_copied: Callable[[HeldSegment, CopiedThrough], Awaitable[None]],
     ) -> None:
-        """``on_step`` is told what goes on, in words that begin with ``queued`` while it waits for others.
+        """Copy nothing yet.
 
-        ``on_copied`` is told of every segment once its copy is finished, durably.
+        ``on_step`` is called with each step in words, which begin with ``queued`` while the copy waits for others.
+        ``on_copied`` is called with every segment once its copy is finished, durably.
         """
         self._local = local
         self._leader_epoch = leader_epoch

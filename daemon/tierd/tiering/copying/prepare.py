@@ -1,4 +1,4 @@
-"""Everything that is checked and gathered of a segment before its first byte leaves. Blocking: runs in a thread."""
+"""Checks of a segment and its artefacts before its first byte leaves. Blocking: runs in a thread."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ class CheckedFiles:
 
     @property
     def is_whole(self) -> bool:
-        """Return True if nothing can be lost."""
+        """Return True if nothing is lost and nothing may be lost."""
         return not self.is_damaged and not self.may_lack_index
 
 
@@ -160,7 +160,7 @@ def with_forgotten_epochs(lineage: Lineage, local: Lineage, seen: Sequence[Epoch
     before the segment, ``lineage`` gives the offsets between to the last epoch in the tier. The batches tell better.
 
     Args:
-        lineage: of both tiers.
+        lineage: of the total log.
         local: what the broker knew when the segment was held.
         seen: the epochs of the batches, with their first offsets.
     """
@@ -185,7 +185,7 @@ def _is_later(entry: EpochEntry, lineage: Lineage) -> bool:
 
 
 def epoch_misfit(seen: tuple[EpochEntry, ...], lineage: Lineage) -> str | None:
-    """Say which batch has an epoch that ``lineage`` does not give to its offset; None when all fit.
+    """Return, in words, a batch whose epoch ``lineage`` does not give to its offset; None when all fit.
 
     Below the first entry the lineage knows nothing any more (the log start was raised into the segment), and batches
     of old formats carry no epoch.
@@ -200,7 +200,7 @@ def epoch_misfit(seen: tuple[EpochEntry, ...], lineage: Lineage) -> str | None:
 
 
 def _producer_snapshot(held: HeldSegment, name: str) -> tuple[bytes, str | None]:
-    """The producer snapshot of the roll, or none and what is wrong with it."""
+    """Return the producer snapshot of the roll and None, or nothing and the problem."""
     content = _read_optional(held.path(SegmentFile.PRODUCER_SNAPSHOT))
     if content is None:
         return b"", "missing"
@@ -212,7 +212,7 @@ def _producer_snapshot(held: HeldSegment, name: str) -> tuple[bytes, str | None]
 
 
 def _transaction_index(held: HeldSegment, check: SegmentCheckResult, name: str) -> tuple[bytes | None, str | None]:
-    """The transaction index if there is one; and what is wrong with it, or with its absence."""
+    """Return the transaction index if there is one; and the problem of the index or of its absence."""
     content = _read_optional(held.path(SegmentFile.TRANSACTION_INDEX))
     if content:
         try:
@@ -225,7 +225,7 @@ def _transaction_index(held: HeldSegment, check: SegmentCheckResult, name: str) 
 
 
 def _indexes(held: HeldSegment, name: str) -> tuple[bytes, bytes]:
-    """The offset and time index; rebuilt from the batches when one is missing or damaged."""
+    """Return the offset and time index; rebuilt from the batches when one is missing or damaged."""
     offset_index = _read_optional(held.path(SegmentFile.OFFSET_INDEX))
     time_index = _read_optional(held.path(SegmentFile.TIME_INDEX))
     problem = "missing"
@@ -251,11 +251,11 @@ def _read_optional(path: Path | None) -> bytes | None:
 def require_unchanged(held: HeldSegment, before: FileState, directory: Path) -> None:
     """Make sure that what was copied is still the segment of the log. Blocking.
 
-    Deleted by the broker's retention it still is; replaced by compaction, cut off by truncation or written to it is
-    not, and the copy must not be finished.
+    A segment that the broker's retention deleted is still of the log. A segment that was compacted, truncated or
+    written to is not, and its copy must not be finished.
 
     Raises:
-        SegmentChangedError: it is another file by now.
+        SegmentChangedError: the log has another file by now.
     """
     if FileState.of(held.log) != before:
         raise SegmentChangedError(f"{held.log}: changed while it was copied")

@@ -1,4 +1,4 @@
-"""ProducerHistory: what was known of producers where a segment begins, for what the broker lost of the segment.
+"""ProducerHistory: the producers known where a segment begins, to restore what the broker lost of the segment.
 
 A broker creates the next segment first and writes the producer snapshot of the roll a moment later, or never if it is
 killed in between; and whenever it truncates or loads a log it deletes snapshots above the end and not above the start,
@@ -28,13 +28,13 @@ Producers = tuple[ProducerStateEntry, ...]
 
 @dataclass(frozen=True, slots=True)
 class ProducersBefore:
-    """From what the producers at the base of a segment can be had.
+    """Source of the producers at the base of a segment.
 
     Attributes:
         entries: what was known at ``start_offset``.
         start_offset: the base of the segment, or of an earlier one.
         logs: of the segments in between, to be replayed; ascending.
-        source: where it comes from, in words.
+        source: where the entries come from, in words.
         is_certain: False where the log begins anew at ``start_offset`` behind a gap: like a broker that begins there
             no producer is known, but what a transaction wrote before the gap is still read.
     """
@@ -47,7 +47,7 @@ class ProducersBefore:
 
 
 async def stored_producers(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> Producers | None:
-    """The producers at the end of a segment of the tier; None where its producer snapshot is lost.
+    """Return the producers at the end of a segment of the tier; None where its producer snapshot is lost.
 
     Raises:
         RemoteStorageError: a retriable one: the store does not answer now.
@@ -69,7 +69,7 @@ class ProducerHistory:
     """Producer states of one log during one pass over it, of the branch that the pass copies."""
 
     def __init__(self, local: PartitionLog, remote: RemoteStorageManager) -> None:
-        """``remote`` bounds its calls in time."""
+        """Read nothing yet; calls of ``remote`` have deadlines of their own."""
         self._local = local
         self._remote = remote
         self._taken: tuple[int, bytes] = (0, b"")
@@ -134,7 +134,7 @@ class ProducerHistory:
 
 
 def _segment_before(offset: int, pending: Sequence[HeldSegment], scan: PartitionScan) -> HeldSegment | None:
-    """The segment of this host that ends where ``offset`` begins, held or in the log."""
+    """Return the segment of this host that ends where ``offset`` begins, held or in the log."""
     for held in pending:
         if held.next_base_offset == offset:
             return held
@@ -148,7 +148,7 @@ def _segment_before(offset: int, pending: Sequence[HeldSegment], scan: Partition
 
 
 def _stored_before(offset: int, lineage: Lineage, view: PartitionView) -> RemoteLogSegmentMetadata | None:
-    """The readable segment of the tier that ends where ``offset`` begins, on our own branch."""
+    """Return the readable segment of the tier that ends where ``offset`` begins, on our own branch."""
     epoch = lineage.epoch_for(offset - 1)
     found = None if epoch is None else view.segment_for(epoch, offset - 1)
     return found if found is not None and found.end_offset == offset - 1 else None

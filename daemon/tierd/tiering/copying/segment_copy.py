@@ -46,7 +46,7 @@ _FINISH_DELAYS_S = (0.5, 1.0, 2.0)
 
 
 class CustomMetadataTooLongError(RemoteStorageError):
-    """Error: the remote storage asks to remember more than fits. Copying stops until leadership changes."""
+    """The remote storage asks to keep more custom metadata than fits; copying stops until leadership changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class SegmentCopy:
 
         Raises:
             TierError: the attempt failed and was deleted, or is left for the sweep; the frontier must not move.
-            FencedError: another broker leads the partition.
+            FencedError: another leader epoch or session owns the partition.
         """
         with self._writes.fresh_id() as segment_id:
             segment = RemoteLogSegmentId(partition, segment_id)

@@ -73,10 +73,10 @@ class _Witness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaleSegmentTools:
-    """The same for every partition.
+    """Collaborators, the same for every partition.
 
     Attributes:
-        remote: what is read of the tier.
+        remote: reads the tier.
         deletion: begins the end of a segment.
         clock: dates the end of a grace.
         grace_s: how long an expired segment can be taken back; a stale one at least a week.
@@ -91,7 +91,7 @@ class StaleSegmentTools:
 
 
 class StaleSegments:
-    """Those of one leadership. Compares the newest copied segment whenever the local log at its end is another."""
+    """Stale segments of one leadership. The newest copied segment is compared when the log at its end has changed."""
 
     def __init__(self, local: PartitionLog, tools: StaleSegmentTools) -> None:
         self._local = local
@@ -102,7 +102,7 @@ class StaleSegments:
 
     @property
     def is_undecided(self) -> bool:
-        """Return True if the local log ends below what was copied, and only time tells whether the broker lost it."""
+        """Return True if the local log is empty or ends below what was copied, and only time tells if that is lost."""
         return self._is_undecided
 
     def copied(self, held: HeldSegment) -> None:

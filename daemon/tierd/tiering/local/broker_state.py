@@ -1,4 +1,4 @@
-"""Offsets by the broker's word: the two checkpoints in the root of a log dir, read only when they changed."""
+"""Offsets as the broker writes them: the two checkpoints in the root of a log dir, read only when they changed."""
 
 import asyncio
 import os
@@ -31,14 +31,14 @@ class BrokerOffsets:
 
 
 class BrokerCheckpoints:
-    """The checkpoints of any number of log dirs. Reading them for two thousand partitions parses each file once."""
+    """Checkpoints of any number of log dirs. Reading them for two thousand partitions parses each file once."""
 
     def __init__(self) -> None:
         self._files: dict[Path, tuple[_Signature, Mapping[TopicPartition, int]]] = {}
         self._reading: dict[Path, asyncio.Lock] = {}
 
     async def offsets(self, log_dir: Path, partition: TopicPartition) -> BrokerOffsets:
-        """Return what the broker says of ``partition``.
+        """Return the offsets of ``partition`` in the broker's checkpoints.
 
         Raises:
             CheckpointError: a checkpoint that cannot be understood; the broker rewrites it every few seconds.

@@ -10,7 +10,7 @@ from tierd.model import TopicIdPartition
 
 @dataclass(frozen=True, slots=True)
 class CatalogChange:
-    """Difference of two listings.
+    """Difference between the listings of the log dirs and the known replicas.
 
     Attributes:
         appeared: replicas seen for the first time; a topic created again under its name is one, by its id.
@@ -33,14 +33,14 @@ def catalog_change(
     unreadable: Collection[Path] = (),
     wants: Callable[[str], bool],
 ) -> CatalogChange:
-    """Compare.
+    """Compare the listings of the log dirs with the known replicas.
 
     Args:
         known: the directory of every replica that is followed.
         found: all directories of the log dirs that could be listed.
-        offline: log dirs that could not; what was known there stays known.
-        unreadable: directories that are there and could not be identified this time; the same holds for them.
-        wants: whether a topic is tiered at all.
+        offline: log dirs that could not be listed; the replicas known there stay known.
+        unreadable: directories that exist and could not be identified this time; the replicas known there stay known.
+        wants: returns True if a topic is tiered.
     """
     current = [d for d in found if d.kind is DirectoryKind.CURRENT and wants(d.topic_partition.topic)]
     by_partition: dict[TopicIdPartition, PartitionDirectory] = {}

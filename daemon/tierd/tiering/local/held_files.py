@@ -34,7 +34,7 @@ _EVERY_SEGMENT_HAS = frozenset({SegmentFile.OFFSET_INDEX, SegmentFile.TIME_INDEX
 
 
 def segment_dir_name(segment: HeldSegment) -> str:
-    """The directory of a linked segment, which says what it holds."""
+    """Return the name of the directory of a linked segment: its base offset and its exclusive end."""
     return f"{segment.base_offset:020d}-{segment.next_base_offset}"
 
 
@@ -93,10 +93,10 @@ def open_segment(plain: HeldSegment, *, require: Callable[[], None]) -> HeldSegm
 
 
 def completed(held: HeldSegment, directory: Path) -> HeldSegment:
-    """Add what ``held`` lacks and its directory has by now, before the broker deletes that as well.
+    """Add the files that ``held`` lacks and its directory has by now, before the broker deletes those as well.
 
     The broker creates the next segment first and writes the producer snapshot of the roll a moment later. ``held``
-    itself is returned when there is nothing to add, or what there is cannot be had: the copy says what is missing.
+    itself is returned when there is nothing to add, or a file cannot be added: the copy reports what is missing.
     """
     if held.present >= _EVERY_SEGMENT_HAS:
         return held
@@ -120,8 +120,8 @@ def recovered(path: Path) -> HeldSegment:
 
     Raises:
         ValueError: the name of the directory is not one of ours.
-        OSError: it cannot be read.
-        TierError: its log or its lineage is missing or damaged.
+        OSError: the directory cannot be read.
+        TierError: the log or the lineage of the segment is missing or damaged.
     """
     base, next_base = (int(part) for part in path.name.split("-"))
     return HeldSegment(
@@ -161,7 +161,7 @@ def linked_offsets(hold_dir: Path, partition: TopicIdPartition) -> tuple[OffsetR
 
 
 def discard(held: HeldSegment) -> None:
-    """Let the files go."""
+    """Release the files: close the descriptors, or remove the links."""
     _close(held.descriptors)
     if held.kind is HoldKind.LINK:
         shutil.rmtree(held.root, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""HeldRegister: which segments are held, of which partition, how, and how much that is."""
+"""HeldRegister: the held segments of each partition, the kinds of their holds, and the sums."""
 
 import threading
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class HoldStatistics:
 
 
 class HeldRegister:
-    """A register and its sums; it touches no file. Safe to call from several threads."""
+    """Register of held segments, with sums; it touches no file. Safe to call from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards everything below
@@ -50,12 +50,12 @@ class HeldRegister:
 
     @property
     def descriptors(self) -> int:
-        """That all keep open."""
+        """Return the number of descriptors that all holds keep open."""
         with self._lock:
             return self._descriptors
 
     def statistics(self) -> HoldStatistics:
-        """Sums over all partitions, and how each log dir is held."""
+        """Return the sums over all partitions, and the kind of the holds in each log dir."""
         with self._lock:
             reasons = [reason for count, reason in self._unheld.values() if count]
             return HoldStatistics(
@@ -73,29 +73,29 @@ class HeldRegister:
             return self._log_dirs.get(log_dir)
 
     def decide(self, decided: LogDirHold) -> LogDirHold | None:
-        """From now on segments of a log dir are held like this; return what was decided before."""
+        """Set the kind of the holds in a log dir from now on; return the previous decision."""
         with self._lock:
             previous = self._log_dirs.get(decided.log_dir)
             self._log_dirs[decided.log_dir] = decided
         return previous
 
     def partitions(self) -> list[PartitionKey]:
-        """Those of which something is held."""
+        """Return the partitions with a held segment."""
         with self._lock:
             return [key for key, held in self._held.items() if held]
 
     def of(self, key: PartitionKey) -> tuple[HeldSegment, ...]:
-        """The held segments of a partition, ascending."""
+        """Return the held segments of a partition, ascending."""
         with self._lock:
             return tuple(held for _, held in sorted(self._held.get(key, {}).items()))
 
     def get(self, key: PartitionKey, base_offset: int) -> HeldSegment | None:
-        """The one that begins there."""
+        """Return the held segment that begins at ``base_offset``; None without one."""
         with self._lock:
             return self._held.get(key, {}).get(base_offset)
 
     def latest(self, key: PartitionKey) -> HeldSegment | None:
-        """The one of a partition that was added last."""
+        """Return the segment of a partition that was added last; None without one."""
         with self._lock:
             return next(reversed(self._held.get(key, {}).values()), None)
 
@@ -105,7 +105,7 @@ class HeldRegister:
             return bool(self._held.get(key)) or self._unheld.get(key, (0, ""))[0] > 0
 
     def add(self, key: PartitionKey, held: HeldSegment) -> HeldSegment | None:
-        """Enter a segment; return the one in whose place it comes."""
+        """Add a segment; return the segment that it replaces, None without one."""
         with self._lock:
             segments = self._held.setdefault(key, {})
             previous = segments.get(held.base_offset)
@@ -115,7 +115,7 @@ class HeldRegister:
         return previous
 
     def remove(self, key: PartitionKey, held: HeldSegment) -> bool:
-        """Strike this very segment out; False when that was done already, or another is in its place."""
+        """Remove this very segment; return False when it was removed already, or another is in its place."""
         with self._lock:
             if self._held.get(key, {}).get(held.base_offset) is not held:
                 return False
@@ -125,18 +125,18 @@ class HeldRegister:
         return True
 
     def note_unheld(self, key: PartitionKey, count: int, reason: str) -> None:
-        """So many rolled segments of a partition are without protection now, and why."""
+        """Note how many rolled segments of a partition are without protection now, and why."""
         with self._lock:
             self._unheld[key] = (count, reason)
 
     def forget(self, key: PartitionKey) -> None:
-        """The partition is gone, and nothing of it is held any more."""
+        """Remove everything of a partition that is gone."""
         with self._lock:
             self._held.pop(key, None)
             self._unheld.pop(key, None)
 
     def clear(self) -> list[HeldSegment]:
-        """Strike out all; return them."""
+        """Remove all segments; return them."""
         with self._lock:
             held = [segment for segments in self._held.values() for segment in segments.values()]
             self._held.clear()

@@ -22,7 +22,7 @@ class HoldKind(Enum):
 
 
 class SegmentFile(Enum):
-    """The files that share a base offset, and the producer snapshot of the roll."""
+    """Files that share a base offset, and the producer snapshot of the roll."""
 
     LOG = "log"
     OFFSET_INDEX = "index"
@@ -31,7 +31,7 @@ class SegmentFile(Enum):
     PRODUCER_SNAPSHOT = "snapshot"
 
     def name_for(self, *, base_offset: int, next_base_offset: int) -> str:
-        """The file's name in a partition directory. A snapshot carries the offset at which it was taken."""
+        """Return the file's name in a partition directory. A snapshot carries the offset at which it was taken."""
         offset = next_base_offset if self is SegmentFile.PRODUCER_SNAPSHOT else base_offset
         return f"{offset:020d}.{self.value}"
 
@@ -45,7 +45,7 @@ class FileState(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """Ask the file system.
+        """Return the state of the file at ``path``, as the file system has it.
 
         Raises:
             SegmentChangedError: the file is not there.
@@ -59,7 +59,7 @@ class FileState(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldSegment:
-    """A rolled segment that is queued for copy. Thousands may exist: paths are made when they are asked for.
+    """Rolled segment that is queued for copy. Thousands may exist: paths are made when they are asked for.
 
     Attributes:
         next_base_offset: base of the successor, exclusive end.
@@ -83,17 +83,17 @@ class HeldSegment:
 
     @property
     def end_offset(self) -> int:
-        """Last offset, inclusive."""
+        """Return the last offset, inclusive."""
         return self.next_base_offset - 1
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the log file."""
+        """Return the bytes of the log file."""
         return self.log_file.size_bytes
 
     @property
     def modified_ms(self) -> int:
-        """Wall clock of the last append."""
+        """Return the wall clock of the last append."""
         return self.log_file.mtime_ns // 1_000_000
 
     @property
@@ -107,7 +107,7 @@ class HeldSegment:
         """Return the path to read ``file`` from; None when the segment had none."""
         for kind, descriptor in self.descriptors:
             if kind is file:
-                # Opening it makes a new open file of the same inode, even when no name is left.
+                # Opening this path makes a new open file of the same inode, even when no name is left.
                 return Path(f"/proc/self/fd/{descriptor}")
         if file not in self.present:
             return None

@@ -55,12 +55,12 @@ _LINKS_IMPOSSIBLE = frozenset(
 
 
 class SegmentHold:
-    """Keeps queued segments of every partition. Blocking; safe to call from several threads, one per partition."""
+    """Holds of queued segments of every partition. Blocking; safe to call from several threads, one per partition."""
 
     def __init__(
         self, *, mode: HoldMode, hold_dir: Path, max_bytes: int | None, max_descriptors: int | None = None
     ) -> None:
-        """``max_bytes`` of log files are held at most, None is no limit; descriptors default to half the fd limit."""
+        """Hold at most ``max_bytes`` of log files, None for no limit, and by default half the limit of descriptors."""
         self._mode: HoldMode = mode
         self._hold_dir = hold_dir
         self._max_bytes = max_bytes
@@ -72,7 +72,7 @@ class SegmentHold:
     def recover(self) -> int:
         """Find the links that an earlier process left; return how many segments they hold. Call once, first.
 
-        What cannot be understood is left alone and logged: it may be a person's.
+        A directory that cannot be understood is left alone and logged: a person may have made it.
         """
         count = 0
         for topic_dir in _directories(self._hold_dir):
@@ -90,8 +90,8 @@ class SegmentHold:
     ) -> tuple[HeldSegment, ...]:
         """Bring the holds of one partition in line with what is on disk.
 
-        Drops what is in the tier already (ends at or below ``copied_through``) and what is no part of the log any
-        more, takes what has rolled since, and returns every rolled segment above ``copied_through``, or with an offset
+        Releases what is in the tier already (ends at or below ``copied_through``) and what is no part of the log any
+        more, holds what has rolled since, and returns every rolled segment above ``copied_through``, or with an offset
         of ``holes``, ascending:
         held, held and deleted by the broker meanwhile, or without protection where nothing else was possible. For this
         partition no more than ``share`` of ``max_bytes`` is used, by all partitions together.
@@ -124,7 +124,7 @@ class SegmentHold:
         holes: Sequence[OffsetRange],
         share: float,
     ) -> bool:
-        """Add what has rolled to ``sources``; whether all of it was as it had been listed."""
+        """Add what has rolled to ``sources``; return whether all of it was as it had been listed."""
         unheld, reason, is_whole = 0, "", True
         for listed in rolled_segments(scan):
             assert listed.next_base_offset is not None, "rolled segments have an end"
@@ -151,24 +151,24 @@ class SegmentHold:
         return self._register.concerns(key)
 
     def held(self, key: PartitionKey) -> tuple[HeldSegment, ...]:
-        """The held segments of a partition, ascending."""
+        """Return the held segments of a partition, ascending."""
         return self._register.of(key)
 
     def release(self, key: PartitionKey, base_offset: int) -> None:
-        """Let go of one segment; one that is not held is no error."""
+        """Release one segment; one that is not held is no error."""
         held = self._register.get(key, base_offset)
         if held is not None:
             self._release(key, held)
 
     def _release(self, key: PartitionKey, held: HeldSegment) -> None:
-        """Let go of this very segment, unless it was let go already, or another is held in its place."""
+        """Release this very segment, unless it was released already, or another is held in its place."""
         if self._register.remove(key, held):
             discard(held)
 
     def release_if_live(self, scan: PartitionScan, base_offset: int) -> None:
-        """Let go of a segment whose files are still in the log, so that the next ``protect`` takes them as they are.
+        """Release a segment whose files are still in the log, so that the next ``protect`` holds them as they are.
 
-        For one that lacked a file, or had a damaged one, when it was held: the broker or a person may restore it.
+        Meant for a segment that lacked a file, or had a damaged one, when it was held: the file may be restored by now.
         """
         key = (scan.directory.partition.topic_id, scan.directory.partition.partition)
         live = next((segment for segment in scan.segments if segment.base_offset == base_offset), None)
@@ -176,7 +176,7 @@ class SegmentHold:
             self.release(key, base_offset)
 
     def drop_partition(self, key: PartitionKey) -> int:
-        """Let go of all segments of a partition that is gone; return how many there were."""
+        """Release all segments of a partition that is gone or not copied; return how many there were."""
         held = self.held(key)
         for segment in held:
             self.release(key, segment.base_offset)
@@ -188,11 +188,11 @@ class SegmentHold:
         return len(held)
 
     def partitions(self) -> Collection[PartitionKey]:
-        """The partitions of which something is held."""
+        """Return the partitions with a held segment."""
         return self._register.partitions()
 
     def statistics(self) -> HoldStatistics:
-        """Sums over all partitions, and how each log dir is held."""
+        """Return the sums over all partitions, and the kind of the holds in each log dir."""
         return self._register.statistics()
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ class SegmentHold:
     def _take(
         self, key: PartitionKey, segment: SegmentFiles, scan: PartitionScan, share: float
     ) -> tuple[HeldSegment, str]:
-        """Hold ``segment`` as well as can be; with it, why it is not held if it is not."""
+        """Hold ``segment`` if that is possible; return it, and the reason if it is not held."""
         plain = unprotected(segment, scan)
         if self._mode == "none":
             return plain, ""

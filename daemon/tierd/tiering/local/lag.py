@@ -1,4 +1,4 @@
-"""Lag of the tier behind the local log: rolled segments that it does not hold yet."""
+"""Lag of the tier behind the local log: rolled segments that are not in the tier yet."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PendingSegment:
-    """A rolled segment as it was last seen on disk.
+    """Rolled segment as it was last seen on disk.
 
     Attributes:
         end_offset: last offset, inclusive.
@@ -28,9 +28,9 @@ class CopyLag:
 
 
 def copy_lag(pending: Iterable[PendingSegment], *, copied_through: int) -> CopyLag:
-    """Sum up what ends above ``copied_through``.
+    """Sum up the segments that end above ``copied_through``.
 
-    A segment of which the tier holds only the beginning counts whole, for it is copied whole; one that ends exactly
+    A segment of which the tier has only the beginning counts whole, for it is copied whole; one that ends exactly
     at the frontier does not (remote-tiering 17.3 D).
     """
     behind = [segment for segment in pending if segment.end_offset > copied_through]

@@ -1,4 +1,4 @@
-"""LogOffsets: what those who append to a log, the broker or tierd itself, say of it and are told of the tier."""
+"""LogOffsets: the link to the owner of a log, a broker or tierd: offsets of the log, and reports about the tier."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from tierd.tiering.plan import CopiedThrough
 
 
 class LogOffsets(Protocol):
-    """The offsets of any local log."""
+    """Offsets of any local log, and reports to its owner."""
 
     async def offsets(self, log_dir: Path, partition: TopicIdPartition) -> BrokerOffsets:
         """Return the high watermark and the log start.
@@ -28,7 +28,7 @@ class LogOffsets(Protocol):
         """
 
     async def copied_through(self, log_dir: Path, partition: TopicIdPartition, copied: CopiedThrough) -> None:
-        """The tier holds the log through there, durably; what counts until the next leader epoch.
+        """Report that the tier has the log through ``copied``, durably; the report counts until the next leader epoch.
 
         Raises:
             TierError: it was not noted; repeat the call.
@@ -49,11 +49,11 @@ class BrokerLogOffsets:
         self._checkpoints = BrokerCheckpoints()
 
     async def offsets(self, log_dir: Path, partition: TopicIdPartition) -> BrokerOffsets:
-        """As the broker's checkpoints have them, up to some seconds old."""
+        """Return the offsets in the broker's checkpoints, up to some seconds old."""
         return await self._checkpoints.offsets(log_dir, partition.topic_partition)
 
     async def high_watermarks(self, log_dir: Path) -> Mapping[TopicPartition, int]:
-        """Return what the broker's checkpoint says, up to some seconds old."""
+        """Return the high watermarks in the broker's checkpoint, up to some seconds old."""
         return await self._checkpoints.high_watermarks(log_dir)
 
     async def copied_through(self, log_dir: Path, partition: TopicIdPartition, copied: CopiedThrough) -> None:
@@ -66,7 +66,7 @@ class BrokerLogOffsets:
 class OwnLogOffsets:
     """Offsets of log dirs that tierd owns, from the logs themselves; of all others, from the broker.
 
-    Retention of these logs deletes only what it was told of here (remote-tiering 17.1).
+    Retention of tierd's own logs deletes only what was reported with ``copied_through`` (remote-tiering 17.1).
     """
 
     def __init__(self, logs: LogService, log_dirs: Collection[Path]) -> None:
@@ -75,7 +75,7 @@ class OwnLogOffsets:
         self._broker = BrokerLogOffsets()
 
     async def offsets(self, log_dir: Path, partition: TopicIdPartition) -> BrokerOffsets:
-        """As they are at this moment.
+        """Return the offsets of this moment; of a broker's log dir, those of its checkpoints.
 
         Raises:
             UnknownPartitionError: the log is not open: it is being deleted, or its disk has failed.
@@ -86,13 +86,13 @@ class OwnLogOffsets:
         return BrokerOffsets(high_watermark=log.high_watermark, log_start_offset=log.log_start_offset)
 
     async def high_watermarks(self, log_dir: Path) -> Mapping[TopicPartition, int]:
-        """Return what the logs have at this moment."""
+        """Return the high watermarks of this moment; of a broker's log dir, those of its checkpoint."""
         if log_dir not in self._own:
             return await self._broker.high_watermarks(log_dir)
         return {log.topic_partition: log.high_watermark for log in self._logs.logs() if log.directory.parent == log_dir}
 
     async def copied_through(self, log_dir: Path, partition: TopicIdPartition, copied: CopiedThrough) -> None:
-        """Let retention delete through there. A log that was truncated meanwhile takes no note of it.
+        """Let retention delete through ``copied``. A log that was truncated meanwhile ignores the report.
 
         Raises:
             UnknownPartitionError: the log is not open.
@@ -104,7 +104,7 @@ class OwnLogOffsets:
             )
 
     async def raise_log_start(self, log_dir: Path, partition: TopicIdPartition, offset: int) -> None:
-        """Raise the log start, with what that takes to be true after a crash.
+        """Raise the log start, so that it is still raised after a crash.
 
         Raises:
             UnknownPartitionError: the log is not open.

@@ -45,14 +45,14 @@ class Watched(Protocol):
     """Owner of the watched directories."""
 
     def watch_with(self, watch: Callable[[Path], object], unwatch: Callable[[Path], object]) -> None:
-        """Have directories watched by these from now on, those known already at once."""
+        """Watch directories with these functions from now on, those known already at once."""
 
 
 class LogDirNews:
-    """Gathers what the watcher reports and what others tell. One reader."""
+    """Collection of what the watcher and other parts report, for one reader."""
 
     def __init__(self, log_dirs: Sequence[Path], *, new_watcher: WatcherFactory, clock: Clock, retry_s: float) -> None:
-        """``retry_s``: wait before log dirs that could not be watched are tried again."""
+        """Watch nothing yet; ``retry_s`` is the wait before log dirs that could not be watched are tried again."""
         self._log_dirs = tuple(log_dirs)
         self._new_watcher = new_watcher
         self._clock = clock
@@ -68,7 +68,7 @@ class LogDirNews:
         return self._incomplete
 
     def tell(self, *, everything: bool = False, changed: Path | None = None, watermarks: Path | None = None) -> None:
-        """Add to the news."""
+        """Add to the news, and wake the reader."""
         self._news.everything |= everything
         if changed is not None:
             self._news.changed[changed] = None
@@ -77,7 +77,7 @@ class LogDirNews:
         self._arrived.set()
 
     async def next(self, *, settled: bool) -> News:
-        """Wait for news and take all of it; ``settled``: leave a burst a moment to end."""
+        """Wait for news and take all of it; with ``settled``, after a moment for a burst to end."""
         await self._arrived.wait()
         if settled:
             await self._clock.sleep(_SETTLE_S)

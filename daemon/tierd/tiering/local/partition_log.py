@@ -1,4 +1,4 @@
-"""PartitionLog: what is known of one local partition; the manager looks at it, the task copies from it."""
+"""PartitionLog: the state of one local partition; the manager scans it, the task copies from it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from tierd.tiering.plan import overlaps, without_range
 
 
 class PartitionLog:
-    """One partition directory as it was last scanned, and its rolled segments that are not in the tier yet.
+    """Partition directory as it was last scanned, and its rolled segments that are not in the tier yet.
 
     State changes only on the event loop; scanning and holding happen in threads, one at a time per partition.
     """
@@ -38,32 +38,32 @@ class PartitionLog:
 
     @property
     def key(self) -> PartitionKey:
-        """Return the key of its holds."""
+        """Return the key of the partition's holds."""
         return self.partition.topic_id, self.partition.partition
 
     @property
     def directory(self) -> PartitionDirectory:
-        """Return its directory; another one after a move between log dirs."""
+        """Return the partition's directory; another one after a move between log dirs."""
         return self._scan.directory
 
     @property
     def path(self) -> Path:
-        """The partition directory."""
+        """Return the path of the partition directory."""
         return self._scan.directory.path
 
     @property
     def log_dir(self) -> Path:
-        """The log dir that holds it."""
+        """Return the log dir that has the partition."""
         return self._log_dir
 
     @property
     def scan(self) -> PartitionScan:
-        """The latest scan."""
+        """Return the latest scan."""
         return self._scan
 
     @property
     def pending(self) -> tuple[HeldSegment, ...]:
-        """Rolled segments above the frontier, ascending, each held as well as can be."""
+        """Return the rolled segments above the frontier or in its holes, ascending, each held where possible."""
         return self._pending
 
     async def look(self, directory: PartitionDirectory | None = None) -> PartitionScan:
@@ -82,7 +82,7 @@ class PartitionLog:
         """Take over a scan of another caller, and hold what has rolled.
 
         Raises:
-            LogDirOfflineError: a file cannot even be looked at; the previous scan stays.
+            LogDirOfflineError: a file cannot be examined; the previous scan stays.
         """
         async with self._looking:
             await self._adopt(scan)
@@ -103,14 +103,14 @@ class PartitionLog:
         return self._pending
 
     async def let_go(self) -> None:
-        """Hold nothing any more, and count nothing as due: the partition is not copied."""
+        """Release all holds, and count nothing as due: the partition is not copied."""
         async with self._looking:
             self._protects = False
             self._pending = ()
             await asyncio.to_thread(self._hold.drop_partition, self.key)
 
     async def copied(self, held: HeldSegment) -> None:
-        """Note that ``held`` is in the tier and let go of it. Cancelled, a later look lets go of it."""
+        """Note that ``held`` is in the tier and release it. Cancelled, a later scan releases it."""
         self._measured_through = max(self._measured_through, held.end_offset)
         self._holes = without_range(self._holes, OffsetRange(held.base_offset, held.end_offset))
         self._pending = tuple(filter(self._is_due, self._pending))
@@ -118,7 +118,7 @@ class PartitionLog:
             await asyncio.to_thread(self._hold.release, self.key, held.base_offset)
 
     async def hold_again(self, held: HeldSegment) -> HeldSegment:
-        """Hold ``held`` as it is in the log now and return that; itself if the broker has deleted it."""
+        """Hold ``held`` as it is in the log now and return that; ``held`` itself if the broker has deleted it."""
         async with self._looking:
             await asyncio.to_thread(self._hold.release_if_live, self._scan, held.base_offset)
             await self._adopt(self._scan)

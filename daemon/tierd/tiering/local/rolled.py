@@ -38,7 +38,7 @@ def _was_begun_anew(held: HeldSegment, scan: PartitionScan) -> bool:
 
 
 def rolled_segments(scan: PartitionScan) -> Iterable[SegmentFiles]:
-    """Rolled segments of the log, ascending: those that retention is deleting, then the live ones.
+    """Yield the rolled segments of the log, ascending: those that retention is deleting, then the live ones.
 
     Blocking where the last one that is being deleted may be the active segment of a log that began anew.
     """
@@ -98,10 +98,10 @@ def require_as_listed(plain: HeldSegment, segment: SegmentFiles) -> None:
 
 
 def as_it_ends(segment: SegmentFiles, scan: PartitionScan) -> SegmentFiles:
-    """A segment that retention is deleting, with its true end. Blocking.
+    """Return a segment that retention is deleting with its true end. Blocking.
 
-    By the names it ends where the next one begins. But one that compaction made of several reaches beyond that, while
-    the names of those that it took in are still there.
+    By the names a segment ends where the next one begins. A segment that compaction made of several reaches beyond
+    that, while the names of the several are still there.
     """
     assert segment.next_base_offset is not None, "rolled segments have an end"
     try:
@@ -129,7 +129,7 @@ def unprotected(segment: SegmentFiles, scan: PartitionScan) -> HeldSegment:
     """Describe the segment where the broker has it. Blocking.
 
     Raises:
-        SegmentChangedError: its log is not there any more.
+        SegmentChangedError: the log of the segment is not there any more.
     """
     assert segment.next_base_offset is not None, "rolled segments have an end"
     present, renamed = files_present(
@@ -150,7 +150,7 @@ def unprotected(segment: SegmentFiles, scan: PartitionScan) -> HeldSegment:
 def files_present(
     directory: Path, *, base_offset: int, next_base_offset: int
 ) -> tuple[frozenset[SegmentFile], frozenset[SegmentFile]]:
-    """The files that exist, and those of them that the broker has marked for deletion."""
+    """Return the files that exist, and those of them that the broker has marked for deletion."""
     found, renamed = [], []
     for file in SegmentFile:
         path = f"{directory}/{file.name_for(base_offset=base_offset, next_base_offset=next_base_offset)}"

@@ -9,7 +9,7 @@ from tierd.tiering.local.held_segment import HeldSegment, SegmentFile
 
 
 async def stable_offset(due: Sequence[HeldSegment], scan: PartitionScan, high_watermark: int | None) -> int:
-    """A bound below which every record is committed and decided; -1 when there is nothing to copy below it.
+    """Return a bound below which every record is committed and decided; -1 when there is nothing to copy below it.
 
     The broker takes a producer snapshot at every roll: without an open transaction at the end of the last
     candidate, the last stable offset lies at or above that end, and no batch has to be read.

@@ -1,1 +1,1 @@
-"""Both tiers read as one log."""
+"""Reads of tier and local log as one total log."""

@@ -1,4 +1,4 @@
-"""AbortedLookup: the aborted transactions that touch some offsets, over both tiers (remote-tiering 14.4)."""
+"""AbortedLookup: the aborted transactions that touch some offsets, in tier and local log (remote-tiering 14.4)."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tierd.tiering.reading.tiered_log import Tier, TieredLog
 
 
 class AbortedLookup:
-    """Asks the transaction indexes of one partition, as it was at one moment."""
+    """Lookup in the transaction indexes of one partition, as it was at one moment."""
 
     def __init__(self, log: TieredLog, local: LocalLog | None, indexes: RemoteIndexes) -> None:
         self._log = log
@@ -18,7 +18,7 @@ class AbortedLookup:
         self._probe: tuple[int, ReadableRange | None] | None = None  # the last answer of _next_indexed
 
     async def touching(self, from_offset: int, upper: int) -> tuple[AbortedTransaction, ...]:
-        """Aborted transactions that touch ``[from_offset, upper)``, each once.
+        """Return the aborted transactions that touch ``[from_offset, upper)``, each once.
 
         Raises:
             RemoteResourceNotFoundError: the objects of a segment that may know some are gone.
@@ -44,7 +44,7 @@ class AbortedLookup:
         return self._local is not None and upper <= self._local.last_stable_offset
 
     def _next_indexed(self, offset: int) -> ReadableRange | None:
-        """``TieredLog.next_indexed_segment``; a log without aborts would be walked to its end for every piece."""
+        """Return ``next_indexed_segment`` of the log, cached: a log without aborts is not walked to its end again."""
         if self._probe is not None:
             asked, answer = self._probe
             if asked <= offset and (answer is None or offset <= answer.start_offset):

@@ -1,4 +1,4 @@
-"""FetchGate: how many remote reads run and wait at once, and the fetch quota (remote-tiering 11.3 and 14.1)."""
+"""FetchGate: the bound of remote reads that run and wait, and the fetch quota (remote-tiering 11.3 and 14.1)."""
 
 import asyncio
 from collections import deque
@@ -13,7 +13,7 @@ from tierd.tiering.quota import RateQuota
 
 @dataclass(frozen=True, slots=True)
 class GateStatistics:
-    """Remote reads at this moment.
+    """Counts of remote reads at one moment.
 
     Attributes:
         running: have a place.
@@ -43,12 +43,12 @@ class FetchGate:
         self._is_closed = False
 
     def statistics(self) -> GateStatistics:
-        """Return the numbers of calls that run and wait."""
+        """Return the counts of reads that run, wait and were refused, and the rate that the quota sees."""
         rate = self._quota.rate(self._clock.monotonic_s())
         return GateStatistics(self._running, len(self._pending), self._rejected, rate)
 
     def throttle_ms(self) -> int:
-        """Return the time for which the quota holds back remote reads; 0 when it is kept."""
+        """Return the time for which the quota delays remote reads, 0 for none; asked when a read is submitted."""
         return self._quota.throttle_ms(self._clock.monotonic_s())
 
     def record(self, size_bytes: int) -> None:
@@ -70,7 +70,7 @@ class FetchGate:
             self._leave()
 
     def close(self) -> None:
-        """Refuse those that wait and all that come; those that run go on."""
+        """Refuse the reads that wait and every later one; reads that run continue."""
         self._is_closed = True
         while self._pending:
             waiting = self._pending.popleft()

@@ -32,7 +32,7 @@ class FetchResult:
 
     @classmethod
     def nothing(cls, tier: Tier, offset: int, *, throttled_ms: int = 0) -> "FetchResult":
-        """No batches, and no error either; go on at ``offset``."""
+        """Return a result without batches and without an error, which goes on at ``offset``."""
         return cls(tier, None, None, b"", offset, throttled_ms=throttled_ms)
 
 

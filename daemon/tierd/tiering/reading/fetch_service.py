@@ -69,12 +69,12 @@ class FetchService:
 
     @property
     def index_cache(self) -> RemoteIndexCache | None:
-        """The index cache on disk, which has to learn of deleted segments; None without a cache."""
+        """Return the index cache on disk, which has to learn of deleted segments; None without a cache."""
         return self._index_cache
 
     @property
     def chunk_cache(self) -> ChunkCache | None:
-        """The chunk cache on disk; None without a cache."""
+        """Return the chunk cache on disk, which has to learn of deleted segments; None without a cache."""
         return self._chunks
 
     def statistics(self) -> FetchStatistics:

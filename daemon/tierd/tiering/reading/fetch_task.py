@@ -65,7 +65,7 @@ class FetchTask:
         """Prepare to read.
 
         Args:
-            snapshot: returns the present state of both tiers; called when a read begins and when segments change.
+            snapshot: returns the state of tier and local log; called when a read begins and when segments change.
             remote: the store of the remote bytes.
             recorder: receives the events of remote reads.
             prefetch_bytes: bytes that a sequential reader has under way ahead of itself, across segments.
@@ -92,7 +92,7 @@ class FetchTask:
             at_least_one: return the first batch, whatever its size.
 
         Raises:
-            OffsetOutOfRangeError: ``offset`` is below the log start, above the end, or in neither tier.
+            OffsetOutOfRangeError: ``offset`` is below the log start, above the end, or neither local nor in the tier.
             RemoteReaderBusyError: too many remote reads wait already.
             RemoteStorageNotReadyError: the metadata of the partition is not loaded.
             RemoteResourceNotFoundError: the metadata lists a segment that the store does not have.
@@ -170,7 +170,7 @@ class FetchTask:
             isolation: committed reads yield no records of aborted or open transactions.
 
         Raises:
-            OffsetOutOfRangeError: as ``read``; also in the middle of the read, where offsets are in neither tier.
+            OffsetOutOfRangeError: as ``read``; also in the middle of the read, where offsets are missing.
             BatchTooLargeError: a batch unpacks to more bytes than tierd opens; the records before it were yielded.
             CorruptRecordError: a local batch is damaged, or records cannot be decoded.
             RemoteIntegrityError: remote bytes are damaged.

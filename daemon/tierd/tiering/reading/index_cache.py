@@ -141,12 +141,12 @@ class RemoteIndexCache:
         return (await self._loaded(metadata))[index_type]
 
     def remove(self, segment_ids: Iterable[UUID]) -> None:
-        """Forget entries, for their segments are gone: new names now, deleted in the background; unknown ids pass."""
+        """Remove entries of deleted segments; their files are deleted in the background. Unknown ids are ignored."""
         for segment_id in segment_ids:
             self._remove(segment_id)
 
     def resize(self, capacity_bytes: int) -> None:
-        """Use another capacity from now on; what does not fit any more goes."""
+        """Use another capacity from now on; entries beyond it are evicted."""
         self._order.capacity_bytes = capacity_bytes
         self._evict()
 

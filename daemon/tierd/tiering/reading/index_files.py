@@ -37,7 +37,7 @@ _LOCK_FILE = ".lock"
 
 @dataclass(frozen=True, slots=True)
 class CachedEntry:
-    """One entry that is on disk; its name is ``stem`` and a suffix."""
+    """Entry that is on disk; the names of its files are ``stem`` and a suffix."""
 
     segment_id: UUID
     stem: str
@@ -45,12 +45,12 @@ class CachedEntry:
 
 
 def stem_of(metadata: RemoteLogSegmentMetadata) -> str:
-    """The common part of the names of the segment's files."""
+    """Return the common part of the names of the segment's files."""
     return f"{metadata.start_offset}_{uuid_to_text(metadata.segment.id)}"
 
 
 class IndexFiles:
-    """One directory, of one process at a time: a lock file says whose. Any thread."""
+    """Directory of the index cache, which one process at a time locks. Safe in any thread."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -60,8 +60,8 @@ class IndexFiles:
         """Make and lock the directory, clean it up, and list what is whole, the entries used longest ago first.
 
         Raises:
-            BlockingIOError: another process has it.
-            OSError: it cannot be made, locked or listed.
+            BlockingIOError: another process has the directory.
+            OSError: the directory cannot be made, locked or listed.
         """
         make_private_directory(self.directory)
         lock = open_regular(self.directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT)
@@ -75,7 +75,7 @@ class IndexFiles:
         return entries
 
     def close(self) -> None:
-        """Let another process have the directory; the files stay for the next start."""
+        """Release the directory for another process; the files stay for the next start."""
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
@@ -145,7 +145,7 @@ def require_sound(metadata: RemoteLogSegmentMetadata, index_type: IndexType, con
     """Raise unless ``content`` is an index of that type of the segment.
 
     Raises:
-        CorruptIndexError: it is not.
+        CorruptIndexError: ``content`` is no such index.
     """
     name = f"{metadata.segment} {index_type.value} index"
     match index_type:

@@ -1,4 +1,4 @@
-"""ReadAhead: how far a reader has ranges under way, through the segments that follow one another."""
+"""ReadAhead: the ranges that a reader has under way, through the segments that follow one another."""
 
 from collections import deque
 from collections.abc import Callable
@@ -38,11 +38,11 @@ class ReadAheadWindow(NamedTuple):
 
 
 Following = Callable[[int], ReadAheadWindow | None]
-"""The segment to read at an offset, from its first byte; None where the reading ahead has to stop."""
+"""Lookup of the segment to read at an offset, from its first byte; None where reading ahead has to stop."""
 
 
 class ReadAhead:
-    """The open readers of one session: the current one, and those of the segments behind it. ``close`` it."""
+    """Open readers of one session: the current one, and those of the segments behind it. The owner has to ``close``."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ReadAhead:
         self._has_waited = False
 
     async def current(self, offset: int, wanted: RemoteLogSegmentMetadata) -> RemoteSegmentReader | None:
-        """The open reader that stands in ``wanted`` and has ``offset`` before it; those before it are closed."""
+        """Return the open reader in ``wanted`` for ``offset``, None without one; readers before it are closed."""
         while self._open:
             reader, stretch = self._open[0]
             if reader.metadata.segment == wanted.segment and offset < stretch.end_offset:
@@ -87,7 +87,7 @@ class ReadAhead:
             self._append(behind, 0, self._limits.piece_bytes).begin()
 
     def went_on(self) -> None:
-        """The reader took a piece and wants the next one; if it had to wait for it, it may have more ahead."""
+        """Note that the reader wants the next piece; a reader that had to wait may have more ahead from now on."""
         wanted = max((2 if self._has_waited else 1) * self._allowed_bytes, 2 * self._limits.piece_bytes)
         self._allowed_bytes = min(wanted, self._limits.ahead_bytes)
         self._has_waited = False

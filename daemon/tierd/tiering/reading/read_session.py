@@ -54,7 +54,7 @@ class _ReadOut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadSources:
-    """The sources of a session: the present state of both tiers, the remote bytes, the indexes, and the recorder."""
+    """Sources of a session: the present state of tier and local log, the remote bytes, the indexes, the recorder."""
 
     snapshot: Callable[[], Awaitable[TieredLog]]
     remote: RemoteStorageManager
@@ -126,7 +126,7 @@ class ReadSession:
         )
 
     def give_back(self, piece: Piece, used: int) -> None:
-        """Return the batches of the last ``piece`` behind the first ``used`` ones; the next read begins with them."""
+        """Take back the batches of the last ``piece`` behind the first ``used``; the read behind those has them."""
         if piece.segment is not None and used < len(piece.batches):
             begins = piece.batches[used - 1].last_offset + 1 if used else piece.batches[0].base_offset
             self._rest = _Rest(piece.segment, begins, piece.batches[used:])
@@ -287,7 +287,7 @@ class ReadSession:
 
     @property
     def _wanted_end(self) -> int:
-        """Exclusive end of the offsets that the caller wants and the log has. The range may have a hole."""
+        """Return the exclusive end of the offsets that the caller wants and the log has. The range may have a hole."""
         return self.end_offset if self._to_offset is None else min(self.end_offset, self._to_offset)
 
     def _require_log(self) -> TieredLog:

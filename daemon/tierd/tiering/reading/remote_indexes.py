@@ -1,4 +1,4 @@
-"""RemoteIndexes: the small artefacts of remote segments, decoded; those used last are kept in memory."""
+"""RemoteIndexes: the small artefacts of remote segments, decoded; the artefacts used last are kept in memory."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -35,7 +35,7 @@ class RemoteIndexes:
         }
 
     async def offset_index(self, metadata: RemoteLogSegmentMetadata) -> OffsetIndex:
-        """The offset index of a remote segment."""
+        """Return the offset index of a remote segment."""
         segment_id = metadata.segment.id
         if self._order.use((segment_id, IndexType.OFFSET)):
             return self._offset_indexes[segment_id]
@@ -46,7 +46,7 @@ class RemoteIndexes:
         return index
 
     async def transaction_index(self, metadata: RemoteLogSegmentMetadata) -> TransactionIndex:
-        """The transaction index of a remote segment; empty for one that never had any.
+        """Return the transaction index of a remote segment; empty for a segment that never had one.
 
         Raises:
             RemoteResourceNotFoundError: the segment's objects are gone; nothing is known of its transactions then.
@@ -68,7 +68,7 @@ class RemoteIndexes:
         return index
 
     async def stable_end(self, metadata: RemoteLogSegmentMetadata) -> int:
-        """Up to where a segment and those before it decide every transaction, exclusive: their last stable offset.
+        """Return the last stable offset at the end of a segment: below it every transaction is decided. Exclusive.
 
         Raises:
             RemoteResourceNotFoundError: the segment's objects are gone, or its producer snapshot is.
@@ -83,11 +83,11 @@ class RemoteIndexes:
         return end
 
     async def lookup_offset(self, metadata: RemoteLogSegmentMetadata, offset: int) -> int:
-        """The position where to begin to look for ``offset``: 0 below the first entry (remote-tiering 16)."""
+        """Return the position where to begin to look for ``offset``: 0 below the first entry (remote-tiering 16)."""
         return (await self.offset_index(metadata)).lookup(offset).position
 
     async def lookup_timestamp(self, metadata: RemoteLogSegmentMetadata, timestamp_ms: int, start_offset: int) -> int:
-        """The position where to begin to look for ``timestamp_ms`` at or behind ``start_offset``."""
+        """Return the position where to begin to look for ``timestamp_ms`` at or behind ``start_offset``."""
         data = await self._fetch(metadata, IndexType.TIMESTAMP)
         index = await _decoded(TimeIndex.from_bytes, data, metadata.start_offset, metadata, IndexType.TIMESTAMP)
         # What lies at or below the entry's offset is no younger than the entry, which is too old.
@@ -109,7 +109,7 @@ async def _decoded(
     """Decode in a thread: the index of a segment of 1 GiB takes a while.
 
     Raises:
-        RemoteIntegrityError: it is no such index.
+        RemoteIntegrityError: ``data`` is no such index.
     """
     name = f"{metadata.segment} {index_type.value} index"
     try:

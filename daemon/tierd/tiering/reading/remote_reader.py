@@ -15,7 +15,7 @@ _BATCH_HEADER_BYTES = 12  # base offset and length: enough to know the size of t
 
 
 class RemoteSegmentReader:
-    """Reads forward. Owns the fetches that ``begin`` starts; ``close`` ends them. One caller at a time."""
+    """Forward reader, which owns the fetches that ``begin`` starts; ``close`` ends them. One caller at a time."""
 
     def __init__(
         self,
@@ -59,12 +59,12 @@ class RemoteSegmentReader:
 
     @property
     def fetched_bytes(self) -> int:
-        """Bytes that came from the store and were used so far."""
+        """Return the bytes that came from the store and were used so far."""
         return self._fetched_bytes
 
     @property
     def ahead_bytes(self) -> int:
-        """Bytes asked for and not taken yet."""
+        """Return the bytes that were asked for and not taken yet."""
         return self._begun - self._position - len(self._tail)
 
     @property

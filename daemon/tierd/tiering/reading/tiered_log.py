@@ -40,29 +40,29 @@ class TieredLog:
 
     @cached_property
     def lineage(self) -> Lineage:
-        """The leader epochs of the local log and of the tier."""
+        """Return the leader epochs of the local log and of the tier."""
         return effective_lineage(self.view, self.scan.lineage if self.scan else Lineage())
 
     @cached_property
     def branch(self) -> OwnBranch:
-        """The remote segments of our own branch of the log."""
+        """Return the remote segments of our own branch of the log."""
         return OwnBranch(self.view, self.lineage)
 
     @property
     def finished(self) -> tuple[RemoteLogSegmentMetadata, ...]:
-        """The readable remote segments, ascending."""
+        """Return the readable remote segments, ascending."""
         return self.branch.finished
 
     @property
     def local_start_offset(self) -> int | None:
-        """The first offset on local disk; None without local segments."""
+        """Return the first offset on local disk; None without local segments."""
         if self.scan is None or not self.scan.segments:
             return None
         return self.scan.segments[0].base_offset
 
     @cached_property
     def log_start_offset(self) -> int:
-        """The first offset that may be read, from the local log or from the tier."""
+        """Return the first offset that may be read, from the local log or from the tier."""
         segments = self.scan.segments if self.scan else ()
         if not self.finished and self.view.log_start_offset is None:
             return local_log_start(segments, checkpointed=self.log_start_checkpoint)
@@ -78,19 +78,19 @@ class TieredLog:
 
     @property
     def remote_end_offset(self) -> int:
-        """Exclusive end of our own branch in the tier; 0 when the tier holds nothing of our branch."""
+        """Return the exclusive end of our own branch in the tier; 0 when the tier has nothing of our branch."""
         return self.branch.end_offset
 
     @property
     def last_whole_segment(self) -> RemoteLogSegmentMetadata | None:
-        """The last remote segment that lies completely in our own branch."""
+        """Return the last remote segment that lies completely in our own branch; None without one."""
         return self.branch.last_whole
 
     @property
     def end_offset(self) -> int:
-        """Exclusive end of uncommitted reads: the high watermark, or the end of the tier if that is larger.
+        """Return the exclusive end of uncommitted reads: the high watermark, or the end of the tier if that is larger.
 
-        Never below the log start: where every segment of the tier has expired, only the log start tells the end.
+        The end is never below the log start: where every segment has expired, only the log start tells the end.
         """
         return max(self.high_watermark or 0, self.remote_end_offset, self.log_start_offset)
 

@@ -101,7 +101,7 @@ async def offset_for_timestamp(
 
 
 def timestamp_candidates(log: TieredLog, timestamp_ms: int) -> Iterator[RemoteLogSegmentMetadata]:
-    """Yield the finished segments of our own branch that may hold such a record behind the log start, ascending."""
+    """Yield the readable segments that may have a record of ``timestamp_ms`` or later from the log start on."""
     readable = (m for m in log.finished if m.max_timestamp_ms >= timestamp_ms and m.end_offset >= log.log_start_offset)
     for metadata in readable:
         first = max(metadata.first_readable_offset, log.log_start_offset)

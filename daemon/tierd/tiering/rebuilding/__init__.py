@@ -1,1 +1,1 @@
-"""Metadata from the bucket alone, for when the metadata store is lost (DESIGN 4)."""
+"""Rebuild of the metadata from the bucket alone, after a loss of the metadata store (DESIGN 4)."""

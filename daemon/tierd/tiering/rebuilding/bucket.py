@@ -1,4 +1,4 @@
-"""The bucket as segments: the manifests of a partition read, proven and held against what is there."""
+"""The bucket as segments: the manifests of a partition, read, proven and compared with the listed objects."""
 
 import asyncio
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ _KINDS: Final = ((".manifest", MANIFEST), (".tombstone", TOMBSTONE))
 
 @dataclass(frozen=True, slots=True)
 class FoundSegments:
-    """Segments by a partition's objects."""
+    """Segments, problems and log start that were found in a partition's objects."""
 
     segments: tuple[BucketSegment, ...]
     problems: tuple[RebuildProblem, ...]
@@ -93,16 +93,16 @@ class _Found:
 
 
 class BucketReader:
-    """Reads what manifests, tombstones and log start records say.
+    """Reader of manifests, tombstones and log start records.
 
-    Where a key ring is configured only that is believed which a holder of it wrote (decision 31). Anything else is a
-    conflict and left out: a segment, a tombstone whose segment stays, a log start that stays unset.
+    Where a key ring is configured, only objects that a holder of the key ring wrote are believed (decision 31). Any
+    other object is a conflict and left out: a segment, a tombstone whose segment stays, a log start that stays unset.
 
     Args:
         store: the objects.
         storage: proves manifests, tombstones and log starts.
         keys: of the cluster's tier.
-        accepts_unauthenticated: believe also what nothing proves, and note it.
+        accepts_unauthenticated: believe also objects without proof, and note each.
         concurrency: requests at once, over all partitions.
     """
 
@@ -269,7 +269,7 @@ class BucketReader:
     def _metadata(
         self, keys: ObjectKeyFactory, partition: TopicIdPartition, manifest: SegmentManifest
     ) -> RemoteLogSegmentMetadata:
-        """The segment as it was when its copy began."""
+        """Return the segment as it was when its copy began."""
         if (manifest.topic, manifest.partition) != (partition.topic, partition.partition):
             raise ValueError(f"it is of {manifest.topic}-{manifest.partition}")
         return RemoteLogSegmentMetadata(

@@ -14,7 +14,7 @@ _SUFFIXES: Final = (".log", ".indexes", ".manifest", ".tombstone")
 
 @dataclass(slots=True)
 class PartitionObjects:
-    """The objects of one partition: per segment, by suffix; and that of its log start.
+    """Objects of one partition: per segment, by suffix; and that of its log start.
 
     Attributes:
         segments: by the key without its suffix, so that an object under another key hides none.
@@ -38,8 +38,8 @@ async def list_partition_objects(
 ) -> AsyncGenerator[PartitionObjects | RebuildProblem, None]:
     """Yield partition after partition below the prefix, and a note for every key that is no segment's.
 
-    The listing comes in pages, in the order of its keys, so that a partition's objects are neighbours. Those of topics
-    with long names may lie in two places, and come last.
+    The listing comes in pages, in the order of its keys, so that a partition's objects are neighbours. The objects of
+    topics with long names may lie in two places, and come last.
 
     Raises:
         RemoteStorageError: the store failed.

@@ -61,12 +61,12 @@ class RebuildReport:
 
     @property
     def is_sound(self) -> bool:
-        """True when all problems are notes."""
+        """Return True if all problems are notes."""
         return all(problem.severity is RebuildSeverity.NOTE for problem in self.problems)
 
     @property
     def has_unauthenticated(self) -> bool:
-        """True when an object was left out because no holder of the key ring is proven to have written it."""
+        """Return True if an object was left out because no holder of the key ring is proven to have written it."""
         return any(p.severity is RebuildSeverity.CONFLICT and p.kind == UNAUTHENTICATED for p in self.problems)
 
 

@@ -1,1 +1,1 @@
-"""Whatever goes from the tier: swept, expired, deleted, and taken back."""
+"""Removal from the tier: sweep, expiration and deletion; and undelete."""

@@ -1,4 +1,4 @@
-"""AbandonedCopies: objects of copies whose end this process could not write down, once no row tells of them."""
+"""AbandonedCopies: removes objects of copies whose end this process could not record, once they have no row."""
 
 import asyncio
 from collections import deque
@@ -20,12 +20,12 @@ _SHORTEST_WAIT_S: Final = 1.0  # so that a grace of nothing is no busy loop
 
 
 class AbandonedCopies:
-    """Cleans up after copies that ended fenced, cancelled or in doubt. A ``PartitionTask``.
+    """Cleanup after copies that ended fenced, cancelled or in doubt. A ``PartitionTask``.
 
     The next leader sweeps the row of such a copy, and the objects that are there by then. A leader that slept longer
-    than any grace writes objects after that: nobody knows of them but itself. So each copy is looked up again after a
-    grace. While its row is there it is somebody else's business; once it is gone, objects of its id are nobody's,
-    for an id is never used twice.
+    than any grace writes objects after that, and no other process knows of these objects. So each copy is looked up
+    again after a grace. While the copy has a row, the leader sweeps it. Once the row is gone, objects of the copy's id
+    belong to no segment, for an id is never used twice.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class AbandonedCopies:
         clock: Clock,
         grace_s: float,
     ) -> None:
-        """``read``: a partition as the store has it now; ``grace_s``: before the first look, and between two."""
+        """Remove nothing yet; ``read`` reads a partition's rows, ``grace_s`` is the wait before each look at a copy."""
         self._read = read
         self._deletion = deletion
         self._clock = clock
@@ -46,16 +46,16 @@ class AbandonedCopies:
 
     @property
     def name(self) -> str:
-        """There is one."""
+        """Return the name; there is one such task."""
         return "remove abandoned copies"
 
     @property
     def wake(self) -> asyncio.Event:
-        """Set when there is a new one."""
+        """Return the event that is set when a copy is added."""
         return self._wake
 
     def add(self, started: RemoteLogSegmentMetadata) -> None:
-        """Look after a copy that this process began and works on no more. Beyond 10,000 the oldest is given up."""
+        """Take over a copy that this process began and works on no more. Beyond 10,000 the oldest is forgotten."""
         if len(self._waiting) >= REMEMBERED:
             _, given_up = self._waiting.popleft()
             log.warning(
@@ -69,7 +69,7 @@ class AbandonedCopies:
     async def run_once(self) -> float | None:
         """Look at every copy that is due; return seconds until the next one is, None when there is none.
 
-        What cannot be looked up or removed now is told of and tried again. A cancellation forgets nothing.
+        A copy that cannot be looked up or removed now is logged and tried again. A cancellation forgets nothing.
         """
         for due_s, started in [entry for entry in self._waiting if entry[0] <= self._clock.monotonic_s()]:
             is_settled = await self._settle(started)

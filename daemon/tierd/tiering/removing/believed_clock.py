@@ -1,4 +1,4 @@
-"""BelievedClock: what deletes by age does not believe a wall clock that has just leapt ahead."""
+"""BelievedClock: the clock of removals by age, which does not believe a wall clock that has just leapt ahead."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ class BelievedClock:
     """A ``Clock`` whose wall clock goes on steadily for ``PATIENCE_S`` after the host's leapt ahead by ``LEAP_S``.
 
     A host clock that is years ahead for a moment would expire the tier and end every grace. An operator is given the
-    time to put it right; a clock that stays where it leapt to is believed afterwards, so that nothing is kept for
+    time to correct the clock; a clock that stays where it leapt to is believed afterwards, so that nothing is kept for
     ever. A step back is believed at once: it only keeps more. What a process finds at its start is believed too.
     """
 
@@ -26,7 +26,7 @@ class BelievedClock:
         self._leapt_at_s: float | None = None
 
     def now_ms(self) -> int:
-        """Wall-clock time as believed, milliseconds since the epoch."""
+        """Return the wall-clock time as believed, milliseconds since the epoch."""
         now_s, ahead_ms = self._clock.monotonic_s(), self._host_ahead_ms()
         leap_s = (ahead_ms - self._ahead_ms) / 1000
         if leap_s <= LEAP_S:
@@ -45,7 +45,7 @@ class BelievedClock:
         return round(now_s * 1000) + self._ahead_ms
 
     def monotonic_s(self) -> float:
-        """Seconds that never go back."""
+        """Return seconds that never go back."""
         return self._clock.monotonic_s()
 
     async def sleep(self, delay_s: float) -> None:

@@ -43,7 +43,7 @@ def _fits(entry: EpochEntry, compared: Sequence[EpochEntry], end_offset: int, li
 def remote_bytes(
     list_epoch: Callable[[int], Sequence[RemoteLogSegmentMetadata]], *, lineage: Lineage, log_end_offset: int
 ) -> int:
-    """Bytes of the readable segments of our branch, each counted once (remote-tiering 12.1 step 3)."""
+    """Return the bytes of the readable segments of our branch, each counted once (remote-tiering 12.1 step 3)."""
     filtered = lineage.with_data()
     counted: set[UUID] = set()
     total = 0
@@ -58,7 +58,7 @@ def remote_bytes(
 
 
 class LocalSegment(NamedTuple):
-    """A local segment; the active one has no end."""
+    """Local segment; the active one has no end."""
 
     base_offset: int
     next_base_offset: int | None
@@ -68,7 +68,7 @@ class LocalSegment(NamedTuple):
 def only_local_bytes(
     segments: Iterable[LocalSegment], *, highest_remote_offset: int, strict_kafka_compat: bool = False
 ) -> int:
-    """Bytes of local segments that the tier does not hold whole (remote-tiering 17.3).
+    """Return the bytes of local segments that are not whole in the tier (remote-tiering 17.3).
 
     Kafka's rule, base at or above the highest remote offset, counts a one-record segment twice, and leaves one out
     that goes on beyond that offset; it is kept with ``strict_kafka_compat``.

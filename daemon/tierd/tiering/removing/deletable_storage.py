@@ -1,4 +1,4 @@
-"""DeletableStorage: what deleting and taking back ask of a remote storage."""
+"""DeletableStorage: the calls that deletion and undelete make to a remote storage."""
 
 from typing import Protocol
 
@@ -16,7 +16,7 @@ class DeletableStorage(Protocol):
         """Create the tombstone; one that is there already is success."""
 
     async def read_tombstone(self, metadata: RemoteLogSegmentMetadata) -> Tombstone | None:
-        """The tombstone, None when there is none."""
+        """Return the tombstone, None when there is none."""
 
     async def remove_tombstone(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Remove the tombstone; none is success."""

@@ -54,7 +54,7 @@ _NOTED_SEGMENTS: Final = 10_000
 
 
 class SegmentDeletion:
-    """Deletes remote segments; one deletion at a time of each. Shared by all tasks of this process that delete."""
+    """Deletion of remote segments, one at a time of each. Shared by all tasks of this process that delete."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class SegmentDeletion:
         self._busy: set[UUID] = set()
         self._noted: dict[UUID, frozenset[LedgerStep]] = {}  # of deletions that have not ended
         self.steps = 0
-        """Return the number of durable steps of all callers so far: a sign of life for callers that wait."""
+        """Number of durable steps of all callers so far: a sign of life for callers that wait."""
         self._retained: dict[TopicIdPartition, dict[UUID, float]] = {}  # until when a refused deletion waits
 
     @contextlib.contextmanager
@@ -96,7 +96,7 @@ class SegmentDeletion:
         return segment_id in self._busy
 
     def retained_for_s(self, segment: RemoteLogSegmentId) -> float:
-        """Seconds until a deletion that the store refused is worth another try; 0 when it may be tried."""
+        """Return the seconds until a deletion that the store refused is worth another try; 0 when it may be tried."""
         retry_at_s = self._retained.get(segment.topic_id_partition, {}).get(segment.id, 0.0)
         return max(0.0, retry_at_s - self._clock.monotonic_s())
 
@@ -105,7 +105,7 @@ class SegmentDeletion:
         return len(self._retained.get(partition, ()))
 
     def forget(self, partition: TopicIdPartition) -> None:
-        """The partition is led elsewhere now, or gone: what the store keeps of it is not ours to count."""
+        """Forget the refused deletions of a partition that is led elsewhere now, or gone."""
         self._retained.pop(partition, None)
 
     async def delete(
@@ -126,7 +126,7 @@ class SegmentDeletion:
 
         Raises:
             RemoteObjectRetainedError: the store keeps an object; noted, and tried again after ``RETAINED_RETRY_S``.
-            TierError: it stopped half-way; a later pass repeats it.
+            TierError: the cycle stopped half-way; a later pass repeats it.
         """
         if not _was_never_readable(metadata):
             await self._note_once(metadata, LedgerStep.DELETED, reason, detail)
@@ -157,7 +157,7 @@ class SegmentDeletion:
         """Write the tombstone of a segment whose row says that it is being deleted; one that is there stays.
 
         Raises:
-            RemoteStorageError: it could not be written.
+            RemoteStorageError: the tombstone could not be written.
         """
         soft = metadata.soft_delete
         assert soft is not None, "only what was readable gets a tombstone"
@@ -174,11 +174,11 @@ class SegmentDeletion:
             log.warning("tombstone_damaged", segment=str(metadata.segment), problem=str(error), remedy=error.remedy)
 
     async def mark_left(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """As ``mark``, of a segment that its deletion's beginning left without, or a compaction, which writes none.
+        """Write the tombstone as ``mark`` does, where the begin of a deletion, or a compaction, has left it out.
 
         Raises:
             StateDirError: the ledger cannot be written; nothing was done.
-            RemoteStorageError: it could not be written.
+            RemoteStorageError: the tombstone could not be written.
         """
         detail = ""
         if (
@@ -193,16 +193,16 @@ class SegmentDeletion:
     async def finish(self, metadata: RemoteLogSegmentMetadata, *, detail: str = "its grace is over") -> bool:
         """Remove what is left of a segment whose grace is over.
 
-        Where the tombstone is gone while every object is there, an undelete runs, or another leader
-        has: then the grace begins anew under our claim, and nothing is removed. What was replaced never comes back. A
-        tombstone that nothing proves is none: with a key ring one of ours takes its place.
+        Where the tombstone is gone while every object is there, a caller undeletes the segment, or another leader has
+        undeleted it. Then the grace begins anew under our claim, and nothing is removed. A replaced segment never comes
+        back. A tombstone without proof counts as missing: with a key ring one of ours takes its place.
 
         Returns:
-            Whether the segment is gone.
+            True if the segment is gone.
 
         Raises:
             RemoteObjectRetainedError: the store keeps an object; noted, and tried again after ``RETAINED_RETRY_S``.
-            FencedError: the partition is not ours any more; nothing was removed.
+            FencedError: another leader epoch or session owns the partition; nothing was removed.
             TierError: it stopped half-way; a later pass repeats it.
         """
         soft = metadata.soft_delete
@@ -224,7 +224,7 @@ class SegmentDeletion:
         return True
 
     async def finish_at_once(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """``finish`` before the grace is over, unless another caller is at the segment; return whether it is gone.
+        """Call ``finish`` before the grace is over, unless another caller deletes or undeletes; return True if gone.
 
         Raises:
             As ``finish``.
@@ -284,7 +284,7 @@ class SegmentDeletion:
             await self._note(metadata, LedgerStep.RETAINED, reason, str(error))
 
     def _let_go(self, segment: RemoteLogSegmentId) -> None:
-        """The store keeps nothing of the segment any more."""
+        """Forget that the store keeps objects of the segment."""
         of_partition = self._retained.get(segment.topic_id_partition, {})
         of_partition.pop(segment.id, None)
         if not of_partition:
@@ -299,7 +299,7 @@ class SegmentDeletion:
             return True
 
     async def _note_once(self, metadata: RemoteLogSegmentMetadata, step: LedgerStep, reason: str, detail: str) -> None:
-        """Write a line unless this process has written one of that step, and no other beginning after it."""
+        """Write a line unless this process has written one of that step since the deletion began."""
         noted = self._noted.get(metadata.segment.id, frozenset())
         if step in noted:
             return

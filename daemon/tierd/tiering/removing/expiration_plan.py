@@ -1,6 +1,6 @@
 """Expiration as a plan, oldest first, with reasons: pure (remote-tiering 12; Kafka: RLMExpirationTask).
 
-Lineages here are those of both tiers, cut off below the log start, as Kafka's leader keeps them.
+Lineages here are those of the total log, cut off below the log start, as Kafka's leader keeps them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -35,7 +35,7 @@ class DeleteReason(StrEnum):
 
 
 class PlannedDeletion(NamedTuple):
-    """A segment to delete, why, and the numbers behind it, for people."""
+    """Segment to delete, with the reason, and the numbers behind the reason for people."""
 
     metadata: RemoteLogSegmentMetadata
     reason: DeleteReason
@@ -61,7 +61,7 @@ class ExpirationPlan:
 
 @dataclass(frozen=True, slots=True)
 class SizeRule:
-    """Retention by size is breached (Kafka: RetentionSizeData).
+    """Breach of the retention by size (Kafka: RetentionSizeData).
 
     Raises:
         ValueError: a negative limit, or nothing above it.
@@ -77,7 +77,7 @@ class SizeRule:
 
 @dataclass(frozen=True, slots=True)
 class TimeRule:
-    """Retention by time applies (Kafka: RetentionTimeData): what is as old as ``cutoff_ms`` goes.
+    """Rule of the retention by time (Kafka: RetentionTimeData): segments as old as ``cutoff_ms`` go.
 
     Raises:
         ValueError: a negative limit or cutoff.
@@ -110,16 +110,16 @@ def plan_expiration(
     Args:
         rows: every row of the partition, in any state.
         list_epoch: the rows of one epoch, ascending by start offset.
-        lineage: unfiltered; of both tiers, cut off below the log start.
-        log_start_offset: first offset of both tiers.
+        lineage: unfiltered; of the total log, cut off below the log start.
+        log_start_offset: first offset of the total log.
         log_end_offset: exclusive; an offset that the log surely reaches will do: a lower one deletes less.
-        only_local_bytes: what is in no finished remote segment.
+        only_local_bytes: bytes that are in no finished remote segment.
         retention_ms: -1 for no rule.
         retention_bytes: -1 for no rule.
         being_copied: ids that a task of this process works on; they and everything later stay.
         now_ms: wall clock.
-        covered: ids of finished segments for all of whose offsets readers use others. They go; retention neither counts
-            nor meets them.
+        covered: ids of finished segments for all of whose offsets readers use others. These segments go, and retention
+            does not count them.
     """
     rows, list_epoch = tuple(rows), _without(covered, list_epoch)
     scan = _Scan(
@@ -162,7 +162,7 @@ def _covered(
 
 
 def _time_rule(retention_ms: int, now_ms: int) -> TimeRule | None:
-    """None without a limit, and for one that reaches back beyond the epoch."""
+    """Return the rule; None without a limit, and for a limit that reaches back beyond the epoch."""
     if retention_ms < 0 or now_ms < retention_ms:
         return None
     return TimeRule(retention_ms, now_ms - retention_ms)
@@ -183,7 +183,7 @@ def _size_rule(
 
 @dataclass
 class _Scan:
-    """One walk along the lineage (remote-tiering 12.2); ends at the first segment of our branch that is kept."""
+    """Walk along the lineage (remote-tiering 12.2), which ends at the first segment of our branch that is kept."""
 
     lineage: Lineage
     log_start_offset: int
@@ -229,7 +229,7 @@ class _Scan:
         return below and metadata.end_offset < self.log_start_offset
 
     def _expire(self, metadata: RemoteLogSegmentMetadata, reason: DeleteReason, detail: str) -> None:
-        """A copy that was never finished moves no log start: what overlaps it may still be readable."""
+        """Choose a segment and move the log start behind it; a copy that was never finished moves no log start."""
         self._choose(metadata, reason, detail)
         if metadata.state is _FINISHED:
             self.new_start = max(self.new_start or 0, metadata.end_offset + 1)
@@ -250,7 +250,7 @@ class _Scan:
 def _deletions_begun(
     rows: Iterable[RemoteLogSegmentMetadata], being_copied: Collection[UUID], now_ms: int
 ) -> tuple[list[PlannedDeletion], int | None]:
-    """Deletions to be gone on with now, and when the next one is due."""
+    """Return the deletions to continue now, and when the next one is due."""
     due: list[PlannedDeletion] = []
     waiting: list[int] = []
     for metadata in rows:
@@ -270,7 +270,7 @@ def _deletions_begun(
 def _unreferenced(
     rows: Iterable[RemoteLogSegmentMetadata], lineage: Lineage, being_copied: Collection[UUID]
 ) -> list[PlannedDeletion]:
-    """Segments all of whose epochs lie before the lineage (remote-tiering 12.5)."""
+    """Return the segments all of whose epochs lie before the lineage (remote-tiering 12.5)."""
     earliest = lineage.earliest
     if earliest is None:
         return []
@@ -286,7 +286,7 @@ def _unreferenced(
 
 
 def _once(*groups: Iterable[PlannedDeletion]) -> tuple[PlannedDeletion, ...]:
-    """Every segment once, by start offset; of equal starts in the order given."""
+    """Return every segment once, by start offset; of equal starts in the order given."""
     by_id: dict[UUID, PlannedDeletion] = {}
     for group in groups:
         for planned in group:
@@ -301,7 +301,7 @@ def _expires_at(kept: RemoteLogSegmentMetadata, retention_ms: int, being_copied:
 
 
 def _is_old(metadata: RemoteLogSegmentMetadata, rule: TimeRule) -> bool:
-    """An empty one has no age of its own: it must not keep what is behind it for as long as it was made ago."""
+    """Return True if the segment is past retention; an empty one always is, so that it keeps no segment behind it."""
     return _is_empty(metadata) or _newest_ms(metadata) <= rule.cutoff_ms
 
 

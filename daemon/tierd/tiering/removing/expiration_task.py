@@ -1,4 +1,4 @@
-"""ExpirationTask: takes from the tier what retention does not keep, one pass at a time (Kafka: RLMExpirationTask).
+"""ExpirationTask: removes segments that retention does not keep, one pass at a time (Kafka: RLMExpirationTask).
 
 ::
 
@@ -39,7 +39,7 @@ _DELETING: Final = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 
 @dataclass(frozen=True, slots=True)
 class ExpirationState:
-    """A frozen look at the task.
+    """State of an expiration task at one moment.
 
     Attributes:
         lag_segments: chosen in this pass and not yet dealt with (Kafka: RemoteDeleteLagSegments).
@@ -84,12 +84,12 @@ class ExpirationTools:
 
 
 class ExpirationTask:
-    """One leadership of one partition; another leader epoch or directory gets a task of its own."""
+    """Expiration task of one leadership of one partition. Another leader epoch or directory has another task."""
 
     def __init__(
         self, local: LocalLogView, *, leader_epoch: int, tools: ExpirationTools, sweep: DanglingSweep | None = None
     ) -> None:
-        """``sweep``: run at the end of each pass; None where another task runs it."""
+        """Delete nothing yet; ``sweep`` is run at the end of each pass, None where there is none to run."""
         self._local = local
         self._partition = local.partition
         self._leader_epoch = leader_epoch
@@ -107,12 +107,12 @@ class ExpirationTask:
 
     @property
     def name(self) -> str:
-        """``expire <partition> <topic id> @<epoch>``."""
+        """Return ``expire <partition> <topic id> @<epoch>``."""
         return f"expire {self._partition} {self._partition.topic_id} @{self._leader_epoch}"
 
     @property
     def wake(self) -> asyncio.Event:
-        """Event that is set when a segment rolled or was copied, the policy changed, or on request."""
+        """Return the event that is set when a segment rolled or was copied, the policy changed, or on request."""
         return self._wake
 
     @property
@@ -122,7 +122,7 @@ class ExpirationTask:
 
     @property
     def local(self) -> LocalLogView:
-        """Its local log."""
+        """Return the local log of the partition."""
         return self._local
 
     @property
@@ -132,15 +132,15 @@ class ExpirationTask:
 
     @property
     def progress(self) -> object:
-        """Changes while a pass gets on, or while others do whom it waits for."""
+        """Return a value that changes while a pass makes progress, or while deletions that it waits for do."""
         return self._state, self._deletion.steps
 
     async def plan(self) -> ExpirationPlan:
-        """Say what a pass would do now, and do nothing.
+        """Return what a pass would do now; delete nothing.
 
         Raises:
             RemoteStorageNotReadyError: the metadata is not loaded.
-            TierError: the local log cannot be looked at.
+            TierError: the local log cannot be read.
         """
         policy = self._tools.policies(self._partition.topic)
         return await self._plan(self._metadata.view(self._partition), await self._facts(policy), policy)
@@ -164,7 +164,7 @@ class ExpirationTask:
         return delay_s
 
     def next_pass(self) -> "asyncio.Future[None]":
-        """Done when a pass has ended, well or not, that had not begun at this moment."""
+        """Return a future of the next pass that begins; it is done when that pass has ended, well or not."""
         return self._waiters.next_pass()
 
     def close(self) -> None:
@@ -314,8 +314,9 @@ class ExpirationTask:
     def _grace_s(self, planned: PlannedDeletion) -> float:
         """Return the time for which the segment can be undeleted.
 
-        What was readable until the log itself turned to other epochs is a tier that was left behind: after the loss of
-        a disk, which the broker replaces by an empty log, the last copy there is. People need days to notice that.
+        A segment that was readable until the log itself turned to other epochs is of a tier that was left behind. After
+        the loss of a disk, which the broker replaces by an empty log, that tier is the last copy. People need days to
+        notice the loss.
         """
         configured_s = self._tools.grace_s
         log_start = self._metadata.view(self._partition).log_start_offset or 0
@@ -332,11 +333,11 @@ class ExpirationTask:
         return max(configured_s, LEFT_BEHIND_GRACE_S)
 
     def _present(self, metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata | None:
-        """The row as it is now: it may have been taken back since the plan was made."""
+        """Return the row as it is now: the segment may have been taken back since the plan was made."""
         return self._metadata.view(self._partition).segment(metadata.segment.id)
 
     async def _after(self, facts: LocalFacts, policy: TopicPolicy) -> float | None:
-        """Look once more at what is left, and say when to come back."""
+        """Plan once more for what is left; return the seconds until the next pass."""
         view = self._metadata.view(self._partition)
         left = await self._plan(view, facts, policy)
         self._marked = {each: deletion for each, deletion in self._marked.items() if each in view.segments}

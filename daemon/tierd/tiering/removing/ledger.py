@@ -6,8 +6,8 @@
     {"time_ms":1700000000000,"step":"tombstoned","partition":"orders-0","topic_id":"…","segment_id":"…","start_offset":0,
      "end_offset":99,"size_bytes":4096,"reason":"retention_time","detail":"…","broker_id":1}
 
-A line is durable before the step that it tells of: what cannot be written down is not deleted. So a line may tell of a
-step that did not happen; the next attempt writes another one.
+A line is durable before its step begins: a deletion that cannot be recorded is not done. So a line may be of a step
+that did not happen; the next attempt writes another line.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class LedgerStep(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """One line. Ids are in Kafka's 22-character form, offsets inclusive, ``size_bytes`` is that of the log."""
+    """Line of the ledger. Ids are in Kafka's 22-character form, offsets inclusive, ``size_bytes`` is the log's."""
 
     time_ms: int
     step: str
@@ -71,7 +71,7 @@ class LedgerEntry:
         time_ms: int,
         broker_id: int,
     ) -> "LedgerEntry":
-        """The line for a step in the deletion of ``metadata``."""
+        """Return the line for a step in the deletion of ``metadata``."""
         partition = metadata.segment.topic_id_partition
         return cls(
             time_ms=time_ms,
@@ -93,28 +93,28 @@ _MAX_LINE_BYTES: Final = 1 << 20  # what is longer is no entry, and is read in p
 
 
 class Ledger(Protocol):
-    """Takes note of what is deleted."""
+    """Record of deletions."""
 
     async def record(self, entry: LedgerEntry) -> None:
-        """Return when the line is durable; cancelled, it may be or not.
+        """Append the line and return when it is durable; after a cancellation the line may be there or not.
 
         Raises:
-            StateDirError: it cannot be written; what it tells of must not be done.
+            StateDirError: the line cannot be written; its step must not be done.
         """
 
 
 class NoLedger:
-    """Notes nothing; for stores that only a test sees."""
+    """Ledger that notes nothing, for stores that only a test sees."""
 
     async def record(self, entry: LedgerEntry) -> None:
         """Do nothing."""
 
 
 class DeletionLedger:
-    """The ledger of one state directory, whose lock the caller holds. Lines that come together share one fsync."""
+    """Ledger of one state directory, whose lock the caller holds. Lines that come together share one fsync."""
 
     def __init__(self, state_dir: Path, *, max_file_bytes: int = _MAX_FILE_BYTES, old_files: int = _OLD_FILES) -> None:
-        """At most ``old_files`` + 1 files of about ``max_file_bytes`` each are kept."""
+        """Write nothing yet; at most ``old_files`` + 1 files of about ``max_file_bytes`` each are kept."""
         self._path = state_dir / LEDGER_NAME
         self._max_file_bytes = max_file_bytes
         self._old_files = old_files
@@ -147,7 +147,7 @@ class DeletionLedger:
             self._writing = None
 
     def _append(self, lines: str) -> None:
-        """Blocking. A line that a crash tore is ended first, so that it spoils no other."""
+        """Append lines durably. Blocking. A line that a crash tore is ended first, so that it spoils no other."""
         content = lines.encode()
         descriptor = open_regular(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:

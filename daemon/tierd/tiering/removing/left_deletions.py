@@ -1,4 +1,4 @@
-"""LeftDeletions: ends what was begun in partitions that this broker led last and that have left its log dirs.
+"""LeftDeletions: ends the deletions of partitions that this broker led last and that have left its log dirs.
 
 A topic that the cluster deleted has no leader any more. Its tier may stay (``topics.delete_with_topic``), and deletions
 that had begun in it, or copies that never ended, would stay for good: the tasks of a leader end with the leadership.
@@ -38,9 +38,9 @@ async def partitions_left(
     broker_id: int,
     is_here: Callable[[TopicIdPartition], bool],
 ) -> dict[TopicIdPartition, int]:
-    """Return the partitions whose last leader this broker was and that it holds no more, with the epoch of its claim.
+    """Return the partitions that this broker led last and that are not here any more, with the epoch of its claim.
 
-    The same broker may claim them with that epoch again; a later leader has a higher one, and fences that claim.
+    The same broker may claim them with that epoch again; a later leader has a higher epoch, and fences that claim.
     Partitions that are deleted as a whole are left out.
 
     Raises:
@@ -52,7 +52,7 @@ async def partitions_left(
 
 
 class LeftDeletions:
-    """Claims such partitions again, one after the other, for as long as it takes. A ``PartitionTask``."""
+    """Task that claims partitions that left, one after the other, to end their deletions. A ``PartitionTask``."""
 
     def __init__(
         self,
@@ -70,10 +70,10 @@ class LeftDeletions:
 
         Args:
             store: the one below ``metadata``.
-            metadata: what is in the tier.
+            metadata: the rows of the tier.
             deletion: deletes one segment.
             being_copied: ids of the copies under way in this process, live.
-            is_here: whether a log dir of this host holds the partition.
+            is_here: returns True if a log dir of this host has the partition.
             clock: time.
             broker_id: this broker.
             copy_grace_s: age at which a copy that never ended is removed.
@@ -90,16 +90,16 @@ class LeftDeletions:
 
     @property
     def name(self) -> str:
-        """There is one."""
+        """Return the name; there is one such task."""
         return "end deletions of partitions that left"
 
     @property
     def wake(self) -> asyncio.Event:
-        """Set when a partition has left."""
+        """Return the event that is set when a partition has left."""
         return self._wake
 
     async def run_once(self) -> float:
-        """End what is due; return seconds until the next look. One partition that fails stops no other.
+        """End the deletions that are due; return seconds until the next run. A partition that fails stops no other.
 
         Raises:
             MetadataError: the store cannot say what there is.
@@ -153,7 +153,7 @@ class LeftDeletions:
         return [metadata for metadata in (*dangling[0], *soft) if not self._deletion.retained_for_s(metadata.segment)]
 
     def _wait_s(self, partition: TopicIdPartition) -> float:
-        """Seconds until more of the partition is due, as far as that is known."""
+        """Return the seconds until more of the partition is due, as far as that is known."""
         _, next_due_ms = self._dangling(partition)
         waits = [left_s for metadata in self._soft_deleted(partition) if (left_s := self._grace_left_s(metadata)) > 0]
         if next_due_ms is not None:

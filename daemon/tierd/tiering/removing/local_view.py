@@ -1,4 +1,4 @@
-"""LocalLogView: what expiration sees of the local log, and the one thing that it tells a log that tierd owns."""
+"""LocalLogView: the local log as expiration sees it, and the report of a raised log start."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,17 +13,17 @@ from tierd.tiering.removing.partition_plan import LocalFacts
 
 
 class LocalLogView(Protocol):
-    """The local log of one partition."""
+    """Local log of one partition."""
 
     @property
     def partition(self) -> TopicIdPartition:
         """Return the partition of the log."""
 
     async def facts(self, *, sizes: bool) -> LocalFacts:
-        """Look at it; ``sizes``: those of the segments too.
+        """Return the facts about the log; with ``sizes`` also the sizes of its segments.
 
         Raises:
-            TierError: it cannot be looked at now.
+            TierError: the log cannot be read now.
         """
 
     async def raise_log_start(self, offset: int) -> None:
@@ -35,7 +35,7 @@ class LocalLogView(Protocol):
 
 
 class ReplicaLogView:
-    """The replica that the partition's directory holds, a broker's or tierd's own."""
+    """Replica in the partition's directory, a broker's or tierd's own."""
 
     def __init__(self, local: PartitionLog, offsets: LogOffsets) -> None:
         self._local = local
@@ -47,12 +47,12 @@ class ReplicaLogView:
         return self._local.partition
 
     async def facts(self, *, sizes: bool) -> LocalFacts:
-        """As last scanned; the end is the high watermark, or the base of the active segment if that is higher."""
+        """Return the facts as last scanned; the end is the high watermark, or the active segment's base if higher."""
         offsets = await self._offsets.offsets(self._local.log_dir, self.partition)
         return await facts_of(self._local.scan, offsets.high_watermark, sizes=sizes)
 
     async def raise_log_start(self, offset: int) -> None:
-        """Tell the log, if tierd owns it; a broker's log start is the broker's own."""
+        """Raise the log start of a log that tierd owns; a broker's log start is the broker's own."""
         await self._offsets.raise_log_start(self._local.log_dir, self.partition, offset)
 
 

@@ -146,7 +146,7 @@ class LogStartKeeper:
             await self._metadata.note_recorded_log_start(partition, offset)
 
     async def _write(self, partition: TopicIdPartition, offset: int) -> bool:
-        """Write the record unless it says that already; return False where that of a later leader stays."""
+        """Write the record unless it has ``offset`` already; return False where the record of a later leader stays."""
         for _ in range(_ATTEMPTS):
             stored = await self._storage.read(partition)
             await self._metadata.note_recorded_log_start(partition, RECORD_IN_DOUBT)

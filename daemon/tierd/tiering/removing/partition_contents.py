@@ -68,7 +68,7 @@ class PartitionContents:
 
     @property
     def steps(self) -> int:
-        """Number of durable steps that deletions in this process have taken."""
+        """Return the number of durable steps that deletions in this process have taken."""
         return self._deletion.steps
 
     def skip_grace(self, partition: TopicIdPartition) -> None:
@@ -91,7 +91,7 @@ class PartitionContents:
         wait_s = await self._remove_segments(partition)
         if wait_s is not None:
             return wait_s
-        await self._uploads.discard_of(partition)  # the partition has no leader: no other sweep would judge them
+        await self._uploads.discard_of(partition)  # the partition has no leader: no other sweep would judge its uploads
         return None if await self._remove_log_start(partition) else RETAINED_RETRY_S
 
     async def _remove_log_start(self, partition: TopicIdPartition) -> bool:

@@ -14,7 +14,7 @@ from tierd.tiering.removing.expiration_plan import ExpirationPlan, plan_expirati
 
 @dataclass(frozen=True, slots=True)
 class LocalFacts:
-    """The local log at one moment.
+    """Facts about the local log at one moment.
 
     Attributes:
         lineage: as its checkpoint has it.
@@ -44,7 +44,7 @@ def partition_plan(
     now_ms: int,
     strict_kafka_compat: bool = False,
 ) -> ExpirationPlan:
-    """Say what of the partition is to be deleted now, and when to look again."""
+    """Return the plan of the partition: the deletions that are due now, and when more are due."""
     log_start = view.log_start_offset or 0
     whole = effective_lineage(view, local.lineage)
     reached = local.segments[-1].base_offset if local.segments else local.log_end_offset

@@ -78,17 +78,17 @@ class PartitionRemover:
 
     @property
     def name(self) -> str:
-        """The name of this task, which exists once."""
+        """Return the name of this task, which exists once."""
         return "remove deleted partitions"
 
     @property
     def wake(self) -> asyncio.Event:
-        """Set when a deletion is asked for."""
+        """Return the event that is set when a deletion is asked for."""
         return self._wake
 
     @property
     def progress(self) -> object:
-        """A value that changes while a pass makes progress."""
+        """Return a value that changes while a pass makes progress."""
         return self._contents.steps
 
     def delete_tier(self, partition: TopicIdPartition) -> None:
@@ -132,10 +132,10 @@ class PartitionRemover:
         self._wake.set()
 
     async def run_once(self) -> float | None:
-        """Continue every deletion of this broker; return seconds until there is more to do.
+        """Continue every deletion of this broker, or left by another one; return seconds until there is more to do.
 
         Raises:
-            MetadataError: the store cannot say what is being deleted.
+            MetadataError: the metadata store does not answer, or is damaged.
         """
         waits = [await self._mark_asked()]
         claimed = frozenset(self._claimed)
@@ -155,7 +155,7 @@ class PartitionRemover:
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _mark_asked(self) -> float | None:
-        """Mark the deleted partitions of this broker; a partition of another broker waits for that broker."""
+        """Mark the deleted partitions of this broker, and those whose owner has not begun within ``TAKEOVER_S``."""
         waits: list[float] = []
         for partition, since_s in list(self._asked.items()):
             try:

@@ -47,7 +47,7 @@ class Removals:
             deletion: deletes one segment.
             being_copied: ids of the segments that this process writes now, live.
             retry: lets quarantined tasks try again at once.
-            is_copied: tells if this broker leads a partition whose topic is copied.
+            is_copied: returns True if this broker leads a partition and the partition's topic is copied.
         """
         self._tasks = tasks
         self._undeletion = undeletion
@@ -85,7 +85,7 @@ class Removals:
         return tuple(outcomes)
 
     async def expire_supervised(self, names: Collection[TopicPartition] | None) -> tuple[ExpireOutcome, ...]:
-        """Let the supervisor run a pass of each partition now; return when all have ended. Bound it with a deadline.
+        """Let the supervisor run a pass of each partition now; return when all have ended. The caller sets a deadline.
 
         Raises:
             UnknownPartitionError: this broker does not lead one of them.
@@ -145,7 +145,7 @@ class Removals:
 
         Raises:
             RemoteObjectRetainedError: the store keeps an object.
-            FencedError: another broker leads the partition; nothing was removed.
+            FencedError: another leader epoch or session owns the partition; nothing was removed.
             TierError: the removal stopped half-way; a later pass repeats it.
         """
         if metadata.segment.id in self._being_copied:

@@ -48,7 +48,7 @@ class DanglingSweep:
         clock: Clock,
         settings: SweepSettings,
     ) -> None:
-        """Remove nothing yet; ``being_copied`` are the ids that this process is uploading now, live."""
+        """Remove nothing yet; ``being_copied`` has the ids that this process is uploading now, live."""
         self._partition = partition
         self._metadata = metadata
         self._deletion = deletion
@@ -91,10 +91,10 @@ class DanglingSweep:
         return tuple(row for row in rows if not self._deletion.retained_for_s(row.segment))
 
     async def take(self, metadata: RemoteLogSegmentMetadata, *, reason: str, detail: str) -> None:
-        """Remove a segment that the caller found. The caller deletes the segment exclusively.
+        """Remove a segment that the caller found. The caller has the segment exclusively (``SegmentDeletion``).
 
         Raises:
-            TierError: it stopped half-way; a later run repeats it.
+            TierError: the removal stopped half-way; a later run repeats it.
         """
         await self._deletion.delete(metadata, reason=reason, detail=detail)
         self._recorder.dangling_swept(self._partition.topic)
@@ -165,7 +165,7 @@ def is_abandoned(
 
 
 class UploadSweep:
-    """Remover of unfinished uploads that dead processes left. It lists the store once, after the start."""
+    """Remover of unfinished uploads that dead processes left, or that a deleted partition has."""
 
     def __init__(
         self,

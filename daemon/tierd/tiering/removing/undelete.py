@@ -1,4 +1,4 @@
-"""Taking segments back while they are in their grace (DESIGN 4).
+"""Undelete of segments that are in their grace (DESIGN 4).
 
 ::
 
@@ -35,7 +35,7 @@ _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
 class Undeletion:
-    """Takes segments of led partitions back. Interrupted anywhere, the command may be repeated."""
+    """Undelete of segments of led partitions. Interrupted anywhere, the command may be repeated."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Undeletion:
     def plan(
         self, partition: TopicIdPartition, local: LocalFacts, wanted: Collection[UUID] | None
     ) -> tuple[TakenBack, ...]:
-        """Return the segments that ``run`` would undelete, newest first, and what speaks against it.
+        """Return the segments that ``run`` would undelete, newest first, each with what speaks against it.
 
         Raises:
             RemoteStorageNotReadyError: the metadata is not loaded.
@@ -71,7 +71,7 @@ class Undeletion:
     async def plan_aside(
         self, partition: TopicIdPartition, local: LocalFacts, wanted: Collection[UUID] | None
     ) -> tuple[TakenBack, ...]:
-        """As ``plan``, in a thread: for some thousands of segments it takes seconds. Raises the same."""
+        """Return the answer of ``plan`` from a thread: for thousands of segments it takes seconds. Raises the same."""
         return await asyncio.to_thread(self._planner(partition, local, wanted))
 
     def _planner(
@@ -98,21 +98,21 @@ class Undeletion:
         force: bool = False,
         tell: Callable[[TakenBack], None] = lambda _: None,
     ) -> tuple[TakenBack, ...]:
-        """Take them back, newest first; return those that are back.
+        """Take segments back, newest first; return those that are back.
 
         Args:
             partition: this broker leads it, and its metadata is loaded.
             local: its local log.
             wanted: ids, None for everything in its grace.
             force: also where something speaks against it.
-            tell: is told of each that is back, durably.
+            tell: is called with each segment that is back, durably.
 
         Raises:
             RefusedError: something speaks against it, a segment was replaced (``force`` does not help then), or its
                 objects are going at this moment; nothing was done to that one, nor to older ones.
             RemoteResourceNotFoundError: a wanted segment, or an object of one, is gone.
             FencedError: another leader owns the partition.
-            TierError: it stopped half-way; repeat it.
+            TierError: the undelete stopped half-way; repeat it.
         """
         planned = await self.plan_aside(partition, local, wanted)
         refuse(planned, force=force)

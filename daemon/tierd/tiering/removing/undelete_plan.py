@@ -19,12 +19,12 @@ _ONLY_BY_ID = frozenset({DeleteReason.DIVERGED.value, DeleteReason.COVERED.value
 
 @dataclass(frozen=True, slots=True)
 class TakenBack:
-    """One segment that comes back.
+    """Segment that comes back.
 
     Attributes:
         metadata: its row as it was: being deleted.
         log_start_offset: where the log begins once it is back; None where that does not change.
-        problem: why this is no good idea; empty when it is fine. Nothing is done about those unless it is insisted on.
+        problem: what speaks against it; empty without a problem. A segment with a problem comes back only by ``force``.
     """
 
     metadata: RemoteLogSegmentMetadata
@@ -41,7 +41,7 @@ def plan_undelete(
     now_ms: int,
     retained: Callable[[RemoteLogSegmentId], bool] = lambda _: False,
 ) -> tuple[TakenBack, ...]:
-    """Choose what comes back, newest first, so that the log is without holes after each of them.
+    """Choose the segments that come back, newest first, so that the log is without holes after each of them.
 
     Args:
         view: the partition's metadata.
@@ -50,7 +50,7 @@ def plan_undelete(
         wanted: ids, None for everything in its grace but what was replaced, what longer copies cover, or what the log
             lost.
         now_ms: wall clock.
-        retained: whether the store keeps a segment's objects under a lock of its own.
+        retained: returns True if the store keeps a segment's objects, whatever any broker does.
 
     Raises:
         RemoteResourceNotFoundError: a wanted segment is unknown, gone, or not being deleted.
@@ -95,10 +95,10 @@ def plan_undelete(
 
 
 def refuse(planned: Sequence[TakenBack], *, force: bool) -> None:
-    """Raise where something speaks against taking one of them back, unless it is insisted on.
+    """Raise if a planned segment has a problem, unless ``force``.
 
     Raises:
-        RefusedError: names the first.
+        RefusedError: names the first such segment.
     """
     for each in planned:
         if each.problem and not force:
@@ -147,7 +147,7 @@ def _is_compacted_since(view: PartitionView, metadata: RemoteLogSegmentMetadata)
 
 
 def _require_not_replaced(view: PartitionView, metadata: RemoteLogSegmentMetadata) -> None:
-    """Beside the output its records would be there twice, and those that were to go would be back."""
+    """Raise if the segment was replaced: its records would be there twice, and removed ones would be back."""
     if _is_replaced(metadata):
         output = view.segment_for(metadata.segment_leader_epochs[-1].epoch, metadata.end_offset)
         where = f": {output.segment} has its offsets now" if output is not None else ""
@@ -175,7 +175,7 @@ def _log_starts(view: PartitionView, back: Sequence[RemoteLogSegmentMetadata]) -
 def _deleted_again(
     view: PartitionView, local: LocalFacts, policies: TopicPolicies, starts: Mapping[UUID, int | None], *, now_ms: int
 ) -> dict[UUID, str]:
-    """Those that the next run of expiration would choose, and why, if all of them were back."""
+    """Return the segments that the next run of expiration would choose, and why, if all of them were back."""
     after = view
     for segment_id, log_start_offset in starts.items():
         metadata = view.segments[segment_id]

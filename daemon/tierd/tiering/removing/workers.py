@@ -1,4 +1,4 @@
-"""Doing one thing to many segments: begun in order, several at a time, and no further after a failure."""
+"""Work on many segments: begun in order, several at a time, and no further after a failure."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -12,8 +12,8 @@ async def in_order(
 ) -> None:
     """Call ``do`` for every item, at most ``width`` at once, each within one of ``slots``.
 
-    After the first failure nothing more is begun, what is under way goes on to its end, and then the failure is
-    raised. Cancelled, whatever is under way is cancelled.
+    After the first failure no further call is begun, calls under way run to their end, and then the failure is
+    raised. A cancellation cancels the calls under way.
     """
     failures: list[Exception] = []
     left = iter(items)
