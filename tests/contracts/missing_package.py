@@ -11,7 +11,7 @@ OPENING = """
     import asyncio, sys
     sys.modules["{package}"] = None
     from tierd.errors import MetadataError
-    from tierd.metadata import *
+    from tierd.metadata.kv import *
 
     try:
         asyncio.run({opening})

@@ -121,7 +121,7 @@ async def test_a_reader_of_a_missing_file_is_told_so_and_makes_none(path: Path) 
 CRASH = """
     import asyncio, os, signal, sys
     from pathlib import Path
-    from tierd.metadata import Batch, Put, SqliteKeyValueStore
+    from tierd.metadata.kv import Batch, Put, SqliteKeyValueStore
 
     async def main() -> None:
         store = await SqliteKeyValueStore.open(Path(sys.argv[1]))
