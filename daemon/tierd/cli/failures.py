@@ -60,9 +60,8 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-_CODES: tuple[
-    tuple[type[TierError], ExitCode], ...
-] = (  # the first class that fits counts: subclasses stand before their base class
+# The first class that fits counts: subclasses stand before their base class.
+_CODES: tuple[tuple[type[TierError], ExitCode], ...] = (
     (ConfigError, ExitCode.USAGE),
     (PartitionNameError, ExitCode.USAGE),
     (UnknownPartitionError, ExitCode.USAGE),

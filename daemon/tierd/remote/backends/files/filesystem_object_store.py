@@ -261,9 +261,8 @@ class FilesystemObjectStore:
             with anchored(self._root, directory) as place:
                 with contextlib.suppress(FileExistsError):
                     place.mkdir(mode=DIRECTORY_MODE)
-                sync_directory(
-                    place.parent
-                )  # also when it exists: the process that made it may have died before its sync
+                # Also when it exists: the process that made it may have died before its sync.
+                sync_directory(place.parent)
         self._made.add(directory)
 
     def _abort(self, path: Path) -> None:
