@@ -1,6 +1,6 @@
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pytest
 
 from tierd.errors import RemoteIntegrityError, RemoteStorageError
 from tierd.model import ByteRange
-from tierd.remote.backends.streamed_file import STEP_BYTES, SourceFile, StreamedBody
+from tierd.remote.backends.streamed_file import STEP_BYTES, BytesBody, SourceFile, StreamedBody
 from tierd.remote.deadlines import deadline
 from tierd.testing import content_of
 
@@ -39,6 +39,39 @@ async def test_a_range_is_sent_in_steps(source: SourceFile, threads: ThreadPoolE
     steps = await sent(source, ByteRange.of_size(start, size), threads)
     assert b"".join(steps) == content_of(3 * STEP_BYTES + 5)[start : start + size]
     assert all(len(step) <= STEP_BYTES for step in steps)
+
+
+async def rest_of(steps: AsyncIterator[bytes]) -> bytes:
+    return b"".join([step async for step in steps])
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+async def test_withheld_body_never_hands_over_its_last_byte(
+    source: SourceFile, threads: ThreadPoolExecutor, *, in_memory: bool
+) -> None:
+    content = content_of(3 * STEP_BYTES + 5)
+    async with deadline("test", 10) as running:
+        whole = ByteRange.of_size(0, len(content))
+        streamed = StreamedBody(source, whole, threads=threads, running=running, pace=None)
+        body = BytesBody(content) if in_memory else streamed
+        steps = aiter(body)
+        await anext(steps)
+        assert body.withhold()
+        with pytest.raises(asyncio.CancelledError):
+            await rest_of(steps)
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+async def test_body_whose_last_byte_was_handed_over_cannot_be_withheld(
+    source: SourceFile, threads: ThreadPoolExecutor, *, in_memory: bool
+) -> None:
+    content = content_of(3 * STEP_BYTES + 5)
+    async with deadline("test", 10) as running:
+        whole = ByteRange.of_size(0, len(content))
+        streamed = StreamedBody(source, whole, threads=threads, running=running, pace=None)
+        body = BytesBody(content) if in_memory else streamed
+        assert await rest_of(aiter(body)) == content
+        assert not body.withhold()
 
 
 async def test_source_that_ends_early_is_reported_with_its_position(

@@ -60,27 +60,50 @@ class SourceFile:
             os.close(self._file)
 
 
-class BytesBody:
-    """Bytes at hand as a body that is iterated over: given whole, the client library would hash all of them first.
+class _Body:
+    """Request body whose last byte can be withheld."""
 
-    Attributes:
-        is_handed_over: the client library has the last byte, and may have sent it.
-    """
-
-    def __init__(self, content: bytes) -> None:
-        self.is_handed_over = False
-        self._content = content
+    def __init__(self) -> None:
+        self._is_handed_over = False
+        self._is_withheld = False
 
     def read(self, size: int = -1) -> bytes:
         """Raise: botocore asks for a method of this name, and the body is iterated over instead."""
         raise io.UnsupportedOperation(f"read({size}): iterate asynchronously")
+
+    def withhold(self) -> bool:
+        """Keep the last byte from the client library; return False if the library has it, and may have sent it.
+
+        The library sends the body in a task of its own, which goes on for a moment after its caller is cancelled.
+        """
+        self._is_withheld = not self._is_handed_over
+        return self._is_withheld
+
+    def _hand_over(self) -> None:
+        """Note that the last byte leaves now.
+
+        Raises:
+            CancelledError: it is withheld; the client library closes the connection.
+        """
+        if self._is_withheld:
+            raise asyncio.CancelledError
+        self._is_handed_over = True
+
+
+class BytesBody(_Body):
+    """Bytes at hand as a body that is iterated over: given whole, the client library would hash all of them first."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__()
+        self._content = content
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         left = len(self._content)
         async with aclosing(sliced(self._content)) as pieces:
             async for piece in pieces:
                 left -= len(piece)
-                self.is_handed_over = not left
+                if not left:
+                    self._hand_over()
                 yield piece
 
 
@@ -111,12 +134,11 @@ def _close_unwanted(opening: "asyncio.Future[SourceFile]") -> None:
         opening.result().close()
 
 
-class StreamedBody:
+class StreamedBody(_Body):
     """Request body that the HTTP client iterates over once. While one step is sent the next one is read.
 
     Attributes:
         failure: error of the source; the HTTP client hides it behind an error of its own.
-        is_handed_over: the client library has the last byte, and may have sent it.
     """
 
     def __init__(
@@ -128,8 +150,8 @@ class StreamedBody:
         running: Deadline,
         pace: Callable[[int], Awaitable[None]] | None,
     ) -> None:
+        super().__init__()
         self.failure: RemoteStorageError | None = None
-        self.is_handed_over = False
         self._source = source
         self._position = byte_range.start
         self._end = byte_range.end + 1
@@ -137,10 +159,6 @@ class StreamedBody:
         self._running = running
         self._pace = pace
         self._ahead: asyncio.Future[bytes] | None = None
-
-    def read(self, size: int = -1) -> bytes:
-        """Raise: botocore asks for a method of this name, and the body is iterated over instead."""
-        raise io.UnsupportedOperation(f"read({size}): iterate asynchronously")
 
     def __aiter__(self) -> Self:
         return self
@@ -166,7 +184,8 @@ class StreamedBody:
         if self._pace is not None:
             async with self._running.paused():
                 await self._pace(len(step))
-        self.is_handed_over = self._position == self._end
+        if self._position == self._end:
+            self._hand_over()
         return step
 
     def discard(self) -> None:

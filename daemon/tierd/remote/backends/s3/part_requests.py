@@ -24,8 +24,11 @@ class PartRequests:
         self._patience_s = patience_s
         self._running: defaultdict[str, set[asyncio.Task[object]]] = defaultdict(set)
 
-    async def run(self, upload_id: str, request: Callable[[], Awaitable[T]], *, is_whole: Callable[[], bool]) -> T:
-        """Make one request of an upload; ``is_whole`` returns True once its body has been handed over."""
+    async def run(self, upload_id: str, request: Callable[[], Awaitable[T]], *, withhold: Callable[[], bool]) -> T:
+        """Make one request of an upload.
+
+        ``withhold`` keeps the last byte of its body back; it returns False if the body has been handed over.
+        """
 
         async def answered() -> T:
             return await request()
@@ -36,7 +39,7 @@ class PartRequests:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if not is_whole():
+            if withhold():
                 task.cancel()
             await self._clean_ups.run(self._settled([task]))
             raise

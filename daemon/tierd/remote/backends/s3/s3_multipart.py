@@ -171,7 +171,7 @@ class MultipartUploads:
             ChecksumCRC32C: str,  # noqa: N803
         ) -> "UploadPartOutputTypeDef":
             call = partial(upload_part, Body=Body, ContentLength=ContentLength, ChecksumCRC32C=ChecksumCRC32C)
-            return await self._part_requests.run(upload.upload_id, call, is_whole=partial(_is_handed_over, Body))
+            return await self._part_requests.run(upload.upload_id, call, withhold=partial(_withhold, Body))
 
         call = partial(send, request)
         retried = self._retry.request("upload_part", call, key=upload.key, part=part.number) if self._retry else call()
@@ -245,5 +245,5 @@ class MultipartUploads:
             await self._abort(key, upload.upload_id)
 
 
-def _is_handed_over(body: "RequestBody") -> bool:
-    return isinstance(body, bytes) or body.is_handed_over
+def _withhold(body: "RequestBody") -> bool:
+    return not isinstance(body, bytes) and body.withhold()
