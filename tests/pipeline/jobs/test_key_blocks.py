@@ -1,5 +1,5 @@
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tierd.pipeline.jobs.key_blocks import BLOCK_ROWS, LatestKeys, key_blocks
@@ -39,7 +39,21 @@ def test_a_block_has_a_size_that_a_worker_can_hold_a_thousand_of() -> None:
     rows = np.arange(3 * BLOCK_ROWS + 1, dtype=np.int64)
     keys.add(rows, rows, rows)
     sizes = [len(block.columns) for _, block in key_blocks(keys, index=0, buckets=BucketRange(0, 1))]
-    assert sizes == [24 * BLOCK_ROWS] * 3 + [24]
+    assert sizes == [20 * BLOCK_ROWS] * 3 + [20]
+
+
+@given(st.lists(st.integers(0, 2**62), min_size=1, max_size=20, unique=True))
+@example([5, 5 + 2**32 - 1])
+@example([5, 5 + 2**32])
+def test_key_blocks_keep_offsets_that_are_far_apart(offsets: list[int]) -> None:
+    keys = LatestKeys()
+    rows = np.arange(len(offsets), dtype=np.int64)
+    keys.add(rows, -rows, np.array(offsets, dtype=np.int64))
+    joined = LatestKeys()
+    for _, block in key_blocks(keys, index=0, buckets=BucketRange(0, 1)):
+        joined.add_block(block)
+    hi, lo, offset = (column.tolist() for column in joined.take())
+    assert sorted(zip(hi, lo, offset, strict=True)) == [(n, -n, at) for n, at in enumerate(offsets)]
 
 
 def test_keys_that_differ_fill_the_table_and_keys_that_repeat_do_not() -> None:
