@@ -12,9 +12,23 @@ PRIVATE_UMASK: Final = 0o077
 WORKER_UMASK: Final = "TIERD_WORKER_UMASK"
 """Environment variable with the umask of tierd, for workers: the objects that they write get the modes of copies."""
 _TASK_ATTEMPTS: Final = 4
-_BRIEF_JAVA: Final = "-XX:+UseSerialGC"
-"""The serial collector suffices: Java only encrypts blocks and passes them on. The second compiler stays on, since AES
-instructions of the processor are used in what it compiles; without it AES of the shuffle runs at some 70 MB/s."""
+_BRIEF_JAVA: Final = " ".join(
+    (
+        "-XX:+UseSerialGC",
+        "-XX:Tier4InvocationThreshold=500000",
+        "-XX:Tier4MinInvocationThreshold=60000",
+        "-XX:Tier4CompileThreshold=1500000",
+        "-XX:Tier4BackEdgeThreshold=4000000",
+        "-XX:CompileCommand=quiet",
+        "-XX:CompileCommand=CompileThresholdScaling,com.sun.crypto.provider.*::*,0.005",
+    )
+)
+"""Options of a Java that runs for seconds, and only encrypts blocks and passes them on.
+
+The serial collector suffices. The second compiler (tier 4) takes more processor time from the workers than it saves:
+its thresholds are a hundred times the default ones. For ciphers alone they are lower, since AES instructions of the
+processor are used in code of the second compiler only; other code of AES runs at some 70 MB/s.
+"""
 _CORES = re.compile(r"local(\[(?P<cores>[^\],]+)\])?")
 _SOCKET_NAME_BYTES: Final = 43  # "/." and a UUID and ".sock"
 _SOCKET_ADDRESS_BYTES: Final = 107
