@@ -40,7 +40,7 @@ class NoLock:
 
 
 class House:
-    """Two log dirs on one simulated disk, and what a service on them is made of."""
+    """Two log dirs on one simulated disk, and the parts of a service on them."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -72,7 +72,7 @@ class House:
         return parse_offset_checkpoint(read_file(self.disk, log_dir / name), name=name)
 
     async def let(self, seconds: float) -> None:
-        """Let that much time pass, in steps, so that everything that is due is done."""
+        """Let ``seconds`` pass in steps, so that all due work is done."""
         for _ in range(round(seconds)):
             self.clock.advance(1)
             await eventually(lambda: self.clock.sleeping > 2 * len(self.manager.live_dirs), what="the duties")
@@ -92,7 +92,7 @@ async def append(writer: PartitionWriter, value: bytes, *, durable: bool = False
 
 
 async def values(writer: PartitionWriter) -> list[int]:
-    """The base offsets that the log holds."""
+    """Return the base offsets of the batches in the log."""
     found: list[int] = []
 
     def read(log: UnifiedLog) -> None:
@@ -116,7 +116,7 @@ async def open_both(service: LogService) -> tuple[PartitionWriter, PartitionWrit
     )
 
 
-async def test_what_was_appended_is_there_after_an_orderly_stop_and_nothing_is_recovered(house: House) -> None:
+async def test_records_are_read_after_a_clean_stop_without_recovery(house: House) -> None:
     async with house.service() as service:
         for writer in await open_both(service):
             for number in range(30):
@@ -139,7 +139,7 @@ async def test_many_tasks_append_to_one_log_without_a_gap(house: House) -> None:
         assert service.log(FIRST).recovery_point == 200
 
 
-async def test_rolled_segments_are_flushed_a_moment_later(house: House) -> None:
+async def test_rolled_segments_are_flushed_shortly_after_the_roll(house: House) -> None:
     async with house.service() as service:
         writer, _ = await open_both(service)
         for number in range(30):
@@ -149,7 +149,7 @@ async def test_rolled_segments_are_flushed_a_moment_later(house: House) -> None:
         assert service.log(FIRST).recovery_point == service.log(FIRST).segments[-1].base_offset > 0
 
 
-async def test_checkpoints_are_written_at_a_brokers_pace(house: House) -> None:
+async def test_checkpoints_are_written_at_the_intervals_of_a_broker(house: House) -> None:
     async with house.service() as service:
         writer, _ = await open_both(service)
         await append(writer, b"x", durable=True)
@@ -162,7 +162,7 @@ async def test_checkpoints_are_written_at_a_brokers_pace(house: House) -> None:
         assert house.checkpointed(RECOVERY_POINT_CHECKPOINT, TWO) == {SECOND: 0}
 
 
-async def test_retention_looks_after_half_a_minute(house: House) -> None:
+async def test_retention_runs_after_half_a_minute(house: House) -> None:
     house.config = LogConfig(segment_bytes=1000, retention_bytes=1000)
     async with house.service() as service:
         writer, _ = await open_both(service)
@@ -177,7 +177,7 @@ async def test_retention_looks_after_half_a_minute(house: House) -> None:
         assert log.size_bytes < 2000
 
 
-async def test_flush_ms_flushes_what_lies_around(house: House) -> None:
+async def test_unflushed_records_are_flushed_after_flush_ms(house: House) -> None:
     house.config = LogConfig(flush_ms=3000)
     async with house.service() as service:
         writer, _ = await open_both(service)
@@ -188,7 +188,7 @@ async def test_flush_ms_flushes_what_lies_around(house: House) -> None:
         assert service.log(FIRST).recovery_point == 1
 
 
-async def test_a_log_is_truncated_between_the_appends_and_its_recovery_point_with_it(house: House) -> None:
+async def test_truncation_between_appends_lowers_log_end_and_recovery_point(house: House) -> None:
     async with house.service() as service:
         writer, _ = await open_both(service)
         for number in range(30):
@@ -200,7 +200,7 @@ async def test_a_log_is_truncated_between_the_appends_and_its_recovery_point_wit
         assert await append(writer, b"again") == 100
 
 
-async def test_a_deleted_log_takes_no_more_calls_and_its_directory_goes_later(house: House) -> None:
+async def test_deleted_log_refuses_calls_and_its_directory_is_removed_later(house: House) -> None:
     async with house.service() as service:
         writer, _ = await open_both(service)
         await append(writer, b"x")
@@ -230,7 +230,7 @@ FAULTS = [
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize(("operation", "name"), FAULTS)
-async def test_a_disk_that_fails_takes_its_log_dir_offline_and_no_other_and_a_restart_has_what_was_acknowledged(
+async def test_failing_disk_takes_only_its_log_dir_offline_and_a_restart_has_acknowledged_records(
     house: House, operation: str, name: str, number: int
 ) -> None:
     acknowledged: list[int] = []
@@ -264,7 +264,7 @@ async def test_a_disk_that_fails_takes_its_log_dir_offline_and_no_other_and_a_re
         assert await values(other) == [0]
 
 
-async def test_a_stop_that_a_hanging_disk_prevents_is_an_error_and_not_clean(house: House) -> None:
+async def test_stop_with_a_hanging_disk_is_an_error_and_leaves_no_clean_marker(house: House) -> None:
     house.limits = WriterLimits(deadline_s=2.0)
     gate = threading.Event()
     hanging: list[asyncio.Task[bool]] = []
@@ -287,7 +287,7 @@ async def test_a_stop_that_a_hanging_disk_prevents_is_an_error_and_not_clean(hou
         assert await values(service.writer(FIRST)) == [0]
 
 
-async def test_a_start_that_fails_lets_go_of_everything(house: House) -> None:
+async def test_failed_start_releases_its_locks_and_a_later_start_succeeds(house: House) -> None:
     house.disk.faults.append(Fault("list_names", times=2))
     with pytest.raises(LogError):
         async with house.service():
@@ -297,7 +297,7 @@ async def test_a_start_that_fails_lets_go_of_everything(house: House) -> None:
 
 
 @pytest.mark.parametrize("suspension", range(1, 25))
-async def test_a_cancellation_at_any_await_leaves_logs_that_load_with_all_that_was_acknowledged(
+async def test_cancellation_at_any_await_leaves_logs_with_all_acknowledged_records(
     house: House, suspension: int
 ) -> None:
     acknowledged = []
@@ -320,7 +320,7 @@ async def test_a_cancellation_at_any_await_leaves_logs_that_load_with_all_that_w
         assert await append(writer, b"goes on") == len(found)
 
 
-async def test_a_partition_that_is_wanted_again_while_it_is_deleted_gets_a_log_of_its_own(house: House) -> None:
+async def test_partition_created_again_during_its_deletion_has_a_new_log(house: House) -> None:
     async with house.service() as service:
         writer, _ = await open_both(service)
         await append(writer, b"x")

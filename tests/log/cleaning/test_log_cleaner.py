@@ -1,4 +1,4 @@
-"""Compacted logs in a LogService: what is cleaned, what stays, what expires, and what ends a round early."""
+"""Compacted logs in a LogService: cleaned, kept and expired records, and events that end a round early."""
 
 import asyncio
 import errno
@@ -42,7 +42,7 @@ class NoLock:
 
 
 class House:
-    """One log dir on a simulated disk; its service; a clock that is turned."""
+    """One log dir on a simulated disk with its service and a clock that the test moves."""
 
     def __init__(
         self, config: LogConfig, rules: StartRewriting | None = None, limits: WriterLimits | None = None
@@ -66,7 +66,7 @@ class House:
         return LogService(self.manager, clock=self.clock, rewriting=self.rules, settings=self.settings)
 
     async def let(self, seconds: int) -> None:
-        """Let that much time pass, so that everything that is due is done."""
+        """Let ``seconds`` pass, so that all due work is done."""
         for _ in range(seconds):
             self.clock.advance(1)
             await eventually(lambda: self.clock.sleeping > 2 * len(self.manager.live_dirs), what="the duties")
@@ -108,7 +108,7 @@ async def end_transaction(writer: PartitionWriter, house: House, producer: Produ
 
 
 async def fill(writer: PartitionWriter, house: House, count: int, *, keys: int = 3) -> dict[bytes, bytes]:
-    """Append records over few keys; return what is the latest of each."""
+    """Append records over few keys; return the latest value of each key."""
     latest: dict[bytes, bytes] = {}
     for number in range(count):
         latest[b"key-%d" % (number % keys)] = b"value-%d" % number
@@ -168,7 +168,7 @@ async def test_readers_find_the_same_records_while_and_after_segments_are_replac
         assert {key: value for _, key, value in await contents(service.writer(TOPIC))} == latest
 
 
-async def test_active_segment_and_what_is_not_stable_are_never_cleaned() -> None:
+async def test_active_segment_and_unstable_records_are_not_cleaned() -> None:
     house = House(compacted())
     async with house.service() as service:
         writer = await service.get_or_create(TOPIC)
@@ -226,7 +226,7 @@ async def test_tombstones_stay_until_delete_retention_and_hide_what_they_deleted
         assert [line for line in await contents(writer) if line[1] == b"gone"] == []
 
 
-async def test_aborted_records_go_and_committed_ones_stay_across_two_rounds() -> None:
+async def test_two_rounds_drop_aborted_records_and_keep_committed_ones() -> None:
     house = House(compacted(min_cleanable_dirty_ratio=0.0))
     async with house.service() as service:
         writer = await service.get_or_create(TOPIC)
@@ -275,7 +275,7 @@ async def test_keys_that_do_not_fit_the_map_are_cleaned_in_later_rounds() -> Non
 
 @pytest.mark.spec("log-format CLM-05")
 @pytest.mark.parametrize("policy", [COMPACT, BOTH], ids=lambda policy: ",".join(sorted(policy)))
-async def test_segments_below_the_log_start_go_also_of_compacted_logs(policy: frozenset[str]) -> None:
+async def test_segments_of_a_compacted_log_below_the_log_start_are_deleted(policy: frozenset[str]) -> None:
     house = House(compacted(cleanup_policy=policy, min_cleanable_dirty_ratio=1.0))
     async with house.service() as service:
         writer = await service.get_or_create(TOPIC)
@@ -286,7 +286,7 @@ async def test_segments_below_the_log_start_go_also_of_compacted_logs(policy: fr
 
 
 @pytest.mark.parametrize("rule", [{"retention_ms": 20_000}, {"retention_bytes": 800}], ids=["time", "size"])
-async def test_logs_of_both_policies_expire_as_well(rule: dict[str, int]) -> None:
+async def test_log_with_both_policies_expires(rule: dict[str, int]) -> None:
     house = House(compacted(cleanup_policy=BOTH, min_cleanable_dirty_ratio=1.0, **rule))
     async with house.service() as service:
         writer = await service.get_or_create(TOPIC)
@@ -305,7 +305,7 @@ async def test_log_that_is_only_compacted_does_not_expire() -> None:
         assert len(await contents(writer)) == 60
 
 
-async def test_damaged_log_is_given_up_and_shown_while_others_are_cleaned() -> None:
+async def test_damaged_log_is_counted_as_failed_while_others_are_cleaned() -> None:
     house = House(compacted())
     other = TopicPartition("other", 0)
     async with house.service() as service:
@@ -323,7 +323,7 @@ async def test_damaged_log_is_given_up_and_shown_while_others_are_cleaned() -> N
         assert house.cleaned_to() is None
         failed = service.cleaner_statistics().failed
         await house.let(31)
-        assert service.cleaner_statistics().failed == failed == 1  # it is not tried again and again
+        assert service.cleaner_statistics().failed == failed == 1  # the damaged log is not tried again and again
         assert len(writer.log.segments) > 5
 
 
@@ -349,9 +349,7 @@ async def test_disk_that_fails_under_the_cleaner_takes_the_log_dir_offline_and_l
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 @pytest.mark.parametrize("operation", ["write", "create", "sync"])
-async def test_full_disk_ends_a_round_and_keeps_no_log_from_appends_and_no_other_from_being_cleaned(
-    operation: str, number: int
-) -> None:
+async def test_full_disk_ends_a_round_while_appends_and_rounds_of_other_logs_go_on(operation: str, number: int) -> None:
     house = House(compacted())
     other = TopicPartition("other", 0)
     async with house.service() as service:
@@ -363,7 +361,7 @@ async def test_full_disk_ends_a_round_and_keeps_no_log_from_appends_and_no_other
         await house.let(31)
         assert house.manager.offline_dirs == ()
         assert service.uncleanable() == {}
-        assert service.cleaner_statistics().aborted == 1, "it is not tried again every 15 s"
+        assert service.cleaner_statistics().aborted == 1, "the log is not tried again every 15 s"
         assert house.cleaned_to() is None
         assert (house.cleaned_to(other) or 0) > 20
         if operation != "create":
@@ -376,7 +374,7 @@ async def test_full_disk_ends_a_round_and_keeps_no_log_from_appends_and_no_other
 
 
 class Interrupting:
-    """Rules that do something else to the log in the middle of a round."""
+    """Rules that change the log in the middle of a round."""
 
     def __init__(self) -> None:
         self.begun = 0
@@ -402,7 +400,7 @@ class _InterruptedRound:
         self._inner.rewrite(group, output)
 
 
-async def test_truncation_ends_a_round_and_what_is_written_again_is_dirty() -> None:
+async def test_truncation_ends_a_round_and_records_appended_afterwards_are_dirty() -> None:
     rules = Interrupting()
     house = House(compacted(), rules)
     async with house.service() as service:
@@ -421,7 +419,7 @@ async def test_truncation_ends_a_round_and_what_is_written_again_is_dirty() -> N
 
 
 @pytest.mark.spec("log-format CLM-09")
-async def test_truncation_below_what_was_cleaned_lowers_the_checkpoint() -> None:
+async def test_truncation_below_the_cleaner_checkpoint_lowers_it() -> None:
     house = House(compacted())
     async with house.service() as service:
         writer = await service.get_or_create(TOPIC)

@@ -34,8 +34,8 @@ async def tombstones(writer: PartitionWriter) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("cleans_before", [False, True])
-async def test_tombstones_behind_an_unread_batch_stay_whichever_round_cleaned_it(*, cleans_before: bool) -> None:
-    """A later round maps the keys of what is dirty alone, and finds the batch while it rewrites the clean part."""
+async def test_tombstones_behind_an_unread_batch_are_kept_in_each_round(*, cleans_before: bool) -> None:
+    """A later round maps the keys of dirty batches alone, and finds the batch while it rewrites the clean part."""
     house = House(compacted(min_cleanable_dirty_ratio=0.0, delete_retention_ms=60_000))
     async with house.service() as service:
         writer = await service.get_or_create(TOPIC)
@@ -54,4 +54,4 @@ async def test_tombstones_behind_an_unread_batch_stay_whichever_round_cleaned_it
         assert (house.cleaned_to() or 0) > 40
         assert sum(bytes(batch.data[61:]) == large for batch in await batches(writer)) == 1
         kept = [batch for batch in await batches(writer) if batch.compression is Compression.NONE]
-        assert len(kept) < 40, "the others are cleaned"
+        assert len(kept) < 40, "the other batches are cleaned"
