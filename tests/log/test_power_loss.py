@@ -112,7 +112,7 @@ def test_log_with_a_segment_without_index_behind_a_torn_one_loads(host: Host) ->
     roll(host)
     append(host, 5)
     host.log.flush()
-    host.let_go()
+    host.kill()
     host.disk.unlink(DIRECTORY / "00000000000000000005.index")
     file = host.disk.open(DIRECTORY / "00000000000000000000.log")
     file.write(300, [bytes(200)])
@@ -133,7 +133,7 @@ def test_log_with_a_marker_lost_at_the_end_of_a_segment_loads(host: Host) -> Non
         if offset == 2:
             roll(host)
         host.log.append_as_follower(stored(batch, base_offset=offset, leader_epoch=1).data, now_ms=NOW_MS)
-    host.let_go()
+    host.kill()
     file = host.disk.open(DIRECTORY / "00000000000000000000.log")
     file.truncate(file.size_bytes - len(marker))
     file.close()
