@@ -86,7 +86,7 @@ def span_of(metadata: RemoteLogSegmentMetadata) -> EpochRange:
     return span
 
 
-@pytest.fixture(params=[False, True], ids=["ours", "kafka"])
+@pytest.fixture(params=[False, True], ids=["default", "strict Kafka"])
 def epoch(request: pytest.FixtureRequest) -> Epoch:
     return Epoch(strict=bool(request.param))
 

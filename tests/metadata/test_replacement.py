@@ -80,7 +80,7 @@ A, B, C = segment(0, 9), segment(10, 19, {0: 10, 1: 15}), segment(20, 29, 1)
 OUTPUT = begun(0, 19, {0: 0, 1: 15})
 
 
-@pytest.fixture(params=[False, True], ids=["ours", "kafka"])
+@pytest.fixture(params=[False, True], ids=["default", "strict Kafka"])
 def chain(request: pytest.FixtureRequest) -> PartitionView:
     """Return a view of three finished segments over two epochs, and an output for the first two that has begun."""
     empty = replace(EMPTY, strict_kafka_compat=request.param)
