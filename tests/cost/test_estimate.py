@@ -27,7 +27,7 @@ def estimated(*partitions: Partition, plan: Plan = YEAR, ratio: float = 1.0) -> 
     return topic
 
 
-def test_a_topic_is_priced_at_the_pace_of_its_files() -> None:
+def test_topic_is_priced_by_the_growth_of_its_files() -> None:
     topic = estimated(partition(GIB, GIB, GIB, GIB))
 
     assert (topic.bytes_per_day, topic.segments_per_day) == (GIB, 1)
@@ -38,7 +38,7 @@ def test_a_topic_is_priced_at_the_pace_of_its_files() -> None:
     assert topic.month.requests == pytest.approx(365 / 12 * (4 * 1.0 + 4 * 0.1))
 
 
-def test_without_an_end_the_twelfth_month_is_priced_and_nothing_is_deleted() -> None:
+def test_topic_without_retention_is_priced_at_its_twelfth_month_without_deletions() -> None:
     plan = Plan(retention_days=None, replication_factor=1, part_size_bytes=1 << 40, compression_level=None)
 
     topic = estimated(partition(GIB, GIB), plan=plan)
@@ -53,7 +53,7 @@ def test_only_one_replica_is_copied() -> None:
     assert estimated(partition(GIB, GIB), plan=plan).stored_bytes == 5 * GIB
 
 
-def test_compression_shrinks_what_is_stored_not_how_often_segments_roll() -> None:
+def test_compression_lowers_stored_bytes_and_not_the_number_of_segments() -> None:
     plain, small = estimated(partition(GIB, GIB)), estimated(partition(GIB, GIB), ratio=0.25)
 
     assert small.stored_bytes == plain.stored_bytes / 4
@@ -61,14 +61,14 @@ def test_compression_shrinks_what_is_stored_not_how_often_segments_roll() -> Non
     assert small.month.requests == plain.month.requests
 
 
-def test_a_partition_whose_pace_is_not_known_is_counted_and_left_out() -> None:
+def test_partition_of_unknown_pace_is_counted_and_left_out_of_the_sum() -> None:
     topic = estimated(partition(GIB), partition(GIB, GIB))
 
     assert (topic.partitions, topic.unknown_partitions) == (2, 1)
     assert topic.bytes_per_day == GIB
 
 
-def test_base_of_minutes_gives_a_range_from_nothing_more_a_day_to_that_pace_all_day() -> None:
+def test_estimate_from_minutes_of_files_ranges_from_no_growth_to_their_pace_all_day() -> None:
     minute = 1 / 1440
     topic = estimated(partition(GIB, GIB, GIB, days_between=minute))
 
@@ -80,7 +80,7 @@ def test_base_of_minutes_gives_a_range_from_nothing_more_a_day_to_that_pace_all_
     assert topic.low.month.total < topic.month.total == topic.high.month.total
 
 
-def test_base_of_days_at_an_even_pace_is_no_range() -> None:
+def test_estimate_from_days_of_files_at_an_even_pace_has_equal_low_and_high() -> None:
     topic = estimated(partition(GIB, GIB, GIB, GIB))
 
     assert not topic.is_base_short
@@ -88,13 +88,13 @@ def test_base_of_days_at_an_even_pace_is_no_range() -> None:
     assert topic.low.stored_bytes == topic.stored_bytes
 
 
-def test_pace_that_varies_is_a_range_between_the_halves_of_the_files() -> None:
+def test_estimate_from_files_of_varying_pace_ranges_between_the_paces_of_their_halves() -> None:
     topic = estimated(partition(GIB, GIB, GIB, 3 * GIB, 3 * GIB))
 
     assert (topic.low.bytes_per_day, topic.bytes_per_day, topic.high.bytes_per_day) == (GIB, 2 * GIB, 3 * GIB)
 
 
-def test_topic_is_as_sure_as_its_youngest_partition() -> None:
+def test_base_of_a_topic_is_that_of_its_youngest_partition() -> None:
     topic = estimated(partition(GIB, GIB), partition(GIB, GIB, days_between=0.1), partition(GIB))
 
     assert topic.base_days == pytest.approx(0.1)
@@ -117,7 +117,7 @@ def test_pace_of_any_files_lies_in_its_range(segments: list[tuple[int, int]]) ->
         assert pace.base_days > 0
 
 
-def test_a_log_dir_is_looked_at_without_reading_a_record(tmp_path: Path) -> None:
+def test_partitions_of_a_log_dir_are_found_without_reading_records(tmp_path: Path) -> None:
     log_dir = tmp_path / "kafka"
     writer = LogDirWriter(log_dir)
     for name in ("orders", "__consumer_offsets"):
@@ -134,7 +134,7 @@ def test_a_log_dir_is_looked_at_without_reading_a_record(tmp_path: Path) -> None
     assert all(segment.size_bytes > 1000 for segment in found.segments)
 
 
-def test_compression_is_tried_on_the_segments_themselves(tmp_path: Path) -> None:
+def test_compression_ratio_is_measured_on_the_segments(tmp_path: Path) -> None:
     writer = LogDirWriter(tmp_path / "kafka")
     noise = random.Random(1).randbytes(50_000)
     for topic, value in (("text", b"the same again " * 4000), ("noise", noise)):

@@ -12,7 +12,7 @@ def test_an_object_above_the_part_size_is_begun_sent_in_parts_and_completed(size
     assert puts_of(size_bytes, part_size_bytes=25 * MIB) == puts
 
 
-def test_a_store_without_parts_takes_any_object_in_one_request() -> None:
+def test_object_of_any_size_is_one_request_at_a_store_without_parts() -> None:
     assert puts_of(1 << 40, part_size_bytes=None) == 1
 
 
@@ -29,5 +29,5 @@ def test_a_store_without_parts_takes_any_object_in_one_request() -> None:
         ("something new", []),
     ],
 )
-def test_every_call_has_its_class(operation: str, billed: list[Billed]) -> None:
+def test_each_call_is_billed_in_its_request_class(operation: str, billed: list[Billed]) -> None:
     assert list(billed_requests(operation, 10, part_size_bytes=25 * MIB)) == billed

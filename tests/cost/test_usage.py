@@ -21,7 +21,7 @@ def test_calls_of_one_hour_are_added_up_and_taken_once() -> None:
     assert usage.take(NOON_MS + HOUR_MS, {}) == []
 
 
-def test_lines_are_read_back_by_hour(tmp_path: Path) -> None:
+def test_lines_of_the_ledger_are_read_by_hour(tmp_path: Path) -> None:
     ledger = UsageLedger(tmp_path / "usage")
     lines = [UsageLine(NOON_MS + n * HOUR_MS, "orders", "get", n, n) for n in range(4)]
     ledger.append(lines[:2])
@@ -31,7 +31,7 @@ def test_lines_are_read_back_by_hour(tmp_path: Path) -> None:
     assert list(UsageLedger(tmp_path / "nothing").read(from_ms=0, to_ms=NOON_MS)) == []
 
 
-def test_a_torn_line_is_left_out_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_torn_line_of_the_ledger_is_skipped(tmp_path: Path) -> None:
     ledger = UsageLedger(tmp_path)
     ledger.append([UsageLine(NOON_MS, "orders", "get", 1, 1)])
     (file,) = tmp_path.iterdir()
@@ -44,7 +44,7 @@ def test_a_torn_line_is_left_out_and_the_rest_is_read(tmp_path: Path) -> None:
     assert [line.requests for line in ledger.read(from_ms=NOON_MS, to_ms=NOON_MS + HOUR_MS)] == [1, 2]
 
 
-def test_fourteen_months_are_kept(tmp_path: Path) -> None:
+def test_ledger_keeps_fourteen_months(tmp_path: Path) -> None:
     ledger = UsageLedger(tmp_path)
     month_ms = 31 * 24 * HOUR_MS
     for month in range(20):
@@ -54,7 +54,7 @@ def test_fourteen_months_are_kept(tmp_path: Path) -> None:
     assert list(ledger.read(from_ms=NOON_MS, to_ms=NOON_MS + HOUR_MS)) == []
 
 
-def test_a_disk_that_refuses_is_an_error_of_the_system(tmp_path: Path) -> None:
+def test_append_to_a_ledger_that_cannot_be_written_is_an_os_error(tmp_path: Path) -> None:
     (tmp_path / "usage").write_text("no directory")
 
     with pytest.raises(OSError, match="usage"):

@@ -23,7 +23,7 @@ Package = Callable[[dict[str, str]], list[Module]]
 
 @pytest.fixture
 def package(tmp_path: Path) -> Package:
-    """A package ``tierd`` of the given files; names end in ``.py``."""
+    """Return a writer of a package ``tierd`` with the given files; names end in ``.py``."""
 
     def write(files: dict[str, str]) -> list[Module]:
         for name, text in files.items():
@@ -36,7 +36,7 @@ def package(tmp_path: Path) -> Package:
 
 
 def subjects(rule: Rule, modules: Sequence[Module]) -> list[str]:
-    """Return the subjects of what a rule finds, in its order."""
+    """Return the subjects of the findings of a rule, in their order."""
     return [finding.subject for finding in rule(modules)]
 
 
@@ -135,7 +135,7 @@ def test_exception_allows_its_subject_and_those_below_a_wildcard(package: Packag
     assert unneeded == []
 
 
-def test_exception_that_allows_nothing_any_more_is_told(package: Package) -> None:
+def test_exception_that_allows_no_finding_is_reported(package: Package) -> None:
     findings, unneeded = broken_rules(package({"a.py": ""}), {"small_file": {"tierd.b": "r"}})
 
     assert (findings, unneeded) == ([], ["small_file: tierd.b"])

@@ -19,17 +19,17 @@ class Module:
 
     @cached_property
     def syntax(self) -> ast.Module:
-        """The parsed source."""
+        """Return the parsed source."""
         return ast.parse(self.text, str(self.file))
 
     @property
     def is_package(self) -> bool:
-        """True for an ``__init__.py``."""
+        """Return True for an ``__init__.py``."""
         return self.file.name == "__init__.py"
 
     @property
     def line_count(self) -> int:
-        """Number of lines, blank ones included."""
+        """Return the number of lines, blank ones included."""
         return self.text.count("\n")
 
     def classes(self) -> Iterator[ast.ClassDef]:

@@ -1,4 +1,4 @@
-"""Adopting a segment that only the bucket knows: one step, fenced, repeatable."""
+"""Adoption of a segment that only the bucket has: one batch, fenced, repeatable."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -43,7 +43,7 @@ async def leader() -> Leader:
     return leader
 
 
-async def test_it_is_readable_at_once_and_stored_in_one_batch(leader: Leader) -> None:
+async def test_adopted_segment_is_readable_and_stored_in_one_batch(leader: Leader) -> None:
     orphan, before = leader.orphan(), len(leader.store.batches)
     await leader.metadata.adopt(orphan)
     assert len(leader.store.batches) == before + 1
@@ -54,7 +54,7 @@ async def test_it_is_readable_at_once_and_stored_in_one_batch(leader: Leader) ->
     assert stored.highest_offset_for_epoch(0) == 9
 
 
-async def test_repeating_it_changes_nothing(leader: Leader) -> None:
+async def test_repeated_adoption_writes_nothing(leader: Leader) -> None:
     orphan = leader.orphan()
     await leader.metadata.adopt(orphan)
     before = len(leader.store.batches)
@@ -62,7 +62,7 @@ async def test_repeating_it_changes_nothing(leader: Leader) -> None:
     assert len(leader.store.batches) == before
 
 
-async def test_after_an_unknown_outcome_the_same_request_succeeds(leader: Leader) -> None:
+async def test_repeated_adoption_succeeds_after_an_unknown_outcome(leader: Leader) -> None:
     orphan = leader.orphan()
     leader.store.apply_faults.append(Fault.LOSE_ANSWER)
     with pytest.raises(OutcomeUnknownError):
@@ -71,7 +71,7 @@ async def test_after_an_unknown_outcome_the_same_request_succeeds(leader: Leader
     assert leader.metadata.view(PARTITION).segment_for(0, 9) is not None
 
 
-async def test_a_segment_that_is_known_is_not_adopted(leader: Leader) -> None:
+async def test_adoption_of_a_known_segment_is_refused(leader: Leader) -> None:
     orphan = leader.orphan()
     await leader.metadata.adopt(orphan)
     await leader.metadata.update(step(orphan, DELETE_STARTED))
@@ -79,12 +79,12 @@ async def test_a_segment_that_is_known_is_not_adopted(leader: Leader) -> None:
         await leader.metadata.adopt(orphan)
 
 
-async def test_another_claim_is_fenced(leader: Leader) -> None:
+async def test_adoption_under_another_claim_is_fenced(leader: Leader) -> None:
     with pytest.raises(FencedError):
         await leader.metadata.adopt(replace(leader.orphan(), leader_epoch=4))
 
 
-async def test_one_segment_can_be_read_alone(leader: Leader) -> None:
+async def test_single_segment_is_read_with_the_row_of_its_partition(leader: Leader) -> None:
     orphan = leader.orphan()
     nothing = await read_segment(leader.store, KEYS, orphan.segment)
     assert nothing.segment is None

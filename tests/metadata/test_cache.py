@@ -64,7 +64,7 @@ def test_an_update_of_an_unknown_segment_is_not_found(state: RemoteLogSegmentSta
 @pytest.mark.parametrize(
     ("present", "target"), [(STARTED, DELETE_FINISHED), (FINISHED, DELETE_FINISHED), (DELETE_STARTED, FINISHED)]
 )
-def test_an_illegal_step_is_refused_and_the_segment_stays_listed_as_it_was(
+def test_illegal_step_is_refused_and_the_segment_keeps_its_state(
     present: RemoteLogSegmentState, target: RemoteLogSegmentState
 ) -> None:
     metadata = segment(0, 9, 5)
@@ -80,7 +80,9 @@ def test_an_illegal_step_is_refused_and_the_segment_stays_listed_as_it_was(
 @pytest.mark.parametrize(
     ("state", "listed"), [(FINISHED, [FINISHED]), (DELETE_STARTED, [DELETE_STARTED]), (DELETE_FINISHED, [])]
 )
-def test_a_legal_step_shows_in_the_list(state: RemoteLogSegmentState, listed: list[RemoteLogSegmentState]) -> None:
+def test_segment_is_listed_in_its_new_state_after_a_legal_step(
+    state: RemoteLogSegmentState, listed: list[RemoteLogSegmentState]
+) -> None:
     view = with_segment(EMPTY, segment(0, 9, 5), state)
     assert [metadata.state for metadata in view.list_epoch(5)] == listed
     assert [metadata.state for metadata in view.list()] == listed
@@ -89,7 +91,7 @@ def test_a_legal_step_shows_in_the_list(state: RemoteLogSegmentState, listed: li
 @pytest.mark.spec("remote-tiering 9")
 @pytest.mark.spec("remote-tiering 12")
 @pytest.mark.parametrize("present", list(RemoteLogSegmentState))
-def test_no_update_begins_a_copy_whatever_the_state(present: RemoteLogSegmentState) -> None:
+def test_update_to_the_started_state_is_refused_from_any_state(present: RemoteLogSegmentState) -> None:
     metadata = segment(0, 9)
     view = with_segment(EMPTY, metadata, present)
     with pytest.raises(ValueError, match="only adding"):
@@ -100,7 +102,9 @@ def test_no_update_begins_a_copy_whatever_the_state(present: RemoteLogSegmentSta
     ("state", "found", "highest"),
     [(STARTED, False, None), (FINISHED, True, 9), (DELETE_STARTED, False, 9), (DELETE_FINISHED, False, 9)],
 )
-def test_what_each_state_lets_a_reader_see(state: RemoteLogSegmentState, found: bool, highest: int | None) -> None:
+def test_segment_is_found_in_the_finished_state_only(
+    state: RemoteLogSegmentState, found: bool, highest: int | None
+) -> None:
     view = with_segment(EMPTY, segment(0, 9), state)
     assert (view.segment_for(0, 5) is not None) is found
     assert view.highest_offset_for_epoch(0) == highest
@@ -108,7 +112,7 @@ def test_what_each_state_lets_a_reader_see(state: RemoteLogSegmentState, found: 
 
 @pytest.mark.spec("remote-tiering 101")
 @pytest.mark.parametrize("target", [DELETE_STARTED, DELETE_FINISHED])
-def test_deleting_what_is_deleted_succeeds_and_changes_nothing(target: RemoteLogSegmentState) -> None:
+def test_repeated_deletion_succeeds_and_changes_nothing(target: RemoteLogSegmentState) -> None:
     metadata = segment(0, 9)
     view = with_segment(EMPTY, metadata, DELETE_FINISHED)
     change = view.with_updated(step(metadata, target))
@@ -119,7 +123,7 @@ def test_deleting_what_is_deleted_succeeds_and_changes_nothing(target: RemoteLog
 
 
 @pytest.mark.spec("remote-tiering 102")
-def test_the_same_add_again_succeeds_and_another_one_under_its_id_does_not() -> None:
+def test_repeated_add_succeeds_and_another_segment_with_its_id_is_refused() -> None:
     metadata = segment(0, 9)
     view = EMPTY.with_added(metadata).view
     assert view.with_added(metadata).is_empty()
@@ -130,7 +134,7 @@ def test_the_same_add_again_succeeds_and_another_one_under_its_id_does_not() -> 
 
 
 @pytest.mark.parametrize("state", [FINISHED, DELETE_STARTED, DELETE_FINISHED])
-def test_an_id_that_went_on_cannot_be_added_again(state: RemoteLogSegmentState) -> None:
+def test_add_of_a_segment_that_left_the_started_state_is_refused(state: RemoteLogSegmentState) -> None:
     metadata = segment(0, 9)
     with pytest.raises(InvalidMetadataError, match="exists already"):
         with_segment(EMPTY, metadata, state).with_added(metadata)
@@ -144,14 +148,14 @@ def test_a_segment_of_another_partition_is_refused() -> None:
         EMPTY.with_updated(step(segment(0, 9, partition=other), FINISHED))
 
 
-def test_repeating_a_step_that_changes_nothing_stores_nothing() -> None:
+def test_repeated_step_writes_nothing() -> None:
     metadata = segment(0, 9)
     view = with_segment(EMPTY, metadata, FINISHED)
     assert view.with_updated(step(metadata, FINISHED)).is_empty()
 
 
 @pytest.mark.spec("remote-tiering 38")
-def test_finishing_again_replaces_the_custom_metadata() -> None:
+def test_second_finish_replaces_the_custom_metadata() -> None:
     metadata = segment(0, 9)
     view = with_segment(EMPTY, metadata, FINISHED)
     view = view.with_updated(step(metadata, FINISHED, custom_metadata=b"new")).view
@@ -161,7 +165,7 @@ def test_finishing_again_replaces_the_custom_metadata() -> None:
     assert view.list_epoch(0) == (found,)
 
 
-def test_a_view_never_changes() -> None:
+def test_view_is_immutable() -> None:
     metadata = segment(0, 9)
     begun = EMPTY.with_added(metadata).view
     done = begun.with_updated(step(metadata, FINISHED)).view
@@ -197,7 +201,7 @@ def test_a_lookup_needs_the_epoch_that_wrote_the_offset(
 
 @pytest.mark.spec("remote-tiering 51")
 @pytest.mark.spec("remote-tiering 52")
-def test_the_highest_offset_of_an_epoch_outlives_its_segments() -> None:
+def test_highest_offset_of_an_epoch_stays_after_its_segments_are_deleted() -> None:
     view = with_finished(SEG0, SEG1, SEG2, SEG3).with_updated(step(SEG0, DELETE_STARTED)).view
     assert view.segment_for(0, 10) is None
     view = view.with_updated(step(SEG0, DELETE_FINISHED)).view
@@ -206,7 +210,7 @@ def test_the_highest_offset_of_an_epoch_outlives_its_segments() -> None:
 
 
 @pytest.mark.spec("remote-tiering 53")
-def test_an_epoch_lists_every_segment_that_mentions_it() -> None:
+def test_epoch_lists_every_segment_that_has_it() -> None:
     segments = [segment(0, 100), segment(101, 200), segment(201, 400, {0: 201, 1: 301})]
     view = with_finished(*segments)
     ids = [metadata.segment for metadata in segments]
@@ -227,14 +231,14 @@ def test_a_list_keeps_its_order_while_segments_are_deleted_one_by_one() -> None:
 @pytest.mark.spec("remote-tiering 61")
 @pytest.mark.spec("remote-tiering 62")
 @pytest.mark.spec("remote-tiering 63")
-def test_the_size_of_an_epoch_counts_every_segment_that_mentions_it() -> None:
+def test_size_of_an_epoch_counts_every_segment_that_has_it() -> None:
     one_epoch = [segment(n * 10, n * 10 + 9, 7, size_bytes=n + 1) for n in range(3)]
     assert with_finished(*one_epoch).size_of_epoch(7) == 6
     each_its_own = [segment(n * 10, n * 10 + 9, n, size_bytes=n + 1) for n in range(3)]
     assert [with_finished(*each_its_own).size_of_epoch(epoch) for epoch in range(4)] == [1, 2, 3, 0]
 
 
-def test_an_epoch_that_only_a_failed_copy_mentioned_is_forgotten_with_it() -> None:
+def test_epoch_of_one_failed_copy_is_dropped_with_the_copy() -> None:
     metadata = segment(0, 9, 5)
     view = EMPTY.with_added(metadata).view
     view = view.with_updated(step(metadata, DELETE_STARTED)).view
@@ -243,14 +247,14 @@ def test_an_epoch_that_only_a_failed_copy_mentioned_is_forgotten_with_it() -> No
     assert view.highest_offset_for_epoch(5) is None
 
 
-def test_the_log_start_offset_only_moves_forward() -> None:
+def test_log_start_offset_does_not_move_back() -> None:
     view = EMPTY.with_log_start_offset(40).view
     assert (EMPTY.log_start_offset, view.log_start_offset) == (None, 40)
     assert view.with_log_start_offset(40).is_empty()
     assert view.with_log_start_offset(39).is_empty()
 
 
-def test_tombstones_expire_oldest_first_and_only_so_many_at_once() -> None:
+def test_tombstones_expire_oldest_first_in_bounded_numbers() -> None:
     view = EMPTY
     segments = [segment(n * 10, n * 10 + 9) for n in range(4)]
     for time_ms, metadata in enumerate(segments):

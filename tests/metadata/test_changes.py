@@ -57,7 +57,7 @@ def steps_of(change: SegmentChange) -> tuple[RemoteLogSegmentState | None, Remot
     return before.state if before else None, after.state if after else None
 
 
-async def test_what_is_there_comes_first_then_every_change_in_turn(
+async def test_feed_yields_existing_segments_and_then_each_change_in_order(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     second, first = segment(10, 19), segment(0, 9)
@@ -78,7 +78,7 @@ async def test_what_is_there_comes_first_then_every_change_in_turn(
         assert steps_of(await anext(feed)) == (DELETE_STARTED, DELETE_FINISHED)
 
 
-async def test_a_quiet_partition_costs_one_small_read_at_a_time(
+async def test_feed_of_an_unchanged_partition_reads_one_row_at_a_time(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     await leader.add(segment(0, 9))
@@ -102,7 +102,7 @@ async def test_a_quiet_partition_costs_one_small_read_at_a_time(
     assert set(clock.sleeps_s) == {1}
 
 
-async def test_a_short_outage_is_waited_out_and_a_long_one_is_an_error(
+async def test_feed_survives_a_short_outage_and_fails_after_a_long_one(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     await leader.add(segment(0, 9))
@@ -117,7 +117,9 @@ async def test_a_short_outage_is_waited_out_and_a_long_one_is_an_error(
         assert clock.monotonic_s() == 15
 
 
-async def test_it_ends_with_the_partition(leader: RemoteLogMetadataManager, store: FaultyKeyValueStore) -> None:
+async def test_feed_ends_when_the_partition_is_deleted(
+    leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
+) -> None:
     metadata = segment(0, 9)
     await leader.add(metadata)
     async with contextlib.aclosing(feed_of(store)) as feed:
@@ -129,7 +131,7 @@ async def test_it_ends_with_the_partition(leader: RemoteLogMetadataManager, stor
         assert [steps_of(change) async for change in feed] == [(STARTED, None)]
 
 
-async def test_a_partition_that_is_not_there_yet_is_waited_for(store: FaultyKeyValueStore) -> None:
+async def test_feed_waits_for_a_partition_that_does_not_exist_yet(store: FaultyKeyValueStore) -> None:
     clock = FakeClock()
     async with contextlib.aclosing(feed_of(store, clock)) as feed:
         waiting = asyncio.ensure_future(anext(feed))
@@ -143,7 +145,7 @@ async def test_a_partition_that_is_not_there_yet_is_waited_for(store: FaultyKeyV
         assert steps_of(await waiting) == (None, STARTED)
 
 
-def test_a_change_cannot_be_changed() -> None:
+def test_segment_change_is_immutable() -> None:
     with pytest.raises(FrozenInstanceError):
         setattr(SegmentChange(1, None, segment(0, 9)), "revision", 2)  # noqa: B010  not to be seen by mypy
 
@@ -161,7 +163,7 @@ def view_of(states: dict[int, RemoteLogSegmentState]) -> PartitionView:
 
 
 @given(segments_by_id, segments_by_id)
-def test_applying_the_changes_to_one_view_gives_the_segments_of_the_other(
+def test_changes_between_two_views_lead_from_the_segments_of_one_to_the_other(
     before: dict[int, RemoteLogSegmentState], after: dict[int, RemoteLogSegmentState]
 ) -> None:
     old, new = view_of(before), view_of(after)

@@ -24,7 +24,7 @@ from tierd.model import RemoteLogSegmentMetadata
 
 @dataclass
 class Epoch:
-    """One epoch state with the segments it speaks of; every change is checked against what it says of itself."""
+    """One epoch state with its segments; each change is compared with the lists that the change itself reports."""
 
     strict: bool = False
     state: RemoteLogLeaderEpochState = field(default_factory=RemoteLogLeaderEpochState)
@@ -86,19 +86,19 @@ def span_of(metadata: RemoteLogSegmentMetadata) -> EpochRange:
     return span
 
 
-@pytest.fixture(params=[False, True], ids=["ours", "kafka"])
+@pytest.fixture(params=[False, True], ids=["default", "strict Kafka"])
 def epoch(request: pytest.FixtureRequest) -> Epoch:
     return Epoch(strict=bool(request.param))
 
 
 @pytest.mark.spec("remote-tiering 21")
-def test_an_empty_state_lists_nothing(epoch: Epoch) -> None:
+def test_list_of_an_empty_state_is_empty(epoch: Epoch) -> None:
     assert epoch.listed() == []
     assert epoch.state.is_blank()
 
 
 @pytest.mark.spec("remote-tiering 22")
-def test_listing_an_id_without_metadata_is_an_error(epoch: Epoch) -> None:
+def test_list_with_an_id_without_metadata_is_an_error(epoch: Epoch) -> None:
     id_ = epoch.finish(segment(0, 9))
     del epoch.segments[id_]
     with pytest.raises(RemoteResourceNotFoundError, match="no metadata"):
@@ -121,7 +121,7 @@ def test_a_started_segment_is_unreferenced(epoch: Epoch) -> None:
 
 
 @pytest.mark.spec("remote-tiering 25")
-def test_neighbours_are_found_each_by_its_offsets(epoch: Epoch) -> None:
+def test_neighbouring_segments_are_each_found_by_their_offsets(epoch: Epoch) -> None:
     first, second = epoch.finish(segment(10, 100)), epoch.finish(segment(101, 200))
     assert (epoch.find(9), epoch.find(90), epoch.find(150), epoch.find(201)) == (None, first, second, None)
     assert epoch.state.unreferenced == frozenset()
@@ -129,7 +129,7 @@ def test_neighbours_are_found_each_by_its_offsets(epoch: Epoch) -> None:
 
 
 @pytest.mark.spec("remote-tiering 26")
-def test_a_superset_replaces_what_it_contains(epoch: Epoch) -> None:
+def test_finished_superset_replaces_the_segments_that_it_contains(epoch: Epoch) -> None:
     first, second = epoch.finish(segment(10, 100)), epoch.finish(segment(5, 150))
     assert epoch.state.ids == (second,)
     assert epoch.state.unreferenced == {first}
@@ -138,7 +138,7 @@ def test_a_superset_replaces_what_it_contains(epoch: Epoch) -> None:
 
 
 @pytest.mark.spec("remote-tiering 27")
-def test_a_superset_of_everything_leaves_only_itself(epoch: Epoch) -> None:
+def test_finished_superset_of_all_segments_leaves_one_reference(epoch: Epoch) -> None:
     earlier = {epoch.finish(segment(*span)) for span in [(10, 100), (5, 150), (148, 155)]}
     last = epoch.finish(segment(4, 200))
     assert epoch.state.ids == (last,)
@@ -147,7 +147,7 @@ def test_a_superset_of_everything_leaves_only_itself(epoch: Epoch) -> None:
 
 
 @pytest.mark.spec("remote-tiering 28")
-def test_of_two_equal_segments_the_later_is_found(epoch: Epoch) -> None:
+def test_later_of_two_equal_segments_is_found(epoch: Epoch) -> None:
     first, second = epoch.finish(segment(10, 100)), epoch.finish(segment(10, 100))
     assert epoch.state.ids == (second,)
     assert epoch.state.unreferenced == {first}
@@ -163,7 +163,7 @@ def test_a_longer_segment_with_the_same_start_is_found(epoch: Epoch) -> None:
 
 
 @pytest.mark.spec("remote-tiering 30")
-def test_what_is_being_deleted_is_not_found_and_the_highest_offset_stays(epoch: Epoch) -> None:
+def test_segment_under_deletion_is_not_found_and_the_highest_offset_stays(epoch: Epoch) -> None:
     ids = [epoch.finish(segment(10, 100)), epoch.finish(segment(101, 200))]
     for id_ in ids:
         epoch.begin_delete(id_)
@@ -182,13 +182,13 @@ def test_a_finished_delete_leaves_nothing_but_the_highest_offset(epoch: Epoch) -
 
 
 @pytest.mark.spec("remote-tiering 32")
-def test_where_two_overlap_the_newer_answers_from_its_start_on(epoch: Epoch) -> None:
+def test_newer_of_two_overlapping_segments_is_found_from_its_start_on(epoch: Epoch) -> None:
     first, second = epoch.finish(segment(5, 150)), epoch.finish(segment(148, 155))
     assert (epoch.find(147), epoch.find(149)) == (first, second)
 
 
 @pytest.mark.spec("remote-tiering 33")
-def test_in_kafka_mode_a_short_late_finisher_punches_a_hole_that_a_longer_one_closes() -> None:
+def test_strict_kafka_state_has_a_hole_after_a_short_late_finish_until_a_longer_one() -> None:
     epoch = Epoch(strict=True)
     long = epoch.finish(segment(150, 229))
     short = epoch.finish(segment(180, 190))
@@ -198,7 +198,7 @@ def test_in_kafka_mode_a_short_late_finisher_punches_a_hole_that_a_longer_one_cl
 
 
 @pytest.mark.spec("remote-tiering 34")
-def test_in_our_mode_a_short_late_finisher_punches_no_hole() -> None:
+def test_default_state_has_no_hole_after_a_short_late_finish() -> None:
     epoch = Epoch()
     long, short = epoch.finish(segment(150, 229)), epoch.finish(segment(180, 190))
     assert epoch.state.unreferenced == {short}
@@ -206,7 +206,7 @@ def test_in_our_mode_a_short_late_finisher_punches_no_hole() -> None:
 
 
 @pytest.mark.spec("remote-tiering 35")
-def test_a_shorter_finisher_with_the_same_start_hides_the_longer_one_only_in_kafka_mode() -> None:
+def test_shorter_segment_with_the_same_start_hides_a_longer_one_only_in_strict_kafka_state() -> None:
     ours, kafka = Epoch(), Epoch(strict=True)
     for epoch in (ours, kafka):
         epoch.finish(segment(10, 200))
@@ -217,7 +217,7 @@ def test_a_shorter_finisher_with_the_same_start_hides_the_longer_one_only_in_kaf
     assert kafka.find(150) is None
 
 
-def test_in_our_mode_a_segment_over_a_shorter_one_below_the_highest_offset_leaves_no_hole() -> None:
+def test_default_state_has_no_hole_when_a_segment_covers_a_shorter_one() -> None:
     epoch = Epoch()
     short, far = epoch.finish(segment(50, 60)), epoch.finish(segment(70, 200))
     long = epoch.finish(segment(40, 100))
@@ -226,7 +226,7 @@ def test_in_our_mode_a_segment_over_a_shorter_one_below_the_highest_offset_leave
 
 
 @pytest.mark.spec("remote-tiering 36")
-def test_what_was_shadowed_does_not_come_back(epoch: Epoch) -> None:
+def test_shadowed_segment_is_not_found_when_the_other_is_deleted(epoch: Epoch) -> None:
     first, second = epoch.finish(segment(10, 100)), epoch.finish(segment(10, 150))
     epoch.begin_delete(second)
     assert epoch.find(50) is None
@@ -234,20 +234,20 @@ def test_what_was_shadowed_does_not_come_back(epoch: Epoch) -> None:
 
 
 @pytest.mark.spec("remote-tiering 37")
-def test_deleting_the_shadowed_one_leaves_the_other_referenced(epoch: Epoch) -> None:
+def test_deletion_of_a_shadowed_segment_leaves_the_other_referenced(epoch: Epoch) -> None:
     first, second = epoch.finish(segment(10, 100)), epoch.finish(segment(10, 150))
     epoch.begin_delete(first)
     assert epoch.find(50) == second
 
 
 @pytest.mark.spec("remote-tiering 38")
-def test_finishing_again_leaves_one_reference(epoch: Epoch) -> None:
+def test_second_finish_of_a_segment_leaves_one_reference(epoch: Epoch) -> None:
     id_ = epoch.finish(segment(10, 100))
     epoch.refinish(id_)
     assert epoch.state == RemoteLogLeaderEpochState((10,), (id_,), frozenset(), 100)
 
 
-def test_an_epoch_that_wrote_nothing_in_a_segment_answers_for_no_offset(epoch: Epoch) -> None:
+def test_epoch_without_offsets_in_a_segment_finds_no_offset(epoch: Epoch) -> None:
     id_ = UUID(int=1)
     metadata = segment(100, 200, {1: 100, 2: 100}, segment_id=id_)
     empty, full = ranges_of(metadata)
@@ -257,12 +257,12 @@ def test_an_epoch_that_wrote_nothing_in_a_segment_answers_for_no_offset(epoch: E
     assert change.state.highest == 99
 
 
-# ── Against models that think of nothing but the rules ─────────────────────────────────────────────────────────────
+# ── Models of the rules alone ──────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass
 class KafkaEpoch:
-    """RemoteLogLeaderEpochState as Kafka writes it: a tree map and a set (remote-tiering 6)."""
+    """RemoteLogLeaderEpochState as in Kafka: a tree map and a set (remote-tiering 6)."""
 
     by_offset: dict[int, UUID] = field(default_factory=dict)
     unreferenced: set[UUID] = field(default_factory=set)
@@ -309,7 +309,7 @@ def replay(epoch: Epoch, model: KafkaEpoch, happenings: list[tuple[str, list[int
 
 
 @given(happenings=events)
-def test_in_kafka_mode_the_state_is_kafkas(happenings: list[tuple[str, list[int]]]) -> None:
+def test_strict_kafka_state_equals_the_model_of_kafka(happenings: list[tuple[str, list[int]]]) -> None:
     epoch, model = Epoch(strict=True), KafkaEpoch()
     replay(epoch, model, happenings)
     assert dict(zip(epoch.state.first_offsets, epoch.state.ids, strict=True)) == model.by_offset
@@ -318,7 +318,7 @@ def test_in_kafka_mode_the_state_is_kafkas(happenings: list[tuple[str, list[int]
 
 
 @given(happenings=events)
-def test_in_our_mode_nothing_is_lost_from_lists_and_offsets_ascend_together(
+def test_default_state_lists_all_segments_with_ascending_ranges(
     happenings: list[tuple[str, list[int]]],
 ) -> None:
     epoch = Epoch()
@@ -329,7 +329,7 @@ def test_in_our_mode_nothing_is_lost_from_lists_and_offsets_ascend_together(
 
 
 @given(finishers=st.lists(spans, max_size=12))
-def test_in_our_mode_an_offset_is_found_exactly_when_a_finished_segment_holds_it(finishers: list[list[int]]) -> None:
+def test_default_state_finds_an_offset_exactly_when_a_finished_segment_has_it(finishers: list[list[int]]) -> None:
     epoch = Epoch()
     for first, last in finishers:
         epoch.finish(segment(first, last))
@@ -341,7 +341,7 @@ def test_in_our_mode_an_offset_is_found_exactly_when_a_finished_segment_holds_it
 
 
 @given(bases=st.lists(st.integers(1, 50), min_size=1, max_size=10, unique=True).map(sorted), again=st.booleans())
-def test_a_log_copied_in_order_is_the_same_in_both_modes(bases: list[int], again: bool) -> None:
+def test_segments_copied_in_order_give_the_same_default_and_strict_kafka_state(bases: list[int], again: bool) -> None:
     ours, kafka = Epoch(), Epoch(strict=True)
     for epoch in (ours, kafka):
         for number, (base, successor) in enumerate(pairwise([0, *bases])):

@@ -1,4 +1,4 @@
-"""One filling of one store at a time."""
+"""Two fillings of one store."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tierd.metadata import FillingSource, MemoryKeyValueStore, MetadataKeyFactor
 KEYS = MetadataKeyFactory("cluster")
 
 
-async def test_of_two_fillings_that_begin_at_once_one_is_refused() -> None:
+async def test_second_of_two_fillings_that_begin_at_one_time_is_refused() -> None:
     store = MemoryKeyValueStore()
     first = StoreFilling(store, KEYS, FillingSource("import", "a"))
     second = StoreFilling(store, KEYS, FillingSource("rebuild", "b"))

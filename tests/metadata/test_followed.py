@@ -1,4 +1,4 @@
-"""Followers: every answer is what the store has now, read again only when it has changed."""
+"""Followers: each answer is the present state of the store, which is read again only after a change."""
 
 import asyncio
 from uuid import UUID
@@ -54,7 +54,7 @@ async def finish(leader: RemoteLogMetadataManager, metadata: RemoteLogSegmentMet
 
 
 @pytest.mark.spec("remote-tiering 58")
-async def test_what_the_leader_adds_is_visible_to_both_roles(
+async def test_segments_of_leaders_are_visible_to_their_followers(
     store: FaultyKeyValueStore, leader: RemoteLogMetadataManager
 ) -> None:
     other = manager_of(store, 2)
@@ -70,7 +70,7 @@ async def test_what_the_leader_adds_is_visible_to_both_roles(
 
 
 @pytest.mark.spec("remote-tiering 64")
-async def test_a_restarted_follower_sees_what_is_stored_and_goes_on_seeing(
+async def test_restarted_follower_reads_stored_and_later_segments(
     store: FaultyKeyValueStore, leader: RemoteLogMetadataManager
 ) -> None:
     await finish(leader, segment(0, 9))
@@ -84,21 +84,21 @@ async def test_a_restarted_follower_sees_what_is_stored_and_goes_on_seeing(
 
 
 @pytest.mark.spec("remote-tiering 59")
-async def test_a_partition_that_was_never_announced_is_not_found(follower: RemoteLogMetadataManager) -> None:
+async def test_partition_that_is_not_followed_is_not_found(follower: RemoteLogMetadataManager) -> None:
     with pytest.raises(RemoteResourceNotFoundError):
         await follower.read_view(OTHER)
     assert not follower.is_ready(OTHER)
 
 
 @pytest.mark.spec("remote-tiering 98")
-async def test_without_any_row_a_follower_learns_none_and_empty(follower: RemoteLogMetadataManager) -> None:
+async def test_follower_of_a_partition_without_rows_reads_an_empty_view(follower: RemoteLogMetadataManager) -> None:
     view = await follower.read_view(PARTITION)
     assert (view.highest_offset_for_epoch(0), view.list_epoch(0), view.list()) == (None, (), ())
     assert follower.is_ready(PARTITION)
 
 
 @pytest.mark.spec("remote-tiering 99")
-async def test_a_read_beside_a_finish_sees_the_state_before_or_after(
+async def test_read_during_a_finish_returns_the_view_before_or_after(
     leader: RemoteLogMetadataManager, follower: RemoteLogMetadataManager
 ) -> None:
     for number in range(12):
@@ -114,7 +114,7 @@ async def test_a_read_beside_a_finish_sees_the_state_before_or_after(
         assert all(view.segment(id_) is not None for state in view.epochs.values() for id_ in state.ids)
 
 
-async def test_a_read_begun_after_a_write_was_acknowledged_sees_it(
+async def test_read_after_an_acknowledged_write_returns_its_segment(
     leader: RemoteLogMetadataManager, follower: RemoteLogMetadataManager
 ) -> None:
     for number in range(5):
@@ -122,7 +122,7 @@ async def test_a_read_begun_after_a_write_was_acknowledged_sees_it(
         assert await follower.read_view(PARTITION) == leader.view(PARTITION)
 
 
-async def test_an_unchanged_partition_costs_one_small_read(
+async def test_read_of_an_unchanged_partition_gets_one_row(
     leader: RemoteLogMetadataManager, follower: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     await finish(leader, segment(0, 9))
@@ -135,7 +135,7 @@ async def test_an_unchanged_partition_costs_one_small_read(
     assert await follower.read_view(PARTITION) is not first
 
 
-async def test_many_readers_at_once_share_one_load(
+async def test_concurrent_readers_share_one_load(
     leader: RemoteLogMetadataManager, follower: RemoteLogMetadataManager
 ) -> None:
     await finish(leader, segment(0, 9))
@@ -144,7 +144,7 @@ async def test_many_readers_at_once_share_one_load(
     assert follower.statistics().follower_loads == 1
 
 
-async def test_readiness_follows_the_stores_answers(
+async def test_follower_is_ready_while_the_store_answers(
     leader: RemoteLogMetadataManager, follower: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     await finish(leader, segment(0, 9))
@@ -159,7 +159,7 @@ async def test_readiness_follows_the_stores_answers(
 
 
 @pytest.mark.spec("remote-tiering 97")
-async def test_a_row_that_cannot_be_decoded_makes_one_partition_not_ready(
+async def test_undecodable_row_makes_only_its_partition_not_ready(
     leader: RemoteLogMetadataManager, follower: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     await finish(leader, segment(0, 9))
@@ -172,7 +172,7 @@ async def test_a_row_that_cannot_be_decoded_makes_one_partition_not_ready(
     assert await follower.read_view(OTHER) == leader.view(OTHER)
 
 
-async def test_a_leader_that_becomes_a_follower_writes_no_more_and_reads_the_next_leaders_truth(
+async def test_leader_that_becomes_a_follower_is_fenced_and_reads_the_rows_of_the_next_leader(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     metadata = segment(0, 9)
@@ -199,7 +199,7 @@ async def test_a_follower_that_becomes_leader_serves_from_memory(
     assert follower.statistics().followed_partitions == 0
 
 
-async def test_a_stopped_partition_is_forgotten(follower: RemoteLogMetadataManager) -> None:
+async def test_stopped_partition_is_not_found(follower: RemoteLogMetadataManager) -> None:
     await follower.read_view(PARTITION)
     follower.stop(PARTITION)
     follower.stop(PARTITION)
@@ -207,7 +207,7 @@ async def test_a_stopped_partition_is_forgotten(follower: RemoteLogMetadataManag
         await follower.read_view(PARTITION)
 
 
-async def test_a_cancelled_read_leaves_the_next_one_undisturbed(
+async def test_read_after_a_cancelled_read_returns_the_view(
     leader: RemoteLogMetadataManager, follower: RemoteLogMetadataManager
 ) -> None:
     await finish(leader, segment(0, 9))
@@ -231,10 +231,10 @@ async def test_a_reference_to_a_segment_without_a_row_is_left_out(
     assert len(view.list_epoch(0)) == 1
 
 
-async def test_a_store_that_went_back_in_time_shows_no_revision_twice(
+async def test_store_that_lost_writes_gives_no_revision_to_two_states(
     leader: RemoteLogMetadataManager, follower: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
-    """As after a failover that lost the last writes, or the restoration of a backup under a running leader."""
+    """A failover may lose the last writes, or a backup may be restored under a running leader."""
     kept = segment(0, 9)
     await finish(leader, kept)
     before = await store.scan("")
@@ -244,7 +244,7 @@ async def test_a_store_that_went_back_in_time_shows_no_revision_twice(
     await store.inner.apply(Batch([*lost, *(Put(key, value) for key, value in before)]))
     with pytest.raises(BackendUnavailableError, match="changed though this broker owns it"):
         await leader.add(segment(20, 29))
-    await leader.add(segment(20, 29))  # with the claim before it as many writes as were lost
+    await leader.add(segment(20, 29))  # the claim before this write makes as many writes as were lost
     view = await follower.read_view(PARTITION)
     assert view.segment_for(0, 15) is None
     assert view == leader.view(PARTITION)

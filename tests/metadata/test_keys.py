@@ -22,7 +22,7 @@ def all_keys(keys: MetadataKeyFactory, partition: TopicIdPartition, id_: UUID, e
     ]
 
 
-def test_the_keys_are_the_documented_ones() -> None:
+def test_keys_are_the_documented_ones() -> None:
     partition, id_ = TopicIdPartition(UUID(int=1), "orders", 10), UUID(int=2)
     base = "v1/SmB6Zc8mQ9q3eqkUB1Jx8A/AAAAAAAAAAAAAAAAAAAAAQ/0000000010/"
     assert all_keys(KEYS, partition, id_, 3, 40) == [
@@ -60,7 +60,7 @@ def test_the_byte_order_of_keys_is_the_order_of_their_numbers(offsets: list[int]
     ]
 
 
-def test_no_key_is_longer_than_a_store_allows() -> None:
+def test_longest_key_is_within_the_limit_of_a_store() -> None:
     partition = TopicIdPartition(UUID(int=2**128 - 1), "t" * 249, 2**31 - 1)
     keys = all_keys(MetadataKeyFactory("c" * 64), partition, UUID(int=2**128 - 1), 2**31 - 1, 2**63 - 1)
     assert max(map(len, keys)) <= 256

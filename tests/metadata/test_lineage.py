@@ -30,23 +30,23 @@ THREE = tier(segment(0, 99, {0: 0, 1: 50}), segment(100, 199, 1), segment(200, 2
         pytest.param([(0, 0)], [(0, 0)], id="local knows everything"),
     ],
 )
-def test_local_lineage_is_the_truth_from_its_first_entry_on(
+def test_effective_lineage_is_the_local_one_from_its_first_entry_on(
     local: Sequence[tuple[int, int]], expected: Sequence[tuple[int, int]]
 ) -> None:
     assert effective_lineage(THREE, Lineage.of(local)) == Lineage.of(expected)
 
 
-def test_without_remote_segments_it_is_the_local_lineage() -> None:
+def test_effective_lineage_without_remote_segments_is_the_local_one() -> None:
     local = Lineage.of([(3, 10), (5, 20)])
     assert effective_lineage(PartitionView(PARTITION), local) == local
 
 
-def test_only_readable_segments_count() -> None:
+def test_effective_lineage_uses_only_readable_segments() -> None:
     first, second = segment(0, 9, 0), segment(10, 19, 1)
     view = tier(first, second).with_updated(step(first, DELETE_STARTED)).view.with_added(segment(5, 9, 0)).view
     assert effective_lineage(view, Lineage.of([(2, 30)])) == Lineage.of([(1, 10), (2, 30)])
 
 
-def test_an_older_branch_of_the_tier_gives_way_to_a_newer_epoch() -> None:
+def test_effective_lineage_drops_an_older_branch_of_the_tier() -> None:
     view = tier(segment(0, 99, 0), segment(100, 199, 1), segment(50, 149, 2))
     assert effective_lineage(view, Lineage()) == Lineage.of([(0, 0), (2, 50)])

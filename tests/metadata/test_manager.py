@@ -96,12 +96,12 @@ async def stored(store: FaultyKeyValueStore) -> PartitionView:
     return await read_partition(store.inner, KEYS, PARTITION)
 
 
-# ── What is written is seen, and what is seen was written ──────────────────────────────────────────────────────────
+# ── Written and visible segments ───────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.spec("remote-tiering 1")
 @pytest.mark.spec("remote-tiering 3")
-async def test_nothing_is_no_argument(leader: RemoteLogMetadataManager) -> None:
+async def test_add_and_update_without_metadata_are_refused(leader: RemoteLogMetadataManager) -> None:
     nothing = cast("Any", None)
     with pytest.raises(TypeError):
         await leader.add(nothing)
@@ -118,13 +118,13 @@ async def test_a_refused_add_writes_nothing(leader: RemoteLogMetadataManager, st
 
 
 @pytest.mark.spec("remote-tiering 4")
-async def test_an_update_of_what_nobody_added_is_not_found(leader: RemoteLogMetadataManager) -> None:
+async def test_update_of_a_segment_that_was_not_added_is_not_found(leader: RemoteLogMetadataManager) -> None:
     with pytest.raises(RemoteResourceNotFoundError):
         await leader.update(step(segment(0, 9), FINISHED))
 
 
 @pytest.mark.spec("remote-tiering 5")
-async def test_a_partition_that_is_not_loaded_is_loaded_before_an_update_is_judged(
+async def test_update_of_a_partition_that_is_not_loaded_loads_it_first(
     store: FaultyKeyValueStore, leader: RemoteLogMetadataManager
 ) -> None:
     known = await bring(leader, segment(0, 9))
@@ -133,7 +133,7 @@ async def test_a_partition_that_is_not_loaded_is_loaded_before_an_update_is_judg
     with pytest.raises(BackendUnavailableError):
         await successor.become_leader(PARTITION, 6)
     assert not successor.is_ready(PARTITION)
-    with pytest.raises(RemoteResourceNotFoundError):  # where Kafka's cache would ignore it
+    with pytest.raises(RemoteResourceNotFoundError):  # Kafka's cache would ignore the update
         await successor.update(step(segment(10, 19), FINISHED))
     await successor.update(step(known, FINISHED))
     assert successor.view(PARTITION).segment_for(0, 5) is not None
@@ -155,7 +155,7 @@ async def test_an_illegal_step_writes_nothing_and_is_counted(
 @pytest.mark.spec("remote-tiering 40")
 @pytest.mark.spec("remote-tiering 41")
 @pytest.mark.spec("remote-tiering 42")
-async def test_each_state_is_visible_as_soon_as_the_call_returns(leader: RemoteLogMetadataManager) -> None:
+async def test_each_state_of_a_segment_is_visible_when_its_call_returns(leader: RemoteLogMetadataManager) -> None:
     started = await bring(leader, segment(0, 50))
     finished = await bring(leader, segment(101, 200), FINISHED)
     deleting = await bring(leader, segment(201, 300), FINISHED, DELETE_STARTED)
@@ -179,7 +179,7 @@ async def test_a_segment_is_found_once_its_copy_is_finished(leader: RemoteLogMet
 
 
 @pytest.mark.spec("remote-tiering 58")
-async def test_what_the_leader_writes_a_follower_reads(
+async def test_rows_of_the_leader_load_to_the_view_of_the_leader(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     await bring(leader, segment(0, 9), FINISHED)
@@ -188,14 +188,14 @@ async def test_what_the_leader_writes_a_follower_reads(
 
 @pytest.mark.spec("remote-tiering 59")
 @pytest.mark.spec("remote-tiering 60")
-async def test_a_partition_that_was_never_announced_is_not_found(leader: RemoteLogMetadataManager) -> None:
+async def test_partition_without_a_role_is_not_found(leader: RemoteLogMetadataManager) -> None:
     assert not leader.is_ready(OTHER)
     with pytest.raises(RemoteResourceNotFoundError):
         leader.view(OTHER)
 
 
 @pytest.mark.spec("remote-tiering 64")
-async def test_a_new_process_finds_everything_and_goes_on(
+async def test_new_process_loads_segments_and_log_start_and_writes_on(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     metadata = await bring(leader, segment(0, 9), FINISHED)
@@ -212,7 +212,7 @@ async def test_a_new_process_finds_everything_and_goes_on(
 @pytest.mark.spec("remote-tiering 65")
 @pytest.mark.spec("remote-tiering 68")
 @pytest.mark.spec("remote-tiering 71")
-async def test_partitions_announced_at_once_become_ready_each_for_itself(store: FaultyKeyValueStore) -> None:
+async def test_concurrently_announced_partitions_all_become_ready(store: FaultyKeyValueStore) -> None:
     manager = manager_of(store)
     partitions = [TopicIdPartition(UUID(int=n // 4), f"topic-{n // 4}", n % 4) for n in range(40)]
     await asyncio.gather(*(manager.become_leader(partition, 5) for partition in partitions + partitions))
@@ -223,7 +223,7 @@ async def test_partitions_announced_at_once_become_ready_each_for_itself(store: 
 
 @pytest.mark.spec("remote-tiering 66")
 @pytest.mark.spec("remote-tiering 69")
-async def test_a_store_that_does_not_answer_leaves_the_partition_not_ready_until_it_does(
+async def test_partition_is_not_ready_until_the_store_answers(
     store: FaultyKeyValueStore,
 ) -> None:
     manager = manager_of(store)
@@ -239,7 +239,7 @@ async def test_a_store_that_does_not_answer_leaves_the_partition_not_ready_until
 
 
 @pytest.mark.spec("remote-tiering 14")
-async def test_whoever_waits_for_a_partition_wakes_when_it_is_loaded(store: FaultyKeyValueStore) -> None:
+async def test_waiting_caller_continues_when_the_partition_is_loaded(store: FaultyKeyValueStore) -> None:
     manager = manager_of(store)
     store.read_faults.append(Fault.HANG)
     announcing = asyncio.ensure_future(manager.become_leader(PARTITION, 5))
@@ -254,7 +254,7 @@ async def test_whoever_waits_for_a_partition_wakes_when_it_is_loaded(store: Faul
 
 
 @pytest.mark.spec("remote-tiering 67")
-async def test_a_manager_without_partitions_closes_at_once_and_twice() -> None:
+async def test_manager_without_partitions_may_be_closed_twice() -> None:
     manager = manager_of(MemoryKeyValueStore())
     await manager.close()
     await manager.close()
@@ -263,7 +263,7 @@ async def test_a_manager_without_partitions_closes_at_once_and_twice() -> None:
 
 
 @pytest.mark.spec("remote-tiering 70")
-async def test_a_partition_dropped_and_announced_again_is_read_again(
+async def test_partition_that_is_stopped_and_led_again_is_loaded_again(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     leader.stop(PARTITION)
@@ -275,7 +275,7 @@ async def test_a_partition_dropped_and_announced_again_is_read_again(
 
 
 @pytest.mark.spec("remote-tiering 101")
-async def test_deletes_repeated_after_the_end_succeed_and_write_nothing(
+async def test_repeated_deletes_of_a_deleted_segment_succeed_and_write_nothing(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     metadata = await bring(leader, segment(0, 9), FINISHED, DELETE_STARTED, DELETE_FINISHED)
@@ -286,7 +286,7 @@ async def test_deletes_repeated_after_the_end_succeed_and_write_nothing(
 
 
 @pytest.mark.spec("remote-tiering 102")
-async def test_the_same_add_again_writes_nothing(leader: RemoteLogMetadataManager, store: FaultyKeyValueStore) -> None:
+async def test_repeated_add_writes_nothing(leader: RemoteLogMetadataManager, store: FaultyKeyValueStore) -> None:
     metadata = await bring(leader, segment(0, 9))
     written = len(store.batches)
     await leader.add(metadata)
@@ -296,7 +296,7 @@ async def test_the_same_add_again_writes_nothing(leader: RemoteLogMetadataManage
 
 
 @pytest.mark.spec("remote-tiering 107")
-async def test_clusters_that_share_a_store_do_not_see_one_another(store: FaultyKeyValueStore) -> None:
+async def test_clusters_that_share_a_store_have_separate_rows(store: FaultyKeyValueStore) -> None:
     one, other = manager_of(store, cluster_id="one"), manager_of(store, cluster_id="other")
     await asyncio.gather(one.become_leader(PARTITION, 5), other.become_leader(PARTITION, 5))
     await bring(one, segment(0, 9), FINISHED)
@@ -305,7 +305,7 @@ async def test_clusters_that_share_a_store_do_not_see_one_another(store: FaultyK
 
 
 @pytest.mark.spec("remote-tiering 108")
-async def test_what_an_event_writes_does_not_grow_with_the_partition() -> None:
+async def test_rows_written_per_event_do_not_grow_with_the_partition() -> None:
     store = FaultyKeyValueStore(MemoryKeyValueStore())
     manager = manager_of(store)
     await manager.become_leader(PARTITION, 5)
@@ -317,7 +317,7 @@ async def test_what_an_event_writes_does_not_grow_with_the_partition() -> None:
     assert max(written[500:]) <= max(written[:10]) + 20
 
 
-async def test_operations_on_one_partition_keep_the_order_they_were_asked_for(
+async def test_operations_on_one_partition_are_written_in_the_order_of_their_calls(
     leader: RemoteLogMetadataManager,
 ) -> None:
     segments = [segment(n * 10, n * 10 + 9) for n in range(20)]
@@ -328,7 +328,7 @@ async def test_operations_on_one_partition_keep_the_order_they_were_asked_for(
     assert leader.view(PARTITION).highest_offset_for_epoch(0) == 199
 
 
-async def test_the_log_start_offset_moves_forward_durably(
+async def test_log_start_offset_is_stored_and_does_not_move_back(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     await leader.advance_log_start_offset(PARTITION, 40)
@@ -337,7 +337,7 @@ async def test_the_log_start_offset_moves_forward_durably(
     assert await stored(store) == leader.view(PARTITION)
 
 
-async def test_tombstones_go_after_their_time_with_the_next_update(store: FaultyKeyValueStore) -> None:
+async def test_expired_tombstones_are_removed_by_the_next_update(store: FaultyKeyValueStore) -> None:
     clock = FakeClock()
     manager = manager_of(store, clock=clock)
     await manager.become_leader(PARTITION, 5)
@@ -354,7 +354,7 @@ async def test_tombstones_go_after_their_time_with_the_next_update(store: Faulty
     assert await stored(store) == manager.view(PARTITION)
 
 
-async def test_statistics_tell_how_long_the_store_took(leader: RemoteLogMetadataManager) -> None:
+async def test_statistics_count_calls_and_latencies_of_the_store(leader: RemoteLogMetadataManager) -> None:
     await bring(leader, segment(0, 9), FINISHED)
     backend = leader.statistics().backend
     assert {operation: latency.count for operation, latency in backend.items()} == {"get": 1, "scan": 1, "apply": 3}
@@ -365,7 +365,7 @@ async def test_statistics_tell_how_long_the_store_took(leader: RemoteLogMetadata
 
 
 @pytest.mark.spec("remote-tiering 86")
-async def test_a_write_that_failed_is_not_visible_and_the_next_one_works(
+async def test_failed_write_is_not_visible_and_the_next_one_succeeds(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     metadata = segment(0, 9)
@@ -378,7 +378,7 @@ async def test_a_write_that_failed_is_not_visible_and_the_next_one_works(
     assert leader.view(PARTITION).list() == (metadata,)
 
 
-async def test_nothing_is_visible_before_the_store_has_answered(
+async def test_segment_is_not_visible_before_the_store_answers(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     store.apply_faults.append(Fault.HANG)
@@ -396,7 +396,7 @@ async def test_nothing_is_visible_before_the_store_has_answered(
     ("fault", "state"),
     [(Fault.LOSE_ANSWER, FINISHED), (Fault.DROP_REQUEST, STARTED), (Fault.LAND_LATE, STARTED)],
 )
-async def test_after_an_unknown_outcome_the_partition_is_reloaded_and_the_same_request_succeeds(
+async def test_unknown_outcome_reloads_the_partition_and_a_repeated_request_succeeds(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore, fault: Fault, state: RemoteLogSegmentState
 ) -> None:
     metadata = await bring(leader, segment(0, 9))
@@ -418,7 +418,7 @@ async def test_after_an_unknown_outcome_the_partition_is_reloaded_and_the_same_r
 
 
 @pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.DROP_REQUEST, Fault.BREAK])
-async def test_the_next_operation_reloads_a_dirty_partition_by_itself(
+async def test_operation_after_an_unknown_outcome_reloads_the_partition(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore, fault: Fault
 ) -> None:
     first, second = segment(0, 9), segment(10, 19)
@@ -431,7 +431,7 @@ async def test_the_next_operation_reloads_a_dirty_partition_by_itself(
     assert leader.view(PARTITION) == await stored(store)
 
 
-async def test_a_request_that_lands_late_is_refused_once_the_partition_was_reloaded(
+async def test_request_that_lands_after_the_reload_is_refused(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     store.apply_faults.append(Fault.LAND_LATE)
@@ -444,7 +444,7 @@ async def test_a_request_that_lands_late_is_refused_once_the_partition_was_reloa
     assert leader.view(PARTITION) == await stored(store)
 
 
-async def test_a_reload_that_fails_is_repeated_before_the_next_operation(
+async def test_failed_reload_is_repeated_before_the_next_operation(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     metadata = segment(0, 9)
@@ -457,7 +457,7 @@ async def test_a_reload_that_fails_is_repeated_before_the_next_operation(
     assert leader.view(PARTITION).list() == (metadata,)
 
 
-async def test_a_store_that_never_answers_is_given_up_and_the_outcome_is_unknown() -> None:
+async def test_write_without_an_answer_ends_at_its_deadline_with_unknown_outcome() -> None:
     store = FaultyKeyValueStore(MemoryKeyValueStore())
     manager = manager_of(store, backend_timeout_s=0.2)
     await manager.become_leader(PARTITION, 5)
@@ -470,7 +470,7 @@ async def test_a_store_that_never_answers_is_given_up_and_the_outcome_is_unknown
 
 
 @pytest.mark.spec("remote-tiering 89")
-async def test_a_cancelled_caller_leaves_memory_and_store_agreed(
+async def test_view_equals_the_store_after_a_cancelled_write(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     store.apply_faults.append(Fault.HANG)
@@ -488,7 +488,7 @@ async def test_a_cancelled_caller_leaves_memory_and_store_agreed(
     assert leader.view(PARTITION) == await stored(store)
 
 
-async def test_a_caller_cancelled_while_it_waits_for_its_turn_leaves_nothing(
+async def test_operation_cancelled_while_it_waits_is_not_written(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     store.apply_faults.append(Fault.HANG)
@@ -513,7 +513,7 @@ OPERATIONS: dict[str, Callable[[RemoteLogMetadataManager, RemoteLogSegmentMetada
 
 
 @pytest.mark.parametrize("operation", list(OPERATIONS))
-async def test_cancelled_at_every_await_an_operation_leaves_memory_and_store_agreed(operation: str) -> None:
+async def test_view_equals_the_store_after_a_cancellation_at_any_await_of_an_operation(operation: str) -> None:
     for suspension in range(1, 50):
         store = FaultyKeyValueStore(MemoryKeyValueStore())
         manager = manager_of(store)
@@ -534,7 +534,7 @@ async def test_cancelled_at_every_await_an_operation_leaves_memory_and_store_agr
 
 
 @pytest.mark.spec("remote-tiering 105")
-async def test_closing_gives_up_what_outlasts_its_limit_and_nothing_hangs(
+async def test_close_ends_operations_that_exceed_its_limit(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     store.apply_faults.append(Fault.HANG)
@@ -549,7 +549,7 @@ async def test_closing_gives_up_what_outlasts_its_limit_and_nothing_hangs(
         await leader.add(segment(20, 29))
 
 
-async def test_closing_lets_a_running_write_end_within_its_limit(
+async def test_close_waits_for_a_running_write_within_its_limit(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     store.apply_faults.append(Fault.HANG)
@@ -570,7 +570,7 @@ def rival_of(store: FaultyKeyValueStore, *, broker_id: int = 2, session: int = 2
 
 
 @pytest.mark.spec("remote-tiering 90")
-async def test_a_leader_that_was_replaced_writes_nothing_and_learns_it(
+async def test_replaced_leader_writes_nothing_and_is_fenced(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     metadata = await bring(leader, segment(0, 9))
@@ -587,7 +587,7 @@ async def test_a_leader_that_was_replaced_writes_nothing_and_learns_it(
     assert (statistics.fenced_writes, statistics.fenced_partitions) == (1, 1)
 
 
-async def test_a_replaced_leader_leads_again_under_a_later_epoch(
+async def test_replaced_leader_may_lead_again_under_a_later_epoch(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     await rival_of(store).become_leader(PARTITION, 6)
@@ -602,7 +602,7 @@ async def test_a_replaced_leader_leads_again_under_a_later_epoch(
 
 @pytest.mark.spec("remote-tiering 91")
 @pytest.mark.parametrize("epoch", [5, 6])
-async def test_an_older_epoch_and_the_same_one_of_another_broker_are_refused(
+async def test_claim_of_an_older_epoch_or_of_another_brokers_epoch_is_refused(
     store: FaultyKeyValueStore, epoch: int
 ) -> None:
     await rival_of(store).become_leader(PARTITION, 6)
@@ -615,7 +615,7 @@ async def test_an_older_epoch_and_the_same_one_of_another_broker_are_refused(
 
 
 @pytest.mark.spec("remote-tiering 92")
-async def test_a_restarted_broker_takes_over_in_the_same_epoch_and_fences_its_older_self(
+async def test_restarted_broker_claims_its_own_epoch_again_and_fences_its_earlier_process(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     restarted = rival_of(store, broker_id=1)
@@ -628,7 +628,7 @@ async def test_a_restarted_broker_takes_over_in_the_same_epoch_and_fences_its_ol
     assert restarted.view(PARTITION) == await stored(store)
 
 
-async def test_an_unknown_outcome_does_not_let_an_older_session_take_the_partition_back(
+async def test_older_session_cannot_reclaim_its_partition_after_an_unknown_outcome(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     store.apply_faults.append(Fault.DROP_REQUEST)
@@ -674,7 +674,7 @@ async def test_a_write_that_arrives_after_the_claim_is_fenced(
 
 @pytest.mark.spec("remote-tiering 94")
 @pytest.mark.parametrize("strict", [False, True])
-async def test_the_next_leader_sees_what_the_last_one_saw(store: FaultyKeyValueStore, strict: bool) -> None:
+async def test_next_leader_loads_the_view_of_the_last_one(store: FaultyKeyValueStore, strict: bool) -> None:
     first = manager_of(store, strict_kafka_compat=strict)
     await first.become_leader(PARTITION, 5)
     await bring(first, segment(0, 100, {0: 0, 1: 50}), FINISHED)
@@ -694,7 +694,7 @@ async def test_the_next_leader_sees_what_the_last_one_saw(store: FaultyKeyValueS
 
 
 @pytest.mark.spec("remote-tiering 95")
-async def test_tombstones_are_not_counted_after_a_load(
+async def test_tombstones_are_not_counted_as_segments_after_a_load(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     metadata = await bring(leader, segment(0, 9), FINISHED, DELETE_STARTED, DELETE_FINISHED)
@@ -710,7 +710,7 @@ async def tamper(store: FaultyKeyValueStore, *writes: Put) -> None:
 
 
 @pytest.mark.spec("remote-tiering 96")
-async def test_a_reference_to_an_unknown_segment_is_dropped_for_good_and_reported(
+async def test_reference_to_an_unknown_segment_is_deleted_and_reported(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     await bring(leader, segment(0, 9), FINISHED)
@@ -727,7 +727,7 @@ async def test_a_reference_to_an_unknown_segment_is_dropped_for_good_and_reporte
 
 
 @pytest.mark.spec("remote-tiering 97")
-async def test_a_row_that_cannot_be_read_keeps_its_partition_not_ready_and_no_other(
+async def test_undecodable_row_keeps_only_its_partition_not_ready(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     metadata = await bring(leader, segment(0, 9), FINISHED)
@@ -746,7 +746,7 @@ async def test_a_row_that_cannot_be_read_keeps_its_partition_not_ready_and_no_ot
 
 
 @pytest.mark.spec("remote-tiering 100")
-async def test_who_leads_nothing_may_write_nothing(store: FaultyKeyValueStore) -> None:
+async def test_write_of_a_broker_that_does_not_lead_is_fenced(store: FaultyKeyValueStore) -> None:
     manager = manager_of(store)
     with pytest.raises(FencedError, match="does not lead"):
         await manager.add(segment(0, 9))
@@ -757,7 +757,7 @@ async def test_who_leads_nothing_may_write_nothing(store: FaultyKeyValueStore) -
     assert await store.inner.scan("") == []
 
 
-async def test_after_stopping_a_partition_nothing_of_it_is_left_in_memory(leader: RemoteLogMetadataManager) -> None:
+async def test_stopped_partition_is_dropped_from_memory(leader: RemoteLogMetadataManager) -> None:
     leader.stop(PARTITION)
     leader.stop(PARTITION)
     with pytest.raises(RemoteResourceNotFoundError):
@@ -802,7 +802,7 @@ async def test_a_write_that_waits_while_leadership_ends_is_refused(
 
 
 @pytest.mark.parametrize("load_fails", [False, True])
-async def test_leading_again_after_somebody_else_did_reads_what_they_wrote(
+async def test_leader_that_returns_loads_the_rows_of_the_leader_between(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore, load_fails: bool
 ) -> None:
     rival = rival_of(store)
@@ -818,7 +818,7 @@ async def test_leading_again_after_somebody_else_did_reads_what_they_wrote(
     assert leader.view(PARTITION) == await stored(store)
 
 
-async def test_a_claim_that_was_overtaken_before_the_load_is_fenced(store: FaultyKeyValueStore) -> None:
+async def test_claim_that_another_broker_overtakes_before_the_load_is_fenced(store: FaultyKeyValueStore) -> None:
     manager, rival = manager_of(store), rival_of(store)
 
     async def overtake() -> None:
@@ -831,14 +831,14 @@ async def test_a_claim_that_was_overtaken_before_the_load_is_fenced(store: Fault
     assert rival.view(PARTITION) == await stored(store)
 
 
-async def test_a_copy_that_was_begun_under_another_claim_is_refused(leader: RemoteLogMetadataManager) -> None:
+async def test_add_of_a_copy_begun_under_another_claim_is_fenced(leader: RemoteLogMetadataManager) -> None:
     for metadata in (segment(0, 9, leader_epoch=4), segment(0, 9, session_id=UUID(int=3))):
         with pytest.raises(FencedError):
             await leader.add(metadata)
     assert leader.is_ready(PARTITION)
 
 
-async def test_a_later_epoch_of_our_own_keeps_what_was_loaded(
+async def test_later_epoch_of_the_same_broker_needs_no_load(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     metadata = await bring(leader, segment(0, 9))
@@ -852,7 +852,7 @@ async def test_a_later_epoch_of_our_own_keeps_what_was_loaded(
 
 
 @pytest.mark.parametrize("fault", [Fault.FAIL, Fault.LOSE_ANSWER, Fault.DROP_REQUEST])
-async def test_a_later_claim_that_fails_keeps_the_partition_not_ready(
+async def test_failed_later_claim_leaves_the_partition_not_ready(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore, fault: Fault
 ) -> None:
     await bring(leader, segment(0, 9), FINISHED)
@@ -896,7 +896,7 @@ async def test_fields_of_a_later_tierd_survive_an_update(
 
 
 @pytest.mark.spec("remote-tiering 103")
-async def test_brokers_that_write_at_once_leave_what_some_order_of_them_would(store: FaultyKeyValueStore) -> None:
+async def test_concurrent_writes_of_brokers_equal_a_sequential_order(store: FaultyKeyValueStore) -> None:
     managers = [rival_of(store, broker_id=n, session=n) for n in range(1, 4)]
     epochs = iter(range(1, 1000))
     highest = 0
@@ -911,7 +911,7 @@ async def test_brokers_that_write_at_once_leave_what_some_order_of_them_would(st
                 metadata = segment(start, start + 9, leader_epoch=epoch, session_id=UUID(int=broker_id))
                 await bring(manager, metadata, FINISHED)
                 highest = max(highest, start + 9)
-            except (FencedError, BackendUnavailableError):  # overtaken, before its claim or again and again during it
+            except (FencedError, BackendUnavailableError):  # overtaken before or during its claim
                 await asyncio.sleep(0)
 
     await asyncio.gather(*(work(manager, broker_id) for broker_id, manager in enumerate(managers, 1)))

@@ -1,4 +1,4 @@
-"""Newest epochs in a partition's row: a follower learns how far the tier is from one row, and the same as from all."""
+"""Newest epochs in a partition's row: a follower learns the copied offsets from one row, as from all rows."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ ROW = PartitionRow(topic="orders", revision=3, claim=Claim(5, 1, SESSION), newes
 
 
 class CountingStore(KeyValueStore):
-    """Another store; counts calls that read, and the rows that they return."""
+    """Another store with counts of the reading calls and of the rows that they return."""
 
     def __init__(self, inner: KeyValueStore) -> None:
         self.inner = inner
@@ -98,38 +98,38 @@ async def followed(store: KeyValueStore, *, strict: bool = False) -> RemoteLogMe
 
 
 def answers(tier: TierEpochs, epochs: Iterable[int]) -> dict[int, tuple[int | None, int | None]]:
-    """First offset and copied offset of each epoch."""
+    """Return first offset and copied offset of each epoch."""
     return {epoch: (tier.first_offsets().get(epoch), tier.copied_offset_for_epoch(epoch)) for epoch in epochs}
 
 
-# ------------------------------------------------------------ the same as from all rows
+# ------------------------------------------------------------ agreement with all rows
 
 
 @pytest.mark.parametrize("strict", [False, True])
 @settings(deadline=None)
 @given(history=histories)
-def test_epochs_of_the_row_say_after_every_step_what_all_rows_say(strict: bool, history: list[Copied]) -> None:
+def test_epochs_of_the_row_agree_with_all_rows_after_every_step(strict: bool, history: list[Copied]) -> None:
     async def play() -> None:
         store = CountingStore(MemoryKeyValueStore())
         follower = await followed(store, strict=strict)
 
         async def check(_: RemoteLogSegmentMetadata, __: int) -> None:
             store.rows = 0
-            told = await follower.read_epochs(PARTITION)
+            found = await follower.read_epochs(PARTITION)
             assert store.rows == 1
             view = await follower.read_view(PARTITION)
             finished = sorted(e for e, state in view.epochs.items() if state.ids or state.highest is not None)
             known = finished[-EPOCHS_KEPT:]
-            assert answers(told, known) == answers(view, known)
-            assert told.is_complete == (known == finished)
-            assert told.log_start_offset == view.log_start_offset
+            assert answers(found, known) == answers(view, known)
+            assert found.is_complete == (known == finished)
+            assert found.log_start_offset == view.log_start_offset
 
         await lead(store, PARTITION, history, on_step=check)
 
     asyncio.run(play())
 
 
-async def test_epochs_beyond_those_of_the_row_are_known_to_be_missing() -> None:
+async def test_read_of_epochs_is_incomplete_when_the_row_lacks_some() -> None:
     store = MemoryKeyValueStore()
     leader, follower = manager_of(store, 1), await followed(store)
     await leader.become_leader(PARTITION, 5)
@@ -138,14 +138,14 @@ async def test_epochs_beyond_those_of_the_row_are_known_to_be_missing() -> None:
         metadata = segment(number * 10, number * 10 + 9, number)
         await leader.add(metadata)
         await leader.update(step(metadata, FINISHED))
-    told = await follower.read_epochs(PARTITION)
-    assert not told.is_complete
-    assert answers(told, range(EPOCHS_KEPT + 1)) == {0: (None, None)} | {
+    found = await follower.read_epochs(PARTITION)
+    assert not found.is_complete
+    assert answers(found, range(EPOCHS_KEPT + 1)) == {0: (None, None)} | {
         number: (number * 10, number * 10 + 9) for number in range(1, EPOCHS_KEPT + 1)
     }
 
 
-# ------------------------------------------------------------ rows of others
+# ------------------------------------------------------------ rows of other programs
 
 
 async def one_segment(store: KeyValueStore) -> RemoteLogMetadataManager:
@@ -179,7 +179,7 @@ async def test_row_of_an_earlier_tierd_is_followed_by_reading_all_rows() -> None
     assert store.rows == 1, "the row has not changed since"
 
 
-async def test_epochs_that_an_earlier_tierd_kept_while_it_changed_segments_do_not_count() -> None:
+async def test_epochs_that_an_earlier_tierd_left_stale_in_the_row_are_ignored() -> None:
     store = MemoryKeyValueStore()
     leader = await one_segment(store)
     (metadata,) = leader.view(PARTITION).list()
@@ -191,11 +191,11 @@ async def test_epochs_that_an_earlier_tierd_kept_while_it_changed_segments_do_no
     await changed_row(store, newest_epochs=stale)
     assert answers(await (await followed(store)).read_epochs(PARTITION), [0]) == {0: (None, None)}
     again = manager_of(store, 1)
-    await again.become_leader(PARTITION, 6)  # a claim does not make them count
+    await again.become_leader(PARTITION, 6)  # a claim does not make the stale epochs current
     assert answers(await (await followed(store)).read_epochs(PARTITION), [0]) == {0: (None, None)}
 
 
-def test_claim_carries_epochs_that_count_and_drops_others() -> None:
+def test_claim_keeps_current_epochs_of_the_row_and_drops_stale_ones() -> None:
     claim = Claim(6, 2, SESSION)
     assert claimed_row(ROW, claim, PARTITION, held=False).known_epochs == replace(EPOCHS, revision=4)
     later = replace(ROW, revision=9)
@@ -222,7 +222,7 @@ def test_row_with_epochs_is_decoded_as_it_was_encoded() -> None:
         {"revision": 1, "complete": True, "epochs": [[1, 2, 3, "4"]]},
     ],
 )
-async def test_row_with_epochs_that_are_none_is_damaged(fields: object) -> None:
+async def test_row_with_malformed_epochs_is_damaged(fields: object) -> None:
     store = MemoryKeyValueStore()
     await one_segment(store)
     await changed_row(store, newest_epochs=fields)
@@ -233,8 +233,8 @@ async def test_row_with_epochs_that_are_none_is_damaged(fields: object) -> None:
 async def test_epochs_of_a_partition_without_rows_are_none_and_of_a_deleted_one_are_not_found() -> None:
     store = MemoryKeyValueStore()
     follower = await followed(store)
-    told = await follower.read_epochs(PARTITION)
-    assert (told.is_complete, told.log_start_offset, dict(told.first_offsets())) == (True, None, {})
+    found = await follower.read_epochs(PARTITION)
+    assert (found.is_complete, found.log_start_offset, dict(found.first_offsets())) == (True, None, {})
     leader = manager_of(store, 1)
     await leader.become_leader(PARTITION, 5)
     for state in RemotePartitionDeleteState:
@@ -253,7 +253,7 @@ async def test_epochs_of_a_partition_that_this_broker_leads_come_from_its_view()
 
 
 @pytest.mark.parametrize("segments", [50, 100_000])
-async def test_look_of_a_follower_after_a_change_reads_one_row_at_any_number_of_segments(
+async def test_follower_reads_one_row_after_a_change_at_any_number_of_segments(
     any_store: KeyValueStore, segments: int
 ) -> None:
     store, partition = CountingStore(any_store), partition_number(0)
@@ -272,9 +272,9 @@ async def test_look_of_a_follower_after_a_change_reads_one_row_at_any_number_of_
         await leader.add(metadata)
         await leader.update(step(metadata, FINISHED))
         store.reads = store.rows = 0
-        told = await follower.read_epochs(partition)
+        found = await follower.read_epochs(partition)
         assert (store.reads, store.rows) == (1, 1)
-        assert told.copied_offset_for_epoch(EPOCH) == (number + 1) * RECORDS - 1
+        assert found.copied_offset_for_epoch(EPOCH) == (number + 1) * RECORDS - 1
 
 
 def batched(writes: Iterable[Put], size: int) -> Iterator[list[Put]]:
@@ -285,7 +285,7 @@ def batched(writes: Iterable[Put], size: int) -> Iterator[list[Put]]:
 
 
 @given(st.integers(0, 2 * EPOCHS_KEPT))
-def test_row_keeps_few_epochs_however_many_there_are(count: int) -> None:
+def test_row_keeps_a_bounded_number_of_epochs(count: int) -> None:
     async def play() -> None:
         leader = manager_of(MemoryKeyValueStore(), 1)
         await leader.become_leader(PARTITION, 5)

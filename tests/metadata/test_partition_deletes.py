@@ -1,4 +1,4 @@
-"""Deleting a partition's remote data: the steps, what is left, and what a restart goes on with."""
+"""Deletion of a partition's remote data: its steps, the remaining rows, and its continuation after a restart."""
 
 from uuid import UUID
 
@@ -76,7 +76,7 @@ def deleting(
 
 
 async def with_deleted_segments(leader: RemoteLogMetadataManager, count: int) -> None:
-    """Only tombstones are left of them, and what their epochs remember."""
+    """Add segments and delete them: tombstones and the highest offsets of their epochs remain."""
     for number in range(count):
         metadata = segment(number * 10, number * 10 + 9, number)
         await leader.add(metadata)
@@ -85,7 +85,7 @@ async def with_deleted_segments(leader: RemoteLogMetadataManager, count: int) ->
 
 
 async def with_remembered_epochs(store: FaultyKeyValueStore, count: int) -> None:
-    """As after years of leader changes: nothing but the highest offset of every epoch."""
+    """Store the highest offset of each of many epochs, as years of leader changes leave them."""
     rows = [Put(KEYS.epoch_highest(PARTITION, epoch), b'\x01{"offset":1}') for epoch in range(count)]
     await store.inner.apply(Batch(rows))
 
@@ -101,7 +101,7 @@ async def rows_below(store: FaultyKeyValueStore, partition: TopicIdPartition) ->
 
 
 @pytest.mark.spec("remote-tiering 56")
-async def test_segments_stay_listed_while_the_deletion_goes_on(
+async def test_segments_stay_listed_during_the_deletion_of_their_partition(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     first, second = segment(0, 9), segment(10, 19)
@@ -118,7 +118,7 @@ async def test_segments_stay_listed_while_the_deletion_goes_on(
 
 @pytest.mark.spec("remote-tiering 57")
 @pytest.mark.spec("remote-tiering 106")
-async def test_after_the_last_step_nothing_is_found_and_nothing_may_be_changed(
+async def test_deleted_partition_is_not_found_and_refuses_changes(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore, clock: FakeClock
 ) -> None:
     metadata = segment(0, 9)
@@ -145,7 +145,7 @@ async def test_after_the_last_step_nothing_is_found_and_nothing_may_be_changed(
     assert await rows_below(store, PARTITION) == ["row"]
 
 
-async def test_a_deletion_that_began_lets_nothing_in_and_nothing_back(leader: RemoteLogMetadataManager) -> None:
+async def test_partition_under_deletion_refuses_new_and_undeleted_segments(leader: RemoteLogMetadataManager) -> None:
     metadata = segment(0, 9)
     await leader.add(metadata)
     await leader.update(step(metadata, COPIED))
@@ -159,7 +159,7 @@ async def test_a_deletion_that_began_lets_nothing_in_and_nothing_back(leader: Re
 
 @pytest.mark.spec("remote-tiering 110")
 @pytest.mark.parametrize("state", [STARTED, FINISHED])
-async def test_the_first_step_is_to_mark(
+async def test_deletion_that_does_not_begin_with_the_mark_is_refused(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore, state: RemotePartitionDeleteState
 ) -> None:
     before = len(store.batches)
@@ -169,7 +169,9 @@ async def test_the_first_step_is_to_mark(
     assert leader.statistics().invalid_transitions == 1
 
 
-async def test_a_repeated_step_writes_nothing(leader: RemoteLogMetadataManager, store: FaultyKeyValueStore) -> None:
+async def test_repeated_step_of_a_deletion_writes_nothing(
+    leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
+) -> None:
     for state in RemotePartitionDeleteState:
         await leader.put_partition_delete(deleting(state))
         before = len(store.batches)
@@ -177,7 +179,7 @@ async def test_a_repeated_step_writes_nothing(leader: RemoteLogMetadataManager, 
         assert len(store.batches) == before
 
 
-async def test_the_last_step_waits_for_every_segment(leader: RemoteLogMetadataManager) -> None:
+async def test_last_step_of_a_deletion_is_refused_while_segments_remain(leader: RemoteLogMetadataManager) -> None:
     await leader.add(segment(0, 9))
     await leader.put_partition_delete(deleting(MARKED))
     await leader.put_partition_delete(deleting(STARTED))
@@ -186,7 +188,7 @@ async def test_the_last_step_waits_for_every_segment(leader: RemoteLogMetadataMa
     assert leader.view(PARTITION).delete_state is STARTED
 
 
-async def test_only_the_leader_deletes(store: FaultyKeyValueStore, clock: FakeClock) -> None:
+async def test_deletion_by_a_broker_that_does_not_lead_is_fenced(store: FaultyKeyValueStore, clock: FakeClock) -> None:
     manager = manager_of(store, clock)
     with pytest.raises(FencedError):
         await manager.put_partition_delete(deleting(MARKED))
@@ -198,7 +200,7 @@ async def test_only_the_leader_deletes(store: FaultyKeyValueStore, clock: FakeCl
 
 @pytest.mark.spec("remote-tiering 109")
 @pytest.mark.parametrize("last", [MARKED, STARTED])
-async def test_a_restarted_broker_finds_what_it_was_deleting_and_goes_on(
+async def test_restarted_broker_continues_its_deletions(
     leader: RemoteLogMetadataManager,
     store: FaultyKeyValueStore,
     clock: FakeClock,
@@ -221,7 +223,7 @@ async def test_a_restarted_broker_finds_what_it_was_deleting_and_goes_on(
 
 
 @pytest.mark.spec("remote-tiering 83")
-async def test_only_rows_of_that_partition_are_erased(
+async def test_deletion_erases_no_rows_of_other_partitions(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     await leader.become_leader(NEIGHBOUR, 5)
@@ -242,14 +244,14 @@ async def test_a_large_partition_is_erased_in_batches_of_bounded_size(
     before = len(store.batches)
     await delete_whole(leader)
     erasing = store.batches[before + 3 :]
-    assert len(erasing) == 4  # three times 500 at most, and the end
+    assert len(erasing) == 4  # three times at most 500 rows, and the end
     assert all(len(batch.writes) <= 501 and batch.expect for batch in erasing)
     assert await rows_below(store, PARTITION) == ["row"]
 
 
 @pytest.mark.parametrize("fault", [Fault.FAIL, Fault.LOSE_ANSWER, Fault.DROP_REQUEST])
 @pytest.mark.parametrize("failing", range(1, 4))
-async def test_an_erasure_that_failed_is_ended_by_the_same_step(
+async def test_failed_erasure_is_completed_by_the_repeated_step(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore, clock: FakeClock, failing: int, fault: Fault
 ) -> None:
     await with_remembered_epochs(store, 600)
@@ -270,7 +272,7 @@ async def test_an_erasure_that_failed_is_ended_by_the_same_step(
     assert await list_partitions(store, KEYS) == []
 
 
-async def test_a_deletion_that_is_cancelled_anywhere_is_ended_by_the_same_steps(clock: FakeClock) -> None:
+async def test_deletion_cancelled_at_any_await_is_completed_by_the_repeated_steps(clock: FakeClock) -> None:
     for suspension in range(1, 100):
         store = FaultyKeyValueStore(MemoryKeyValueStore())
         leader = manager_of(store, clock)
@@ -292,7 +294,7 @@ async def test_a_deletion_that_is_cancelled_anywhere_is_ended_by_the_same_steps(
     raise AssertionError("it never came to its end")
 
 
-async def test_a_tombstone_refuses_a_late_leader_until_it_is_forgotten(
+async def test_tombstone_of_a_partition_refuses_a_late_leader_until_it_expires(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore, clock: FakeClock
 ) -> None:
     await delete_whole(leader, event_timestamp_ms=clock.now_ms())
@@ -309,7 +311,7 @@ async def test_a_tombstone_refuses_a_late_leader_until_it_is_forgotten(
     assert await store.scan(KEYS.all_prefix) == []
 
 
-async def test_a_topic_created_again_has_another_identity_and_begins_anew(
+async def test_topic_created_again_with_another_id_begins_without_segments(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     await delete_whole(leader)
@@ -322,13 +324,13 @@ async def test_a_topic_created_again_has_another_identity_and_begins_anew(
 
 
 @pytest.mark.parametrize("value", [b'\x01{"topic":"t"}', b'\x01{"topic":"t","leader_epoch":1,"state":9}', b"\x02{}"])
-async def test_an_entry_that_cannot_be_understood_is_named(store: FaultyKeyValueStore, value: bytes) -> None:
+async def test_undecodable_entry_of_a_deletion_is_named(store: FaultyKeyValueStore, value: bytes) -> None:
     await store.apply(Batch([Put(KEYS.deleting(PARTITION), value)]))
     with pytest.raises(MetadataDecodeError, match="deleting"):
         await partitions_being_deleted(store, KEYS)
 
 
-async def test_an_entry_under_a_key_that_is_no_partitions_is_named(store: FaultyKeyValueStore) -> None:
+async def test_entry_of_a_deletion_under_a_malformed_key_is_named(store: FaultyKeyValueStore) -> None:
     value = b'\x01{"topic":"t","leader_epoch":1,"state":0,"event_ts":1,"broker":1}'
     await store.apply(Batch([Put(KEYS.deleting_prefix + "short/1", value)]))
     with pytest.raises(MetadataDecodeError, match="short"):

@@ -34,7 +34,7 @@ def manager_of(store: FaultyKeyValueStore, cluster_id: str = "cluster") -> Remot
 
 
 @pytest.mark.spec("remote-tiering 98")
-async def test_of_a_partition_without_rows_a_follower_learns_none_and_empty(store: FaultyKeyValueStore) -> None:
+async def test_read_of_a_partition_without_rows_is_empty(store: FaultyKeyValueStore) -> None:
     view = await read_partition(store, KEYS, PARTITION)
     assert view.highest_offset_for_epoch(0) is None
     assert (view.list(), view.list_epoch(0), view.size_of_epoch(0), view.segment_for(0, 0)) == ((), (), 0, None)
@@ -42,7 +42,7 @@ async def test_of_a_partition_without_rows_a_follower_learns_none_and_empty(stor
 
 
 @pytest.mark.spec("remote-tiering 99")
-async def test_a_read_that_races_a_finish_sees_the_state_before_or_after(store: FaultyKeyValueStore) -> None:
+async def test_read_during_a_finish_returns_the_view_before_or_after(store: FaultyKeyValueStore) -> None:
     manager = manager_of(store)
     await manager.become_leader(PARTITION, 5)
     metadata = segment(0, 9)
@@ -72,13 +72,13 @@ async def test_partitions_are_listed_by_name_without_reading_their_segments(stor
 
 
 @pytest.mark.parametrize("key", ["short/0000000000", "AAAAAAAAAAAAAAAAAAAAAQ/x", "AAAAAAAAAAAAAAAAAAAAAQ"])
-async def test_an_index_row_that_cannot_be_understood_is_named(store: FaultyKeyValueStore, key: str) -> None:
+async def test_undecodable_index_row_is_named(store: FaultyKeyValueStore, key: str) -> None:
     await store.apply(Batch([Put(KEYS.index_prefix + key, b'\x01{"topic":"t"}')]))
     with pytest.raises(MetadataDecodeError, match=key):
         await list_partitions(store, KEYS)
 
 
-async def test_a_store_gets_one_identity_and_keeps_it(store: FaultyKeyValueStore) -> None:
+async def test_store_identity_is_created_once_and_kept(store: FaultyKeyValueStore) -> None:
     ids = iter(UUID(int=n) for n in range(1, 100))
     found = await asyncio.gather(*(store_identity(store, KEYS, new_id=lambda: next(ids)) for _ in range(10)))
     assert len(set(found)) == 1
@@ -86,19 +86,19 @@ async def test_a_store_gets_one_identity_and_keeps_it(store: FaultyKeyValueStore
     assert await store_identity(store, MetadataKeyFactory("other"), new_id=lambda: UUID(int=7)) == UUID(int=7)
 
 
-async def test_an_identity_that_cannot_be_read_is_an_error_and_not_replaced(store: FaultyKeyValueStore) -> None:
+async def test_undecodable_store_identity_is_an_error_and_not_replaced(store: FaultyKeyValueStore) -> None:
     await store.apply(Batch([Put(KEYS.store_key, b"\x01{}")]))
     with pytest.raises(MetadataDecodeError, match="store"):
         await store_identity(store, KEYS, new_id=lambda: UUID(int=1))
 
 
-async def test_a_store_that_does_not_answer_is_said_to(store: FaultyKeyValueStore) -> None:
+async def test_read_from_a_store_that_does_not_answer_is_an_error(store: FaultyKeyValueStore) -> None:
     store.read_faults.append(Fault.FAIL)
     with pytest.raises(BackendUnavailableError):
         await read_partition(store, KEYS, PARTITION)
 
 
-async def test_a_tier_is_known_once_it_was_claimed_and_each_prefix_is_a_tier(store: FaultyKeyValueStore) -> None:
+async def test_tier_is_known_by_its_key_prefix_after_it_was_remembered(store: FaultyKeyValueStore) -> None:
     assert not await is_tier_known(store, KEYS, key_prefix="")
     await remember_tier(store, KEYS, key_prefix="")
     await remember_tier(store, KEYS, key_prefix="")

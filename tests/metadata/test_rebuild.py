@@ -1,4 +1,4 @@
-"""From what the bucket tells of a partition to its metadata: decisions, without a bucket."""
+"""From the segments of a bucket to the metadata of a partition: decisions, without a bucket."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -61,7 +61,7 @@ def kinds(partition: RebuiltPartition) -> list[tuple[str, str]]:
     return [(problem.severity.value, problem.kind) for problem in partition.problems]
 
 
-def test_segments_are_finished_and_found() -> None:
+def test_rebuilt_segments_are_finished_and_found() -> None:
     partition = rebuilt(copied(10, 19, number=2, epochs={0: 10, 1: 15}), copied(0, 9, number=1))
     view = partition.view
     assert [found(view, offset) for offset in (0, 9, 10, 14, 15)] == [1, 1, 2, 2, None]
@@ -72,31 +72,31 @@ def test_segments_are_finished_and_found() -> None:
     assert view.log_start_offset is None
 
 
-def test_the_owner_is_the_last_copying_leader_in_a_session_that_nobody_has() -> None:
+def test_rebuilt_claim_is_of_the_last_copying_leader_with_a_new_session() -> None:
     view = rebuilt(copied(0, 9, number=1, leader_epoch=7), copied(10, 19, number=2, leader_epoch=3)).view
     assert view.claim == (7, 1, NEW_SESSION)
 
 
-def test_without_segments_there_is_no_partition() -> None:
+def test_rebuilt_partition_without_segments_is_empty() -> None:
     assert rebuilt().view == PartitionView(PARTITION)
 
 
-def test_of_equal_copies_the_later_one_is_read_and_the_other_is_kept() -> None:
+def test_later_of_two_equal_copies_is_found_and_both_are_kept() -> None:
     partition = rebuilt(copied(0, 9, number=1, at_ms=20), copied(0, 9, number=2, at_ms=10))
     assert found(partition.view, 5) == 1
     assert len(partition.view.list()) == 2
     assert partition.problems == ()
 
 
-def test_copies_that_a_longer_one_covers_are_no_problem() -> None:
-    """The broker's cleaner merges small segments: a later copy holds what earlier ones hold."""
+def test_copies_covered_by_a_longer_copy_are_no_conflict() -> None:
+    """The broker's cleaner merges small segments: a later copy has the records of earlier ones."""
     merged = [copied(0, end, number=end, at_ms=100 + end) for end in (19, 29, 39)]
     partition = rebuilt(*(copied(start, start + 9, number=start + 1) for start in (0, 10, 20)), *merged)
     assert partition.problems == ()
     assert [found(partition.view, offset) for offset in (0, 39)] == [39, 39]
 
 
-def test_the_leader_epoch_orders_before_the_clock() -> None:
+def test_copies_are_ordered_by_leader_epoch_before_time() -> None:
     partition = rebuilt(
         copied(0, 9, number=1, leader_epoch=6, at_ms=10), copied(0, 9, number=2, leader_epoch=5, at_ms=20)
     )
@@ -110,11 +110,11 @@ def test_segments_of_one_leader_that_overlap_are_a_conflict_and_both_are_kept() 
     assert [found(partition.view, offset) for offset in (0, 4, 14)] == [1, 1, 2]
 
 
-def test_segments_of_two_leaders_may_overlap() -> None:
+def test_overlapping_segments_of_two_leaders_are_no_conflict() -> None:
     assert rebuilt(copied(0, 9, number=1), copied(5, 14, number=2, leader_epoch=6)).problems == ()
 
 
-def test_an_overlap_is_seen_behind_a_shorter_neighbour() -> None:
+def test_overlap_is_found_behind_a_shorter_neighbour() -> None:
     partition = rebuilt(
         copied(0, 99, number=1), copied(50, 109, number=2, leader_epoch=6), copied(90, 119, number=3, at_ms=4)
     )
@@ -123,7 +123,7 @@ def test_an_overlap_is_seen_behind_a_shorter_neighbour() -> None:
     assert "offsets 90 to 99 " in partition.problems[0].what
 
 
-def test_what_has_a_tombstone_is_being_deleted_and_counts_for_the_highest_offset() -> None:
+def test_segment_with_a_tombstone_is_under_deletion_and_counts_for_the_highest_offset() -> None:
     view = rebuilt(copied(0, 9, number=1), copied(10, 19, number=2, deleted=True)).view
     gone = view.segment(UUID(int=2))
     assert gone is not None
@@ -134,12 +134,12 @@ def test_what_has_a_tombstone_is_being_deleted_and_counts_for_the_highest_offset
     assert len(view.list_epoch(0)) == 2
 
 
-def test_what_is_being_deleted_hides_nobody() -> None:
+def test_segment_under_deletion_hides_no_other_segment() -> None:
     view = rebuilt(copied(0, 99, number=1, deleted=True), copied(10, 19, number=2)).view
     assert found(view, 15) == 2
 
 
-def test_an_output_is_read_and_its_inputs_go() -> None:
+def test_output_is_found_and_its_inputs_are_under_deletion() -> None:
     partition = rebuilt(
         copied(0, 9, number=1), copied(10, 19, number=2), copied(0, 19, number=3, at_ms=50, replaces=(1, 2, 99))
     )
@@ -152,7 +152,7 @@ def test_an_output_is_read_and_its_inputs_go() -> None:
     assert partition.problems == ()
 
 
-def test_an_output_that_is_merged_again_goes_too() -> None:
+def test_output_that_a_later_output_replaces_is_under_deletion() -> None:
     view = rebuilt(
         copied(0, 9, number=1),
         copied(0, 9, number=2, at_ms=50, replaces=(1,)),
@@ -162,7 +162,7 @@ def test_an_output_that_is_merged_again_goes_too() -> None:
     assert {m.segment.id.int for m in view.list() if m.state is DELETE_STARTED} == {1, 2}
 
 
-def test_of_two_outputs_for_the_same_inputs_the_higher_leader_epoch_wins() -> None:
+def test_output_of_the_higher_leader_epoch_is_found_when_two_have_the_same_inputs() -> None:
     partition = rebuilt(
         copied(0, 9, number=1),
         copied(0, 9, number=2, leader_epoch=6, replaces=(1,)),
@@ -173,13 +173,13 @@ def test_of_two_outputs_for_the_same_inputs_the_higher_leader_epoch_wins() -> No
     assert kinds(partition) == [("conflict", "replaced twice")]
 
 
-def test_an_output_that_is_given_up_replaces_nobody() -> None:
+def test_abandoned_output_replaces_no_segment() -> None:
     partition = rebuilt(copied(0, 9, number=1), copied(0, 9, number=2, replaces=(1,), deleted=True))
     assert found(partition.view, 5) == 1
 
 
-def test_what_an_output_replaced_stays_replaced_when_the_output_is_replaced_too() -> None:
-    """A crash left the inputs of the first generation without tombstones, and gave one to their output."""
+def test_inputs_of_a_replaced_output_stay_replaced() -> None:
+    """A crash left the inputs of the first generation without tombstones, while their output has one."""
     partition = rebuilt(
         copied(0, 9, number=1),
         copied(10, 19, number=2),
@@ -190,7 +190,7 @@ def test_what_an_output_replaced_stays_replaced_when_the_output_is_replaced_too(
     assert partition.problems == ()
 
 
-def test_an_output_of_a_fenced_leader_loses_also_against_one_that_was_replaced_since() -> None:
+def test_output_of_a_fenced_leader_loses_against_one_that_was_replaced_later() -> None:
     partition = rebuilt(
         copied(0, 9, number=1),
         copied(0, 9, number=2, leader_epoch=5, at_ms=90, replaces=(1,)),
@@ -202,14 +202,14 @@ def test_an_output_of_a_fenced_leader_loses_also_against_one_that_was_replaced_s
     assert kinds(partition) == [("conflict", "replaced twice")]
 
 
-def test_an_output_without_its_commit_is_read_and_its_inputs_keep_their_grace() -> None:
-    """Its manifest was the last thing that was written: nothing in the bucket tells it from one that was committed."""
+def test_output_without_its_commit_is_found_and_its_inputs_keep_their_grace_time() -> None:
+    """The manifest was the last object before a crash: the bucket does not show whether the output was committed."""
     partition = rebuilt(copied(0, 9, number=1), copied(10, 19, number=2), copied(0, 19, number=3, replaces=(1, 2)))
     assert [found(partition.view, offset) for offset in (0, 19)] == [3, 3]
     assert {m.soft_delete for m in partition.view.list() if m.state is DELETE_STARTED} == {REPLACED}
 
 
-def test_an_input_that_expired_before_its_output_was_committed_keeps_its_own_reason() -> None:
+def test_input_that_expired_before_its_output_keeps_its_own_deletion_reason() -> None:
     view = rebuilt(
         copied(0, 9, number=1, deleted=True), copied(10, 19, number=2), copied(0, 19, number=3, replaces=(1, 2))
     ).view
@@ -219,7 +219,7 @@ def test_an_input_that_expired_before_its_output_was_committed_keeps_its_own_rea
     assert found(view, 15) == 3
 
 
-def test_an_empty_log_is_an_output_like_any_other() -> None:
+def test_output_with_an_empty_log_is_found() -> None:
     empty = copied(0, 19, number=3, replaces=(1, 2))
     empty = replace(empty, metadata=replace(empty.metadata, size_bytes=0))
     partition = rebuilt(copied(0, 9, number=1), copied(10, 19, number=2), empty)
@@ -228,7 +228,7 @@ def test_an_empty_log_is_an_output_like_any_other() -> None:
     assert partition.problems == ()
 
 
-def test_an_output_of_which_other_inputs_were_replaced_later_is_left_out_and_nothing_of_it_is_lost() -> None:
+def test_output_whose_inputs_were_replaced_by_another_is_left_out_without_losing_offsets() -> None:
     partition = rebuilt(
         copied(0, 9, number=1),
         copied(10, 19, number=2),
@@ -241,7 +241,7 @@ def test_an_output_of_which_other_inputs_were_replaced_later_is_left_out_and_not
 
 
 @pytest.mark.parametrize("replaces", [(1,), (2,)])
-def test_nobody_replaces_itself_or_what_came_later(replaces: tuple[int, ...]) -> None:
+def test_output_that_replaces_itself_or_a_later_segment_is_a_conflict(replaces: tuple[int, ...]) -> None:
     partition = rebuilt(copied(0, 9, number=1, replaces=replaces), copied(10, 19, number=2))
     assert kinds(partition) == [("conflict", "replaces later")]
     assert [found(partition.view, offset) for offset in (5, 15)] == [1, 2]
@@ -278,7 +278,7 @@ def segments_of(rows: list[tuple[int, int, int, int, int, bool, list[int]]]) -> 
 
 
 @given(segments_found)
-def test_every_offset_that_a_finished_segment_holds_is_found_whatever_the_order(
+def test_every_offset_of_a_finished_segment_is_found_in_any_order_of_segments(
     rows: list[tuple[int, int, int, int, int, bool, list[int]]],
 ) -> None:
     segments = segments_of(rows)
@@ -295,7 +295,7 @@ def test_every_offset_that_a_finished_segment_holds_is_found_whatever_the_order(
 
 
 @given(segments_found)
-def test_the_rows_are_those_of_the_view(rows: list[tuple[int, int, int, int, int, bool, list[int]]]) -> None:
+def test_rebuilt_rows_load_to_the_rebuilt_view(rows: list[tuple[int, int, int, int, int, bool, list[int]]]) -> None:
     view = rebuilt(*segments_of(rows)).view
     loaded = load_partition(PARTITION, sorted(rows_of(view, KEYS).items()), KEYS)
     assert loaded.repairs == ()
@@ -306,7 +306,7 @@ def with_segments(*metadata: RemoteLogSegmentMetadata) -> PartitionView:
     return PartitionView(PARTITION, segments={each.segment.id: each for each in metadata})
 
 
-def test_a_store_differs_by_segments_and_not_by_who_told_of_them() -> None:
+def test_differences_of_stores_ignore_broker_session_and_event_time() -> None:
     one = replace(segment(0, 9, segment_id=UUID(int=1)), state=FINISHED)
     assert differences(with_segments(one), with_segments(replace(one, broker_id=9, event_timestamp_ms=1))) == []
     adopted = replace(one, leader_epoch=9, session_id=UUID(int=9))
@@ -323,10 +323,10 @@ generations = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4), st.boolea
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.booleans()), min_size=1, max_size=6), generations)
-def test_whatever_was_replaced_the_bucket_gives_the_lookups_of_the_live_metadata(
+def test_rebuilt_lookups_equal_those_of_the_live_metadata_after_any_replacements(
     links: list[tuple[int, bool]], runs: list[tuple[int, int, bool, bool]]
 ) -> None:
-    """Generations of outputs; the inputs of each have their tombstones or not, their objects or not."""
+    """Generations of outputs are built; the inputs of each may have tombstones, and may have lost their objects."""
     bucket: dict[int, BucketSegment] = {}
     chain: list[int] = []
     offset, epoch = 0, 0
@@ -361,7 +361,7 @@ def test_whatever_was_replaced_the_bucket_gives_the_lookups_of_the_live_metadata
         index = chain.index(numbers[0])
         chain[index : index + len(numbers)] = [total]
         going = set(bucket) - set(chain) if is_gone else set(numbers) if is_marked else set()
-        for number in going:  # expiration marks whatever it finds before anything goes
+        for number in going:  # expiration marks all segments that it finds before it deletes one
             bucket[number] = replace(bucket[number], soft_delete=REPLACED, deleted_ms=1, deleted_by=1)
         for number in numbers if is_gone else ():
             del bucket[number]

@@ -1,4 +1,4 @@
-"""An output takes the place of its inputs through the manager: in every store, however the call ends."""
+"""Replacement of inputs by an output through the manager: in every store, with every end of the call."""
 
 import contextlib
 from collections.abc import Awaitable, Callable
@@ -54,7 +54,7 @@ def manager_of(store: KeyValueStore, *, broker_id: int = 1, session_id: UUID = S
 
 
 async def leading(store: KeyValueStore) -> RemoteLogMetadataManager:
-    """A leader with three finished segments and an output for the first two that has begun."""
+    """Return a leader with three finished segments and an output for the first two that has begun."""
     manager = manager_of(store)
     await manager.become_leader(PARTITION, 5)
     for metadata in (A, B, C):
@@ -85,7 +85,7 @@ BEFORE = [A.segment.id.int, B.segment.id.int, B.segment.id.int, C.segment.id.int
 AFTER = [OUTPUT.segment.id.int] * 3 + [C.segment.id.int]
 
 
-async def test_the_next_view_of_leader_follower_and_loader_has_the_output(any_store: KeyValueStore) -> None:
+async def test_output_is_found_by_leader_follower_and_loader(any_store: KeyValueStore) -> None:
     manager = await leading(any_store)
     follower = manager_of(any_store, broker_id=2, session_id=UUID(int=2))
     follower.follow(PARTITION)
@@ -117,7 +117,7 @@ async def test_thousands_of_inputs_are_replaced_in_one_batch(any_store: KeyValue
     assert {found.segment.id for n in range(1500) if (found := view.segment_for(0, n))} == {output.segment.id}
 
 
-async def test_repeating_it_writes_nothing(store: FaultyKeyValueStore) -> None:
+async def test_repeated_replacement_writes_nothing(store: FaultyKeyValueStore) -> None:
     manager = await leading(store)
     await replaced(manager)
     written = len(store.batches)
@@ -126,7 +126,7 @@ async def test_repeating_it_writes_nothing(store: FaultyKeyValueStore) -> None:
     assert len(store.batches) == written
 
 
-async def test_it_is_one_batch(store: FaultyKeyValueStore) -> None:
+async def test_replacement_and_begin_of_outputs_are_one_batch_each(store: FaultyKeyValueStore) -> None:
     manager = await leading(store)
     written = len(store.batches)
     await replaced(manager)
@@ -136,7 +136,7 @@ async def test_it_is_one_batch(store: FaultyKeyValueStore) -> None:
 
 
 @pytest.mark.parametrize("fault", [Fault.FAIL, Fault.LOSE_ANSWER, Fault.DROP_REQUEST, Fault.LAND_LATE])
-async def test_after_a_call_that_failed_readers_see_the_inputs_or_the_output(
+async def test_readers_find_the_inputs_or_the_output_after_a_failed_replacement(
     store: FaultyKeyValueStore, fault: Fault
 ) -> None:
     manager = await leading(store)
@@ -161,7 +161,7 @@ async def test_a_fenced_leader_replaces_nothing(store: FaultyKeyValueStore) -> N
         await manager.begin_outputs([segment(40, 49)])
 
 
-async def test_outputs_begin_under_the_present_claim_and_all_or_none(store: FaultyKeyValueStore) -> None:
+async def test_outputs_under_another_claim_are_fenced_and_none_begins(store: FaultyKeyValueStore) -> None:
     manager = await leading(store)
     before = manager.view(PARTITION)
     with pytest.raises(FencedError):
@@ -172,7 +172,7 @@ async def test_outputs_begin_under_the_present_claim_and_all_or_none(store: Faul
     assert manager.view(PARTITION) is before
 
 
-async def test_an_input_that_expired_meanwhile_refuses_the_whole_and_leaves_it(store: FaultyKeyValueStore) -> None:
+async def test_replacement_with_an_expired_input_is_refused_and_changes_nothing(store: FaultyKeyValueStore) -> None:
     manager = await leading(store)
     await manager.update(step(A, DELETE_STARTED))
     before = manager.view(PARTITION)
@@ -183,7 +183,7 @@ async def test_an_input_that_expired_meanwhile_refuses_the_whole_and_leaves_it(s
     assert await read_partition(store, KEYS, PARTITION) == before
 
 
-async def test_how_far_compaction_has_come_outlasts_every_rewrite_of_the_row(any_store: KeyValueStore) -> None:
+async def test_compacted_to_offset_is_kept_by_every_rewrite_of_the_row(any_store: KeyValueStore) -> None:
     manager = await leading(any_store)
     await replaced(manager)
     await manager.advance_compacted_to(PARTITION, 25)
@@ -196,7 +196,7 @@ async def test_how_far_compaction_has_come_outlasts_every_rewrite_of_the_row(any
     assert other.view(PARTITION) == await read_partition(any_store, KEYS, PARTITION)
 
 
-async def test_an_export_carries_replacements_and_how_far_compaction_came(store: FaultyKeyValueStore) -> None:
+async def test_export_contains_replacements_and_the_compacted_to_offset(store: FaultyKeyValueStore) -> None:
     await replaced(await leading(store))
     lines = [line async for line in export_lines(store, KEYS, exported_ms=1)]
     target = MemoryKeyValueStore()
@@ -205,7 +205,7 @@ async def test_an_export_carries_replacements_and_how_far_compaction_came(store:
     assert (await read_partition(target, KEYS, PARTITION)).compacted_to == 20
 
 
-async def test_the_feed_tells_of_the_output_and_of_every_input_at_one_revision(store: FaultyKeyValueStore) -> None:
+async def test_feed_yields_the_output_and_every_input_at_one_revision(store: FaultyKeyValueStore) -> None:
     manager = await leading(store)
     clock = FakeClock()
     async with contextlib.aclosing(changes(store, KEYS, PARTITION, clock=clock)) as feed:
@@ -218,7 +218,7 @@ async def test_the_feed_tells_of_the_output_and_of_every_input_at_one_revision(s
     assert became == {OUTPUT.segment.id: FINISHED, A.segment.id: DELETE_STARTED, B.segment.id: DELETE_STARTED}
 
 
-async def test_the_statistics_count_every_row(store: FaultyKeyValueStore) -> None:
+async def test_statistics_count_output_and_inputs(store: FaultyKeyValueStore) -> None:
     manager = await leading(store)
     await replaced(manager)
     assert manager.statistics().segments == 4
@@ -235,7 +235,7 @@ OPERATIONS: dict[str, Callable[[RemoteLogMetadataManager], Awaitable[None]]] = {
 
 
 @pytest.mark.parametrize("operation", list(OPERATIONS))
-async def test_cancelled_at_every_await_memory_and_store_agree_and_nothing_is_half_done(operation: str) -> None:
+async def test_view_equals_the_store_after_a_cancellation_at_any_await_of_a_replacement(operation: str) -> None:
     for suspension in range(1, 50):
         store = FaultyKeyValueStore(MemoryKeyValueStore())
         manager = await leading(store)

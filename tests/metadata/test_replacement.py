@@ -1,4 +1,4 @@
-"""An output takes the place of its inputs: what readers find before and afterwards, and what is refused."""
+"""Replacement of inputs by an output in a view: lookups before and afterwards, and refusals."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -80,9 +80,9 @@ A, B, C = segment(0, 9), segment(10, 19, {0: 10, 1: 15}), segment(20, 29, 1)
 OUTPUT = begun(0, 19, {0: 0, 1: 15})
 
 
-@pytest.fixture(params=[False, True], ids=["ours", "kafka"])
+@pytest.fixture(params=[False, True], ids=["default", "strict Kafka"])
 def chain(request: pytest.FixtureRequest) -> PartitionView:
-    """Three finished segments over two epochs, and an output for the first two that has begun."""
+    """Return a view of three finished segments over two epochs, and an output for the first two that has begun."""
     empty = replace(EMPTY, strict_kafka_compat=request.param)
     return finished(empty, A, B, C).with_added(OUTPUT).view
 
@@ -92,7 +92,7 @@ def found(view: PartitionView, epoch: int, offset: int) -> UUID | None:
     return None if metadata is None else metadata.segment.id
 
 
-def test_every_lookup_that_found_an_input_finds_the_output(chain: PartitionView) -> None:
+def test_lookups_of_the_inputs_find_the_output_after_the_replacement(chain: PartitionView) -> None:
     assert [found(chain, 0, 9), found(chain, 0, 10), found(chain, 1, 15)] == [A.segment.id, B.segment.id, B.segment.id]
     after = replacing(chain, OUTPUT, of(chain, A, B)).view
     for epoch, offset in [(0, 0), (0, 9), (0, 10), (0, 14), (1, 15), (1, 19)]:
@@ -102,7 +102,7 @@ def test_every_lookup_that_found_an_input_finds_the_output(chain: PartitionView)
     assert found(after, 1, 20) == C.segment.id
 
 
-def test_the_rows_say_what_became_of_each(chain: PartitionView) -> None:
+def test_rows_of_output_and_inputs_have_their_new_states(chain: PartitionView) -> None:
     inputs = of(chain, A, B)
     change = replacing(chain, OUTPUT, inputs)
     assert change.view.segments[OUTPUT.segment.id] == done(OUTPUT)
@@ -113,13 +113,13 @@ def test_the_rows_say_what_became_of_each(chain: PartitionView) -> None:
     assert of(change.view, C) == of(chain, C)
 
 
-def test_the_view_of_before_stays_as_it_was(chain: PartitionView) -> None:
+def test_earlier_view_is_not_changed_by_a_replacement(chain: PartitionView) -> None:
     before = replace(chain)
     replacing(chain, OUTPUT, of(chain, A, B), compacted_to=20)
     assert chain == before
 
 
-def test_inputs_stay_listed_until_they_are_gone(chain: PartitionView) -> None:
+def test_inputs_stay_listed_until_they_are_deleted(chain: PartitionView) -> None:
     after = replacing(chain, OUTPUT, of(chain, A, B)).view
     assert {m.segment.id for m in after.list_epoch(0)} == {A.segment.id, B.segment.id, OUTPUT.segment.id}
     assert after.list_epoch(0)[0].segment.id == OUTPUT.segment.id
@@ -129,7 +129,7 @@ def test_inputs_stay_listed_until_they_are_gone(chain: PartitionView) -> None:
     assert after.size_of_epoch(0) == 77
 
 
-def test_the_highest_offsets_do_not_move_back(chain: PartitionView) -> None:
+def test_highest_offsets_stay_after_a_replacement_and_deletion_of_its_inputs(chain: PartitionView) -> None:
     before = {epoch: chain.highest_offset_for_epoch(epoch) for epoch in (0, 1)}
     after = replacing(chain, OUTPUT, of(chain, A, B)).view
     assert {epoch: after.highest_offset_for_epoch(epoch) for epoch in (0, 1)} == before == {0: 14, 1: 29}
@@ -173,7 +173,7 @@ def test_outputs_are_replaced_by_later_outputs(chain: PartitionView) -> None:
     assert after.segments[OUTPUT.segment.id].state is DELETE_STARTED
 
 
-def test_what_a_change_writes_gives_the_view_when_it_is_loaded(chain: PartitionView) -> None:
+def test_rows_written_by_a_replacement_load_to_its_view(chain: PartitionView) -> None:
     change = replacing(chain, OUTPUT, of(chain, A, B), compacted_to=20)
     rows = rows_of(chain, KEYS)
     for write in writes_of(change, KEYS):
@@ -187,7 +187,7 @@ def test_what_a_change_writes_gives_the_view_when_it_is_loaded(chain: PartitionV
     assert replace(loaded.view, row=change.view.row) == change.view
 
 
-def test_repeating_it_changes_nothing(chain: PartitionView) -> None:
+def test_repeated_replacement_changes_nothing(chain: PartitionView) -> None:
     inputs = of(chain, A, B)
     after = replacing(chain, OUTPUT, inputs, compacted_to=20).view
     assert replacing(after, OUTPUT, inputs, compacted_to=20).is_empty()
@@ -199,7 +199,7 @@ def test_repeating_it_changes_nothing(chain: PartitionView) -> None:
     assert replacing(after, OUTPUT, inputs, compacted_to=20).is_empty()
 
 
-def test_an_output_that_was_finished_otherwise_replaces_nothing(chain: PartitionView) -> None:
+def test_replacement_by_an_output_that_an_update_finished_is_refused(chain: PartitionView) -> None:
     inputs = of(chain, A, B)
     after = chain.with_updated(step(OUTPUT, FINISHED)).view
     with pytest.raises(InvalidSegmentTransitionError, match="COPY_SEGMENT_FINISHED"):
@@ -207,7 +207,7 @@ def test_an_output_that_was_finished_otherwise_replaces_nothing(chain: Partition
 
 
 @pytest.mark.parametrize("state", [DELETE_STARTED, DELETE_FINISHED], ids=lambda state: state.name)
-def test_an_output_that_was_given_up_replaces_nothing(chain: PartitionView, state: object) -> None:
+def test_replacement_by_an_abandoned_output_is_refused(chain: PartitionView, state: object) -> None:
     after = chain.with_updated(step(OUTPUT, DELETE_STARTED)).view
     if state is DELETE_FINISHED:
         after = after.with_updated(step(OUTPUT, DELETE_FINISHED)).view
@@ -215,12 +215,12 @@ def test_an_output_that_was_given_up_replaces_nothing(chain: PartitionView, stat
         replacing(after, OUTPUT, of(after, A, B))
 
 
-def test_an_output_that_nobody_began_is_not_found(chain: PartitionView) -> None:
+def test_replacement_by_an_output_that_was_not_begun_is_not_found(chain: PartitionView) -> None:
     with pytest.raises(RemoteResourceNotFoundError):
         replacing(chain, begun(0, 19, {0: 0, 1: 15}, number=0xF09), of(chain, A, B))
 
 
-def test_an_input_that_expires_meanwhile_is_a_changed_one(chain: PartitionView) -> None:
+def test_replacement_is_refused_when_an_input_expired(chain: PartitionView) -> None:
     inputs = of(chain, A, B)
     gone = chain.with_updated(step(A, DELETE_STARTED)).view
     with pytest.raises(InputsChangedError, match="DELETE_SEGMENT_STARTED"):
@@ -230,14 +230,14 @@ def test_an_input_that_expires_meanwhile_is_a_changed_one(chain: PartitionView) 
         replacing(gone, OUTPUT, inputs)
 
 
-def test_an_input_whose_row_was_written_again_is_a_changed_one(chain: PartitionView) -> None:
+def test_replacement_is_refused_when_the_row_of_an_input_changed(chain: PartitionView) -> None:
     inputs = of(chain, A, B)
     after = chain.with_updated(step(A, FINISHED, custom_metadata=b"elsewhere")).view
     with pytest.raises(InputsChangedError, match="other metadata"):
         replacing(after, OUTPUT, inputs)
 
 
-def test_an_input_that_a_longer_copy_covers_meanwhile_is_a_changed_one() -> None:
+def test_replacement_is_refused_when_a_longer_copy_covers_an_input() -> None:
     view = finished(EMPTY, A, B, C).with_added(OUTPUT).view
     inputs = of(view, A, B)
     view = finished(view, segment(0, 12, leader_epoch=6))
@@ -245,7 +245,7 @@ def test_an_input_that_a_longer_copy_covers_meanwhile_is_a_changed_one() -> None
         replacing(view, OUTPUT, inputs)
 
 
-def test_an_input_that_another_output_replaced_meanwhile_is_a_changed_one(chain: PartitionView) -> None:
+def test_replacement_is_refused_when_another_output_replaced_an_input(chain: PartitionView) -> None:
     inputs = of(chain, A, B)
     rival = begun(0, 9, number=0xF03)
     view = chain.with_added(rival).view
@@ -264,26 +264,26 @@ def test_an_input_that_another_output_replaced_meanwhile_is_a_changed_one(chain:
     ],
     ids=["too long", "too short", "an epoch less", "an epoch later"],
 )
-def test_an_output_answers_for_exactly_what_its_inputs_had(output: RemoteLogSegmentMetadata) -> None:
+def test_output_with_other_offsets_or_epochs_than_its_inputs_is_refused(output: RemoteLogSegmentMetadata) -> None:
     view = finished(EMPTY, A, B, C).with_added(output).view
     with pytest.raises(InvalidMetadataError, match=str(output.segment)):
         replacing(view, output, of(view, A, B))
 
 
-def test_inputs_are_neighbours() -> None:
+def test_replacement_of_inputs_with_a_gap_is_refused() -> None:
     output = begun(0, 29, {0: 0, 1: 15})
     view = finished(EMPTY, A, B, C).with_added(output).view
     with pytest.raises(InvalidMetadataError, match="no input has offsets 10 to 19"):
         replacing(view, output, of(view, A, C))
 
 
-def test_an_output_is_finished_as_it_was_begun(chain: PartitionView) -> None:
+def test_output_finished_with_other_metadata_than_begun_is_refused(chain: PartitionView) -> None:
     other = replace(done(OUTPUT), leader_epoch=4)
     with pytest.raises(InvalidMetadataError, match="begun with"):
         chain.with_replaced(other, of(chain, A, B), soft_delete=GRACE, compacted_to=None)
 
 
-def test_an_output_began_after_what_it_replaces() -> None:
+def test_output_that_began_before_its_inputs_is_refused() -> None:
     early = replace(OUTPUT, event_timestamp_ms=of(finished(EMPTY, A), A)[0].event_timestamp_ms)
     view = finished(EMPTY, A, B, C).with_added(early).view
     with pytest.raises(InvalidMetadataError, match="not after"):
@@ -293,7 +293,7 @@ def test_an_output_began_after_what_it_replaces() -> None:
     assert not replacing(view, later, of(view, A, B)).is_empty()
 
 
-def test_a_request_that_contradicts_itself_is_refused(chain: PartitionView) -> None:
+def test_replacement_with_contradictory_inputs_reason_or_state_is_refused(chain: PartitionView) -> None:
     a, b = of(chain, A, B)
     elsewhere = segment(0, 9, partition=TopicIdPartition(UUID(int=8), "others", 0))
     for inputs in ([], [a, a], [a, b, done(OUTPUT)], [a, elsewhere]):
@@ -305,7 +305,7 @@ def test_a_request_that_contradicts_itself_is_refused(chain: PartitionView) -> N
         chain.with_replaced(OUTPUT, [a, b], soft_delete=GRACE, compacted_to=None)
 
 
-def test_how_far_compaction_has_come_only_grows() -> None:
+def test_compacted_to_offset_does_not_move_back() -> None:
     assert EMPTY.compacted_to is None
     view = EMPTY.with_compacted_to(20).view
     assert view.with_compacted_to(20).is_empty()
@@ -315,7 +315,7 @@ def test_how_far_compaction_has_come_only_grows() -> None:
     assert EMPTY.with_compacted_to(0).view.compacted_to == 0
 
 
-def test_a_replaced_segment_never_comes_back(chain: PartitionView) -> None:
+def test_undeletion_of_a_replaced_segment_is_refused(chain: PartitionView) -> None:
     after = replacing(chain, OUTPUT, of(chain, A, B)).view
     with pytest.raises(InvalidSegmentTransitionError, match="was replaced"):
         after.with_undeleted(step(A, FINISHED))
@@ -331,7 +331,7 @@ def test_several_outputs_begin_in_one_step() -> None:
     assert [row.segment.id.int for row in change.view.with_added(first, third).segments] == [3]
 
 
-def test_of_several_outputs_all_begin_or_none() -> None:
+def test_outputs_beside_an_invalid_one_do_not_begin() -> None:
     first = begun(0, 9, number=1)
     for other in (replace(first, end_offset=8), replace(begun(10, 19, number=2), state=FINISHED)):
         with pytest.raises(InvalidMetadataError):
@@ -345,7 +345,7 @@ foreign = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), max_size=4)
 
 @example(links=[(2, True)], others=[(0, 2)], run=(0, 1), strict=True, foreign_first=False)
 @given(lengths, foreign, st.tuples(st.integers(0, 7), st.integers(1, 8)), st.booleans(), st.booleans())
-def test_no_lookup_changes_but_from_an_input_to_the_output(
+def test_replacement_changes_lookups_only_from_an_input_to_the_output(
     links: list[tuple[int, bool]],
     others: list[tuple[int, int]],
     run: tuple[int, int],

@@ -46,7 +46,7 @@ def table() -> Table:
     return Table()
 
 
-def test_a_loaded_view_is_the_one_that_was_written(table: Table) -> None:
+def test_loaded_view_equals_the_written_one(table: Table) -> None:
     table.bring(segment(0, 99, {0: 0, 1: 40}), FINISHED)
     table.bring(segment(100, 199, {1: 100, 2: 150}), FINISHED)
     table.bring(segment(100, 150, 1), FINISHED)
@@ -58,7 +58,7 @@ def test_a_loaded_view_is_the_one_that_was_written(table: Table) -> None:
     assert loaded.repairs == ()
 
 
-def test_ids_and_offsets_are_shared_between_what_is_loaded(table: Table) -> None:
+def test_ids_and_offsets_are_shared_between_loaded_objects(table: Table) -> None:
     big = 10**12
     table.bring(segment(big, big + 9), FINISHED)
     view = load_partition(PARTITION, table.pairs(), KEYS).view
@@ -70,7 +70,7 @@ def test_ids_and_offsets_are_shared_between_what_is_loaded(table: Table) -> None
 
 
 def repaired(table: Table) -> PartitionView:
-    """The view after a load that repairs something; the repair must hold when it is stored."""
+    """Return the view after a load that repairs rows; the stored repair loads to the same view."""
     loaded = load_partition(PARTITION, table.pairs(), KEYS)
     assert loaded.repairs
     table.write(*(repair.write for repair in loaded.repairs))
@@ -90,7 +90,7 @@ def test_references_to_segments_without_a_row_are_dropped(table: Table) -> None:
     assert repaired(table) == table.view
 
 
-def test_a_segment_that_no_epoch_mentions_becomes_unreferenced(table: Table) -> None:
+def test_segment_without_a_reference_in_an_epoch_becomes_unreferenced(table: Table) -> None:
     metadata = table.bring(segment(0, 9, {0: 0, 1: 5}), FINISHED)
     table.write(Delete(KEYS.epoch_reference(PARTITION, 0, 0)))
     view = repaired(table)

@@ -89,13 +89,13 @@ def test_fields_of_a_later_tierd_are_kept() -> None:
     assert body(serde.encode_row(serde.decode_row("k", stored))) == body(stored)
 
 
-def test_what_a_later_tierd_added_never_overrides_a_known_field() -> None:
+def test_unknown_field_does_not_override_a_known_one() -> None:
     metadata = segment(0, 9)
     assert body(serde.encode_segment(metadata, {"start": 5}))["start"] == 0
 
 
 @pytest.mark.spec("remote-tiering 19")
-def test_without_word_of_the_transaction_index_there_may_be_one() -> None:
+def test_segment_without_the_field_may_have_a_transaction_index() -> None:
     metadata = segment(0, 9, txn_index_empty=True)
     fields = body(serde.encode_segment(metadata))
     del fields["txn_empty"]
@@ -142,7 +142,7 @@ def test_another_format_is_refused_with_the_next_step(value: bytes, decode: Call
 
 @given(value=st.binary())
 @pytest.mark.parametrize("decode", [decode for _, decode in DECODERS])
-def test_arbitrary_bytes_are_an_error_and_nothing_worse(decode: Callable[[bytes], object], value: bytes) -> None:
+def test_any_bytes_are_a_decode_error(decode: Callable[[bytes], object], value: bytes) -> None:
     for candidate in (value, b"\x01" + value, b"\x01{" + value + b"}", b"\x01{" + b'"a":[' * 100_000 + b"}"):
         with pytest.raises(MetadataDecodeError):
             decode(candidate)
@@ -157,7 +157,7 @@ FIELDS = [
 
 
 @given(name=st.sampled_from(FIELDS), wrong=json_values)
-def test_a_field_of_another_type_is_an_error_or_harmless(name: str, wrong: object) -> None:
+def test_field_of_another_type_is_a_decode_error_or_ignored(name: str, wrong: object) -> None:
     metadata = segment(0, 9, custom_metadata=b"x")
     fields = {**body(serde.encode_segment(metadata)), name: wrong}
     try:
@@ -186,7 +186,7 @@ def test_an_unknown_state_is_refused(state: object) -> None:
         serde.decode_segment("k", value_of(fields), metadata.segment)
 
 
-def test_the_stored_form_is_the_documented_one() -> None:
+def test_stored_segment_has_the_documented_bytes() -> None:
     metadata = segment(0, 99, 3, session_id=UUID(int=1), custom_metadata=b"key", txn_index_empty=True)
     assert serde.encode_segment(metadata) == (
         b'\x01{"start":0,"end":99,"max_ts":-1,"broker":1,"event_ts":1700000000000,"size":1024,"state":0,'
@@ -195,7 +195,7 @@ def test_the_stored_form_is_the_documented_one() -> None:
 
 
 @pytest.mark.parametrize(("stored", "means"), [(0, None), (40, 40)])
-def test_a_row_of_the_first_form_is_read_and_written_anew(stored: int, means: int | None) -> None:
+def test_row_of_the_first_format_is_read_and_written_in_the_present_one(stored: int, means: int | None) -> None:
     session = uuid_to_text(UUID(int=1))
     fields = f'"topic":"orders","revision":3,"leader_epoch":0,"broker":1,"session":"{session}","log_start":{stored}'
     row = serde.decode_row("k", f"\x01{{{fields}}}".encode())
@@ -204,12 +204,12 @@ def test_a_row_of_the_first_form_is_read_and_written_anew(stored: int, means: in
 
 
 @pytest.mark.parametrize("only_broker_id", [None, 0, 7])
-def test_only_broker_of_a_partition_is_stored(only_broker_id: int | None) -> None:
+def test_only_broker_of_a_partition_is_decoded_as_it_was_encoded(only_broker_id: int | None) -> None:
     row = PartitionRow(topic="orders", revision=1, claim=Claim(0, 1, UUID(int=1)), only_broker_id=only_broker_id)
     assert serde.decode_row("k", serde.encode_row(row)) == row
 
 
-def test_a_log_start_of_zero_is_not_one_that_was_never_set() -> None:
+def test_log_start_of_zero_differs_from_an_unset_one() -> None:
     row = PartitionRow(topic="orders", revision=1, claim=Claim(0, 1, UUID(int=1)))
     assert serde.decode_row("k", serde.encode_row(row)).log_start_offset is None
     at_zero = replace(row, log_start_offset=0)

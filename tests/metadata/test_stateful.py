@@ -1,4 +1,4 @@
-"""Whatever is asked and whatever fails: what the manager shows is what the store holds."""
+"""Any calls with any faults: the view of the manager equals the rows of the store."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -43,7 +43,7 @@ rare_faults = st.sampled_from([None, None, None, None, None, Fault.LOSE_ANSWER])
 
 @dataclass(frozen=True)
 class Replacement:
-    """An output that has begun, and what it is to replace, as its leader saw that then."""
+    """An output that has begun, and its inputs as its leader saw them at that time."""
 
     output: RemoteLogSegmentMetadata
     inputs: tuple[RemoteLogSegmentMetadata, ...]
@@ -85,7 +85,7 @@ class Brokers(RuleBasedStateMachine):
         return self.loop.run_until_complete(work)
 
     def attempt(self, call: Callable[[], Awaitable[None]], fault: Fault | None) -> bool:
-        """Call with a fault; True when it was acknowledged."""
+        """Call with a fault; return True when the call was acknowledged."""
         self.store.apply_faults.clear()
         self.store.apply_faults.append(fault)
 
@@ -154,7 +154,7 @@ class Brokers(RuleBasedStateMachine):
         self.attempt(lambda: self.managers[broker].update(update), fault)
 
     def leader(self) -> int:
-        """A broker that is ready, after an announcement if there is none."""
+        """Return a broker that is ready; announce one if there is none."""
         ready = next((broker for broker in (0, 1) if self.managers[broker].is_ready(PARTITION)), None)
         if ready is None:
             self.announce(broker=0, grow=1, fault=None)
@@ -174,7 +174,7 @@ class Brokers(RuleBasedStateMachine):
 
     @rule(lengths=st.lists(st.integers(1, 5), min_size=1, max_size=4), rolls=st.booleans())
     def copy(self, lengths: list[int], rolls: bool) -> None:
-        """Neighbours behind everything else, finished one after the other."""
+        """Copy neighbours behind all other segments, and finish them one by one."""
         broker, stored = self.leader(), self.stored()
         start, epoch = max((m.end_offset for m in stored.list()), default=-1) + 1, max(stored.epochs, default=0)
         for length in lengths if start < 60 else []:
@@ -187,7 +187,7 @@ class Brokers(RuleBasedStateMachine):
 
     @rule(first=st.integers(0, 1000), count=st.integers(1, 4), rarely=rare_faults, goes_on=st.booleans(), fault=faults)
     def compact(self, first: int, count: int, rarely: Fault | None, goes_on: bool, fault: Fault | None) -> None:
-        """An output for a run of neighbours, as far as the leader knows of any, and perhaps its commit."""
+        """Begin an output for a run of neighbours that the leader knows, and perhaps commit it."""
         self.copy([4, 4], rolls=True)
         broker = self.leader()
         manager = self.managers[broker]
@@ -211,7 +211,7 @@ class Brokers(RuleBasedStateMachine):
     @precondition(lambda self: self.replacements)
     @rule(stranger=st.sampled_from([None, None, 0, 1]), age=st.integers(0, 3), compacts=st.booleans(), fault=faults)
     def replace(self, stranger: int | None, age: int, compacts: bool, fault: Fault | None) -> None:
-        """Asked for by whoever, once or twice, whatever has happened since: all of it happens or nothing."""
+        """Replace at any later time, by any broker, once or twice: the whole replacement happens or no part of it."""
         wanted = self.replacements[max(0, len(self.replacements) - 1 - age)]
         broker = self.leader() if stranger is None else stranger
         before = self.stored()
@@ -288,7 +288,7 @@ class Brokers(RuleBasedStateMachine):
 
 
 def _neighbours(view: PartitionView, first: int) -> tuple[RemoteLogSegmentMetadata, ...]:
-    """Readable segments of any epochs without a gap or an overlap between them, from any one of them on."""
+    """Return neighbouring readable segments of any epochs, without a gap or overlap, beginning at any of them."""
     readable = [m for m in view.list() if m.state is FINISHED and view.is_readable(m)]
     readable.sort(key=lambda m: (m.start_offset, m.end_offset))
     chosen = readable[first % len(readable) :] if readable else []
@@ -297,7 +297,7 @@ def _neighbours(view: PartitionView, first: int) -> tuple[RemoteLogSegmentMetada
 
 
 def _assert_found(before: PartitionView, after: PartitionView, done: Replacement) -> None:
-    """Whoever found an input finds the output, and nobody loses anything."""
+    """Check that each lookup of an input finds the output, and that other lookups find the same segment as before."""
     gone = {metadata.segment.id for metadata in done.inputs}
     for epoch in before.epochs:
         assert after.highest_offset_for_epoch(epoch) == before.highest_offset_for_epoch(epoch)

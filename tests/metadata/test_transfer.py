@@ -59,7 +59,7 @@ async def everything(store: KeyValueStore) -> list[tuple[str, bytes]]:
 
 @pytest.fixture
 async def source() -> KeyValueStore:
-    """Partitions with a past, one that is being deleted, one that was deleted, an identity, two tiers."""
+    """Return a store with partitions with a past, one under deletion, one deleted, an identity, and two tiers."""
     store = MemoryKeyValueStore()
     await store_identity(store, KEYS, new_id=lambda: STORE_ID)
     for prefix in ("", "tiers/ä"):
@@ -99,7 +99,7 @@ async def test_an_import_gives_every_row_that_was_exported(source: KeyValueStore
 
 @settings(max_examples=40, deadline=None)
 @given(histories)
-def test_any_history_survives(history: list[Copied]) -> None:
+def test_rows_of_any_history_are_imported_as_they_were_exported(history: list[Copied]) -> None:
     async def moved() -> None:
         source, target = MemoryKeyValueStore(), MemoryKeyValueStore()
         await lead(source, PARTITION, history)
@@ -109,7 +109,7 @@ def test_any_history_survives(history: list[Copied]) -> None:
     asyncio.run(moved())
 
 
-async def test_the_other_clusters_rows_stay_where_they_are(source: KeyValueStore, target: FaultyKeyValueStore) -> None:
+async def test_import_leaves_the_rows_of_other_clusters(source: KeyValueStore, target: FaultyKeyValueStore) -> None:
     other = MetadataKeyFactory("other")
     await store_identity(target, other, new_id=lambda: UUID(int=9))
     before = await target.scan(other.all_prefix)
@@ -118,7 +118,9 @@ async def test_the_other_clusters_rows_stay_where_they_are(source: KeyValueStore
     assert await exported(target, other) == [*(await exported(target, other))]
 
 
-async def test_fields_of_a_later_tierd_survive(source: KeyValueStore, target: FaultyKeyValueStore) -> None:
+async def test_fields_of_a_later_tierd_are_exported_and_imported(
+    source: KeyValueStore, target: FaultyKeyValueStore
+) -> None:
     key = KEYS.row(PARTITIONS[0])
     value = await source.get(key)
     assert value is not None
@@ -131,7 +133,7 @@ async def test_fields_of_a_later_tierd_survive(source: KeyValueStore, target: Fa
 
 
 @pytest.mark.parametrize("fault", [Fault.FAIL, Fault.LOSE_ANSWER, Fault.DROP_REQUEST])
-async def test_an_interrupted_import_is_continued_and_never_shows_half_a_partition(
+async def test_interrupted_import_is_continued_and_shows_no_partial_partition(
     source: KeyValueStore, fault: Fault
 ) -> None:
     lines = await exported(source)
@@ -150,7 +152,7 @@ async def test_an_interrupted_import_is_continued_and_never_shows_half_a_partiti
         assert await everything(target) == await everything(source)
 
 
-async def test_a_store_that_is_half_filled_is_no_source(source: KeyValueStore) -> None:
+async def test_export_of_a_partly_filled_store_is_refused(source: KeyValueStore) -> None:
     target = FaultyKeyValueStore(MemoryKeyValueStore())
     target.apply_faults.extend([None, None, None, Fault.FAIL])
     lines = await exported(source)
@@ -160,7 +162,7 @@ async def test_a_store_that_is_half_filled_is_no_source(source: KeyValueStore) -
         await exported(target)
 
 
-async def test_an_import_that_is_cancelled_anywhere_is_continued(source: KeyValueStore) -> None:
+async def test_import_cancelled_at_any_await_is_continued(source: KeyValueStore) -> None:
     lines = await exported(source)
     for suspension in range(1, 500):
         target = MemoryKeyValueStore()
@@ -176,7 +178,7 @@ async def test_an_import_that_is_cancelled_anywhere_is_continued(source: KeyValu
     raise AssertionError("it never came to its end")
 
 
-async def test_what_a_continued_import_finds_is_counted(source: KeyValueStore) -> None:
+async def test_continued_import_counts_the_partitions_already_present(source: KeyValueStore) -> None:
     target = FaultyKeyValueStore(MemoryKeyValueStore())
     target.apply_faults.extend([None, None, None, None, None, Fault.FAIL])
     lines = await exported(source)
@@ -186,7 +188,7 @@ async def test_what_a_continued_import_finds_is_counted(source: KeyValueStore) -
 
 
 @pytest.mark.parametrize("key", ["partitions", "tier", "deleted"])
-async def test_a_store_that_is_not_empty_is_refused(
+async def test_import_into_a_store_that_is_not_empty_is_refused(
     source: KeyValueStore, target: FaultyKeyValueStore, key: str
 ) -> None:
     kept = Put(f"{KEYS.all_prefix}{key}/x", b"\x01{}")
@@ -196,7 +198,7 @@ async def test_a_store_that_is_not_empty_is_refused(
     assert await everything(target) == [(kept.key, kept.value)]
 
 
-async def test_a_store_that_only_has_an_identity_counts_as_empty(
+async def test_import_into_a_store_with_only_an_identity_succeeds(
     source: KeyValueStore, target: FaultyKeyValueStore
 ) -> None:
     await store_identity(target, KEYS, new_id=lambda: UUID(int=3))
@@ -204,9 +206,7 @@ async def test_a_store_that_only_has_an_identity_counts_as_empty(
     assert await everything(target) == await everything(source)
 
 
-async def test_what_was_imported_is_imported_again_without_a_write(
-    source: KeyValueStore, target: FaultyKeyValueStore
-) -> None:
+async def test_repeated_import_writes_nothing(source: KeyValueStore, target: FaultyKeyValueStore) -> None:
     lines = await exported(source)
     await imported(target, lines)
     before = len(target.batches)
@@ -217,7 +217,7 @@ async def test_what_was_imported_is_imported_again_without_a_write(
         await imported(target, lines)
 
 
-async def test_another_export_does_not_continue_an_import(source: KeyValueStore) -> None:
+async def test_interrupted_import_is_not_continued_with_another_export(source: KeyValueStore) -> None:
     target = FaultyKeyValueStore(MemoryKeyValueStore())
     lines = await exported(source)
     target.apply_faults.extend([None, None, Fault.FAIL])
@@ -234,7 +234,7 @@ async def test_an_export_of_another_cluster_is_refused(source: KeyValueStore, ta
     assert await target.scan("") == []
 
 
-async def test_a_program_that_writes_meanwhile_is_noticed(source: KeyValueStore) -> None:
+async def test_import_is_refused_when_another_program_writes_meanwhile(source: KeyValueStore) -> None:
     target = FaultyKeyValueStore(MemoryKeyValueStore())
     interfered = False
 
@@ -284,7 +284,7 @@ def empty(lines: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("damage", [cut, torn, flipped, later_version, without_rows, foreign, not_json, empty])
-async def test_a_damaged_export_is_named_by_its_line_and_nothing_is_written(
+async def test_damaged_export_is_refused_with_its_line_before_any_write(
     source: KeyValueStore, target: FaultyKeyValueStore, damage: Callable[[list[str]], list[str]]
 ) -> None:
     lines = damage(await exported(source))
@@ -294,7 +294,7 @@ async def test_a_damaged_export_is_named_by_its_line_and_nothing_is_written(
 
 
 @pytest.mark.spec("remote-tiering 20")
-async def test_a_row_that_cannot_be_decoded_is_no_backup(source: KeyValueStore) -> None:
+async def test_export_of_an_undecodable_row_is_refused(source: KeyValueStore) -> None:
     key = KEYS.row(PARTITIONS[0])
     value = await source.get(key)
     await source.apply(Batch([Put(key, (value or b"") + b"x")]))
@@ -310,7 +310,7 @@ async def test_a_large_partition_is_written_in_batches_of_bounded_size() -> None
     assert await everything(target) == await everything(source)
 
 
-async def test_an_imported_partition_is_led_on(source: KeyValueStore, target: FaultyKeyValueStore) -> None:
+async def test_imported_partition_may_be_led_and_written(source: KeyValueStore, target: FaultyKeyValueStore) -> None:
     await imported(target, await exported(source))
     manager = await lead(target, PARTITIONS[0], [])
     metadata = segment(500, 509, partition=PARTITIONS[0], segment_id=UUID(int=77))
@@ -325,6 +325,6 @@ def lines_that_fail() -> Iterator[str]:
     raise MetadataExportError("the disk is gone")
 
 
-async def test_a_file_that_cannot_be_read_is_said_to(target: FaultyKeyValueStore) -> None:
+async def test_error_of_the_export_file_is_raised_by_the_import(target: FaultyKeyValueStore) -> None:
     with pytest.raises(TierError, match="disk"):
         await import_lines(target, KEYS, lines_that_fail, tell=lambda _: None)

@@ -1,4 +1,4 @@
-"""The one step that Kafka lacks: a segment whose deletion has begun comes back."""
+"""Undeletion, a step that Kafka lacks: a segment whose deletion has begun becomes finished again."""
 
 import pytest
 
@@ -47,7 +47,7 @@ async def bring(
     return metadata
 
 
-async def test_it_is_found_again_as_if_it_had_just_been_finished(
+async def test_undeleted_segment_is_found_like_one_just_finished(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     metadata = await bring(leader, segment(0, 9, {0: 0, 1: 5}), FINISHED, DELETE_STARTED)
@@ -61,14 +61,14 @@ async def test_it_is_found_again_as_if_it_had_just_been_finished(
 
 
 @pytest.mark.spec("remote-tiering 11")
-async def test_an_ordinary_update_cannot_do_it(leader: RemoteLogMetadataManager) -> None:
+async def test_update_from_delete_started_to_finished_is_refused(leader: RemoteLogMetadataManager) -> None:
     metadata = await bring(leader, segment(0, 9), FINISHED, DELETE_STARTED)
     with pytest.raises(InvalidSegmentTransitionError):
         await leader.update(step(metadata, FINISHED))
     assert leader.view(PARTITION).segment_for(0, 5) is None
 
 
-async def test_it_takes_its_place_among_those_that_were_finished_meanwhile(leader: RemoteLogMetadataManager) -> None:
+async def test_undeleted_segment_is_found_beside_segments_finished_meanwhile(leader: RemoteLogMetadataManager) -> None:
     long = await bring(leader, segment(0, 99), FINISHED, DELETE_STARTED)
     short = await bring(leader, segment(10, 19), FINISHED)
     await leader.undelete(step(long, FINISHED))
@@ -80,9 +80,7 @@ async def test_it_takes_its_place_among_those_that_were_finished_meanwhile(leade
     assert short.segment.id in view.epochs[0].unreferenced
 
 
-async def test_repeating_it_succeeds_and_writes_nothing(
-    leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
-) -> None:
+async def test_repeated_undeletion_writes_nothing(leader: RemoteLogMetadataManager, store: FaultyKeyValueStore) -> None:
     metadata = await bring(leader, segment(0, 9), FINISHED, DELETE_STARTED)
     await leader.undelete(step(metadata, FINISHED))
     before = len(store.batches)
@@ -97,7 +95,7 @@ async def test_repeating_it_succeeds_and_writes_nothing(
         ((FINISHED, DELETE_STARTED, DELETE_FINISHED), InvalidSegmentTransitionError),
     ],
 )
-async def test_only_what_is_being_deleted_comes_back(
+async def test_undeletion_of_a_segment_in_another_state_is_refused(
     leader: RemoteLogMetadataManager, states: tuple[RemoteLogSegmentState, ...], error: type[Exception]
 ) -> None:
     metadata = await bring(leader, segment(0, 9), *states)
@@ -105,19 +103,21 @@ async def test_only_what_is_being_deleted_comes_back(
         await leader.undelete(step(metadata, FINISHED))
 
 
-async def test_what_nobody_added_is_not_found(leader: RemoteLogMetadataManager) -> None:
+async def test_undeletion_of_an_unknown_segment_is_not_found(leader: RemoteLogMetadataManager) -> None:
     with pytest.raises(RemoteResourceNotFoundError):
         await leader.undelete(step(segment(0, 9), FINISHED))
 
 
 @pytest.mark.parametrize("state", [DELETE_STARTED, DELETE_FINISHED])
-async def test_it_leads_to_finished_only(leader: RemoteLogMetadataManager, state: RemoteLogSegmentState) -> None:
+async def test_undeletion_to_another_state_than_finished_is_refused(
+    leader: RemoteLogMetadataManager, state: RemoteLogSegmentState
+) -> None:
     metadata = await bring(leader, segment(0, 9), FINISHED, DELETE_STARTED)
     with pytest.raises(InvalidMetadataError):
         await leader.undelete(step(metadata, state))
 
 
-async def test_the_log_start_goes_back_in_the_same_step(
+async def test_undeletion_may_move_the_log_start_back_in_the_same_batch(
     leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
 ) -> None:
     metadata = await bring(leader, segment(0, 9), FINISHED, DELETE_STARTED)
@@ -129,7 +129,9 @@ async def test_the_log_start_goes_back_in_the_same_step(
     assert await read_partition(store, KEYS, PARTITION) == leader.view(PARTITION)
 
 
-async def test_after_a_lost_answer_it_is_repeated(leader: RemoteLogMetadataManager, store: FaultyKeyValueStore) -> None:
+async def test_undeletion_is_repeated_after_a_lost_answer(
+    leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
+) -> None:
     metadata = await bring(leader, segment(0, 9), FINISHED, DELETE_STARTED)
     store.apply_faults.append(Fault.LOSE_ANSWER)
     with pytest.raises(OutcomeUnknownError):
@@ -139,7 +141,9 @@ async def test_after_a_lost_answer_it_is_repeated(leader: RemoteLogMetadataManag
     assert leader.view(PARTITION).segment_for(0, 5) is not None
 
 
-async def test_a_stale_leader_cannot_do_it(leader: RemoteLogMetadataManager, store: FaultyKeyValueStore) -> None:
+async def test_undeletion_by_a_stale_leader_is_fenced(
+    leader: RemoteLogMetadataManager, store: FaultyKeyValueStore
+) -> None:
     metadata = await bring(leader, segment(0, 9), FINISHED, DELETE_STARTED)
     successor = RemoteLogMetadataManager(
         store, cluster_id="cluster", broker_id=2, session_id=SESSION, clock=FakeClock()

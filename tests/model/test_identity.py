@@ -12,33 +12,33 @@ topics = st.text("abcXYZ019._-", min_size=1, max_size=40)
 
 
 @pytest.mark.spec("log-format REC-50")
-def test_the_golden_topic_id_is_written_and_read() -> None:
+def test_golden_topic_id_is_encoded_and_parsed() -> None:
     topic_id = UUID("12345678-9abc-def0-fedc-ba9876543210")
     assert uuid_to_text(topic_id) == "EjRWeJq83vD-3LqYdlQyEA"
     assert uuid_from_text("EjRWeJq83vD-3LqYdlQyEA") == topic_id
 
 
 @given(st.uuids())
-def test_every_id_comes_back_from_its_text(value: UUID) -> None:
+def test_any_id_is_parsed_from_its_text(value: UUID) -> None:
     text = uuid_to_text(value)
     assert len(text) == 22
     assert uuid_from_text(text) == value
 
 
 @given(st.text(min_size=0, max_size=30))
-def test_any_text_is_an_id_or_refused(text: str) -> None:
+def test_any_text_is_parsed_to_an_id_or_refused(text: str) -> None:
     with suppress(ValueError):
         assert isinstance(uuid_from_text(text), UUID)
 
 
 @given(topics, st.integers(0, 2**31 - 1))
-def test_every_partition_comes_back_from_its_text(topic: str, partition: int) -> None:
+def test_any_partition_is_parsed_from_its_text(topic: str, partition: int) -> None:
     named = TopicPartition(topic, partition)
     assert TopicPartition.parse(str(named)) == named
 
 
 @pytest.mark.parametrize("text", ["", "-", "a", "a-", "-1", "a-b", "a-1.5", "a-٣", "a-2147483648", "a- 1"])
-def test_other_texts_are_refused_with_an_example(text: str) -> None:
+def test_text_that_is_no_partition_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(PartitionNameError) as caught:
         TopicPartition.parse(text)
     assert "orders-0" in caught.value.remedy
@@ -52,5 +52,5 @@ def test_identities_print_as_kafka_names_them() -> None:
     assert str(segment) == "orders-3:EjRWeJq83vD-3LqYdlQyEA"
 
 
-def test_a_topic_created_again_is_another() -> None:
+def test_partitions_of_a_topic_created_again_differ() -> None:
     assert TopicIdPartition(uuid4(), "orders", 0) != TopicIdPartition(uuid4(), "orders", 0)

@@ -23,11 +23,11 @@ def test_only_the_steps_of_the_lifecycle_are_allowed(
     assert present.may_become(target) is ((present, target) in LEGAL)
 
 
-def test_the_numbers_of_the_states_are_kafkas() -> None:
+def test_numbers_of_the_segment_states_are_those_of_kafka() -> None:
     assert [state.value for state in (STARTED, FINISHED, DELETE_STARTED, DELETE_FINISHED)] == [0, 1, 2, 3]
 
 
-def test_an_illegal_step_says_what_which_and_what_next() -> None:
+def test_error_of_an_illegal_step_names_present_state_and_target() -> None:
     deleting = replace(segment(0, 9), state=DELETE_STARTED)
     with pytest.raises(InvalidSegmentTransitionError, match="DELETE_SEGMENT_STARTED, cannot become COPY_SEGMENT_F"):
         deleting.require_step(FINISHED)
@@ -49,7 +49,7 @@ def test_a_segment_without_epochs_is_refused() -> None:
 
 
 @pytest.mark.parametrize("epochs", [{0: 10}, {0: 15}, {0: 10, 3: 15}, {0: 12, 1: 12, 4: 19}])
-def test_epochs_that_begin_inside_the_segment_are_those_of_a_segment(epochs: dict[int, int]) -> None:
+def test_epochs_that_begin_inside_the_segment_are_accepted(epochs: dict[int, int]) -> None:
     assert segment(10, 19, epochs).first_readable_offset == epochs[0]
 
 
@@ -79,7 +79,7 @@ def test_advancing_keeps_the_custom_metadata() -> None:
 
 
 @pytest.mark.spec("remote-tiering 17")
-def test_an_update_keeps_what_is_known_of_the_transaction_index() -> None:
+def test_update_keeps_the_flag_of_an_empty_transaction_index() -> None:
     begun = segment(0, 9, txn_index_empty=True)
     assert begun.updated(step(begun, FINISHED)).txn_index_empty
 
@@ -90,7 +90,7 @@ def test_an_update_of_another_segment_is_refused() -> None:
         segment(0, 9).updated(step(segment(0, 9), FINISHED))
 
 
-def test_an_update_changes_nothing_but_its_own_fields() -> None:
+def test_update_changes_only_state_and_event_time() -> None:
     begun = segment(3, 90, {1: 3, 4: 20})
     finished = begun.updated(step(begun, FINISHED))
     same = replace(finished, state=begun.state, event_timestamp_ms=begun.event_timestamp_ms)
@@ -98,7 +98,7 @@ def test_an_update_changes_nothing_but_its_own_fields() -> None:
     assert finished != begun
 
 
-def test_metadata_cannot_be_changed_in_place() -> None:
+def test_segment_metadata_is_immutable() -> None:
     begun = segment(0, 9)
     with pytest.raises(FrozenInstanceError):
         begun.state = FINISHED  # type: ignore[misc]  # the point of the test
@@ -110,6 +110,6 @@ def test_an_epoch_ends_where_the_next_one_begins_or_with_the_segment(epoch: int,
     assert segment(0, 100, {0: 0, 1: 20, 2: 80}).epoch_end(epoch) == end
 
 
-def test_an_epoch_that_wrote_nothing_ends_before_it_begins() -> None:
+def test_epoch_without_offsets_ends_before_it_begins() -> None:
     begun = segment(100, 200, {1: 100, 2: 100})
     assert (begun.epoch_end(1), begun.epoch_end(2)) == (99, 200)

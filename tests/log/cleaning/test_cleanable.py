@@ -53,7 +53,7 @@ def test_without_a_checkpoint_all_from_the_log_start_is_dirty() -> None:
 
 
 @pytest.mark.parametrize("checkpoint", [9, 61])
-def test_checkpoint_outside_of_the_log_is_wrong_and_tells_nothing(checkpoint: int) -> None:
+def test_checkpoint_outside_of_the_log_is_wrong_and_all_is_dirty(checkpoint: int) -> None:
     found = measured(*SIX, checkpoint=checkpoint, log_start_offset=10)
     assert (found.first_dirty_offset, found.is_checkpoint_wrong) == (10, True)
 

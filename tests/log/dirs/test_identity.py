@@ -14,12 +14,12 @@ def properties(cluster: str = "c", node: int | None = 1) -> MetaProperties:
     return MetaProperties(cluster, node, None)
 
 
-def test_the_log_dirs_say_who_they_are() -> None:
+def test_broker_identity_is_read_from_the_log_dirs() -> None:
     found = {A: properties(), B: properties()}
     assert broker_identity(FILE, cluster_id=None, node_id=None, found=found) == BrokerIdentity("c", 1)
 
 
-def test_what_no_log_dir_says_is_configured() -> None:
+def test_broker_identity_missing_in_the_log_dirs_is_taken_from_the_configuration() -> None:
     assert broker_identity(
         FILE, cluster_id="x", node_id=0, found={A: LogDirAbsence.NO_META_PROPERTIES}
     ) == BrokerIdentity("x", 0)
@@ -38,7 +38,7 @@ def test_what_no_log_dir_says_is_configured() -> None:
         ("other", None, {A: properties()}, "c in /a, other in this file"),
     ],
 )
-def test_what_is_missing_or_contradictory_is_a_fault(
+def test_missing_or_contradictory_identity_is_a_fault(
     cluster_id: str | None, node_id: int | None, found: dict[Path, FoundIdentity], fault: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -47,13 +47,13 @@ def test_what_is_missing_or_contradictory_is_a_fault(
     assert str(FILE) in str(refused.value)
 
 
-def test_both_faults_are_reported_at_once() -> None:
+def test_missing_cluster_id_and_node_id_are_reported_together() -> None:
     with pytest.raises(ConfigError) as refused:
         broker_identity(FILE, cluster_id=None, node_id=None, found={A: LogDirAbsence.NO_META_PROPERTIES})
     assert len(refused.value.faults) == 2
 
 
-def test_missing_log_dir_is_the_only_fault_where_it_would_have_said_both() -> None:
+def test_missing_log_dir_is_the_only_fault_of_an_unknown_identity() -> None:
     with pytest.raises(ConfigError) as refused:
         broker_identity(FILE, cluster_id=None, node_id=None, found={A: LogDirAbsence.NO_DIRECTORY})
     assert [fault.message for fault in refused.value.faults] == [
@@ -61,12 +61,12 @@ def test_missing_log_dir_is_the_only_fault_where_it_would_have_said_both() -> No
     ]
 
 
-def test_missing_log_dir_takes_nothing_from_an_identity_that_is_known() -> None:
+def test_missing_log_dir_is_no_fault_when_another_has_the_identity() -> None:
     found: dict[Path, FoundIdentity] = {A: LogDirAbsence.NO_DIRECTORY, B: properties()}
     assert broker_identity(FILE, cluster_id=None, node_id=None, found=found) == BrokerIdentity("c", 1)
 
 
-def test_log_dir_that_says_nothing_is_told_from_one_that_is_not_there(tmp_path: Path) -> None:
+def test_log_dir_without_meta_properties_differs_from_a_missing_one(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     found = read_identities([tmp_path / "empty", tmp_path / "missing"])
     assert found == {

@@ -73,7 +73,7 @@ def managed(
 
 
 def die(manager: LogManager) -> None:
-    """The process ends: nothing is written any more, and the locks are free."""
+    """End the process: no file is written any more, and the locks are free."""
     for log_dir in manager._dirs:
         log_dir.close_handles()
 
@@ -84,7 +84,7 @@ def fill(log: UnifiedLog, count: int) -> None:
 
 
 def filled(log_dir: Path, *partitions: TopicPartition, count: int = 12) -> None:
-    """A log dir after a clean stop."""
+    """Make a log dir after a clean stop."""
     with managed(log_dir) as manager:
         for partition in partitions or (ORDERS,):
             fill(manager.get_or_create(partition, topic_id=TOPIC_ID), count)
@@ -100,7 +100,7 @@ def get(manager: LogManager, partition: TopicPartition = ORDERS) -> UnifiedLog:
 
 
 @pytest.mark.spec("log-format LOAD-01")
-def test_after_a_clean_stop_nothing_is_recovered_and_the_marker_is_gone(tmp_path: Path) -> None:
+def test_start_after_a_clean_stop_skips_recovery_and_deletes_the_marker(tmp_path: Path) -> None:
     filled(tmp_path)
     assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists()
     with capture_logs() as events:
@@ -119,7 +119,7 @@ def test_after_a_clean_stop_nothing_is_recovered_and_the_marker_is_gone(tmp_path
 
 @pytest.mark.spec("log-format LOAD-01")
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), LogDirOfflineError("of no disk")])
-def test_what_is_no_failure_of_the_disk_ends_the_start(tmp_path: Path, error: Exception) -> None:
+def test_error_that_is_no_disk_failure_ends_the_start(tmp_path: Path, error: Exception) -> None:
     filled(tmp_path)
 
     def fail(_: UnifiedLog) -> bool:
@@ -127,7 +127,7 @@ def test_what_is_no_failure_of_the_disk_ends_the_start(tmp_path: Path, error: Ex
 
     with pytest.raises(type(error), match=str(error)):
         managed(tmp_path, is_stray=fail).start()
-    LogDirLock.acquire(tmp_path).release()  # nothing is held
+    LogDirLock.acquire(tmp_path).release()  # no lock is left
 
 
 @pytest.mark.spec("log-format LOAD-01")
@@ -153,7 +153,7 @@ def test_a_failing_disk_takes_its_log_dir_offline_and_the_others_load(tmp_path: 
 
 
 @pytest.mark.spec("log-format LOAD-27")
-def test_what_is_left_to_load_counts_down_and_disappears(tmp_path: Path) -> None:
+def test_remaining_load_counts_down_and_ends_empty(tmp_path: Path) -> None:
     partitions = [TopicPartition("orders", number) for number in range(6)]
     filled(tmp_path, *partitions)
     (tmp_path / CLEAN_SHUTDOWN_FILE).unlink()
@@ -178,19 +178,19 @@ def test_what_is_left_to_load_counts_down_and_disappears(tmp_path: Path) -> None
 
 @pytest.mark.spec("log-format DIR-13")
 @pytest.mark.parametrize("name", ["non_kafka_dir", "lost+found", "orders-0.x-delete-me"])
-def test_a_foreign_directory_ends_the_start(tmp_path: Path, name: str) -> None:
+def test_unknown_directory_in_a_log_dir_ends_the_start(tmp_path: Path, name: str) -> None:
     filled(tmp_path)
     (tmp_path / name).mkdir()
     with pytest.raises(PartitionNameError):
         managed(tmp_path).start()
     (tmp_path / name).rmdir()
-    (tmp_path / name).touch()  # a file is nobody's business
+    (tmp_path / name).touch()  # a file is ignored
     with managed(tmp_path) as manager:
         assert len(manager.logs()) == 1
 
 
 @pytest.mark.spec("log-format DIR-14")
-def test_kafkas_own_directories_are_passed_over(tmp_path: Path) -> None:
+def test_start_skips_directories_of_kafka_itself(tmp_path: Path) -> None:
     filled(tmp_path)
     for name in ("remote-log-index-cache", "__cluster_metadata-0"):
         (tmp_path / name).mkdir()
@@ -201,7 +201,7 @@ def test_kafkas_own_directories_are_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format DIR-17")
-def test_a_log_dir_has_one_manager(tmp_path: Path) -> None:
+def test_second_manager_of_a_log_dir_is_refused_until_the_first_shuts_down(tmp_path: Path) -> None:
     first = managed(tmp_path)
     first.start()
     with pytest.raises(LogDirLockedError):
@@ -232,20 +232,20 @@ def test_checkpoints_are_found_however_the_log_dir_is_spelled(
 
 @pytest.mark.spec("log-format DIR-25")
 @pytest.mark.parametrize("had_marker", [True, False])
-def test_a_start_that_was_not_finished_leaves_a_marker_only_if_there_was_one(tmp_path: Path, had_marker: bool) -> None:
+def test_shutdown_before_loading_ended_keeps_a_marker_that_was_there(tmp_path: Path, had_marker: bool) -> None:
     filled(tmp_path)
     if not had_marker:
         (tmp_path / CLEAN_SHUTDOWN_FILE).unlink()
     manager = managed(tmp_path)
     manager.start()
     for log_dir in manager._dirs:
-        log_dir.is_loaded = False  # as if shutdown came in between
+        log_dir.is_loaded = False  # as if the shutdown came in between
     manager.shutdown()
     assert (tmp_path / CLEAN_SHUTDOWN_FILE).exists() == had_marker
 
 
 @pytest.mark.spec("log-format DIR-26")
-def test_a_log_that_cannot_be_closed_costs_the_marker_and_nothing_else(tmp_path: Path) -> None:
+def test_log_that_cannot_be_closed_leaves_its_log_dir_without_a_clean_marker(tmp_path: Path) -> None:
     disk = FailingDisk()
     manager = managed(tmp_path / "a", tmp_path / "b", disk=disk)
     manager.start()
@@ -288,12 +288,12 @@ def test_a_manager_without_any_usable_log_dir_does_not_start(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("log_dirs", [[], ["a", "a"], ["a", "b/../a"]])
-def test_log_dirs_are_each_named_once(tmp_path: Path, log_dirs: list[str]) -> None:
+def test_manager_refuses_no_log_dir_or_one_named_twice(tmp_path: Path, log_dirs: list[str]) -> None:
     with pytest.raises(ValueError, match="each of them once"):
         managed(*(tmp_path / name for name in log_dirs))
 
 
-def test_the_high_watermark_survives_within_the_bounds_of_the_log(tmp_path: Path) -> None:
+def test_restored_high_watermark_is_clipped_to_the_bounds_of_the_log(tmp_path: Path) -> None:
     filled(tmp_path)
     for written, expected in ((7, 7), (99, 12), (0, 0)):
         (tmp_path / REPLICATION_OFFSET_CHECKPOINT).write_text(f"0\n1\norders 0 {written}\n")
@@ -306,7 +306,7 @@ def test_the_high_watermark_survives_within_the_bounds_of_the_log(tmp_path: Path
 
 
 @pytest.mark.spec("log-format DIR-15")
-def test_a_stray_log_is_set_aside_and_kept(tmp_path: Path) -> None:
+def test_stray_log_is_renamed_and_kept(tmp_path: Path) -> None:
     filled(tmp_path, ORDERS, TopicPartition("orders", 1))
     with managed(tmp_path, is_stray=lambda log: log.topic_partition == ORDERS) as manager:
         assert manager.get(ORDERS) is None
@@ -316,13 +316,13 @@ def test_a_stray_log_is_set_aside_and_kept(tmp_path: Path) -> None:
         assert len(read_all(stray)) == 12
         fill(manager.get_or_create(ORDERS), 1)
     assert ORDERS in read_offset_checkpoint(tmp_path / RECOVERY_POINT_CHECKPOINT)
-    with managed(tmp_path) as manager:  # and again under its new name
+    with managed(tmp_path) as manager:  # the log stays stray under its new name
         assert [log.directory for log in manager.stray_logs()] == [stray.directory]
         assert get(manager).log_end_offset == 1
 
 
 @pytest.mark.spec("log-format DIR-16")
-def test_a_log_is_stray_when_the_cluster_puts_it_elsewhere(tmp_path: Path) -> None:
+def test_log_is_stray_when_the_cluster_assigns_it_to_other_brokers(tmp_path: Path) -> None:
     with managed(tmp_path) as manager:
         log = manager.get_or_create(ORDERS)
         assert lacks_topic_id(log)
@@ -339,7 +339,7 @@ def _replicas_of(known: dict[tuple[UUID, int], list[int]], topic_id: UUID, parti
     return known.get((topic_id, partition))
 
 
-def test_two_directories_for_one_replica_end_the_start(tmp_path: Path) -> None:
+def test_two_directories_of_one_replica_end_the_start(tmp_path: Path) -> None:
     filled(tmp_path / "a")
     filled(tmp_path / "b")
     with pytest.raises(DuplicateLogError) as caught:
@@ -349,7 +349,7 @@ def test_two_directories_for_one_replica_end_the_start(tmp_path: Path) -> None:
 
 
 def future_directory(log_dir: Path, number: int = 1) -> Path:
-    """A directory of a replica that a broker was moving to ``log_dir``, with records."""
+    """Make a directory of a replica that a broker was moving to ``log_dir``, with records."""
     filled(log_dir / "elsewhere")
     directory = log_dir / directory_name(ORDERS, DirectoryKind.FUTURE, directory_id=f"{number:032x}")
     (log_dir / "elsewhere" / "orders-0").rename(directory)
@@ -361,7 +361,7 @@ def content(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
-def test_future_directories_stay_as_they_are_and_are_noted(tmp_path: Path) -> None:
+def test_future_directories_are_logged_and_left_as_they_are(tmp_path: Path) -> None:
     directories = [future_directory(tmp_path, number) for number in (1, 2)]
     before = [content(directory) for directory in directories]
     for config in (LogConfig(), LogConfig(retention_ms=0, cleanup_policy=frozenset({"compact", "delete"}))):
@@ -374,7 +374,7 @@ def test_future_directories_stay_as_they_are_and_are_noted(tmp_path: Path) -> No
         assert [content(directory) for directory in directories] == before
 
 
-def test_checkpoints_keep_what_they_say_of_a_future_directory(tmp_path: Path) -> None:
+def test_checkpoints_keep_the_entry_of_a_future_directory(tmp_path: Path) -> None:
     future_directory(tmp_path)
     for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
         write_offset_checkpoint(OsDisk(), tmp_path / name, {ORDERS: 2})
@@ -402,7 +402,7 @@ def test_unclean_log_dir_with_a_future_directory_gets_no_clean_marker(tmp_path: 
 
 
 @pytest.mark.spec("log-format DIR-18")
-def test_a_new_log_goes_to_the_log_dir_with_the_fewest(tmp_path: Path) -> None:
+def test_new_log_is_created_in_the_log_dir_with_the_fewest_partitions(tmp_path: Path) -> None:
     with managed(tmp_path / "a", tmp_path / "b", tmp_path / "c") as manager:
         for number in range(9):
             manager.get_or_create(TopicPartition("orders", number))
@@ -411,7 +411,7 @@ def test_a_new_log_goes_to_the_log_dir_with_the_fewest(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("log-format DIR-19")
-def test_a_log_dir_that_cannot_take_a_log_is_passed_over(tmp_path: Path) -> None:
+def test_new_log_is_created_in_the_next_log_dir_when_the_first_fails(tmp_path: Path) -> None:
     disk = FailingDisk()
     manager = managed(tmp_path / "a", tmp_path / "b", disk=disk)
     manager.start()
@@ -424,7 +424,7 @@ def test_a_log_dir_that_cannot_take_a_log_is_passed_over(tmp_path: Path) -> None
     manager.shutdown()
 
 
-def test_a_log_that_may_be_in_an_offline_log_dir_is_not_begun_anew(tmp_path: Path) -> None:
+def test_log_that_may_be_in_an_offline_log_dir_is_not_created_anew(tmp_path: Path) -> None:
     disk = FailingDisk()
     with managed(tmp_path / "a", tmp_path / "b", disk=disk) as manager:
         disk.fails = lambda _, path: tmp_path / "a" in path.parents
@@ -434,7 +434,7 @@ def test_a_log_that_may_be_in_an_offline_log_dir_is_not_begun_anew(tmp_path: Pat
 
 
 @pytest.mark.spec("log-format DIR-30")
-def test_a_log_of_another_topic_id_is_refused(tmp_path: Path) -> None:
+def test_log_opened_with_another_topic_id_is_refused(tmp_path: Path) -> None:
     filled(tmp_path)
     with managed(tmp_path) as manager:
         assert manager.get_or_create(ORDERS, topic_id=TOPIC_ID) is manager.get_or_create(ORDERS)
@@ -456,7 +456,7 @@ def test_a_topic_id_is_on_disk_after_the_first_append_or_the_stop(tmp_path: Path
         assert get(manager).topic_id == TOPIC_ID
 
 
-def test_a_manager_that_was_shut_down_creates_nothing(tmp_path: Path) -> None:
+def test_manager_after_shutdown_refuses_to_create_a_log(tmp_path: Path) -> None:
     manager = managed(tmp_path)
     manager.start()
     manager.shutdown()
@@ -469,14 +469,14 @@ def test_a_manager_that_was_shut_down_creates_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.spec("log-format DIR-09")
 @pytest.mark.parametrize("kind", [DirectoryKind.DELETE, DirectoryKind.STRAY, DirectoryKind.FUTURE])
-def test_a_suffixed_name_has_an_id(kind: DirectoryKind) -> None:
+def test_name_with_a_suffix_contains_a_directory_id(kind: DirectoryKind) -> None:
     name = directory_name(TopicPartition("foo", 3), kind, directory_id=ID)
     assert re.fullmatch(rf"foo-3\.[a-z0-9]{{32}}{kind.value}", name)
     assert len(name) <= 255
 
 
 @pytest.mark.spec("log-format DIR-10")
-def test_a_long_topic_is_cut_unless_it_is_a_future_one() -> None:
+def test_long_topic_is_cut_in_a_deleted_name_and_not_in_a_future_name() -> None:
     partition = TopicPartition("t" * 249, 5)
     name = directory_name(partition, DirectoryKind.DELETE, directory_id=ID)
     assert len(name) == 255
@@ -494,7 +494,7 @@ def test_an_over_long_topic_is_created_and_deleted(tmp_path: Path) -> None:
         assert deleted.directory.is_dir()
 
 
-def test_a_deleted_log_is_removed_when_its_time_has_come(tmp_path: Path) -> None:
+def test_deleted_log_is_removed_after_its_delay(tmp_path: Path) -> None:
     clock = FakeClock(now_ms=NOW_MS)
     with managed(tmp_path, clock=clock) as manager:
         fill(manager.get_or_create(ORDERS), 12)
@@ -503,8 +503,8 @@ def test_a_deleted_log_is_removed_when_its_time_has_come(tmp_path: Path) -> None
         assert read_offset_checkpoint(tmp_path / RECOVERY_POINT_CHECKPOINT) == {}
         clock.advance(59.9)
         assert manager.remove_due_directories() == 0
-        assert len(read_all(deleted)) == 12  # who reads may go on
-        fill(manager.get_or_create(ORDERS), 1)  # and the topic may come back
+        assert len(read_all(deleted)) == 12  # readers may go on
+        fill(manager.get_or_create(ORDERS), 1)  # and the topic may be created again
         clock.advance(0.1)
         assert manager.remove_due_directories() == 1
         assert not deleted.directory.exists()
@@ -513,7 +513,7 @@ def test_a_deleted_log_is_removed_when_its_time_has_come(tmp_path: Path) -> None
     assert [path.name for path in tmp_path.glob("orders-*")] == ["orders-0"]
 
 
-def test_a_deletion_is_taken_up_again_after_a_restart(tmp_path: Path) -> None:
+def test_deletion_of_a_log_continues_after_a_restart(tmp_path: Path) -> None:
     clock = FakeClock(now_ms=NOW_MS)
     with managed(tmp_path, clock=clock) as manager:
         fill(manager.get_or_create(ORDERS), 12)
@@ -526,7 +526,7 @@ def test_a_deletion_is_taken_up_again_after_a_restart(tmp_path: Path) -> None:
     assert not [*tmp_path.glob("orders-*")]
 
 
-def test_a_shutdown_may_finish_what_waits(tmp_path: Path) -> None:
+def test_shutdown_that_finishes_deletions_removes_waiting_files_and_directories(tmp_path: Path) -> None:
     manager = managed(tmp_path)
     manager.start()
     manager.get_or_create(TopicPartition("orders", 1))
@@ -553,14 +553,14 @@ def test_a_truncation_rewrites_the_recovery_points_of_its_log_dir_alone(tmp_path
             log = manager.get_or_create(partition, preferred_dir=tmp_path / name)
             fill(log, 12)
             log.flush()
-        manager.truncate_to({ORDERS: 5, TopicPartition("nobody", 0): 3})
+        manager.truncate_to({ORDERS: 5, TopicPartition("missing", 0): 3})
         assert read_offset_checkpoint(tmp_path / "a" / RECOVERY_POINT_CHECKPOINT) == {ORDERS: 5}
         assert not (tmp_path / "b" / RECOVERY_POINT_CHECKPOINT).exists()
         manager.truncate_fully_and_start_at(TopicPartition("orders", 1), 100, log_start_offset=50)
         assert read_offset_checkpoint(tmp_path / "b" / RECOVERY_POINT_CHECKPOINT) == {TopicPartition("orders", 1): 12}
 
 
-def test_of_truncations_one_of_which_fails_those_before_it_are_checkpointed(tmp_path: Path) -> None:
+def test_truncations_before_a_failed_one_are_checkpointed(tmp_path: Path) -> None:
     with managed(tmp_path / "a", tmp_path / "b") as manager:
         for name, partition in (("a", ORDERS), ("b", TopicPartition("orders", 1))):
             log = manager.get_or_create(partition, preferred_dir=tmp_path / name)
@@ -574,7 +574,7 @@ def test_of_truncations_one_of_which_fails_those_before_it_are_checkpointed(tmp_
 
 @pytest.mark.spec("log-format DIR-34")
 @pytest.mark.parametrize(("tiered", "log_start", "is_listed"), [(False, 0, False), (False, 3, True), (True, 0, True)])
-def test_a_log_start_is_checkpointed_where_the_first_segment_does_not_say_it(
+def test_log_start_is_checkpointed_when_tiered_or_above_the_first_segment(
     tmp_path: Path, tiered: bool, log_start: int, is_listed: bool
 ) -> None:
     config = LogConfig(remote_storage_enable=tiered)
@@ -609,7 +609,7 @@ def test_a_checkpoint_that_cannot_be_written_takes_its_log_dir_offline_alone(tmp
         fill(log, 1)
 
 
-def test_retention_and_housekeeping_go_over_every_log(tmp_path: Path) -> None:
+def test_retention_and_housekeeping_include_every_log(tmp_path: Path) -> None:
     clock = FakeClock(now_ms=NOW_MS)
     partitions = [TopicPartition("orders", number) for number in range(3)]
     with managed(tmp_path, clock=clock) as manager:
@@ -653,7 +653,7 @@ def other_process(tmp_path: Path) -> Iterator[Callable[[], None]]:
 
 
 @pytest.mark.spec("log-format DIR-17")
-def test_another_process_keeps_us_out(tmp_path: Path, other_process: Callable[[], None]) -> None:
+def test_lock_of_another_process_is_respected_until_it_ends(tmp_path: Path, other_process: Callable[[], None]) -> None:
     acquire = partial(LogDirLock.acquire, tmp_path)
     with pytest.raises(LogDirLockedError):
         acquire()
@@ -663,7 +663,7 @@ def test_another_process_keeps_us_out(tmp_path: Path, other_process: Callable[[]
     assert not (tmp_path / LOCK_FILE).exists()
 
 
-def test_the_lock_file_of_a_dead_process_locks_nobody_out(tmp_path: Path) -> None:
+def test_lock_file_of_a_dead_process_does_not_refuse_a_new_lock(tmp_path: Path) -> None:
     (tmp_path / LOCK_FILE).touch()
     lock = LogDirLock.acquire(tmp_path)
     with pytest.raises(LogDirLockedError):
@@ -672,7 +672,7 @@ def test_the_lock_file_of_a_dead_process_locks_nobody_out(tmp_path: Path) -> Non
     lock.release()
 
 
-def test_a_log_dir_is_locked_once_under_whatever_name(tmp_path: Path) -> None:
+def test_log_dir_is_locked_once_under_each_of_its_names(tmp_path: Path) -> None:
     log_dir, other = tmp_path / "data", tmp_path / "other"
     log_dir.mkdir()
     other.mkdir()

@@ -36,7 +36,7 @@ def manager(tmp_path: Path) -> ProducerStateManager:
 
 class TestSequences:
     @pytest.mark.spec("log-format PSM-01")
-    def test_a_clients_batches_follow_each_other_and_begin_anew_with_an_epoch(
+    def test_sequences_of_a_client_are_consecutive_and_begin_at_0_in_a_new_epoch(
         self, manager: ProducerStateManager
     ) -> None:
         append(manager, data(0, 0), data(1, 1))
@@ -49,14 +49,14 @@ class TestSequences:
             append(manager, data(3, 0, epoch=0))
 
     @pytest.mark.spec("log-format PSM-02")
-    def test_a_producer_known_by_a_marker_begins_with_0(self, manager: ProducerStateManager) -> None:
+    def test_producer_known_from_a_marker_begins_with_sequence_0(self, manager: ProducerStateManager) -> None:
         end(manager, ABORT, 0, producer_id=23)
         with pytest.raises(OutOfOrderSequenceError, match="sequence 17 does not follow -1"):
             append(manager, data(1, 17, producer_id=23))
         append(manager, data(1, 0, producer_id=23))
 
     @pytest.mark.spec("log-format PSM-03")
-    def test_0_follows_the_largest_sequence(self, manager: ProducerStateManager) -> None:
+    def test_sequence_0_follows_the_largest_sequence(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, MAX_INT))
         with pytest.raises(OutOfOrderSequenceError):
             append(manager, data(1, 1))
@@ -82,7 +82,9 @@ class TestSequences:
         assert (known.first_data_offset, known.last_data_offset) == (100, 100)
 
     @pytest.mark.spec("log-format PSM-18")
-    def test_a_gap_is_refused_from_a_client_and_taken_by_a_replica(self, manager: ProducerStateManager) -> None:
+    def test_sequence_gap_is_refused_from_a_client_and_accepted_by_a_replica(
+        self, manager: ProducerStateManager
+    ) -> None:
         append(manager, data(0, 0))
         with pytest.raises(OutOfOrderSequenceError):
             append(manager, data(1, 3))
@@ -98,16 +100,14 @@ class TestSequences:
         assert known is not None
         assert (known.last_sequence, known.last_data_offset) == (-1, 2)
 
-    def test_several_batches_of_one_append_follow_each_other(self, manager: ProducerStateManager) -> None:
+    def test_sequences_within_one_append_must_be_consecutive(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, 0))
         prepared = manager.prepare_update(1, CLIENT)
         prepared.append(data(1, 1))
         with pytest.raises(OutOfOrderSequenceError, match="sequence 3 does not follow 1"):
             prepared.append(data(2, 3))
 
-    def test_a_producer_of_whom_nothing_is_known_may_leave_gaps_in_its_first_append(
-        self, manager: ProducerStateManager
-    ) -> None:
+    def test_unknown_producer_may_leave_gaps_in_its_first_append(self, manager: ProducerStateManager) -> None:
         prepared = manager.prepare_update(1, CLIENT)
         prepared.append(data(0, 5))
         prepared.append(data(1, 9))
@@ -116,7 +116,7 @@ class TestSequences:
         assert known is not None
         assert known.last_sequence == 9
 
-    def test_a_replica_takes_a_batch_of_an_old_epoch(self, manager: ProducerStateManager) -> None:
+    def test_replica_accepts_a_batch_of_an_old_epoch(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, 0, epoch=3), data(1, 0, epoch=2), origin=REPLICATION)
         known = manager.last_entry(1)
         assert known is not None
@@ -154,14 +154,14 @@ class TestTransactions:
         append(manager, data(2, 0, epoch=1))
 
     @pytest.mark.spec("log-format PSM-07")
-    def test_an_open_transaction_knows_its_place_in_the_log(self, manager: ProducerStateManager) -> None:
+    def test_open_transaction_keeps_its_log_position(self, manager: ProducerStateManager) -> None:
         place = LogOffset(990, segment_base_offset=990, position=234224)
         append(manager, data(990, 0, transactional=True), place=place)
         assert manager.first_unstable_offset == place
         assert manager.first_undecided_offset == 990
 
     @pytest.mark.spec("log-format PSM-09")
-    def test_what_is_prepared_changes_nothing_until_it_is_applied(self, manager: ProducerStateManager) -> None:
+    def test_prepared_update_changes_no_entry_until_it_is_applied(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, 0))
         prepared = manager.prepare_update(1, CLIENT)
         prepared.append(data(15, 1, count=5, transactional=True))
@@ -192,7 +192,7 @@ class TestTransactions:
 
     @pytest.mark.spec("log-format PSM-11")
     @pytest.mark.parametrize("origin", [CLIENT, REPLICATION])
-    def test_an_open_transaction_admits_no_other_data(
+    def test_data_outside_of_an_open_transaction_is_refused(
         self, manager: ProducerStateManager, origin: AppendOrigin
     ) -> None:
         append(manager, data(0, 0, transactional=True))
@@ -202,7 +202,9 @@ class TestTransactions:
     @pytest.mark.spec("log-format PSM-25")
     @pytest.mark.spec("log-format APP-28")
     @pytest.mark.spec("log-format APP-29")
-    def test_old_producers_and_old_coordinators_are_fenced(self, manager: ProducerStateManager, tmp_path: Path) -> None:
+    def test_markers_of_old_producer_and_coordinator_epochs_are_refused(
+        self, manager: ProducerStateManager, tmp_path: Path
+    ) -> None:
         append(manager, data(0, 0, epoch=5, transactional=True))
         with pytest.raises(InvalidProducerEpochError):
             end(manager, COMMIT, 1, epoch=3)
@@ -213,7 +215,7 @@ class TestTransactions:
             with pytest.raises(TransactionCoordinatorFencedError, match="coordinator epoch 1 is below 2"):
                 end(known, COMMIT, 3, epoch=5, coordinator_epoch=1)
 
-    def test_a_replica_takes_what_an_old_coordinator_says(self, manager: ProducerStateManager) -> None:
+    def test_replica_accepts_a_marker_of_an_old_coordinator(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, 0, transactional=True), origin=REPLICATION)
         end(manager, COMMIT, 1, coordinator_epoch=2, origin=REPLICATION)
         end(manager, ABORT, 2, coordinator_epoch=1, origin=REPLICATION)
@@ -230,9 +232,7 @@ class TestTransactions:
         assert unstable(manager) == 0
 
     @pytest.mark.spec("log-format PSM-32")
-    def test_of_many_transactions_in_one_append_the_empty_ones_leave_no_trace(
-        self, manager: ProducerStateManager
-    ) -> None:
+    def test_empty_transactions_of_one_append_are_left_out(self, manager: ProducerStateManager) -> None:
         def mark(kind: EndMarker, offset: int) -> CompletedTransaction | None:
             return prepared.append(data(offset, -1, transactional=True, control=True), None, kind)
 
@@ -258,7 +258,7 @@ class TestTransactions:
         assert unstable(manager) == 30
 
 
-def test_nobodys_batches_are_no_update(manager: ProducerStateManager) -> None:
+def test_update_without_a_producer_id_is_refused(manager: ProducerStateManager) -> None:
     prepared = manager.prepare_update(-1, REPLICATION)
     prepared.append(data(0, -1, producer_id=-1))
     with pytest.raises(ValueError, match="producer id -1 is nobody's"):

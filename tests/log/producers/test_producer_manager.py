@@ -38,7 +38,7 @@ def manager(tmp_path: Path) -> ProducerStateManager:
 
 class TestTransactions:
     @pytest.mark.spec("log-format PSM-08")
-    def test_the_oldest_open_transaction_is_late_when_its_producer_is_silent(
+    def test_transaction_is_late_when_its_producer_is_silent_for_too_long(
         self, manager: ProducerStateManager, tmp_path: Path
     ) -> None:
         append(manager, data(0, 0, producer_id=1, transactional=True))
@@ -53,7 +53,7 @@ class TestTransactions:
         assert not manager.has_late_transaction(late_ms * 2)
 
     @pytest.mark.spec("log-format PSM-08")
-    def test_a_late_transaction_survives_a_reload_and_no_truncation(
+    def test_late_transaction_survives_a_reload_and_is_dropped_by_a_truncation(
         self, manager: ProducerStateManager, tmp_path: Path
     ) -> None:
         late_ms = NOW_MS + LATE_MS + 1
@@ -67,7 +67,7 @@ class TestTransactions:
         assert not manager.has_late_transaction(late_ms)
 
     @pytest.mark.spec("log-format PSM-31")
-    def test_a_decided_transaction_leaves_the_earliest_open_one_of_another_producer(
+    def test_decided_transaction_leaves_the_earliest_open_transaction_of_others_unstable(
         self, manager: ProducerStateManager
     ) -> None:
         for producer_id, offset in ((1, 992), (2, 994), (3, 996)):
@@ -95,13 +95,13 @@ class TestTransactions:
         manager.on_high_watermark_updated(7)
         assert unstable(manager) is None
 
-    def test_a_transaction_that_was_not_begun_cannot_be_completed(self, manager: ProducerStateManager) -> None:
+    def test_completion_of_a_transaction_that_was_not_begun_is_refused(self, manager: ProducerStateManager) -> None:
         append(manager, data(3, 0, transactional=True))
         for first in (2, 4):
             with pytest.raises(ValueError, match="was not begun"):
                 manager.complete(CompletedTransaction(1, first, 9, is_aborted=True))
 
-    def test_replaying_the_log_yields_the_transaction_index(self, manager: ProducerStateManager) -> None:
+    def test_replay_of_a_log_yields_its_aborted_transactions(self, manager: ProducerStateManager) -> None:
         def mark(offset: int, producer_id: int, kind: ControlRecordType) -> AbortedTransaction | None:
             header = data(offset, -1, producer_id=producer_id, transactional=True, control=True)
             return manager.replay(header, EndMarker(kind, 0))
@@ -117,9 +117,7 @@ class TestTransactions:
         assert (unstable(manager), manager.first_undecided_offset, manager.map_end_offset) == (5, None, 12)
 
     @pytest.mark.spec("log-format APP-26")
-    def test_transactions_below_the_log_start_are_forgotten_when_they_are_decided(
-        self, manager: ProducerStateManager
-    ) -> None:
+    def test_decided_transactions_below_the_log_start_are_dropped(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, 0, producer_id=1, transactional=True), data(1, 0, producer_id=2, transactional=True))
         end(manager, COMMIT, 2, producer_id=1)
         manager.on_log_start_incremented(3)
@@ -131,7 +129,7 @@ class TestTransactions:
 
 class TestReload:
     @pytest.mark.spec("log-format PSM-14")
-    def test_a_snapshot_remembers_the_last_batch_and_the_open_transaction(
+    def test_snapshot_restores_the_last_batch_and_the_open_transaction(
         self, manager: ProducerStateManager, tmp_path: Path
     ) -> None:
         append(manager, data(0, 0, transactional=True), data(1, 1, transactional=True))
@@ -145,7 +143,7 @@ class TestReload:
         append(after, data(2, 2, transactional=True))
 
     @pytest.mark.spec("log-format PSM-15")
-    def test_a_marker_is_remembered_with_its_time(self, manager: ProducerStateManager, tmp_path: Path) -> None:
+    def test_snapshot_restores_the_timestamp_of_a_marker(self, manager: ProducerStateManager, tmp_path: Path) -> None:
         append(manager, data(0, 0, producer_id=1, transactional=True), data(1, 1, producer_id=1, transactional=True))
         end(manager, ABORT, 2, producer_id=1)
         end(manager, COMMIT, 3, producer_id=2, timestamp_ms=NOW_MS + 7)
@@ -159,7 +157,7 @@ class TestReload:
         assert unstable(after) is None
 
     @pytest.mark.spec("log-format PSM-16")
-    def test_a_fencing_marker_is_no_data_and_keeps_the_producer(self, manager: ProducerStateManager) -> None:
+    def test_fencing_marker_is_no_data_and_prevents_expiration(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, 0, transactional=True, timestamp_ms=NOW_MS))
         end(manager, ABORT, 1, epoch=1, timestamp_ms=NOW_MS + EXPIRATION_MS)
         manager.remove_expired(NOW_MS + EXPIRATION_MS)
@@ -169,7 +167,7 @@ class TestReload:
 
     @pytest.mark.spec("log-format PSM-17")
     @pytest.mark.parametrize("origin", ["client", "replication"])
-    def test_a_producer_that_expired_in_a_snapshot_may_go_on(
+    def test_producer_that_expired_in_a_snapshot_may_continue_its_sequence(
         self, manager: ProducerStateManager, tmp_path: Path, origin: str
     ) -> None:
         append(manager, data(0, 0), data(1, 1))
@@ -185,7 +183,7 @@ class TestReload:
         assert (known.first_sequence, known.last_sequence) == (2, 2)
 
     @pytest.mark.spec("log-format PSM-21")
-    def test_a_transaction_is_open_again_below_its_marker(self, manager: ProducerStateManager) -> None:
+    def test_truncation_below_a_marker_opens_its_transaction_again(self, manager: ProducerStateManager) -> None:
         append(manager, data(99, 0, transactional=True))
         manager.take_snapshot(sync=False)
         end(manager, COMMIT, 105)
@@ -199,7 +197,7 @@ class TestReload:
         assert (unstable(manager), manager.map_end_offset) == (99, 100)
 
     @pytest.mark.spec("log-format PSM-22")
-    def test_what_counts_up_to_the_end_is_kept_as_it_is(self, manager: ProducerStateManager) -> None:
+    def test_reload_up_to_the_current_end_keeps_all_producers(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, 0, producer_id=1), data(1, 0, producer_id=2))
         manager.take_snapshot(sync=False)
         manager.truncate_and_reload(log_start_offset=1, log_end_offset=2, now_ms=NOW_MS)
@@ -207,7 +205,7 @@ class TestReload:
         assert manager.latest_snapshot_offset == 2
 
     @pytest.mark.spec("log-format PSM-23")
-    def test_a_silent_producer_is_forgotten_unless_its_transaction_is_open(self, manager: ProducerStateManager) -> None:
+    def test_silent_producer_expires_unless_its_transaction_is_open(self, manager: ProducerStateManager) -> None:
         append(manager, data(0, 0, producer_id=1), data(1, 0, producer_id=2, transactional=True))
         manager.remove_expired(NOW_MS + EXPIRATION_MS - 1)
         assert set(manager.producers) == {1, 2}
@@ -233,9 +231,7 @@ class TestReload:
         assert known is not None
         assert (known.last_sequence, after.map_end_offset, snapshots_on_disk(tmp_path)) == (0, 1, [1])
 
-    def test_without_any_snapshot_nothing_is_known_from_the_log_start_on(
-        self, manager: ProducerStateManager, tmp_path: Path
-    ) -> None:
+    def test_reload_without_snapshots_has_no_producers(self, manager: ProducerStateManager, tmp_path: Path) -> None:
         append(manager, data(0, 0))
         path = manager.take_snapshot(sync=False)
         assert path is not None
@@ -267,7 +263,9 @@ class TestSnapshots:
         assert snapshots_on_disk(tmp_path) == [2, 3]
 
     @pytest.mark.spec("log-format PSM-13")
-    def test_no_snapshot_is_taken_twice(self, manager: ProducerStateManager, tmp_path: Path) -> None:
+    def test_second_snapshot_at_the_same_offset_is_not_written(
+        self, manager: ProducerStateManager, tmp_path: Path
+    ) -> None:
         assert manager.take_snapshot(sync=False) is None
         append(manager, data(0, 0))
         path = manager.take_snapshot(sync=False)
@@ -277,7 +275,9 @@ class TestSnapshots:
         assert reloaded(manager, tmp_path).take_snapshot(sync=True) is None
         assert snapshots_on_disk(tmp_path) == [1]
 
-    def test_a_longer_file_of_that_name_is_replaced(self, manager: ProducerStateManager, tmp_path: Path) -> None:
+    def test_longer_file_with_the_name_of_a_snapshot_is_replaced(
+        self, manager: ProducerStateManager, tmp_path: Path
+    ) -> None:
         (tmp_path / f"{1:020d}.snapshot").write_bytes(b"x" * 1000)
         append(manager, data(0, 0))
         path = manager.take_snapshot(sync=True)
@@ -299,7 +299,7 @@ class TestSnapshots:
         assert (manager.snapshots.offsets, snapshots_on_disk(tmp_path), manager.map_end_offset) == ((), [], 29)
 
     @pytest.mark.spec("log-format PSM-20")
-    def test_snapshots_that_somebody_restored_are_found(self, manager: ProducerStateManager, tmp_path: Path) -> None:
+    def test_snapshot_that_was_restored_on_disk_is_found(self, manager: ProducerStateManager, tmp_path: Path) -> None:
         append(manager, data(0, 0))
         path = manager.take_snapshot(sync=False)
         assert path is not None
@@ -316,7 +316,7 @@ class TestSnapshots:
     @pytest.mark.parametrize(
         ("bases", "left"), [([5], [5, 42]), ([42], [42]), ([], [42]), ([50], []), ([2, 5], [2, 5, 42])]
     )
-    def test_stray_snapshots_are_deleted_but_that_of_the_clean_stop(
+    def test_stray_snapshots_are_deleted_except_that_of_the_clean_stop(
         self, tmp_path: Path, bases: list[int], left: list[int]
     ) -> None:
         for offset in (2, 5, 42):
@@ -337,7 +337,7 @@ class TestSnapshots:
         assert manager.remove_and_mark_snapshot_for_deletion(3) is None
         assert manager.latest_snapshot_offset is None
 
-    def test_a_snapshot_is_synced_later_if_it_is_still_there(self, manager: ProducerStateManager) -> None:
+    def test_sync_of_a_missing_snapshot_is_no_error(self, manager: ProducerStateManager) -> None:
         take_snapshots_at(manager, (1,))
         manager.snapshots.sync(1)
         manager.snapshots.sync(2)
@@ -358,10 +358,10 @@ class TestSnapshots:
 
 
 class TestVerification:
-    """PSM-30 and what goes with it, log-format 4.4."""
+    """Verification of transactions: PSM-30, and log-format 4.4."""
 
     @pytest.mark.spec("log-format PSM-30")
-    def test_a_verification_is_joined_by_later_batches(self, manager: ProducerStateManager) -> None:
+    def test_later_verifications_of_a_producer_share_its_guard(self, manager: ProducerStateManager) -> None:
         def start(sequence: int, epoch: int) -> tuple[bool, int, int]:
             again = manager.start_verification(1, sequence=sequence, producer_epoch=epoch, now_ms=NOW_MS)
             entry = manager.verifications.entries[1]
@@ -384,7 +384,7 @@ class TestVerification:
 
     @pytest.mark.spec("log-format PSM-30")
     @pytest.mark.parametrize("is_enabled", [True, False])
-    def test_a_batch_above_those_that_wait_is_out_of_order(self, tmp_path: Path, is_enabled: bool) -> None:
+    def test_batch_above_the_verified_sequence_is_out_of_order(self, tmp_path: Path, is_enabled: bool) -> None:
         manager = manager_of(tmp_path, LogConfig(transaction_partition_verification_enable=is_enabled))
         guard = manager.start_verification(1, sequence=0, producer_epoch=0, now_ms=NOW_MS)
         with pytest.raises(OutOfOrderSequenceError, match="sequence 4 is above 0, which is being verified"):
@@ -393,7 +393,7 @@ class TestVerification:
         assert not manager.verifications.entries
 
     @pytest.mark.spec("log-format APP-32")
-    def test_a_guard_admits_one_transaction(self, tmp_path: Path) -> None:
+    def test_verification_guard_admits_one_transaction(self, tmp_path: Path) -> None:
         manager = manager_of(tmp_path, LogConfig(transaction_partition_verification_enable=True))
         guard = manager.start_verification(1, sequence=1, producer_epoch=0, now_ms=NOW_MS)
         append(manager, data(0, 0))
@@ -411,7 +411,7 @@ class TestVerification:
             append(manager, data(4, 3, transactional=True), guard=guard)
 
     @pytest.mark.spec("log-format APP-33")
-    def test_without_a_guard_no_transaction_begins(self, tmp_path: Path) -> None:
+    def test_transaction_without_a_guard_is_refused(self, tmp_path: Path) -> None:
         manager = manager_of(tmp_path, LogConfig(transaction_partition_verification_enable=True))
         for origin in (CLIENT, COORDINATOR):
             with pytest.raises(InvalidTransactionStateError, match="was not verified"):
@@ -420,7 +420,7 @@ class TestVerification:
         append(manager, data(0, 0, transactional=True), origin=REPLICATION)
 
     @pytest.mark.spec("log-format APP-34")
-    def test_a_marker_or_unverified_data_clear_the_guard(self, manager: ProducerStateManager) -> None:
+    def test_marker_or_unverified_data_clears_the_guard(self, manager: ProducerStateManager) -> None:
         guard = manager.start_verification(1, sequence=0, producer_epoch=0, now_ms=NOW_MS)
         assert end(manager, COMMIT, 0) is None
         assert not manager.verifications.holds(1, guard)

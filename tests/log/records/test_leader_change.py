@@ -18,7 +18,7 @@ WRITTEN_BY_3_9_2 = (
 nodes = st.lists(st.integers(-(2**31), 2**31 - 1), max_size=200).map(tuple)
 
 
-def test_a_brokers_own_change_of_leader_is_written_byte_for_byte() -> None:
+def test_change_of_leader_is_encoded_as_by_a_broker() -> None:
     change = LeaderChange(1, voters=(1,), granting_voters=(1,))
     data = encode_leader_change(change, leader_epoch=1, timestamp_ms=1_795_252_533_120)
     assert data.hex() == WRITTEN_BY_3_9_2
@@ -26,7 +26,7 @@ def test_a_brokers_own_change_of_leader_is_written_byte_for_byte() -> None:
 
 @pytest.mark.spec("log-format REC-28")
 @given(st.integers(0, 2**31 - 1), nodes, nodes)
-def test_a_change_of_leader_is_read_back_with_its_voters(
+def test_change_of_leader_is_decoded_with_its_voters(
     leader_id: int, voters: tuple[int, ...], granting_voters: tuple[int, ...]
 ) -> None:
     change = LeaderChange(leader_id, voters, granting_voters)
@@ -43,7 +43,7 @@ def test_a_change_of_leader_without_leader_epoch_is_refused() -> None:
         encode_leader_change(LeaderChange(1, (1, 2, 3)), leader_epoch=-1, timestamp_ms=9)
 
 
-def test_version_1_names_the_directories_of_the_voters() -> None:
+def test_version_1_with_directories_of_the_voters_is_decoded() -> None:
     voter = struct.pack(">i", 5) + bytes(range(16)) + b"\x01\x07\x02xy"  # a tagged field that we do not know
     assert parse_leader_change(struct.pack(">hi", 1, 5) + b"\x02" + voter + b"\x01\x00") == LeaderChange(5, (5,))
 

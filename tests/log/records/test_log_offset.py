@@ -4,13 +4,13 @@ from tierd.log.records.append_origin import AppendOrigin
 from tierd.log.records.log_offset import LogOffset
 
 
-def test_places_in_one_segment_are_so_many_bytes_apart() -> None:
+def test_distance_in_bytes_is_known_within_one_segment_only() -> None:
     assert LogOffset(5, 0, 100).bytes_up_to(LogOffset(9, 0, 350)) == 250
     assert LogOffset(5, 0, 100).bytes_up_to(LogOffset(19, 10, 0)) is None
     assert LogOffset(5).bytes_up_to(LogOffset(9)) is None
 
 
-def test_a_place_may_be_on_an_older_segment() -> None:
+def test_offset_with_a_lower_segment_is_on_an_older_segment() -> None:
     assert LogOffset(5, 0, 100).is_on_older_segment_than(LogOffset(19, 10, 0))
     assert not LogOffset(19, 10, 0).is_on_older_segment_than(LogOffset(19, 10, 0))
     assert not LogOffset(5).is_on_older_segment_than(LogOffset(19, 10, 0))
@@ -26,5 +26,7 @@ def test_a_place_may_be_on_an_older_segment() -> None:
         (AppendOrigin.RAFT_LEADER, False, False, True),
     ],
 )
-def test_the_origin_decides_what_is_checked(origin: AppendOrigin, assigns: bool, checks: bool, fences: bool) -> None:
+def test_origin_of_an_append_decides_its_checks(
+    origin: AppendOrigin, assigns: bool, checks: bool, fences: bool
+) -> None:
     assert (origin.assigns_offsets, origin.checks_sequences, origin.fences) == (assigns, checks, fences)

@@ -72,20 +72,22 @@ def content_of(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("replica", SOUND, ids=lambda replica: f"{replica[0].id}-{Path(replica[1]).parent.name}")
-def test_what_a_broker_left_cleanly_is_sound(golden: Path, replica: tuple[GoldenCase, str]) -> None:
+def test_repair_of_a_cleanly_stopped_log_has_no_steps(golden: Path, replica: tuple[GoldenCase, str]) -> None:
     case, logdir = replica
     mended = repair_partition(golden / logdir / case.partition, now_ms=NOW_MS, dry_run=True)
     assert (mended.plan.steps, mended.plan.remaining) == ((), ())
 
 
 @pytest.mark.parametrize("replica", SOUND, ids=lambda replica: f"{replica[0].id}-{Path(replica[1]).parent.name}")
-def test_a_deep_look_finds_nothing_wrong_with_it(golden: Path, replica: tuple[GoldenCase, str]) -> None:
+def test_deep_inspection_of_a_cleanly_stopped_log_finds_no_damage(
+    golden: Path, replica: tuple[GoldenCase, str]
+) -> None:
     case, logdir = replica
     assert not [f for f in inspect_path(golden / logdir / case.partition, deep=True) if isinstance(f, Damage)]
 
 
 @of_each_crash
-def test_a_dry_run_changes_nothing(golden: Path, case: GoldenCase) -> None:
+def test_dry_run_changes_no_file(golden: Path, case: GoldenCase) -> None:
     directory = golden / case.logdirs[0] / case.partition
     before, beside = content_of(directory), sorted(directory.parent.iterdir())
     repair_partition(directory, now_ms=NOW_MS, dry_run=True)
@@ -94,9 +96,7 @@ def test_a_dry_run_changes_nothing(golden: Path, case: GoldenCase) -> None:
 
 
 @of_each_crash
-def test_repair_mends_and_a_second_one_finds_nothing_to_do(
-    damaged: Callable[[GoldenCase], Path], case: GoldenCase
-) -> None:
+def test_second_repair_finds_no_steps(damaged: Callable[[GoldenCase], Path], case: GoldenCase) -> None:
     directory = damaged(case)
     mended = repair_partition(directory, now_ms=NOW_MS, config=settings_of(case))
     assert mended.is_sound is (case.partition not in KEEPS_DAMAGE)
@@ -106,7 +106,7 @@ def test_repair_mends_and_a_second_one_finds_nothing_to_do(
 
 
 @of_each_crash
-def test_repair_throws_nothing_away(damaged: Callable[[GoldenCase], Path], case: GoldenCase) -> None:
+def test_repair_keeps_all_bytes_in_side_files(damaged: Callable[[GoldenCase], Path], case: GoldenCase) -> None:
     directory = damaged(case)
     before = content_of(directory)
     repair_partition(directory, now_ms=NOW_MS, config=settings_of(case), cut_damaged=True)
@@ -123,7 +123,7 @@ def assert_nothing_lost(before: dict[str, bytes], after: dict[str, bytes]) -> No
 @pytest.mark.parametrize(
     "case", [case for case in CRASHES if case.partition not in NO_ORACLE], ids=lambda case: case.partition
 )
-def test_records_before_the_damage_are_what_the_broker_had(
+def test_repaired_log_has_the_records_of_the_broker_before_the_damage(
     golden: Path, damaged: Callable[[GoldenCase], Path], case: GoldenCase
 ) -> None:
     directory = damaged(case)
@@ -141,7 +141,7 @@ def records_of(directory: Path) -> Iterator[object]:
 
 
 @of_each_crash
-def test_a_start_after_repair_recovers_nothing_and_leaves_side_files_alone(
+def test_start_after_repair_cuts_no_segment_and_keeps_side_files(
     damaged: Callable[[GoldenCase], Path], case: GoldenCase
 ) -> None:
     directory = damaged(case)
@@ -158,7 +158,7 @@ def test_a_start_after_repair_recovers_nothing_and_leaves_side_files_alone(
         assert ends == repair_partition(directory, now_ms=NOW_MS, dry_run=True).plan.log_end_offset
 
 
-def test_a_locked_log_dir_is_refused_even_for_a_look(damaged: Callable[[GoldenCase], Path]) -> None:
+def test_repair_of_a_locked_log_dir_is_refused_also_as_dry_run(damaged: Callable[[GoldenCase], Path]) -> None:
     directory = damaged(CRASHES[0])
     lock = LogDirLock.acquire(directory.parent)
     try:
@@ -173,7 +173,7 @@ def test_a_locked_log_dir_is_refused_even_for_a_look(damaged: Callable[[GoldenCa
 
 
 def simulated(directory: Path) -> SimulatedDisk:
-    """A disk that holds what the log dir of ``directory`` holds, durably."""
+    """Return a disk with the durable files of the log dir of ``directory``."""
     disk, log_dir = SimulatedDisk(), directory.parent
     for path in [*reversed(log_dir.parents), log_dir, directory]:
         if disk.status(path) is None:
@@ -197,7 +197,9 @@ def mend(disk: Disk, directory: Path) -> Mended:
 @pytest.mark.parametrize(
     "name", ["crash-middle-flip-0", "crash-cut-in-batch-0", "crash-txnindex-missing-0", "crash-index-garbage-0"]
 )
-def test_a_loss_of_power_anywhere_loses_nothing(damaged: Callable[[GoldenCase], Path], name: str, seed: int) -> None:
+def test_loss_of_power_at_any_step_of_a_repair_loses_no_bytes(
+    damaged: Callable[[GoldenCase], Path], name: str, seed: int
+) -> None:
     directory = damaged(next(case for case in CRASHES if case.partition == name))
     before = content_of(directory)
     disk = simulated(directory)
@@ -217,7 +219,7 @@ def test_a_loss_of_power_anywhere_loses_nothing(damaged: Callable[[GoldenCase], 
         assert_nothing_lost(before, after)
 
 
-# What looks odd, and is sound
+# Sound logs that look odd
 
 
 def test_many_clean_restarts_leave_a_sound_log(tmp_path: Path) -> None:
@@ -230,7 +232,7 @@ def test_many_clean_restarts_leave_a_sound_log(tmp_path: Path) -> None:
     assert not [f for f in inspect_path(log.directory, deep=True) if isinstance(f, Damage)]
 
 
-def test_what_a_person_appends_again_closes_the_hole(damaged: Callable[[GoldenCase], Path]) -> None:
+def test_records_of_side_files_appended_again_close_the_hole(damaged: Callable[[GoldenCase], Path]) -> None:
     directory = damaged(next(case for case in CRASHES if case.partition == "crash-middle-flip-0"))
     repair_partition(directory, now_ms=NOW_MS, cut_damaged=True)
     log = open_log(directory.parent, name=directory.name)
@@ -247,7 +249,9 @@ def test_what_a_person_appends_again_closes_the_hole(damaged: Callable[[GoldenCa
 
 
 @pytest.mark.parametrize("seed", [*range(60), 305, 394])  # the last two: a flipped leader epoch
-def test_any_bytes_in_any_file_are_mended_or_named(damaged: Callable[[GoldenCase], Path], seed: int) -> None:
+def test_damage_by_any_bytes_in_any_file_is_repaired_or_reported(
+    damaged: Callable[[GoldenCase], Path], seed: int
+) -> None:
     choice = random.Random(seed)
     name = choice.choice(["crash-txn-untouched-0", "crash-idempotent-untouched-0", "crash-untouched-0"])
     directory = damaged(next(case for case in CRASHES if case.partition == name))
@@ -279,7 +283,7 @@ def test_any_bytes_in_any_file_are_mended_or_named(damaged: Callable[[GoldenCase
 
 @pytest.fixture
 def orders(tmp_path: Path) -> Path:
-    """Five segments of two batches of five records."""
+    """Write five segments of two batches of five records."""
     log = open_log(tmp_path, config=LogConfig(index_interval_bytes=1))
     log.assign_topic_id(UUID(int=7))
     for at in range(10):
@@ -302,19 +306,19 @@ def test_a_truncated_log_ends_before_the_batch_of_the_offset(orders: Path, offse
     assert not repair_partition(orders, now_ms=NOW_MS, dry_run=True).plan.remaining
 
 
-def test_truncation_keeps_what_it_cuts(orders: Path) -> None:
+def test_truncation_keeps_cut_bytes_in_side_files(orders: Path) -> None:
     before = content_of(orders)
     truncate_partition(orders, 12, now_ms=NOW_MS, confirm=lambda _: True)
     assert_nothing_lost(before, content_of(orders))
 
 
-def test_nothing_is_cut_without_a_yes(orders: Path) -> None:
+def test_truncation_without_confirmation_changes_no_file(orders: Path) -> None:
     before = content_of(orders)
     assert truncate_partition(orders, 12, now_ms=NOW_MS, confirm=lambda _: False) is None
     assert content_of(orders) == before
 
 
-def test_an_offset_below_the_log_is_refused(tmp_path: Path) -> None:
+def test_truncation_to_an_offset_below_the_log_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.truncate_fully_and_start_at(100, now_ms=NOW_MS)
     log.append_as_leader(records(5), leader_epoch=0, now_ms=NOW_MS)
@@ -323,7 +327,7 @@ def test_an_offset_below_the_log_is_refused(tmp_path: Path) -> None:
         truncate_partition(log.directory, 99, now_ms=NOW_MS, confirm=lambda _: True)
 
 
-def test_a_broker_takes_no_side_file_for_its_own(orders: Path) -> None:
+def test_side_files_have_names_that_a_broker_ignores(orders: Path) -> None:
     truncate_partition(orders, 12, now_ms=NOW_MS, confirm=lambda _: True)
     own = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".deleted", ".cleaned", ".swap", ".checkpoint")
     sides = [name for name in OsDisk().list_names(orders) if is_side_file(name)]
@@ -335,7 +339,7 @@ def test_a_broker_takes_no_side_file_for_its_own(orders: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-def test_a_full_disk_keeps_no_half_of_a_side_file(damaged: Callable[[GoldenCase], Path], number: int) -> None:
+def test_full_disk_leaves_no_partial_side_file(damaged: Callable[[GoldenCase], Path], number: int) -> None:
     directory = damaged(next(case for case in CRASHES if case.partition == "crash-cut-in-batch-0"))
     disk = simulated(directory)
     before = disk.list_names(directory)

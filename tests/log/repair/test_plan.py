@@ -1,4 +1,4 @@
-"""Repair's decisions, from facts alone."""
+"""Decisions of the repair from facts alone."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -45,13 +45,13 @@ def steps_of(facts: PartitionFacts, *, cut_damaged: bool = False) -> list[tuple[
     return [(type(step), step.name) for step in plan_repair(facts, cut_damaged=cut_damaged).steps]
 
 
-def test_a_sound_partition_is_left_alone() -> None:
+def test_plan_for_a_sound_partition_has_no_steps() -> None:
     plan = plan_repair(partition(segment(0, 10), segment(10, None)))
     assert (plan.steps, plan.remaining, plan.notes) == ((), (), ())
     assert plan.log_end_offset == 15
 
 
-def test_a_torn_tail_is_cut_after_the_files_that_are_derived_from_it() -> None:
+def test_torn_tail_is_cut_after_derived_files_are_written() -> None:
     facts = partition(segment(0, 10), segment(10, None, fault=TORN))
     plan = plan_repair(facts)
     assert [(type(step), step.name) for step in plan.steps] == [
@@ -66,7 +66,7 @@ def test_a_torn_tail_is_cut_after_the_files_that_are_derived_from_it() -> None:
 
 
 @pytest.mark.parametrize("cut_damaged", [False, True])
-def test_a_hole_is_cut_only_when_that_was_said(cut_damaged: bool) -> None:
+def test_hole_is_cut_only_with_cut_damaged(cut_damaged: bool) -> None:
     facts = partition(segment(0, 10, fault=HOLE), segment(10, 20), segment(20, None))
     plan = plan_repair(facts, cut_damaged=cut_damaged)
     assert bool(plan.steps) is cut_damaged
@@ -74,7 +74,7 @@ def test_a_hole_is_cut_only_when_that_was_said(cut_damaged: bool) -> None:
     assert plan.lost_from == (5 if cut_damaged else None)
 
 
-def test_what_follows_a_cut_is_moved_away_from_the_last_segment_down() -> None:
+def test_segments_behind_a_cut_are_moved_aside_beginning_with_the_last() -> None:
     facts = partition(segment(0, 10, fault=HOLE), segment(10, 20), segment(20, None))
     moved = [name for kind, name in steps_of(facts, cut_damaged=True) if kind is MoveAside]
     assert moved == [
@@ -85,7 +85,7 @@ def test_what_follows_a_cut_is_moved_away_from_the_last_segment_down() -> None:
     ]
 
 
-def test_a_hole_in_the_active_segment_is_no_torn_tail() -> None:
+def test_hole_in_the_active_segment_is_reported_and_not_cut_as_a_torn_tail() -> None:
     plan = plan_repair(partition(segment(0, 10), segment(10, None, fault=HOLE)))
     assert not plan.steps
     (left,) = plan.remaining
@@ -95,25 +95,25 @@ def test_a_hole_in_the_active_segment_is_no_torn_tail() -> None:
     assert "--cut-damaged" in left.choices[-1]
 
 
-def test_a_torn_end_of_a_rolled_segment_is_a_hole_too() -> None:
+def test_torn_end_of_a_rolled_segment_is_reported_as_a_hole() -> None:
     plan = plan_repair(partition(segment(0, 10, fault=TORN), segment(10, None)))
     assert not plan.steps
     assert "offsets 5 to 9" in plan.remaining[0].problem
 
 
-def test_garbage_that_can_hold_no_record_is_cut_off_a_rolled_segment() -> None:
+def test_garbage_behind_the_last_offset_of_a_rolled_segment_is_cut() -> None:
     facts = partition(segment(0, 10, fault=TORN, end=10), segment(10, None))
     assert steps_of(facts) == [(WriteAnew, file_name(0, ".index")), (CutTail, file_name(0, ".log"))]
 
 
-def test_an_overflow_is_not_cut_even_if_that_was_said() -> None:
+def test_offset_overflow_is_not_cut_even_with_cut_damaged() -> None:
     fault = Fault(100, "too far", kind=FaultKind.OVERFLOW)
     plan = plan_repair(partition(segment(0, None, fault=fault)), cut_damaged=True)
     assert not plan.steps
     assert "splits" in plan.remaining[0].choices[0]
 
 
-def test_a_requested_end_wins_over_damage_before_it() -> None:
+def test_requested_end_is_cut_while_damage_before_it_remains() -> None:
     fault = Fault(0, "requested", kind=FaultKind.REQUESTED)
     facts = partition(segment(0, 10, fault=HOLE), segment(10, 20, fault=fault, end=10))
     plan = plan_repair(facts)
@@ -128,11 +128,11 @@ def test_epochs_that_begin_behind_the_end_are_dropped() -> None:
     assert step.content == b"0\n1\n0 0\n"
 
 
-def test_an_epoch_that_has_written_nothing_yet_stays() -> None:
+def test_epoch_without_records_at_the_log_end_is_kept() -> None:
     assert not plan_repair(replace(partition(segment(0, None)), lineage=Lineage.of([(0, 0), (1, 5)]))).steps
 
 
-def test_an_unfinished_replacement_stops_everything_else() -> None:
+def test_unfinished_replacement_prevents_all_steps() -> None:
     facts = partition(segment(0, None, fault=TORN), extra=(file_name(10, ".log.swap"),))
     plan = plan_repair(facts)
     assert not plan.steps
@@ -144,13 +144,13 @@ def test_orphaned_indexes_are_moved_aside() -> None:
     assert steps_of(facts) == [(MoveAside, file_name(7, ".txnindex"))]
 
 
-def test_a_snapshot_that_nobody_can_make_anew_remains_damage() -> None:
+def test_damaged_snapshot_behind_a_hole_remains_damage() -> None:
     snapshot = Artefact(file_name(10, ".snapshot"), "wrong checksum")
     facts = replace(partition(segment(0, 10, fault=HOLE), segment(10, None)), snapshots=(snapshot,))
     assert [left.name for left in plan_repair(facts).remaining] == [file_name(0, ".log"), snapshot.name]
 
 
-def test_epochs_that_descend_are_reported_and_nothing_follows_from_them() -> None:
+def test_descending_epochs_are_reported_without_a_step() -> None:
     disorder = Disorder(file_name(0, ".log"), 70, "leader epoch 0 at offset 3, behind batches of epoch 4")
     plan = plan_repair(replace(partition(segment(0, None)), epoch_disorder=disorder))
     assert not plan.steps

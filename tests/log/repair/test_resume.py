@@ -1,4 +1,4 @@
-"""What is sound behind damage is found wherever it lies, in about the time that it takes to read the file."""
+"""Sound batches behind damage are found at any position, in about the time of one read of the file."""
 
 import random
 from pathlib import Path
@@ -21,7 +21,7 @@ def found(path: Path, *, position: int = 0) -> int | None:
 
 
 @pytest.mark.parametrize("at", [0, 1, *range(WINDOW_BYTES - 62, WINDOW_BYTES + 2, 7), 3 * WINDOW_BYTES + 5])
-def test_a_batch_is_found_across_the_bounds_of_the_windows(tmp_path: Path, at: int) -> None:
+def test_search_finds_a_batch_across_the_bounds_of_its_windows(tmp_path: Path, at: int) -> None:
     path = tmp_path / "segment"
     path.write_bytes(random.Random(at).randbytes(at) + records(3))
     assert found(path) == at
@@ -29,7 +29,7 @@ def test_a_batch_is_found_across_the_bounds_of_the_windows(tmp_path: Path, at: i
     assert found(path, position=at + 1) is None
 
 
-def test_the_zeros_of_a_preallocated_segment_hold_nobody_up(tmp_path: Path) -> None:
+def test_search_skips_the_zeros_of_a_preallocated_segment(tmp_path: Path) -> None:
     path = tmp_path / "segment"
     with path.open("wb") as file:
         file.truncate((128 << 20) - 1000)

@@ -20,14 +20,14 @@ def rolls(
     )
 
 
-def test_a_segment_takes_what_fits() -> None:
+def test_segment_is_rolled_when_an_append_does_not_fit() -> None:
     assert not rolls()
     assert not rolls(size=990)
     assert rolls(size=991)
     assert not rolls(size=0, append=1000)
 
 
-def test_an_old_segment_rolls_unless_it_is_empty() -> None:
+def test_old_segment_is_rolled_unless_it_is_empty() -> None:
     assert not rolls(waited=60_000)
     assert rolls(waited=60_001)
     assert not rolls(size=0, waited=60_001)
@@ -47,7 +47,7 @@ def test_a_full_index_or_a_distant_offset_rolls_even_an_empty_segment() -> None:
 
 
 @pytest.mark.parametrize(("first", "waited"), [(None, 700), (-1, 700), (0, 5000), (4000, 1000), (6000, -1000)])
-def test_a_segment_ages_in_message_time_once_it_has_a_timestamp(first: int | None, waited: int) -> None:
+def test_age_of_a_segment_is_counted_from_its_first_timestamp_or_its_creation(first: int | None, waited: int) -> None:
     found = time_waited_ms(first_timestamp_ms=first, created_ms=300, now_ms=1000, max_timestamp_ms=5000)
     assert found == waited
 

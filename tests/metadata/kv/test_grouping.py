@@ -12,15 +12,15 @@ from tierd.testing import cancel_at
 
 
 class Backend:
-    """Takes groups one by one, each when the test lets it."""
+    """Backend that writes groups one by one, each when the test allows it."""
 
     def __init__(self) -> None:
         self.groups: list[list[str]] = []
-        self.let_go: asyncio.Queue[TierError | Exception | None] = asyncio.Queue()
+        self.answers: asyncio.Queue[TierError | Exception | None] = asyncio.Queue()
 
     async def write(self, batches: Sequence[Batch]) -> list[TierError | None]:
         self.groups.append([" ".join(map(_name, batch.writes)) for batch in batches])
-        outcome = await self.let_go.get()
+        outcome = await self.answers.get()
         if outcome is not None and not isinstance(outcome, TierError):
             raise outcome
         return [outcome] * len(batches)
@@ -43,50 +43,50 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-async def test_what_waits_while_the_backend_is_busy_goes_together() -> None:
+async def test_batches_that_wait_for_a_busy_backend_are_one_group() -> None:
     backend = Backend()
     groups = BatchGroups(backend.write, lanes=1, name="test")
     calls = asked(groups, put("a"), put("b"), put("c"))
     await settled()
-    backend.let_go.put_nowait(None)
-    backend.let_go.put_nowait(None)
+    backend.answers.put_nowait(None)
+    backend.answers.put_nowait(None)
     await asyncio.gather(*calls)
     assert backend.groups == [["a"], ["b", "c"]]
 
 
-async def test_batches_that_share_a_key_go_one_after_the_other_on_every_lane() -> None:
+async def test_batches_that_share_a_key_are_written_one_by_one_on_several_lanes() -> None:
     backend = Backend()
     groups = BatchGroups(backend.write, lanes=2, name="test")
     calls = asked(groups, put("a"), put("a", "b"), put("b"), put("c"))
     await settled()
     assert backend.groups == [["a"], ["c"]]
     for _ in range(4):
-        backend.let_go.put_nowait(None)
+        backend.answers.put_nowait(None)
     await asyncio.gather(*calls)
     assert backend.groups == [["a"], ["c"], ["a b"], ["b"]]
 
 
-async def test_a_caller_that_is_cancelled_while_it_waits_leaves_nothing() -> None:
+async def test_batch_of_a_caller_cancelled_while_waiting_is_not_written() -> None:
     backend = Backend()
     groups = BatchGroups(backend.write, lanes=1, name="test")
     first, second, third = asked(groups, put("a"), put("b"), put("c"))
     await settled()
     second.cancel()
     await settled()
-    backend.let_go.put_nowait(None)
-    backend.let_go.put_nowait(None)
+    backend.answers.put_nowait(None)
+    backend.answers.put_nowait(None)
     await asyncio.gather(first, third)
     assert backend.groups == [["a"], ["c"]]
 
 
-async def test_a_caller_that_is_cancelled_as_its_turn_comes_leaves_nothing() -> None:
+async def test_batch_of_a_caller_cancelled_just_before_its_group_is_not_written() -> None:
     backend = Backend()
     groups = BatchGroups(backend.write, lanes=1, name="test")
     first, cancelled = asked(groups, put("a"), put("b"))
     await settled()
-    backend.let_go.put_nowait(None)
+    backend.answers.put_nowait(None)
     while not first.done():
-        cancelled.cancel() if backend.let_go.empty() else None
+        cancelled.cancel() if backend.answers.empty() else None
         await asyncio.sleep(0)
     await settled()
     assert cancelled.cancelled()
@@ -94,27 +94,27 @@ async def test_a_caller_that_is_cancelled_as_its_turn_comes_leaves_nothing() -> 
     await groups.close()
 
 
-async def test_a_caller_that_is_cancelled_later_does_not_stop_its_batch() -> None:
+async def test_batch_of_a_caller_cancelled_during_the_write_is_written() -> None:
     backend = Backend()
     groups = BatchGroups(backend.write, lanes=1, name="test")
     assert await cancel_at(1, lambda: groups.apply(put("a")))
-    backend.let_go.put_nowait(None)
+    backend.answers.put_nowait(None)
     await groups.close()
     assert backend.groups == [["a"]]
 
 
-async def test_every_caller_hears_of_a_failure_and_of_a_bug() -> None:
+async def test_failure_or_bug_of_a_group_is_raised_to_each_caller() -> None:
     backend = Backend()
     groups = BatchGroups(backend.write, lanes=1, name="test")
     for outcome in (BackendUnavailableError("down"), ZeroDivisionError("bug")):
         calls = asked(groups, put("a"), put("b"))
         await settled()
-        backend.let_go.put_nowait(outcome)
-        backend.let_go.put_nowait(outcome)
+        backend.answers.put_nowait(outcome)
+        backend.answers.put_nowait(outcome)
         assert await asyncio.gather(*calls, return_exceptions=True) == [outcome, outcome]
 
 
-async def test_closing_waits_for_what_was_asked_for_and_refuses_more() -> None:
+async def test_close_waits_for_requested_batches_and_refuses_later_ones() -> None:
     backend = Backend()
     groups = BatchGroups(backend.write, lanes=1, name="test")
     calls = asked(groups, put("a"), put("b"))
@@ -124,8 +124,8 @@ async def test_closing_waits_for_what_was_asked_for_and_refuses_more() -> None:
     assert not closing.done()
     with pytest.raises(BackendUnavailableError, match="test: the metadata store is closed"):
         await groups.apply(put("c"))
-    backend.let_go.put_nowait(None)
-    backend.let_go.put_nowait(None)
+    backend.answers.put_nowait(None)
+    backend.answers.put_nowait(None)
     await closing
     assert all(call.done() for call in calls)
 
@@ -134,7 +134,9 @@ KEYS = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=3)
 
 
 @given(st.lists(KEYS, max_size=100), st.sets(st.sampled_from("ab")))
-def test_a_group_shares_no_key_and_overtakes_nothing(keys: list[list[str]], busy: set[str]) -> None:
+def test_batches_of_a_group_share_no_key_and_overtake_no_batch_with_a_common_key(
+    keys: list[list[str]], busy: set[str]
+) -> None:
     loop = asyncio.new_event_loop()
     waiting = [WaitingBatch(put(*each), frozenset(each), loop.create_future()) for each in keys]
     loop.close()
@@ -151,7 +153,7 @@ def test_a_group_shares_no_key_and_overtakes_nothing(keys: list[list[str]], busy
     assert group or not waiting or not busy.isdisjoint(waiting[0].keys)
 
 
-def test_a_group_is_bounded_and_a_large_batch_goes_alone() -> None:
+def test_group_is_bounded_and_a_large_batch_is_written_alone() -> None:
     loop = asyncio.new_event_loop()
 
     def entry(*keys: str) -> WaitingBatch:
@@ -165,20 +167,20 @@ def test_a_group_is_bounded_and_a_large_batch_goes_alone() -> None:
     loop.close()
 
 
-async def test_batch_that_removes_a_prefix_goes_alone_between_those_before_and_behind_it() -> None:
+async def test_batch_that_deletes_a_prefix_is_written_alone_and_in_order() -> None:
     backend = Backend()
     groups = BatchGroups(backend.write, lanes=2, name="test")
     calls = asked(groups, put("a"), put("b"), Batch([DeletePrefix("t/")]), put("c"), Batch([DeletePrefix("u/")]))
     await settled()
     assert backend.groups == [["a"], ["b"]]
     for expected in (["-t/"], ["c"], ["-u/"]):
-        backend.let_go.put_nowait(None)
+        backend.answers.put_nowait(None)
         await settled()
         if expected == ["-t/"]:
             assert len(backend.groups) == 2
-            backend.let_go.put_nowait(None)
+            backend.answers.put_nowait(None)
             await settled()
         assert backend.groups[-1] == expected
-    backend.let_go.put_nowait(None)
+    backend.answers.put_nowait(None)
     await asyncio.gather(*calls)
     assert backend.groups == [["a"], ["b"], ["-t/"], ["c"], ["-u/"]]
